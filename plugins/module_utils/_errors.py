@@ -1,0 +1,80 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The one family of errors: every failure that a user can meet is one of these.
+
+Helpers raise them; only a module's ``main()``, an action plugin or the inventory plugin turns one
+into a result. Each message names the value, the rule it breaks and what to do about it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+
+class FleetVirtError(Exception):
+    """Base of every error this collection raises on purpose."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One finding about the input: where it is (``vms[3].disks[0].size``) and what is wrong."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class SpecError(FleetVirtError):
+    """The input breaks rules; carries every problem found, not the first only."""
+
+    def __init__(self, problems: t.Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(str(problem) for problem in self.problems))
+
+
+class XmlError(FleetVirtError):
+    """A document that libvirt (or somebody) handed over is not XML we are willing to read."""
+
+
+class DependencyMissing(FleetVirtError):
+    """Something the hypervisor needs is not installed; names the package of its distribution."""
+
+
+class HostUnreachable(FleetVirtError):
+    """libvirt at ``uri`` gave no connection: refused, stopped, forbidden or silent."""
+
+    def __init__(self, uri: str, reason: str, code: int | None = None) -> None:
+        self.uri = uri
+        self.reason = reason
+        self.code = code
+        super().__init__(f"cannot connect to libvirt at {uri}: {reason}")
+
+
+class LibvirtFailure(FleetVirtError):
+    """A libvirt call failed; keeps libvirt's error code and domain (virErrorNumber, virErrorDomain)."""
+
+    def __init__(self, action: str, message: str, code: int = -1, domain: int = -1) -> None:
+        self.action = action
+        self.code = code
+        self.domain = domain
+        super().__init__(f"{action}: {message}")
+
+
+class DeadlineExceeded(FleetVirtError):
+    """A call did not come back within its limit; it may still be running on the other side."""
+
+    def __init__(self, what: str, seconds: float) -> None:
+        self.what = what
+        self.seconds = seconds
+        super().__init__(f"{what}: no answer within {seconds:g} seconds")
+
+
+class PlanRefused(FleetVirtError):
+    """The request is well formed, but carrying it out here and now would be wrong or unsafe."""

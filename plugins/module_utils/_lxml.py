@@ -1,0 +1,84 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The one guarded import of lxml, and the one hardened way to read a document.
+
+Domain XML comes from whoever may define a domain, and metadata from whoever may write it: it is
+hostile until read. Entities are never expanded, nothing is fetched, a document type is refused,
+depth (libxml2's own 256) and size are bounded.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import traceback
+import typing as t
+
+from ._errors import XmlError
+
+try:
+    from lxml import etree
+
+    LXML_IMPORT_ERROR: str | None = None
+except ImportError:
+    LXML_IMPORT_ERROR = traceback.format_exc()
+
+if t.TYPE_CHECKING:
+    Element = t.Any
+
+# libvirt refuses to hand out more over its own protocol (VIR_NET_MESSAGE_MAX, 32 MiB)
+_MAX_BYTES = 32 * 1024 * 1024
+
+
+def parse(text: str | bytes, what: str) -> Element:
+    """Root element of ``text``; ``what`` names the document in errors (``domain web1``).
+
+    Raises XmlError for anything that is not well-formed, too big or carries a document type.
+    """
+    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    if len(data) > _MAX_BYTES:
+        raise XmlError(f"{what}: {len(data)} bytes of XML; more than {_MAX_BYTES} are not read")
+    parser = etree.XMLParser(
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
+    try:
+        root = etree.fromstring(data, parser)
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise XmlError(f"{what}: not readable as XML: {error}") from None
+    if root is None:
+        raise XmlError(f"{what}: an empty document")
+    if root.getroottree().docinfo.doctype:
+        raise XmlError(f"{what}: a document type declaration is not accepted")
+    return root
+
+
+def tostring(element: Element) -> str:
+    """The element as indented text, without declaration."""
+    etree.indent(element)
+    return t.cast(str, etree.tostring(element, encoding="unicode"))
+
+
+def new(tag: str, attributes: t.Mapping[str, str] | None = None, text: str | None = None) -> Element:
+    """A new element."""
+    element = etree.Element(tag, dict(attributes or {}))
+    element.text = text
+    return element
+
+
+def add(
+    parent: Element,
+    tag: str,
+    attributes: t.Mapping[str, str] | None = None,
+    text: str | None = None,
+) -> Element:
+    """A new child of ``parent``."""
+    element = etree.SubElement(parent, tag, dict(attributes or {}))
+    element.text = text
+    return element
