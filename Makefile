@@ -1,0 +1,43 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+SHELL := /bin/bash
+PYTEST := .venv/bin/python -m pytest
+# Processes that tests run in. The laboratory's tests are always one after the other, in one of them.
+WORKERS ?= 2
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo demo-down test unit check integration lab
+
+help: ## what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## two real hypervisors with a few guests on this machine, and a look at them
+	@tests/bootstrap run
+	@tests/demo up
+
+demo-down: ## take the demonstration down, leaving nothing behind
+	@tests/bootstrap run
+	@tests/demo down
+
+test: ## every test: unit, contract and laboratory
+	@tests/bootstrap all
+	@$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup --durations 20 $(ARGS)
+
+unit: ## tests that need no hypervisor
+	@tests/bootstrap unit
+	@$(PYTEST) tests/unit $(ARGS)
+
+check: ## lint, types, documentation, licences, packaging, versions of Ansible
+	@tests/bootstrap check
+	@$(PYTEST) --durations 10 tests/contract $(ARGS)
+
+integration: ## tests on a laboratory of real hypervisors
+	@tests/bootstrap all
+	@$(PYTEST) --durations 20 $(wildcard tests/integration tests/faults) $(ARGS)
+
+lab: ## the laboratory's program, for example: make lab ARGS="up 2"
+	@tests/bootstrap run
+	@tests/lab/lab $(ARGS)

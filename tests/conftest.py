@@ -1,0 +1,105 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""For all tests: the collection under its own name, a clean environment, and the last line."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+
+
+def _collections_tree() -> Path:
+    """Return a folder in which ``ansible_collections/fleet/virt`` is this checkout."""
+    tree = CHECKOUT / ".venv" / "collections"
+    link = tree / "ansible_collections" / "fleet" / "virt"
+    if not link.exists() or link.resolve() != CHECKOUT:
+        tree = Path(tempfile.mkdtemp(prefix="fleet-virt-collections-"))
+        atexit.register(shutil.rmtree, tree, ignore_errors=True)
+        link = tree / "ansible_collections" / "fleet" / "virt"
+        link.parent.mkdir(parents=True)
+        link.symlink_to(CHECKOUT, target_is_directory=True)
+    return tree
+
+
+_TREE = _collections_tree()
+sys.path.insert(0, str(_TREE))
+
+# What a developer set for other work must not decide what a test sees.
+for _name in [name for name in os.environ if name.startswith("ANSIBLE_")]:
+    del os.environ[_name]
+os.environ["ANSIBLE_COLLECTIONS_PATH"] = str(_TREE)
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+
+
+@pytest.fixture(scope="session")
+def checkout() -> Path:
+    """Return the root of the collection."""
+    return CHECKOUT
+
+
+@pytest.fixture(scope="session")
+def collections_path() -> Path:
+    """Return the folder to be given to Ansible as ``ANSIBLE_COLLECTIONS_PATH``."""
+    return _TREE
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep what shares the laboratory in one process, one after the other."""
+    for item in items:
+        if item.path.relative_to(CHECKOUT).parts[1] in {"integration", "faults", "lab"}:
+            item.add_marker(pytest.mark.xdist_group("laboratory"))
+
+
+class LastLine:
+    """Count tests by name and print the totals after everything else."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note the worst that happened to a test in set-up, call and tear-down."""
+        if report.failed:
+            self.outcomes[report.nodeid] = "failed"
+        elif report.skipped:
+            self.outcomes.setdefault(report.nodeid, "skipped")
+        elif report.when == "call":
+            self.outcomes.setdefault(report.nodeid, "passed")
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note a file that could not be read: its tests are missing, which is a failure."""
+        if report.failed:
+            self.outcomes[report.nodeid] = "failed"
+        elif report.skipped:
+            self.outcomes.setdefault(report.nodeid, "skipped")
+
+    def line(self) -> str:
+        """Return the line that ends every run."""
+        counts = dict.fromkeys(("passed", "failed", "skipped"), 0)
+        for outcome in self.outcomes.values():
+            counts[outcome] += 1
+        return ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Count in the process that reports, not in xdist's workers."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(LastLine(), "last-line")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Print the totals: nothing of pytest comes after this."""
+    last_line = config.pluginmanager.get_plugin("last-line")
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if last_line is not None and terminal is not None:
+        terminal.ensure_newline()
+        terminal.write_line(last_line.line())
