@@ -1,0 +1,255 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What libvirt has no place for: the collection's own element in a domain's ``<metadata>``.
+
+It lives in the domain's definition, so it migrates and dies with the VM. Everybody with read-only
+access to libvirt can read it: nothing secret is kept there. Everybody who may define domains can
+write it: a value that is too long or holds control characters is passed over when reading (a host
+key with a line break in it must not become two lines of a known_hosts file) and refused when
+writing, so that whatever is written is read back exactly.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import asdict, dataclass, fields
+
+from .._errors import XmlError
+from .._lxml import add, new
+from .._lxml import parse as parse_xml
+from .xml_values import number
+
+if t.TYPE_CHECKING:
+    from .._lxml import Element
+
+NAMESPACE = "urn:fleet.virt:1"
+# The key under which virDomainSetMetadata files the element; also our prefix
+PREFIX = "fleet"
+ELEMENT = "fleet"
+
+# A phase means: nobody starts this domain but the call that is named as the owner, or repair.
+# One that is not listed here was written by a later version; it is kept and counts as well.
+PHASES = ("creating", "migrating", "purging")
+ROLES = ("disk", "seed")
+
+_MAX_LINE = 4096  # characters of any value but the request: PATH_MAX
+_MAX_REQUEST = 256 * 1024
+_MAX_ITEMS = 1024  # of any list
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The process that is at work on the domain. It is gone when the host's boot id is another,
+    or no process has this pid and start time (clock ticks since boot, /proc/PID/stat field 22)."""
+
+    boot_id: str
+    pid: int
+    start_time: int
+    run: str
+
+
+@dataclass(frozen=True)
+class ImageRef:
+    """The image the domain was made from, as its user named it, and what its content was."""
+
+    name: str
+    digest: str
+    format: str
+
+
+@dataclass(frozen=True)
+class OwnVolume:
+    """A volume that was made for this domain and goes with it; ``role`` is one of ROLES."""
+
+    pool: str
+    name: str
+    path: str
+    target: str
+    role: str
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """All the collection keeps with a domain."""
+
+    phase: str | None = None
+    owner: Owner | None = None
+    home: str | None = None
+    image: ImageRef | None = None
+    groups: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    zone: str | None = None
+    user: str | None = None
+    host_key: str | None = None
+    volumes: tuple[OwnVolume, ...] = ()
+    request: str | None = None
+    addresses: tuple[str, ...] = ()
+
+
+# Fields that are one element with the text in it, and those that are an element for each item
+_TEXTS = ("phase", "home", "zone", "user", "host_key", "request")
+_LISTS = {"group": "groups", "tag": "tags", "address": "addresses"}
+
+
+def parse(element: Element) -> Metadata | None:
+    """The metadata in a ``<domain>``, a ``<metadata>`` or our own element; None if there is none.
+
+    Our own element is also taken without namespace, as virDomainGetMetadata hands it out.
+    Whatever makes no sense is passed over.
+    """
+    ours = _find(element)
+    if ours is None:
+        return None
+    found: dict[str, t.Any] = {}
+    lists: dict[str, list[t.Any]] = {}
+    for child in ours:
+        tag = _local(child)
+        if tag in _TEXTS:
+            text = child.text or ""
+            if tag not in found and _problem(text, request=tag == "request") is None:
+                found[tag] = text
+        elif tag in _LISTS:
+            text = child.text or ""
+            if text and _problem(text) is None:
+                lists.setdefault(_LISTS[tag], []).append(text)
+        elif tag == "volume":
+            volume = _volume(child)
+            if volume is not None:
+                lists.setdefault("volumes", []).append(volume)
+        elif tag == "owner":
+            found.setdefault("owner", _owner(child))
+        elif tag == "image":
+            found.setdefault("image", _image(child))
+    found.update((name, tuple(items[:_MAX_ITEMS])) for name, items in lists.items())
+    return Metadata(**found)
+
+
+def to_element(metadata: Metadata) -> Element:
+    """Our element, in its namespace, for the ``<metadata>`` of a domain that is being defined.
+
+    Raises XmlError, naming the field, for a value that would not be read back as it is.
+    """
+    # Read, not made: this is the way to a prefix that tells people whose element it is
+    root = parse_xml(f'<{PREFIX}:{ELEMENT} xmlns:{PREFIX}="{NAMESPACE}"/>', "metadata")
+    _fill(root, metadata, f"{{{NAMESPACE}}}")
+    return root
+
+
+def to_plain_element(metadata: Metadata) -> Element:
+    """Our element without namespace, for virDomainSetMetadata, which adds PREFIX and NAMESPACE
+    itself (and refuses an element that has that prefix already).
+
+    Raises XmlError as ``to_element`` does.
+    """
+    root = new(ELEMENT)
+    _fill(root, metadata, "")
+    return root
+
+
+def as_dict(metadata: Metadata) -> dict[str, t.Any]:
+    """The fields for a result: JSON's types only, every key always there."""
+    return {
+        "phase": metadata.phase,
+        "owner": asdict(metadata.owner) if metadata.owner else None,
+        "home": metadata.home,
+        "image": asdict(metadata.image) if metadata.image else None,
+        "groups": list(metadata.groups),
+        "tags": list(metadata.tags),
+        "zone": metadata.zone,
+        "user": metadata.user,
+        "host_key": metadata.host_key,
+        "volumes": [asdict(volume) for volume in metadata.volumes],
+        "request": metadata.request,
+        "addresses": list(metadata.addresses),
+    }
+
+
+def _local(element: Element) -> str:
+    """Tag without our namespace; ``""`` for another namespace, a comment and the like."""
+    tag = element.tag
+    if not isinstance(tag, str):
+        return ""
+    if tag.startswith("{"):
+        namespace, _, name = tag[1:].partition("}")
+        return name if namespace == NAMESPACE else ""
+    return tag
+
+
+def _find(element: Element) -> Element | None:
+    if element.tag == "domain":
+        element = next(element.iterchildren("metadata"), None)
+        if element is None:
+            return None
+    if element.tag == "metadata":
+        return next(element.iterchildren(f"{{{NAMESPACE}}}{ELEMENT}"), None)
+    return element if _local(element) == ELEMENT else None
+
+
+def _problem(text: str, request: bool = False) -> str | None:
+    """Why the value cannot be kept, None if it can. Only the request may have several lines."""
+    limit = _MAX_REQUEST if request else _MAX_LINE
+    if len(text) > limit:
+        return f"{len(text)} characters, at most {limit} are kept"
+    if (_NOT_XML if request else _CONTROL).search(text) or _NOT_XML.search(text):
+        return "it holds control characters; remove them"
+    return None
+
+
+def _attributes(element: Element, names: t.Sequence[str]) -> dict[str, str] | None:
+    values = {name: element.get(name, "") for name in names}
+    return None if any(_problem(value) for value in values.values()) else values
+
+
+def _owner(element: Element) -> Owner | None:
+    values = _attributes(element, ("boot_id", "run"))
+    pid, start_time = number(element.get("pid")), number(element.get("start_time"))
+    if values is None or not values["boot_id"] or pid is None or start_time is None:
+        return None
+    return Owner(values["boot_id"], pid, start_time, values["run"])
+
+
+def _image(element: Element) -> ImageRef | None:
+    values = _attributes(element, [field.name for field in fields(ImageRef)])
+    return ImageRef(**values) if values and values["name"] else None
+
+
+def _volume(element: Element) -> OwnVolume | None:
+    values = _attributes(element, [field.name for field in fields(OwnVolume)])
+    return OwnVolume(**values) if values and values["pool"] and values["name"] else None
+
+
+def _fill(root: Element, metadata: Metadata, namespace: str) -> None:
+    def put(tag: str, text: str | None = None, **attributes: str) -> None:
+        for name, value in {"": text or "", **attributes}.items():
+            problem = _problem(value, request=tag == "request")
+            if problem:
+                raise XmlError(f"metadata {tag}{'.' + name if name else ''}: {problem}")
+        add(root, namespace + tag, attributes, text)
+
+    for name in _TEXTS:
+        if getattr(metadata, name) is not None:
+            put(name, getattr(metadata, name))
+    if metadata.owner:
+        put("owner", **{name: str(value) for name, value in asdict(metadata.owner).items()})
+    if metadata.image:
+        put("image", **asdict(metadata.image))
+    for tag, name in _LISTS.items():
+        for item in _bounded(name, getattr(metadata, name)):
+            put(tag, item)
+    for volume in _bounded("volumes", metadata.volumes):
+        put("volume", **asdict(volume))
+    if parse(root) != metadata:  # such as a volume without a pool, an owner with a negative pid
+        raise XmlError("metadata: an owner, image, volume or list item is incomplete")
+
+
+def _bounded(name: str, items: tuple[t.Any, ...]) -> tuple[t.Any, ...]:
+    if len(items) > _MAX_ITEMS:
+        raise XmlError(f"metadata {name}: {len(items)} items, at most {_MAX_ITEMS} are kept")
+    return items
