@@ -1,0 +1,135 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The data that placement takes and gives: requests, policy, rankings, rejections.
+
+Memory and disk are MiB throughout. Everything here is immutable.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+
+class DiskNeed(t.NamedTuple):
+    """Space one disk wants: its virtual size, and whether all of it is allocated at once.
+
+    ``full`` is for full copies and preallocated disks; an overlay or a sparse disk is thin.
+    """
+
+    pool: str
+    size_mib: int
+    full: bool = False
+
+
+@dataclass(frozen=True)
+class Request:
+    """One VM to be placed. ``host``, ``zone``, ``domain_type`` and ``arch``: None means any.
+
+    ``anti_affinity`` names groups none of whose members may be on the same hypervisor.
+    ``image`` is the base image's digest (or the name of its file, a weaker hint); with
+    ``image_mib``, the space that a copy takes where the image is absent.
+    """
+
+    name: str
+    vcpus: int
+    memory_mib: int
+    disks: tuple[DiskNeed, ...] = ()
+    networks: tuple[str, ...] = ()
+    bridges: tuple[str, ...] = ()
+    domain_type: str | None = None
+    arch: str | None = None
+    host: str | None = None
+    zone: str | None = None
+    tags: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    anti_affinity: tuple[str, ...] = ()
+    image: str | None = None
+    image_mib: int = 0
+
+
+@dataclass(frozen=True)
+class Weights:
+    """How much each part counts in the score (placement.py explains the parts)."""
+
+    memory: float = 1.0
+    cpu: float = 1.0
+    disk: float = 1.0
+    peak: float = 1.0
+    image: float = 0.1
+    spread: float = 1.0
+    emulation: float = 4.0
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What holds for every hypervisor of one placement.
+
+    ``pool_paths`` are the directory pools that creation makes where they are absent: name to
+    target. A pool of another name with that target serves as well. ``pool_floor_mib`` of real
+    space are left alone in every pool.
+    """
+
+    pool_paths: t.Mapping[str, str] = field(
+        default_factory=lambda: {
+            "default": "/var/lib/libvirt/images",
+            "base": "/var/lib/libvirt/base",
+        }
+    )
+    base_pool: str = "base"
+    pool_floor_mib: int = 512
+    weights: Weights = Weights()
+
+
+class Rejection(t.NamedTuple):
+    """Why one hypervisor cannot take one VM: the first filter it fails, with the figures."""
+
+    host: str
+    filter: str
+    reason: str
+
+
+class Ranked(t.NamedTuple):
+    """One hypervisor that can take the VM. Lower scores are better."""
+
+    host: str
+    score: float
+    parts: dict[str, float]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where one VM goes: ``host`` is the best of ``ranking``, or None if that is empty.
+
+    ``existing`` are the hypervisors that have a VM of this name already; then nothing is ranked,
+    because creating it anywhere would make a second one.
+    """
+
+    name: str
+    host: str | None
+    ranking: tuple[Ranked, ...]
+    rejected: tuple[Rejection, ...]
+    existing: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """Plain data, as ``virt_place`` returns it."""
+        return {
+            "name": self.name,
+            "host": self.host,
+            "existing": list(self.existing),
+            "ranking": [
+                {
+                    "host": ranked.host,
+                    "score": ranked.score,
+                    "parts": dict(ranked.parts),
+                    "notes": list(ranked.notes),
+                }
+                for ranked in self.ranking
+            ],
+            "rejected": [rejection._asdict() for rejection in self.rejected],
+        }
