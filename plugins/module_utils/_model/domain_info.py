@@ -52,6 +52,8 @@ _NIC_SOURCE = {
     "vdpa": "dev",
     "vds": "switchid",
 }
+# Name by which QEMU's guest agent finds its channel
+_AGENT_CHANNEL = "org.qemu.guest_agent.0"
 # Interfaces that are a socket between two hypervisors
 _NIC_SOCKETS = ("server", "client", "mcast", "udp")
 
@@ -143,6 +145,7 @@ def _devices(devices: Element | None) -> dict[str, t.Any]:
     serials: list[dict[str, t.Any]] = []
     consoles: list[dict[str, t.Any]] = []
     hostdevs: list[dict[str, t.Any]] = []
+    agents: list[dict[str, t.Any]] = []
     readers: dict[str, tuple[list[dict[str, t.Any]], t.Callable[[Element], dict[str, t.Any]]]] = {
         "disk": (disks, _disk),
         "interface": (nics, _nic),
@@ -150,6 +153,7 @@ def _devices(devices: Element | None) -> dict[str, t.Any]:
         "serial": (serials, _console),
         "console": (consoles, _console),
         "hostdev": (hostdevs, _hostdev),
+        "channel": (agents, _agent),
     }
     if devices is not None:
         for device in devices.iterchildren(*readers):
@@ -164,6 +168,7 @@ def _devices(devices: Element | None) -> dict[str, t.Any]:
         "graphics": graphics,
         "consoles": serials + consoles,
         "hostdevs": hostdevs,
+        "agent": any(channel["connected"] for channel in agents),
     }
 
 
@@ -276,6 +281,15 @@ def _console(console: Element) -> dict[str, t.Any]:
         "path": path,
         "target": attribute(children.get("target"), "type"),
         "log": attribute(children.get("log"), "file"),
+    }
+
+
+def _agent(channel: Element) -> dict[str, t.Any]:
+    """Whether a channel is the guest agent's and somebody in the guest has it open."""
+    target = first_children(channel).get("target")
+    return {
+        "connected": attribute(target, "name") == _AGENT_CHANNEL
+        and attribute(target, "state") == "connected"
     }
 
 

@@ -1,0 +1,81 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Argument specifications as values that compose, and the one frame every module runs in.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.respawn import (
+    has_respawned,
+    probe_interpreters_for_module,
+    respawn_module,
+)
+
+from ._errors import FleetVirtError, LibvirtFailure, SpecError
+from ._host import requirements
+from ._libvirt import LIBVIRT_IMPORT_ERROR
+
+Spec = t.Dict[str, dict[str, t.Any]]
+
+# Twin of the documentation fragment ``fleet.virt._connection``
+CONNECTION: Spec = {
+    "uri": {"type": "str", "default": "qemu:///system"},
+    "timeout": {"type": "float", "default": 10.0},
+}
+# Where a distribution's own Python, which has its libvirt binding, is found
+_INTERPRETERS = ("/usr/bin/python3", "/usr/libexec/platform-python")
+
+
+def create_module(options: Spec, **settings: t.Any) -> AnsibleModule:
+    """An AnsibleModule with the connection's options and ``options``."""
+    return AnsibleModule(
+        argument_spec={**options, **CONNECTION}, supports_check_mode=True, **settings
+    )
+
+
+def run(
+    module: AnsibleModule,
+    function: t.Callable[[], dict[str, t.Any]],
+    commands: t.Sequence[str] = (),
+) -> t.NoReturn:
+    """Exit with what ``function`` returns, or fail with what it raises.
+
+    Under an interpreter without libvirt's binding the module starts again under the
+    distribution's, if that has it. ``commands`` are programs the work needs.
+    """
+    if LIBVIRT_IMPORT_ERROR is not None and not has_respawned():
+        interpreter = probe_interpreters_for_module(_INTERPRETERS, "libvirt")
+        if interpreter is not None:
+            respawn_module(interpreter)
+    try:
+        if module.params["timeout"] <= 0:
+            raise FleetVirtError(
+                f"timeout: {module.params['timeout']:g} is not a time limit;"
+                " it is a number of seconds above 0"
+            )
+        requirements.require(*commands)
+        result = function()
+    except FleetVirtError as error:
+        module.fail_json(msg=str(error), **_details(error))
+    if result.get("failed"):
+        module.fail_json(**{"msg": "failed", **result})
+    module.exit_json(**result)
+
+
+def _details(error: FleetVirtError) -> dict[str, t.Any]:
+    """What a playbook may want to look at besides the text."""
+    details: dict[str, t.Any] = {"error": type(error).__name__}
+    if isinstance(error, SpecError):
+        details["problems"] = [
+            {"path": problem.path, "message": problem.message} for problem in error.problems
+        ]
+    if isinstance(error, LibvirtFailure):
+        details["libvirt"] = {"code": error.code, "domain": error.domain}
+    return details

@@ -1,0 +1,110 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Opening libvirt, and saying well why it could not be opened.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from .. import _libvirt
+from .._errors import DeadlineExceeded, HostUnreachable, LibvirtFailure
+from . import deadline
+
+_REMEDIES = (
+    ("No such file or directory", "is libvirtd running there? (systemctl status libvirtd)"),
+    ("Connection refused", "is libvirtd running there and listening? (systemctl status libvirtd)"),
+    ("Permission denied", "become root there, or let the user into the group libvirt"),
+    ("authentication unavailable", "become root there, or let the user into the group libvirt"),
+    ("no polkit agent", "become root there, or let the user into the group libvirt"),
+    ("Failed to verify peer's certificate", "the certificate does not name the host connected to"),
+)
+
+
+class Connection:
+    """One open connection: ``raw`` is libvirt's ``virConnect``; every limit is ``timeout``."""
+
+    def __init__(self, raw: t.Any, uri: str, timeout: float) -> None:
+        self.raw = raw
+        self.uri = uri
+        self.timeout = timeout
+        self.abandoned = False
+
+    def call(self, action: str, function: t.Callable[..., t.Any], *args: t.Any) -> t.Any:
+        """``function(*args)`` within the limit, libvirt's error as LibvirtFailure."""
+
+        def guarded() -> t.Any:
+            with _libvirt.calling(action):
+                return function(*args)
+
+        try:
+            return deadline.call(guarded, seconds=self.timeout, what=action)
+        except DeadlineExceeded:
+            self.abandoned = True
+            raise
+
+    def each(
+        self,
+        function: t.Callable[[t.Any], t.Any],
+        items: t.Sequence[t.Any],
+        what: t.Callable[[t.Any], str],
+        parallel: int = 1,
+    ) -> list[deadline.Outcome[t.Any]]:
+        """:func:`deadline.each` with libvirt's errors as outcomes."""
+
+        def guarded(item: t.Any) -> t.Any:
+            with _libvirt.calling(what(item)):
+                return function(item)
+
+        outcomes = deadline.each(
+            guarded, items, seconds=self.timeout, what=what, parallel=parallel
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, deadline.Failed):
+                self.abandoned |= isinstance(outcome.error, DeadlineExceeded)
+        return outcomes
+
+    def close(self) -> None:
+        """Close, unless a call is still stuck in there: closing would wait for it."""
+        if not self.abandoned:
+            with contextlib.suppress(LibvirtFailure, DeadlineExceeded):
+                self.call("close the connection", self.raw.close)
+        if self.abandoned:
+            self.raw._o = None  # the binding's destructor closes, and would hang at exit
+
+
+def _reason(message: str) -> str:
+    for needle, remedy in _REMEDIES:
+        if needle in message:
+            return f"{message}; {remedy}"
+    return message
+
+
+@contextlib.contextmanager
+def connect(uri: str, timeout: float) -> t.Iterator[Connection]:
+    """A connection to ``uri`` (virConnectOpen), closed on leaving.
+
+    ``timeout`` (seconds) limits opening and then each single call. Raises HostUnreachable.
+    """
+
+    def opened() -> t.Any:
+        with _libvirt.calling("connect"):
+            return _libvirt.libvirt.open(uri)
+
+    try:
+        raw = deadline.call(opened, seconds=timeout, what="connect")
+    except LibvirtFailure as error:
+        message = str(error).removeprefix("connect: ")
+        raise HostUnreachable(uri, _reason(message), error.code) from None
+    except DeadlineExceeded:
+        raise HostUnreachable(uri, f"no answer within {timeout:g} seconds") from None
+    connection = Connection(raw, uri, timeout)
+    try:
+        yield connection
+    finally:
+        connection.close()

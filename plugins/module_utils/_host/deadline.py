@@ -1,0 +1,130 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Doing many things that may hang, each within its own limit.
+
+libvirt's calls block: a dead guest agent, a stale mount under a disk or a cut link can hold one
+for minutes, and nothing in the library interrupts it. So work runs in daemon threads; a thread
+that exceeds the limit of its item is abandoned and replaced, and the item becomes an entry with an
+error. Nothing waits for an abandoned thread, not even the end of the process.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import typing as t
+from dataclasses import dataclass
+
+from .._errors import DeadlineExceeded, FleetVirtError
+
+Item = t.TypeVar("Item")
+Value = t.TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Ok(t.Generic[Value]):
+    """What the function returned."""
+
+    value: Value
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why there is no value."""
+
+    error: FleetVirtError
+
+
+Outcome = t.Union[Ok[Value], Failed]
+
+
+class _Run(t.Generic[Item, Value]):
+    """One call of :func:`each`: who works on which item since when."""
+
+    def __init__(self, function: t.Callable[[Item], Value], items: t.Sequence[Item]) -> None:
+        self.function = function
+        self.items = items
+        self.outcomes: list[Outcome[Value] | None] = [None] * len(items)
+        self.next = 0
+        self.open = len(items)
+        self.bug: BaseException | None = None
+        self.active: dict[int, tuple[int, float]] = {}  # worker -> (item, started)
+        self.changed = threading.Condition()
+
+    def work(self, worker: int) -> None:
+        while True:
+            with self.changed:
+                if self.next >= len(self.items) or self.bug is not None:
+                    return
+                index, self.next = self.next, self.next + 1
+                self.active[worker] = (index, time.monotonic())
+            outcome: Outcome[Value] | None = None
+            bug: BaseException | None = None
+            try:
+                outcome = Ok(self.function(self.items[index]))
+            except FleetVirtError as error:
+                outcome = Failed(error)
+            except BaseException as error:  # handed to the caller's thread, which raises it
+                bug = error
+            with self.changed:
+                if self.active.pop(worker, None) is None:
+                    return  # abandoned meanwhile: the item has its error already
+                self.outcomes[index] = outcome
+                self.bug = self.bug or bug
+                self.open -= 1
+                if not self.open or bug is not None:
+                    self.changed.notify_all()
+
+
+def each(
+    function: t.Callable[[Item], Value],
+    items: t.Sequence[Item],
+    *,
+    seconds: float,
+    what: t.Callable[[Item], str],
+    parallel: int = 1,
+) -> list[Outcome[Value]]:
+    """Outcome of ``function`` for every item, in the order of ``items``.
+
+    ``seconds`` is the limit for one item; ``what`` names an item in the error. ``parallel``
+    items are under way at once. A FleetVirtError is an outcome; any other exception is a defect
+    of ours and is raised here.
+    """
+    run = _Run(function, items)
+    workers = 0
+
+    def hire() -> None:
+        nonlocal workers
+        workers += 1
+        threading.Thread(target=run.work, args=(workers,), daemon=True).start()
+
+    with run.changed:
+        for _ in range(min(parallel, len(items))):
+            hire()
+        while run.open and run.bug is None:
+            now = time.monotonic()
+            due = min((since for _, since in run.active.values()), default=now) + seconds
+            run.changed.wait(max(0.001, due - now))
+            now = time.monotonic()
+            for worker, (index, since) in list(run.active.items()):
+                if now - since >= seconds:
+                    del run.active[worker]
+                    error = DeadlineExceeded(what(items[index]), seconds)
+                    run.outcomes[index] = Failed(error)
+                    run.open -= 1
+                    hire()
+    if run.bug is not None:
+        raise run.bug
+    return t.cast("list[Outcome[Value]]", run.outcomes)
+
+
+def call(function: t.Callable[[], Value], *, seconds: float, what: str) -> Value:
+    """Value of ``function()``; raises DeadlineExceeded after ``seconds``."""
+    outcome = each(lambda _: function(), [None], seconds=seconds, what=lambda _: what)[0]
+    if isinstance(outcome, Failed):
+        raise outcome.error
+    return outcome.value

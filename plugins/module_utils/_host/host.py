@@ -1,0 +1,164 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading a hypervisor: what ``virt_host_info`` returns.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._errors import FleetVirtError, LibvirtFailure
+from .._libvirt import ERR_NO_STORAGE_POOL, ERR_NO_STORAGE_VOL, ERR_NO_SUPPORT
+from .._model import host_info, network_info
+from .._model.states import ACTIVE_STATES, STATES
+from .connection import Connection
+from .deadline import Failed
+from .domains import Wanted, read_domains
+from .pools import pool_entries
+
+MAINTENANCE_VOLUME = "fleet-virt.maintenance"
+_INTERFACE_BRIDGE = "bridge"
+
+
+def read_host(connection: Connection, base_pool: str) -> dict[str, t.Any]:
+    """The hypervisor behind ``connection``, as documented for ``virt_host_info``."""
+    raw = connection.raw
+    model, memory, cpus, _mhz, _nodes, sockets, cores, threads = connection.call(
+        "read the node", raw.getInfo
+    )
+    capabilities = host_info.capabilities(
+        connection.call("read capabilities", raw.getCapabilities), "capabilities"
+    )
+    domains = read_domains(connection, Wanted(storage=False))
+    active = [entry for entry in domains if entry["state"] in ACTIVE_STATES]
+    return {
+        "name": str(connection.call("read the host name", raw.getHostname)),
+        "uri": connection.uri,
+        "uuid": capabilities["uuid"],
+        "libvirt_version": _version(_optional(connection, "read the version", raw.getLibVersion)),
+        "hypervisor_version": _version(_optional(connection, "read the version", raw.getVersion)),
+        "domain_types": capabilities["domain_types"],
+        "arch": capabilities["arch"],
+        "cpu": {
+            "model": capabilities["cpu_model"] or str(model),
+            "sockets": int(sockets),
+            "cores": int(cores),
+            "threads": int(threads),
+            "total": int(cpus),
+            "running": sum(entry["vcpus"] or 0 for entry in active),
+            "defined": sum(entry["vcpus_max"] or 0 for entry in domains),
+        },
+        "memory_mib": {
+            "total": int(memory),
+            "free": _free_mib(connection),
+            "running": sum(entry["memory_max_mib"] or 0 for entry in active),
+            "defined": sum(entry["memory_max_mib"] or 0 for entry in domains),
+        },
+        "numa": capabilities["numa"],
+        "pools": pool_entries(connection),
+        "networks": _networks(connection),
+        "bridges": _bridges(connection),
+        "domains": _counts(domains),
+        "maintenance": _maintenance(connection, base_pool),
+        "errors": [f"{entry['name']}: {entry['error']}" for entry in domains if entry["error"]],
+    }
+
+
+def _counts(domains: list[dict[str, t.Any]]) -> dict[str, int]:
+    counts = dict.fromkeys((*STATES, "unknown"), 0)
+    for entry in domains:
+        counts[entry["state"] or "unknown"] += 1
+    return counts
+
+
+def _optional(connection: Connection, action: str, function: t.Callable[..., t.Any]) -> t.Any:
+    """The answer, or None from a driver that does not know the call."""
+    try:
+        return connection.call(action, function)
+    except LibvirtFailure as error:
+        if error.code == ERR_NO_SUPPORT:
+            return None
+        raise
+
+
+def _version(number: int | None) -> str | None:
+    """``9.0.0`` for 9000000 (libvirt's major * 1,000,000 + minor * 1,000 + release)."""
+    if number is None:
+        return None
+    return f"{number // 1_000_000}.{number // 1_000 % 1_000}.{number % 1_000}"
+
+
+def _free_mib(connection: Connection) -> int | None:
+    """Free and reclaimable memory as the node reports it (virNodeGetMemoryStats)."""
+    stats = _optional(connection, "read memory", lambda: connection.raw.getMemoryStats(-1, 0))
+    if stats is None:
+        free = _optional(connection, "read memory", connection.raw.getFreeMemory)
+        return None if free is None else int(free) // (1024 * 1024)
+    return sum(int(stats.get(key, 0)) for key in ("free", "buffers", "cached")) // 1024
+
+
+def _networks(connection: Connection) -> list[dict[str, t.Any]]:
+    networks = _optional(connection, "list networks", connection.raw.listAllNetworks) or []
+    networks.sort(key=lambda network: str(network.name()))
+
+    def read(network: t.Any) -> dict[str, t.Any]:
+        info = network_info.network(network.XMLDesc(0), f"network {network.name()}")
+        return {
+            "bridge": info["bridge"],
+            "forward": info["forward"],
+            "active": bool(network.isActive()),
+            "autostart": bool(network.autostart()),
+        }
+
+    outcomes = connection.each(read, networks, lambda network: f"read network {network.name()}")
+    entries = []
+    for network, outcome in zip(networks, outcomes):
+        entry = dict.fromkeys(("bridge", "forward", "active", "autostart"))
+        error: str | None = None
+        if isinstance(outcome, Failed):
+            error = str(outcome.error)
+        else:
+            entry = outcome.value
+        entries.append({"name": str(network.name()), **entry, "error": error})
+    return entries
+
+
+def _bridges(connection: Connection) -> list[str] | None:
+    """Names of the host's bridges, None where libvirt cannot tell.
+
+    virConnectListAllInterfaces answers on this host and over the network alike; it is there
+    wherever libvirt was built with its udev or netcf backend, as all distributions do.
+    """
+    interfaces = _optional(connection, "list interfaces", connection.raw.listAllInterfaces)
+    if interfaces is None:
+        return None
+
+    def read(interface: t.Any) -> str | None:
+        name = str(interface.name())
+        info = network_info.interface(interface.XMLDesc(0), f"interface {name}")
+        return name if info["type"] == _INTERFACE_BRIDGE else None
+
+    outcomes = connection.each(read, interfaces, lambda one: f"read interface {one.name()}")
+    return sorted(o.value for o in outcomes if not isinstance(o, Failed) and o.value)
+
+
+def _maintenance(connection: Connection, base_pool: str) -> bool | None:
+    """Whether the mark is set; None when the base pool is there but cannot be read."""
+
+    def read() -> bool:
+        pool = connection.raw.storagePoolLookupByName(base_pool)
+        pool.storageVolLookupByName(MAINTENANCE_VOLUME)
+        return True
+
+    try:
+        return bool(connection.call("read the maintenance mark", read))
+    except LibvirtFailure as error:
+        if error.code in (ERR_NO_STORAGE_POOL, ERR_NO_STORAGE_VOL, ERR_NO_SUPPORT):
+            return False
+        return None
+    except FleetVirtError:
+        return None

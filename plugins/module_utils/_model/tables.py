@@ -1,0 +1,161 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What was read from a fleet, as text for people.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._units import format_size
+
+Entry = t.Mapping[str, t.Any]
+
+
+def _clean(value: t.Any) -> str:
+    """Text for a terminal: names and titles belong to guests, so control characters are shown."""
+    if value is None:
+        return "-"
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(value))
+
+
+def table(heads: t.Sequence[str], rows: t.Sequence[t.Sequence[t.Any]]) -> str:
+    """Columns as wide as their widest cell; numbers to the right."""
+    cells = [[_clean(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in [list(heads), *cells]) for i in range(len(heads))]
+    numeric = [all(isinstance(row[i], (int, type(None))) for row in rows) for i in range(len(heads))]
+
+    def line(row: t.Sequence[str]) -> str:
+        parts = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric)
+        ]
+        return "  ".join(parts).rstrip()
+
+    return "\n".join(line(row) for row in [list(heads), *cells])
+
+
+def _silent(hypervisors: t.Sequence[Entry]) -> list[str]:
+    return [
+        f"{_clean(entry['name'])}: no answer: {_clean(entry['error'])}"
+        for entry in hypervisors
+        if not entry["answered"]
+    ]
+
+
+def host_info(hypervisors: t.Sequence[Entry]) -> str:
+    """One line a hypervisor."""
+    heads = (
+        "HYPERVISOR STATE TYPE CPUS RUNNING DEFINED MIB FREE RUNNING DEFINED ACTIVE SHUTOFF POOLS"
+    ).split()
+    rows = []
+    for entry in hypervisors:
+        host = entry["host"]
+        if host is None:
+            rows.append([entry["name"], "no answer", *[None] * (len(heads) - 2)])
+            continue
+        cpu, memory, domains = host["cpu"], host["memory_mib"], host["domains"]
+        rows.append(
+            [
+                entry["name"],
+                {True: "maintenance", False: "ready", None: "base pool?"}[host["maintenance"]],
+                "/".join(host["domain_types"]),
+                *(cpu[key] for key in ("total", "running", "defined")),
+                *(memory[key] for key in ("total", "free", "running", "defined")),
+                sum(domains.values()) - domains["shutoff"],
+                domains["shutoff"],
+                " ".join(
+                    f"{pool['name']}:{format_size(pool['available_mib'])}"
+                    for pool in host["pools"]
+                    if pool["state"] == "running"
+                )
+                or None,
+            ]
+        )
+    return "\n".join([table(heads, rows), *_silent(hypervisors)]) + "\n"
+
+
+def listing(hypervisors: t.Sequence[Entry]) -> str:
+    """Hypervisor, state, names: one line a domain."""
+    rows = [
+        [entry["name"], domain["name"], domain["state"], domain["reason"]]
+        for entry in hypervisors
+        for domain in entry["domains"]
+    ]
+    empty = [
+        f"{_clean(entry['name'])}: no domains"
+        for entry in hypervisors
+        if entry["answered"] and not entry["domains"]
+    ]
+    lines = [table(["HYPERVISOR", "NAME", "STATE", "REASON"], rows)] if rows else []
+    return "\n".join([*lines, *empty, *_broken(hypervisors), *_silent(hypervisors)]) + "\n"
+
+
+def query(hypervisors: t.Sequence[Entry]) -> str:
+    """Every domain with the fields administrators know from the predecessor's query."""
+    lines: list[str] = []
+    for entry in hypervisors:
+        if not entry["answered"]:
+            continue
+        lines.append(f"{_clean(entry['name'])}:")
+        if not entry["domains"]:
+            lines.append("  no domains")
+        for domain in entry["domains"]:
+            lines += _domain(str(entry["name"]), domain)
+    return "\n".join([*lines, *_silent(hypervisors)]) + "\n"
+
+
+def _domain(hypervisor: str, domain: Entry) -> list[str]:
+    lines = [
+        f"  {_clean(domain['name'])}",
+        f"    CPU: {_clean(domain['vcpus'])}",
+        f"    Memory: {_clean(domain['memory_mib'])} MiB",
+        f"    State: {_clean(domain['state'])} ({_clean(domain['reason'])})",
+    ]
+    for graphics in domain["graphics"]:
+        lines.append(f"    Graphics: {_clean(graphics['type'])} - {_where(hypervisor, graphics)}")
+    for disk in domain["disks"]:
+        lines += [
+            f"    Disk - {_clean(disk['target'])}:",
+            f"      Size: {format_size(disk['size_mib'])}",
+            f"      File: {_clean(disk['source'])}",
+            f"      File Format: {_clean(disk['format'])}",
+        ]
+    for nic in domain["nics"]:
+        lines += [
+            f"    Nic - {_clean(nic['mac'])}:",
+            f"      Source: {_clean(nic['source'])}",
+            f"      Type: {_clean(nic['type'])}",
+        ]
+        if nic["addresses"]:
+            lines.append(f"      Addresses: {_clean(' '.join(nic['addresses']))}")
+    if domain["error"]:
+        lines.append(f"    Error: {_clean(domain['error'])}")
+    return lines
+
+
+def _where(hypervisor: str, graphics: Entry) -> str:
+    if graphics.get("socket"):
+        return f"{_clean(hypervisor)}:{_clean(graphics['socket'])}"
+    port = graphics["port"] if graphics["port"] is not None else graphics.get("tls_port")
+    return f"{_clean(hypervisor)}:{'no port while it is off' if port is None else _clean(port)}"
+
+
+def _broken(hypervisors: t.Sequence[Entry]) -> list[str]:
+    return [
+        f"{_clean(entry['name'])}: {_clean(domain['name'])}: {_clean(domain['error'])}"
+        for entry in hypervisors
+        for domain in entry["domains"]
+        if domain["error"]
+    ]
+
+
+VIEWS: dict[str, t.Callable[[t.Sequence[Entry]], str]] = {
+    "host_info": host_info,
+    "list": listing,
+    "query": query,
+}

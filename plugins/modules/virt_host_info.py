@@ -1,0 +1,196 @@
+#!/usr/bin/python
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_host_info
+short_description: Read a hypervisor's capacity, pools, networks and state
+version_added: 0.1.0
+description:
+  - Reads, live from libvirt, what a hypervisor has, what is promised to its domains and whether
+    it takes new ones.
+  - Nothing is refreshed or changed. A pool, network or domain that cannot be read carries its own
+    error and hides nothing else.
+author:
+  - Fleet Virt contributors (@fleet-virt)
+extends_documentation_fragment:
+  - fleet.virt._connection
+  - fleet.virt._attributes
+  - fleet.virt._attributes.reading
+options:
+  base_pool:
+    description:
+      - Name of the storage pool that holds base images and the maintenance mark.
+    type: str
+    default: base
+seealso:
+  - module: fleet.virt.virt_query
+    description: The domains themselves.
+"""
+
+EXAMPLES = r"""
+- name: Read the hypervisor
+  fleet.virt.virt_host_info:
+  register: hypervisor
+
+- name: Read libvirt's test driver, with nothing installed but the binding
+  fleet.virt.virt_host_info:
+    uri: test:///default
+"""
+
+RETURN = r"""
+host:
+  description: The hypervisor.
+  returned: success
+  type: dict
+  contains:
+    name:
+      description: Host name, as libvirt reports it.
+      type: str
+      sample: hv1
+    uri:
+      description: The connection it was read through.
+      type: str
+      sample: qemu:///system
+    uuid:
+      description: UUID of the host as libvirt knows it; no two hypervisors may share one.
+      type: str
+    libvirt_version:
+      description: Version of libvirt; null from a driver that does not say.
+      type: str
+      sample: 9.0.0
+    hypervisor_version:
+      description: Version of QEMU; null from a driver that does not say.
+      type: str
+      sample: 7.2.17
+    domain_types:
+      description: What domains of the host's own architecture can be; V(kvm) is listed only where
+        the host can run it.
+      type: list
+      elements: str
+      sample: [kvm, qemu]
+    arch:
+      description: Architecture of the host.
+      type: str
+      sample: x86_64
+    cpu:
+      description: The host's CPUs, and the virtual CPUs promised.
+      type: dict
+      contains:
+        model:
+          description: CPU model in libvirt's terms.
+          type: str
+        sockets:
+          description: Sockets of each NUMA node.
+          type: int
+        cores:
+          description: Cores of each socket.
+          type: int
+        threads:
+          description: Threads of each core.
+          type: int
+        total:
+          description: Active CPUs of the host.
+          type: int
+        running:
+          description: Current virtual CPUs of all active domains.
+          type: int
+        defined:
+          description: Maximum of virtual CPUs of all defined domains.
+          type: int
+    memory_mib:
+      description: Memory in MiB.
+      type: dict
+      contains:
+        total:
+          description: Memory of the host.
+          type: int
+        free:
+          description: Free now, reclaimable caches included.
+          type: int
+        running:
+          description: Promised to active domains; their maximum, whatever a balloon gave back.
+          type: int
+        defined:
+          description: Promised to all defined domains.
+          type: int
+    numa:
+      description: NUMA cells with memory, CPUs and huge pages.
+      type: list
+      elements: dict
+    pools:
+      description: Storage pools, sorted by name. Values of an inactive pool are what libvirt last
+        knew.
+      type: list
+      elements: dict
+      contains:
+        name:
+          description: Name of the pool.
+          type: str
+        type:
+          description: Type of the pool.
+          type: str
+          sample: dir
+        state:
+          description: State of the pool, V(running), V(inactive), V(building), V(degraded) or
+            V(inaccessible).
+          type: str
+        path:
+          description: Target path.
+          type: str
+        capacity_mib:
+          description: Size of what the pool lies on.
+          type: int
+        allocation_mib:
+          description: Used there, by anybody.
+          type: int
+        available_mib:
+          description: Free there.
+          type: int
+        error:
+          description: Why the pool could not be read, else null.
+          type: str
+    networks:
+      description: libvirt's networks, sorted by name, with bridge, forward mode, V(active),
+        V(autostart) and V(error).
+      type: list
+      elements: dict
+    bridges:
+      description: Names of the host's bridges; null where libvirt cannot tell.
+      type: list
+      elements: str
+    domains:
+      description: Number of domains by state, in libvirt's own terms, V(unknown) for those that
+        could not be read.
+      type: dict
+      sample: {running: 3, shutoff: 1}
+    maintenance:
+      description: Whether the maintenance mark is set; null when the base pool is there but cannot
+        be read.
+      type: bool
+    errors:
+      description: Domains that could not be read, and why.
+      type: list
+      elements: str
+"""
+
+from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
+from ansible_collections.fleet.virt.plugins.module_utils._host.connection import connect
+from ansible_collections.fleet.virt.plugins.module_utils._host.host import read_host
+
+
+def main() -> None:
+    module = create_module({"base_pool": {"type": "str", "default": "base"}})
+
+    def read() -> dict[str, object]:
+        with connect(module.params["uri"], module.params["timeout"]) as connection:
+            return {"changed": False, "host": read_host(connection, module.params["base_pool"])}
+
+    run(module, read)
+
+
+if __name__ == "__main__":
+    main()
