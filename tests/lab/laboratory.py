@@ -1,0 +1,433 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A laboratory as tests and the command line use it."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import subprocess
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from . import cleanup, fabric, inventory, kvm, processes, proxy, roots
+from .errors import LabError, Progress
+from .host import Host
+from .paths import RUN, control_folder, lab_folder, locked, valid_name
+from .processes import Identity
+from .recipe import SUITES
+from .record import HostRecord, Record
+
+__all__ = ["Laboratory"]
+
+_MOST_HOSTS = 50
+
+
+class Laboratory:
+    """A laboratory by name: up, down, and everything between.
+
+    With ``owner`` (a process number) it belongs to that process: once that is dead, the next
+    ``up`` or ``down`` of any laboratory takes it away. Without, it stays until ``down``.
+    """
+
+    def __init__(
+        self, name: str = "lab", owner: int | None = None, progress: Progress | None = None
+    ) -> None:
+        self.name = valid_name(name)
+        self.owner = Identity.of(owner) if owner else None
+        self.progress = progress or Progress(f"lab {name}")
+
+    # What there is
+
+    @property
+    def directory(self) -> Path:
+        """The laboratory's folder while it is up."""
+        return lab_folder(self.name)
+
+    @property
+    def key(self) -> Path:
+        """The private key of the inventory's users."""
+        return self.directory / "key"
+
+    @property
+    def known_hosts(self) -> Path:
+        """The hosts' real keys, for ssh's UserKnownHostsFile."""
+        return self.directory / "known_hosts"
+
+    @property
+    def inventory(self) -> Path:
+        """A folder with Ansible's ``10-hypervisors.yml``; tests may add files to it."""
+        return self.directory / "inventory"
+
+    @property
+    def control(self) -> Path:
+        """A folder for ssh's control sockets, with a short path."""
+        return control_folder(self.name)
+
+    @property
+    def record(self) -> Record:
+        """What is written down about it.
+
+        :raises LabError: it is not up.
+        """
+        record = Record.load(self.directory)
+        if record is None:
+            raise LabError(f"laboratory {self.name!r} is not up: bring it up with `lab up 2`")
+        return record
+
+    @property
+    def network(self) -> ipaddress.IPv4Network:
+        """Its /24."""
+        return self.record.subnet
+
+    @property
+    def gateway(self) -> str:
+        """This machine's address in it."""
+        return self.record.gateway
+
+    @property
+    def hosts(self) -> list[Host]:
+        """Its hosts by number."""
+        record = self.record
+        return [Host(record, entry) for entry in record.hosts]
+
+    def host(self, name: str) -> Host:
+        """A host by its name.
+
+        :raises LabError: there is none of that name.
+        """
+        hosts = {host.name: host for host in self.hosts}
+        if name not in hosts:
+            raise LabError(
+                f"laboratory {self.name!r} has no host {name!r}: it has {', '.join(hosts) or 'none'}"
+            )
+        return hosts[name]
+
+    def leases(self) -> list[tuple[str, str, str, int]]:
+        """DHCP leases of guests as (mac, address, name, expiry), the newest first."""
+        return fabric.leases(self.record)
+
+    # Up and down
+
+    def up(self, count: int, suites: Sequence[str] | None = None) -> Laboratory:
+        """Bring it up with ``count`` ready hosts, or up to that many where it is up already.
+
+        :param suites: Debian suites the hosts take turns with; by default all of SUITES.
+        :raises LabError: it cannot be brought up; nothing of a new one is left then.
+        """
+        if not 1 <= count <= _MOST_HOSTS:
+            raise LabError(f"{count} hosts: a laboratory has 1 to {_MOST_HOSTS}")
+        turn = list(suites or SUITES)
+        self._known_suites(turn)
+        roots.check_machine()
+        cleanup.sweep(self.progress, self.name)
+        with locked(cleanup.lock_of(self.directory)):
+            roots.ensure_all([(suite, False) for suite in dict.fromkeys(turn)], self.progress)
+            record = self._load_or_clean()
+            fresh = record is None
+            try:
+                record = record or self._begin(kvm.usable(self.progress))
+                self._fabric(record)
+                missing = count - sum(not entry.bare for entry in record.hosts)
+                for _ in range(missing):
+                    self._plan(record, turn[len(record.hosts) % len(turn)], bare=False)
+                self._start_all(record, record.hosts)
+                fabric.watch(record)
+                record.builder = None
+                record.save()
+            except BaseException:
+                if fresh:
+                    self.progress("that failed: taking it down again")
+                    cleanup.remove(self.name, self.directory, self.progress)
+                raise
+        self.progress(f"{len(record.hosts)} hosts are up")
+        return self
+
+    def down(self) -> None:
+        """Take it away with everything in it; also what a killed program left of it."""
+        cleanup.sweep(self.progress, self.name)
+        with locked(cleanup.lock_of(self.directory)):
+            was = self.directory.exists()
+            count = cleanup.remove(self.name, self.directory, self.progress)
+        self.progress(f"down ({count} processes ended)" if was or count else "was not up")
+
+    def add(self, bare: bool = False, suite: str | None = None) -> Host:
+        """One more host: ready, or bare (Debian with ssh and Python, packages by the proxy).
+
+        :raises LabError: it cannot be started; it is taken away again then.
+        """
+        self._known_suites([suite] if suite else [])
+        with locked(cleanup.lock_of(self.directory)):
+            record = self.record
+            chosen = suite or SUITES[len(record.hosts) % len(SUITES)]
+            roots.ensure(chosen, bare, self.progress)
+            entry = self._plan(record, chosen, bare)
+            try:
+                self._start_all(record, [entry])
+            except BaseException:
+                Host(record, entry).power_cut()
+                record.hosts.remove(entry)
+                record.save()
+                self._publish(record)
+                raise
+        return self.host(entry.name)
+
+    # One host
+
+    def kill(self, name: str) -> None:
+        """Cut a host's power. The page cache stays: this is no evidence of durability."""
+        self.host(name).power_cut()
+        self.progress(f"{name}: power cut (the page cache stays: no evidence of durability)")
+
+    def start(self, name: str) -> None:
+        """Start a host that was stopped or killed, and wait until it answers."""
+        with locked(cleanup.lock_of(self.directory)):
+            record = self.record
+            self._start_all(record, [entry for entry in record.hosts if entry.name == name])
+        self.host(name)
+
+    def stop(self, name: str) -> None:
+        """Shut a host down in order."""
+        self.host(name).shut_down()
+        self.progress(f"{name}: stopped")
+
+    def cut(self, name: str) -> None:
+        """Cut a host's network cable."""
+        self._cable(name, "down")
+
+    def heal(self, name: str) -> None:
+        """Mend a host's network cable."""
+        self._cable(name, "up")
+
+    def _cable(self, name: str, state: str) -> None:
+        self.host(name)
+        fabric.inside(self.record, ["ip", "link", "set", name, state])
+        self.progress(f"{name}: network {state}")
+
+    def login(self, name: str, user_root: bool = True) -> list[str]:
+        """The ssh command that logs in, to which a command can be appended."""
+        host = self.host(name)
+        if user_root:
+            return host.ssh_command(self.directory / "control_key", self.known_hosts, "root")
+        return host.ssh_command(self.key, self.known_hosts, host.user)
+
+    def ssh(
+        self,
+        name: str,
+        command: str | Sequence[str],
+        *,
+        check: bool = True,
+        input: str | None = None,  # noqa: A002 - as subprocess names it
+        timeout: float = 60,
+        user_root: bool = True,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command on a host: a string as its shell reads it, a list word by word.
+
+        :param user_root: as root with the laboratory's own key; else as the inventory's user.
+        :raises LabError: it failed (with ``check``).
+        :raises subprocess.TimeoutExpired: it took longer than ``timeout`` seconds.
+        """
+        login = self.login(name, user_root)
+        done = self.host(name).execute(login, command, input=input, timeout=timeout)
+        if check and done.returncode:
+            raise LabError(
+                f"{name}: {command!r} failed ({done.returncode})\n{done.stdout}{done.stderr}"
+            )
+        return done
+
+    def logs(self, name: str, lines: int = 60) -> str:
+        """What a host's libvirt and its own console said last, for a failed test."""
+        host = self.host(name)
+        command = f"journalctl --no-pager -n {lines} -u libvirtd -u virtlogd -u virtqemud"
+        return self._told(name, command) + (
+            f"--- {name}: console of the host\n{processes.tail(host.console_log, lines)}\n"
+        )
+
+    def console(self, name: str, domain: str, lines: int = 60) -> str:
+        """What a guest's console and qemu said last, for a failed test."""
+        files = self._told(
+            name,
+            f"virsh -c qemu:///system dumpxml {domain} | "
+            r"sed -n \"s/.*<\(log file\|source path\)='\([^']*\)'.*/\2/p\" | sort -u",
+            title=False,
+        ).split()
+        paths = [f"/var/log/libvirt/qemu/{domain}.log", *files]
+        return "".join(self._told(name, f"tail -n {lines} '{path}'") for path in paths)
+
+    def _told(self, name: str, command: str, title: bool = True) -> str:
+        try:
+            done = self.ssh(name, command, check=False, timeout=20)
+            text = done.stdout + done.stderr
+        except (LabError, subprocess.TimeoutExpired) as error:
+            text = f"{error}\n"
+        return f"--- {name}: {command}\n{text}" if title else text
+
+    # How
+
+    @staticmethod
+    def _known_suites(suites: Iterable[str]) -> None:
+        for suite in suites:
+            if suite not in SUITES:
+                raise LabError(f"suite {suite!r}: the laboratory knows {', '.join(SUITES)}")
+
+    def _load_or_clean(self) -> Record | None:
+        """The record of a laboratory that lives, after removing one that does not."""
+        try:
+            record = Record.load(self.directory)
+            why = cleanup.stale(record) if record else "nothing is written down about it"
+        except LabError as error:
+            why = str(error)
+        if why:
+            known = self.name in dict(cleanup.registered()) or self.directory.exists()
+            if (
+                known
+                and dict(cleanup.registered()).get(self.name, self.directory) == self.directory
+            ):
+                cleanup.remove(self.name, self.directory, self.progress)
+                self.progress(f"removed what was left of an earlier one: {why}")
+            return None
+        return record
+
+    def _begin(self, use_kvm: bool) -> Record:
+        """Write down what is going to be taken of the machine, then take it."""
+        with locked(RUN / "lock"):
+            cleanup.register(self.name, self.directory)
+            taken = []
+            for _, directory in cleanup.registered():
+                other = Record.load(directory)
+                if other is not None:
+                    taken.append(other.network)
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            record = Record(
+                name=self.name,
+                directory=str(self.directory),
+                network=str(fabric.pick_network(taken)),
+                link=fabric.link_name(self.name),
+                boot=processes.boot_id(),
+                builder=Identity.of(os.getpid()),
+                owner=self.owner,
+                kvm=use_kvm,
+            )
+            record.save()
+            fabric.raise_inotify(self.progress)
+        for name in ("key", "control_key"):
+            processes.run(
+                [
+                    "ssh-keygen",
+                    "-q",
+                    "-t",
+                    "ed25519",
+                    "-N",
+                    "",
+                    "-C",
+                    f"fleet-virt-{self.name}",
+                    "-f",
+                    str(self.directory / name),
+                ]
+            )
+        return record
+
+    def _fabric(self, record: Record) -> None:
+        fabric.start(record, self.progress)
+        proxy.start(record)
+
+    def _plan(self, record: Record, suite: str, bare: bool) -> HostRecord:
+        number = max((entry.number for entry in record.hosts), default=0) + 1
+        if number > _MOST_HOSTS:
+            raise LabError(f"laboratory {self.name!r} has {_MOST_HOSTS} hosts, and that is all")
+        entry = HostRecord(
+            number=number,
+            suite=suite,
+            bare=bare,
+            address=str(record.subnet[10 + number]),
+            mac="52:54:00:%02x:%02x:%02x" % (*record.subnet.network_address.packed[1:3], number),
+            user="root" if number % 2 else "admin",
+            uuid=str(uuid.uuid4()),
+            root=str(roots.ensure(suite, bare, self.progress)),
+        )
+        record.hosts.append(entry)
+        record.save()
+        return entry
+
+    def _publish(self, record: Record) -> None:
+        hosts = [Host(record, entry) for entry in record.hosts]
+        keys = {}
+        for host in hosts:
+            public = host.directory / "upper/etc/ssh/ssh_host_ed25519_key.pub"
+            if public.exists():
+                keys[host.name] = (host, public.read_text().strip())
+        inventory.write_known_hosts(self.known_hosts, keys)
+        inventory.write_inventory(self.inventory, hosts, self.key, self.known_hosts, self.control)
+
+    def _start_all(self, record: Record, entries: Sequence[HostRecord]) -> None:
+        """Start those that do not run, all at once, and wait until they answer."""
+        stopped = [host for host in (Host(record, e) for e in entries) if host.leader is None]
+        running = [
+            host
+            for host in (Host(record, entry) for entry in record.hosts)
+            if host.leader is not None and host.state == "running"
+        ]
+        if not stopped:
+            return
+        own = (self.directory / "control_key.pub").read_text().strip()
+        given = (self.directory / "key.pub").read_text().strip()
+
+        def prepare(host: Host) -> None:
+            host.power_cut()  # what may be left of it from before
+            if not (host.directory / "upper/etc/hosts").exists():
+                root = host.user == "root"
+                host.prepare([own, given] if root else [own], [] if root else [given])
+            host.introduce(record.hosts)
+
+        def begin(host: Host) -> None:
+            host.power_on()
+            self._wait_ready(host)
+            self.progress(f"{host.name}: answers at {host.address} ({host.suite}, {host.user})")
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(prepare, stopped))
+            self._publish(record)
+            list(pool.map(begin, stopped))
+            list(pool.map(lambda host: self._tell(host, stopped), running))
+
+    def _tell(self, host: Host, newcomers: Sequence[Host]) -> None:
+        """Let a running host know the newcomers by name."""
+        lines = "".join(f"{new.address} {new.name}.lab.test {new.name}\n" for new in newcomers)
+        self.ssh(
+            host.name,
+            'while read -r line; do grep -qxF "$line" /etc/hosts || '
+            'echo "$line" >> /etc/hosts; done',
+            input=lines,
+            check=False,
+        )
+
+    def _wait_ready(self, host: Host, limit: float = 60) -> None:
+        def patiently(condition: Callable[[], bool], what: str) -> None:
+            processes.wait_for(
+                lambda: host.died() or condition(),
+                limit,
+                lambda: f"{host.name}: {what}: {processes.tail(host.console_log, 15)}",
+                pause=0.03,
+            )
+            why = host.died()
+            if why:
+                raise LabError(why)
+
+        check = "test ! -e /run/nologin"
+        if not host.bare:
+            check += " && virsh -q -c qemu:///system list >/dev/null"
+        login = self.login(host.name)
+        patiently(lambda: _listens(host.address, 22), "no ssh")
+        patiently(lambda: host.execute(login, check, timeout=20).returncode == 0, "not ready")
+
+
+def _listens(address: str, port: int) -> bool:
+    try:
+        with socket.create_connection((address, port), timeout=0.5) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
