@@ -1,0 +1,132 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A VM specification, and what its host decides, as libvirt's domain XML.
+
+libvirt: https://libvirt.org/formatdomain.html; every document is checked against the schemas that
+come with libvirt by the tests. All text goes through lxml, which escapes it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+from collections.abc import Mapping
+
+from .. import _lxml
+from .domain import Domain
+from .domain_devices_xml import VolumeRef, add_devices
+
+if t.TYPE_CHECKING:
+    from .._lxml import Element
+
+__all__ = ["VolumeRef", "render"]
+
+_X86 = ("x86_64", "i686")
+
+
+def render(
+    domain: Domain,
+    *,
+    uuid: str,
+    domain_type: str,
+    machine: str,
+    arch: str,
+    volumes: Mapping[str, VolumeRef],
+    cpu: Element | None = None,
+    seed_path: str | None = None,
+    metadata: Element | None = None,
+    log_path: str | None = None,
+    emulator: str | None = None,
+    tcg_cache_mib: int = 32,
+) -> str:
+    """The domain XML, ready for virDomainDefineXMLFlags.
+
+    ``volumes`` maps disk names to where they are; each disk must be in it, a CD drive that is not
+    is empty. ``cpu`` is the ``<cpu>`` element of the fleet's baseline, taken when the VM asks for
+    no CPU of its own. ``seed_path`` is the seed medium, ``log_path`` the serial console's log on
+    the hypervisor. ``tcg_cache_mib`` bounds the translation cache of an emulated VM, which qemu
+    would let grow to 1 GiB beside the VM's memory.
+
+    Raises KeyError for a disk without a volume.
+    """
+    root = _lxml.new("domain", {"type": domain_type})
+    _lxml.add(root, "name", text=domain.name)
+    _lxml.add(root, "uuid", text=uuid)
+    if domain.title:
+        _lxml.add(root, "title", text=domain.title)
+    if domain.description:
+        _lxml.add(root, "description", text=domain.description)
+    if metadata is not None:
+        _lxml.add(root, "metadata").append(copy.deepcopy(metadata))
+    most = domain.memory_max or domain.memory
+    _lxml.add(root, "memory", {"unit": "KiB"}, str(most * 1024))
+    _lxml.add(root, "currentMemory", {"unit": "KiB"}, str(domain.memory * 1024))
+    _lxml.add(root, "vcpu", {"placement": "static"}, str(domain.vcpus))
+    _add_os(root, domain, machine, arch)
+    _add_features(root, domain_type, arch, tcg_cache_mib)
+    _add_cpu(root, domain, cpu)
+    _add_clock(root, domain_type, arch)
+    _lxml.add(root, "on_poweroff", text="destroy")
+    _lxml.add(root, "on_reboot", text="restart")
+    _lxml.add(root, "on_crash", text="destroy")
+    devices = _lxml.add(root, "devices")
+    if emulator:
+        _lxml.add(devices, "emulator", text=emulator)
+    add_devices(devices, domain, arch=arch, volumes=volumes, seed_path=seed_path, log_path=log_path)
+    return _lxml.tostring(root)
+
+
+def uses_uefi(domain: Domain, arch: str) -> bool:
+    """Whether the VM boots by UEFI; without a word about it, where there is no BIOS."""
+    if domain.firmware is None:
+        return arch in ("aarch64", "riscv64", "loongarch64")
+    return domain.firmware == "uefi"
+
+
+def _add_os(root: Element, domain: Domain, machine: str, arch: str) -> None:
+    uefi = uses_uefi(domain, arch)
+    element = _lxml.add(root, "os", {"firmware": "efi"} if uefi else None)
+    _lxml.add(element, "type", {"arch": arch, "machine": machine}, "hvm")
+    if uefi:
+        # else libvirt takes the first firmware that is installed, which on some hosts boots
+        # signed images only
+        firmware = _lxml.add(element, "firmware")
+        _lxml.add(firmware, "feature", {"enabled": "no", "name": "secure-boot"})
+
+
+def _add_features(root: Element, domain_type: str, arch: str, tcg_cache_mib: int) -> None:
+    features = _lxml.new("features")
+    if arch in _X86 or arch == "aarch64":
+        _lxml.add(features, "acpi")
+    if arch in _X86:
+        _lxml.add(features, "apic")
+    if domain_type == "qemu":
+        _lxml.add(_lxml.add(features, "tcg"), "tb-cache", {"unit": "MiB"}, str(tcg_cache_mib))
+    if len(features):
+        root.append(features)
+
+
+def _add_cpu(root: Element, domain: Domain, baseline: Element | None) -> None:
+    cpu = domain.cpu
+    if cpu.mode is None:
+        if baseline is not None:
+            root.append(copy.deepcopy(baseline))
+        return
+    if cpu.mode == "custom":
+        element = _lxml.add(root, "cpu", {"mode": "custom", "match": "exact"})
+        _lxml.add(element, "model", {"fallback": "forbid"}, cpu.model)
+        return
+    _lxml.add(root, "cpu", {"mode": cpu.mode})
+
+
+def _add_clock(root: Element, domain_type: str, arch: str) -> None:
+    clock = _lxml.add(root, "clock", {"offset": "utc"})
+    if domain_type == "kvm" and arch in _X86:
+        # what keeps a busy host's guests in time: late ticks are made up for, not dropped
+        _lxml.add(clock, "timer", {"name": "rtc", "tickpolicy": "catchup"})
+        _lxml.add(clock, "timer", {"name": "pit", "tickpolicy": "delay"})
+        _lxml.add(clock, "timer", {"name": "hpet", "present": "no"})

@@ -1,0 +1,89 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Where a disk's content comes from, as the user writes it: one string, four kinds.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from .options import show
+
+FORMS = (
+    "write a file name in virt_image_dir, an absolute path on the hypervisor, an https URL, "
+    "or pool/volume"
+)
+
+
+@dataclass(frozen=True)
+class ImageSource:
+    """``file`` in ``virt_image_dir``, ``path`` on the hypervisor, ``url`` or ``volume``.
+
+    ``value`` is the string as written.
+    """
+
+    kind: t.Literal["file", "path", "url", "volume"]
+    value: str
+
+    @property
+    def pool_and_volume(self) -> tuple[str, str]:
+        """The two parts of a ``volume``."""
+        pool, _, volume = self.value.partition("/")
+        return pool, volume
+
+    @property
+    def file_name(self) -> str:
+        """The last part, for names and messages."""
+        path = urlsplit(self.value).path if self.kind == "url" else self.value
+        return path.rpartition("/")[2]
+
+
+def parse_image(value: t.Any) -> ImageSource:
+    """The source that ``value`` names; ValueError with rule and remedy."""
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise ValueError(f"{show(value)} is not an image; {FORMS}")
+    if len(value) > 1024:
+        raise ValueError(f"{show(value)} is longer than 1024 characters; {FORMS}")
+    text = str(value)
+    if "://" in text:
+        return _url(text)
+    if ".." in text.split("/"):
+        raise ValueError(f"{show(text)} has a '..' in its path; {FORMS}")
+    if text.startswith("/"):
+        if text.endswith("/") or "//" in text:
+            raise ValueError(
+                f"{show(text)} is not a file's path: it ends in '/' or has '//'; {FORMS}"
+            )
+        return ImageSource("path", text)
+    if text.startswith(("-", ".")) or text.count("/") > 1 or text.endswith("/"):
+        raise ValueError(f"{show(text)} is not an image; {FORMS}")
+    return ImageSource("volume" if "/" in text else "file", text)
+
+
+def _url(text: str) -> ImageSource:
+    scheme, _, rest = text.partition("://")
+    if scheme == "salt":
+        name = rest.rpartition("/")[2]
+        raise ValueError(
+            f"{show(text)}: salt:// is not served here; put the file into virt_image_dir and "
+            f"write {name or 'its name'}"
+        )
+    if scheme != "https":
+        raise ValueError(f"{show(text)} is not an https URL; nothing else is downloaded: {FORMS}")
+    try:
+        parts = urlsplit(text)
+        host, secret = parts.hostname, parts.password
+    except ValueError:
+        host, secret = None, None
+    if secret is not None or not host or not parts.path.rpartition("/")[2]:
+        raise ValueError(
+            "an image's URL needs a host and a file name, and holds no password: "
+            "write https://host/path/file.qcow2"
+        )
+    return ImageSource("url", text)
