@@ -10,7 +10,6 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._model import tables
 from ansible_collections.fleet.virt.plugins.plugin_utils._files import write_if_changed
@@ -21,6 +20,9 @@ _VIEWS = {"host_info": "host", "list": "domains", "query": "domains"}
 
 class ActionModule(ActionBase):
     _requires_connection = False
+
+    if t.TYPE_CHECKING:  # ansible-core states no types for it
+        validate_argument_spec: t.Any
 
     def run(
         self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
@@ -58,9 +60,7 @@ class ActionModule(ActionBase):
         return result
 
 
-def _collect(
-    task_vars: t.Mapping[str, t.Any], variable: str, key: str
-) -> list[dict[str, t.Any]]:
+def _collect(task_vars: t.Mapping[str, t.Any], variable: str, key: str) -> list[dict[str, t.Any]]:
     """What each host of the play registered as ``variable``, as plain data."""
     hostvars = task_vars["hostvars"]
     entries: list[dict[str, t.Any]] = []

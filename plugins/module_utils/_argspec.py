@@ -22,7 +22,7 @@ from ._errors import FleetVirtError, LibvirtFailure, SpecError
 from ._host import requirements
 from ._libvirt import LIBVIRT_IMPORT_ERROR
 
-Spec = t.Dict[str, dict[str, t.Any]]
+Spec = dict[str, dict[str, t.Any]]
 
 # Twin of the documentation fragment ``fleet.virt._connection``
 CONNECTION: Spec = {

@@ -58,7 +58,7 @@ class HostUnreachable(FleetVirtError):
 
 
 class LibvirtFailure(FleetVirtError):
-    """A libvirt call failed; keeps libvirt's error code and domain (virErrorNumber, virErrorDomain)."""
+    """A libvirt call failed; keeps libvirt's code (virErrorNumber) and domain (virErrorDomain)."""
 
     def __init__(self, action: str, message: str, code: int = -1, domain: int = -1) -> None:
         self.action = action

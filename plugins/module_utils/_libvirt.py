@@ -44,6 +44,11 @@ ERR_AGENT_UNRESPONSIVE = 86
 ERR_ARGUMENT_UNSUPPORTED = 74
 
 
+def open_connection(uri: str) -> t.Any:
+    """``virConnect`` for ``uri`` (virConnectOpen), for reading and writing."""
+    return libvirt.open(uri)
+
+
 def failure(action: str, error: t.Any) -> LibvirtFailure:
     """Our error for a ``libvirt.libvirtError`` met while doing ``action``."""
     return LibvirtFailure(

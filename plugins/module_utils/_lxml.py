@@ -54,7 +54,8 @@ def parse(text: str | bytes, what: str) -> Element:
         raise XmlError(f"{what}: not readable as XML: {error}") from None
     if root is None:
         raise XmlError(f"{what}: an empty document")
-    if root.getroottree().docinfo.doctype:
+    docinfo: t.Any = root.getroottree().docinfo
+    if docinfo.doctype:
         raise XmlError(f"{what}: a document type declaration is not accepted")
     return root
 
@@ -62,10 +63,14 @@ def parse(text: str | bytes, what: str) -> Element:
 def tostring(element: Element) -> str:
     """The element as indented text, without declaration."""
     etree.indent(element)
-    return t.cast(str, etree.tostring(element, encoding="unicode"))
+    return etree.tostring(element, encoding="unicode")
 
 
-def new(tag: str, attributes: t.Mapping[str, str] | None = None, text: str | None = None) -> Element:
+def new(
+    tag: str,
+    attributes: t.Mapping[str, str] | None = None,
+    text: str | None = None,
+) -> Element:
     """A new element."""
     element = etree.Element(tag, dict(attributes or {}))
     element.text = text

@@ -37,7 +37,7 @@ def parse_mib(value: t.Any) -> int:
     base = 1000 if kind == "b" and match["unit"] else 1024
     whole, _, fraction = match["number"].partition(".")
     scaled = int(whole + fraction) * base**power
-    mib = -(-scaled // (10 ** len(fraction) * MIB))
+    mib: int = -(-scaled // (10 ** len(fraction) * MIB))
     if mib > _LIMIT_MIB:
         raise ValueError(f"{value!r} is larger than libvirt can express (8 EiB)")
     return mib

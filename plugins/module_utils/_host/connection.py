@@ -61,9 +61,7 @@ class Connection:
             with _libvirt.calling(what(item)):
                 return function(item)
 
-        outcomes = deadline.each(
-            guarded, items, seconds=self.timeout, what=what, parallel=parallel
-        )
+        outcomes = deadline.each(guarded, items, seconds=self.timeout, what=what, parallel=parallel)
         for outcome in outcomes:
             if isinstance(outcome, deadline.Failed):
                 self.abandoned |= isinstance(outcome.error, DeadlineExceeded)
@@ -94,7 +92,7 @@ def connect(uri: str, timeout: float) -> t.Iterator[Connection]:
 
     def opened() -> t.Any:
         with _libvirt.calling("connect"):
-            return _libvirt.libvirt.open(uri)
+            return _libvirt.open_connection(uri)
 
     try:
         raw = deadline.call(opened, seconds=timeout, what="connect")

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 
 from .._errors import XmlError
 from .._lxml import add, new
@@ -31,6 +31,7 @@ NAMESPACE = "urn:fleet.virt:1"
 # The key under which virDomainSetMetadata files the element; also our prefix
 PREFIX = "fleet"
 ELEMENT = "fleet"
+_QUALIFIED = f"{{{NAMESPACE}}}"
 
 # A phase means: nobody starts this domain but the call that is named as the owner, or repair.
 # One that is not listed here was written by a later version; it is kept and counts as well.
@@ -93,8 +94,10 @@ class Metadata:
     addresses: tuple[str, ...] = ()
 
 
-# Fields that are one element with the text in it, and those that are an element for each item
+# Fields that are one element with the text in it, attributes, or an element for each item
 _TEXTS = ("phase", "home", "zone", "user", "host_key", "request")
+_IMAGE = tuple(field.name for field in fields(ImageRef))
+_VOLUME = tuple(field.name for field in fields(OwnVolume))
 _LISTS = {"group": "groups", "tag": "tags", "address": "addresses"}
 
 
@@ -111,22 +114,24 @@ def parse(element: Element) -> Metadata | None:
     lists: dict[str, list[t.Any]] = {}
     for child in ours:
         tag = _local(child)
-        if tag in _TEXTS:
-            text = child.text or ""
-            if tag not in found and _problem(text, request=tag == "request") is None:
-                found[tag] = text
-        elif tag in _LISTS:
-            text = child.text or ""
+        if tag in _LISTS:
+            text = child.text
             if text and _problem(text) is None:
                 lists.setdefault(_LISTS[tag], []).append(text)
         elif tag == "volume":
             volume = _volume(child)
             if volume is not None:
                 lists.setdefault("volumes", []).append(volume)
+        elif tag in found:
+            continue
+        elif tag in _TEXTS:
+            text = child.text or ""
+            if _problem(text, request=tag == "request") is None:
+                found[tag] = text
         elif tag == "owner":
-            found.setdefault("owner", _owner(child))
+            found[tag] = _owner(child)
         elif tag == "image":
-            found.setdefault("image", _image(child))
+            found[tag] = _image(child)
     found.update((name, tuple(items[:_MAX_ITEMS])) for name, items in lists.items())
     return Metadata(**found)
 
@@ -138,7 +143,7 @@ def to_element(metadata: Metadata) -> Element:
     """
     # Read, not made: this is the way to a prefix that tells people whose element it is
     root = parse_xml(f'<{PREFIX}:{ELEMENT} xmlns:{PREFIX}="{NAMESPACE}"/>', "metadata")
-    _fill(root, metadata, f"{{{NAMESPACE}}}")
+    _fill(root, metadata, _QUALIFIED)
     return root
 
 
@@ -157,15 +162,16 @@ def as_dict(metadata: Metadata) -> dict[str, t.Any]:
     """The fields for a result: JSON's types only, every key always there."""
     return {
         "phase": metadata.phase,
-        "owner": asdict(metadata.owner) if metadata.owner else None,
+        # vars, not asdict: these records are flat, and a listing makes hundreds of them
+        "owner": dict(vars(metadata.owner)) if metadata.owner else None,
         "home": metadata.home,
-        "image": asdict(metadata.image) if metadata.image else None,
+        "image": dict(vars(metadata.image)) if metadata.image else None,
         "groups": list(metadata.groups),
         "tags": list(metadata.tags),
         "zone": metadata.zone,
         "user": metadata.user,
         "host_key": metadata.host_key,
-        "volumes": [asdict(volume) for volume in metadata.volumes],
+        "volumes": [dict(vars(volume)) for volume in metadata.volumes],
         "request": metadata.request,
         "addresses": list(metadata.addresses),
     }
@@ -176,10 +182,9 @@ def _local(element: Element) -> str:
     tag = element.tag
     if not isinstance(tag, str):
         return ""
-    if tag.startswith("{"):
-        namespace, _, name = tag[1:].partition("}")
-        return name if namespace == NAMESPACE else ""
-    return tag
+    if tag.startswith(_QUALIFIED):
+        return tag[len(_QUALIFIED) :]
+    return "" if tag.startswith("{") else tag
 
 
 def _find(element: Element) -> Element | None:
@@ -188,7 +193,7 @@ def _find(element: Element) -> Element | None:
         if element is None:
             return None
     if element.tag == "metadata":
-        return next(element.iterchildren(f"{{{NAMESPACE}}}{ELEMENT}"), None)
+        return next(element.iterchildren(_QUALIFIED + ELEMENT), None)
     return element if _local(element) == ELEMENT else None
 
 
@@ -197,6 +202,8 @@ def _problem(text: str, request: bool = False) -> str | None:
     limit = _MAX_REQUEST if request else _MAX_LINE
     if len(text) > limit:
         return f"{len(text)} characters, at most {limit} are kept"
+    if text.isprintable():  # nearly always, and quick
+        return None
     if (_NOT_XML if request else _CONTROL).search(text) or _NOT_XML.search(text):
         return "it holds control characters; remove them"
     return None
@@ -216,12 +223,12 @@ def _owner(element: Element) -> Owner | None:
 
 
 def _image(element: Element) -> ImageRef | None:
-    values = _attributes(element, [field.name for field in fields(ImageRef)])
+    values = _attributes(element, _IMAGE)
     return ImageRef(**values) if values and values["name"] else None
 
 
 def _volume(element: Element) -> OwnVolume | None:
-    values = _attributes(element, [field.name for field in fields(OwnVolume)])
+    values = _attributes(element, _VOLUME)
     return OwnVolume(**values) if values and values["pool"] and values["name"] else None
 
 
@@ -237,14 +244,14 @@ def _fill(root: Element, metadata: Metadata, namespace: str) -> None:
         if getattr(metadata, name) is not None:
             put(name, getattr(metadata, name))
     if metadata.owner:
-        put("owner", **{name: str(value) for name, value in asdict(metadata.owner).items()})
+        put("owner", **{name: str(value) for name, value in vars(metadata.owner).items()})
     if metadata.image:
-        put("image", **asdict(metadata.image))
+        put("image", **vars(metadata.image))
     for tag, name in _LISTS.items():
         for item in _bounded(name, getattr(metadata, name)):
             put(tag, item)
     for volume in _bounded("volumes", metadata.volumes):
-        put("volume", **asdict(volume))
+        put("volume", **vars(volume))
     if parse(root) != metadata:  # such as a volume without a pool, an owner with a negative pid
         raise XmlError("metadata: an owner, image, volume or list item is incomplete")
 

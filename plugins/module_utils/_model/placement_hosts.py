@@ -201,6 +201,9 @@ def _read(
     settings: HostSettings,
     domains: t.Sequence[t.Mapping[str, t.Any]] | None,
 ) -> PlacementHost:
+    unread = info.get("errors")
+    if unread:  # what they were promised is missing in every sum
+        raise _NotKnownError(f"domains cannot be read: {'; '.join(map(str, unread))}")
     memory = _mapping(info.get("memory_mib"), "its memory")
     cpu = _mapping(info.get("cpu"), "its CPUs")
     total = _number(memory.get("total"), "its memory")
@@ -258,6 +261,8 @@ def _pool(pool: t.Mapping[str, t.Any], ratio: float) -> PoolFacts:
     path = str(pool.get("path") or "").rstrip("/") or None
     state = str(pool.get("state") or "unknown")
     try:
+        if pool.get("error"):
+            raise _NotKnownError(f"pool {name} cannot be read: {pool['error']}")
         if state not in _USABLE_STATES:
             raise _NotKnownError(f"pool {name} is {state}; start it with virsh pool-start {name}")
         where = f"of pool {name}"

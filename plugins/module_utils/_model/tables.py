@@ -27,7 +27,9 @@ def table(heads: t.Sequence[str], rows: t.Sequence[t.Sequence[t.Any]]) -> str:
     """Columns as wide as their widest cell; numbers to the right."""
     cells = [[_clean(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [list(heads), *cells]) for i in range(len(heads))]
-    numeric = [all(isinstance(row[i], (int, type(None))) for row in rows) for i in range(len(heads))]
+    numeric = [
+        all(isinstance(row[i], (int, type(None))) for row in rows) for i in range(len(heads))
+    ]
 
     def line(row: t.Sequence[str]) -> str:
         parts = [
@@ -49,9 +51,8 @@ def _silent(hypervisors: t.Sequence[Entry]) -> list[str]:
 
 def host_info(hypervisors: t.Sequence[Entry]) -> str:
     """One line a hypervisor."""
-    heads = (
-        "HYPERVISOR STATE TYPE CPUS RUNNING DEFINED MIB FREE RUNNING DEFINED ACTIVE SHUTOFF POOLS"
-    ).split()
+    heads = ["HYPERVISOR", "STATE", "TYPE", "CPUS", "RUNNING", "DEFINED", "MIB", "FREE"]
+    heads += ["RUNNING", "DEFINED", "ACTIVE", "SHUTOFF", "POOLS"]
     rows = []
     for entry in hypervisors:
         host = entry["host"]
