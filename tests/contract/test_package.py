@@ -1,0 +1,130 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The collection as a user gets it: built, installed, and cut down to what running it needs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.tests.contract import _tools
+
+RUNTIME = ("meta", "plugins", "roles", "playbooks")
+SHIPPED = {
+    *RUNTIME,
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "COPYING",
+    "FILES.json",
+    "LICENSES",
+    "MANIFEST.json",
+    "README.md",
+    "REUSE.toml",
+    "changelogs",
+    "docs",
+    "extensions",
+}
+
+
+def files(folder: Path) -> set[str]:
+    """Return the names of all files below ``folder``, without compiled ones."""
+    return {
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_artifact_holds_what_users_need(artifact: Path) -> None:
+    with tarfile.open(artifact) as tar:
+        names = {Path(member.name).parts[0] for member in tar.getmembers()}
+    assert names - SHIPPED == set()
+    assert {"meta", "plugins", "playbooks", "README.md", "COPYING"} <= names
+
+
+def test_installs_from_checkout_and_tarball_alike(
+    installed: Path, lint: Path, tmp_path: Path
+) -> None:
+    # The real checkout, with whatever lies about in it: what it ignores must not be packed.
+    command = [lint / "ansible-galaxy", "collection", "install", _tools.CHECKOUT, "-p", tmp_path]
+    _tools.run(command, tmp_path, _tools.environment(lint))
+    assert files(tmp_path / _tools.PREFIX) == files(installed / _tools.PREFIX)
+    assert (installed / _tools.PREFIX / "MANIFEST.json").exists()
+
+
+@pytest.fixture(scope="module")
+def bare(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a collections folder with nothing but what the collection needs to run."""
+    folder = tmp_path_factory.mktemp("bare")
+    for name in RUNTIME:
+        source = installed / _tools.PREFIX / name
+        if source.exists():
+            shutil.copytree(source, folder / _tools.PREFIX / name)
+    assert {path.name for path in (folder / _tools.PREFIX).iterdir()} <= set(RUNTIME)
+    return folder
+
+
+def ansible(bare: Path, tmp_path: Path, *argv: str) -> str:
+    """Run an Ansible program of this environment, which has libvirt's binding, with ``bare``."""
+    (tmp_path / "hosts.yml").write_text(
+        json.dumps({"hypervisors": {"hosts": {"here": {"ansible_connection": "local"}}}})
+    )
+    env = _tools.environment(
+        _tools.programs(),
+        ANSIBLE_COLLECTIONS_PATH=str(bare),
+        ANSIBLE_HOME=str(tmp_path / "ansible"),
+        ANSIBLE_PYTHON_INTERPRETER=str(_tools.programs() / "python"),
+        ANSIBLE_BECOME="false",
+    )
+    return _tools.run(argv, tmp_path, env)
+
+
+MODULES = sorted(path.stem for path in (_tools.CHECKOUT / "plugins" / "modules").glob("virt_*.py"))
+
+
+def test_documentation_is_shown(bare: Path, tmp_path: Path) -> None:
+    shown = ansible(bare, tmp_path, "ansible-doc", "--list", "--json", "fleet.virt")
+    assert {f"fleet.virt.{name}" for name in MODULES} <= set(json.loads(shown))
+    names = [f"fleet.virt.{name}" for name in MODULES]
+    every = json.loads(ansible(bare, tmp_path, "ansible-doc", "--json", *names))
+    for name in names:
+        assert "uri" in every[name]["doc"]["options"], f"{name}: the action group sets uri for all"
+
+
+@pytest.mark.parametrize("module", ["virt_host_info", "virt_query"])
+def test_module_runs(bare: Path, tmp_path: Path, module: str) -> None:
+    command = ["ansible", "-i", "hosts.yml", "hypervisors", "-m", f"fleet.virt.{module}"]
+    shown = ansible(bare, tmp_path, *command, "-a", "uri=test:///default")
+    result = json.loads(shown.partition("=>")[2])
+    assert result["changed"] is False
+    assert result["host" if module == "virt_host_info" else "domains"]
+
+
+def test_module_defaults_reach_the_group(bare: Path, tmp_path: Path) -> None:
+    defaults = {"group/fleet.virt.virt": {"uri": "test:///default"}}
+    play = {
+        "hosts": "hypervisors",
+        "gather_facts": False,
+        "module_defaults": defaults,
+        "tasks": [
+            {"name": "Read", "fleet.virt.virt_query": {}, "register": "read"},
+            {
+                "name": "Compare",
+                "ansible.builtin.assert": {"that": ["read.domains[0].name == 'test'"]},
+            },
+        ],
+    }
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    ansible(bare, tmp_path, "ansible-playbook", "-i", "hosts.yml", "play.yml")
+
+
+@pytest.mark.parametrize(
+    "playbook", sorted(path.stem for path in (_tools.CHECKOUT / "playbooks").glob("*.yml"))
+)
+def test_playbook_is_found_by_its_full_name(bare: Path, tmp_path: Path, playbook: str) -> None:
+    command = ["ansible-playbook", "-i", "hosts.yml", f"fleet.virt.{playbook}", "--syntax-check"]
+    ansible(bare, tmp_path, *command)

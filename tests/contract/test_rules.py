@@ -1,0 +1,265 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The project's own rules about its code, each a case that names the file and the line."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import yaml
+from ansible_collections.fleet.virt.tests.contract import _tools
+
+CHECKOUT = _tools.CHECKOUT
+FILES = _tools.project_files()
+PLUGINS = [path for path in FILES if path.parts[0] == "plugins" and path.suffix == ".py"]
+MODULES = [path for path in PLUGINS if path.parts[1] == "modules"]
+UTILS = [path for path in PLUGINS if path.parts[1] == "module_utils"]
+ON_HYPERVISORS = [*MODULES, *UTILS]
+PACKAGE = ("ansible_collections", "fleet", "virt", "plugins")
+
+MODULE_LINES = 60
+FILE_LINES = 400
+DOCUMENTATION = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
+LICENCE = """\
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""
+
+
+def each(paths: list[Path]) -> Callable[[Callable[[Path], None]], Callable[[], None]]:
+    """Make a check of one file a test of all ``paths`` that names every file at fault."""
+
+    def test_of_all(check: Callable[[Path], None]) -> Callable[[], None]:
+        def test() -> None:
+            faults = []
+            for path in paths:
+                try:
+                    check(path)
+                except (AssertionError, SyntaxError) as error:
+                    faults.append(f"{path}: {error}".splitlines()[0])
+            assert not faults, "\n".join(["", *faults])
+
+        return test
+
+    return test_of_all
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse((CHECKOUT / path).read_text(), filename=str(path))
+
+
+def imports(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield line and full name, as a tuple, of everything that a file of ``plugins`` imports."""
+    package = (*PACKAGE, *path.parts[1:-1])
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, tuple(alias.name.split("."))
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            module = tuple(node.module.split(".")) if node.module else ()
+            for alias in node.names:
+                yield node.lineno, (*base, *module, alias.name)
+
+
+def ours(name: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the part of an imported name below ``plugins``; empty for what is not ours."""
+    return name[len(PACKAGE) :] if name[: len(PACKAGE)] == PACKAGE else ()
+
+
+def code_lines(path: Path) -> int:
+    """Count the lines that hold code: no documentation, docstring, comment or blank."""
+    text = (CHECKOUT / path).read_text()
+    prose: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        documents = isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id in DOCUMENTATION for target in node.targets
+        )
+        string = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if documents or string:
+            prose.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    silent = {
+        tokenize.COMMENT,
+        tokenize.NL,
+        tokenize.NEWLINE,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+        tokenize.ENDMARKER,
+    }
+    code = {
+        line
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type not in silent
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+    return len(code - prose)
+
+
+def test_something_is_checked() -> None:
+    assert MODULES
+    assert UTILS
+
+
+def test_action_group_is_complete() -> None:
+    runtime = yaml.safe_load((CHECKOUT / "meta" / "runtime.yml").read_text())
+    modules = {path.stem for path in MODULES if path.stem.startswith("virt_")}
+    redirects = set(runtime.get("plugin_routing", {}).get("modules", {}))
+    assert set(runtime["action_groups"]["virt"]) - redirects == modules
+
+
+@each(MODULES)
+def test_module_is_a_contract_not_logic(path: Path) -> None:
+    count = code_lines(path)
+    assert count <= MODULE_LINES, f"{count} lines of code, at most {MODULE_LINES}"
+
+
+@each([path for path in PLUGINS if path.name != "__init__.py"])
+def test_file_is_short_enough_to_read(path: Path) -> None:
+    count = code_lines(path)
+    assert count <= FILE_LINES, f"{count} lines of code, at most {FILE_LINES}"
+
+
+@each([path for path in PLUGINS if path.name == "__init__.py"])
+def test_init_is_empty(path: Path) -> None:
+    assert (CHECKOUT / path).read_text() == "", "is not empty"
+
+
+@each([path for path in PLUGINS if path.name != "__init__.py"])
+def test_licence_comes_first(path: Path) -> None:
+    text = (CHECKOUT / path).read_text()
+    assert text.removeprefix("#!/usr/bin/python\n").startswith(LICENCE), (
+        "does not start with the licence"
+    )
+
+
+@each(PLUGINS)
+def test_code_is_ascii(path: Path) -> None:
+    text = (CHECKOUT / path).read_text()
+    odd = [
+        (number, character)
+        for number, line in enumerate(text.splitlines(), 1)
+        for character in line
+        if not character.isascii()
+    ]
+    assert not odd, f"not ASCII (line, character): {odd[:5]}"
+
+
+@each(ON_HYPERVISORS)
+def test_hypervisors_may_have_python_3_9(path: Path) -> None:
+    text = (CHECKOUT / path).read_text()
+    ast.parse(text, filename=str(path), feature_version=(3, 9))
+    assert not text or "from __future__ import annotations" in text, "annotations are evaluated"
+
+
+@each([path for path in UTILS if path.name != "__init__.py"])
+def test_helpers_are_private(path: Path) -> None:
+    assert any(part.startswith("_") for part in path.parts[2:]), "has a public name"
+
+
+@each([path for path in UTILS if "_model" in path.parts])
+def test_model_is_pure(path: Path) -> None:
+    """The model knows our own model and helpers, and of the machine nothing."""
+    effects = {
+        "ansible",
+        "asyncio",
+        "ctypes",
+        "fcntl",
+        "glob",
+        "io",
+        "libvirt",
+        "lxml",
+        "multiprocessing",
+    }
+    effects |= {
+        "os",
+        "pathlib",
+        "shutil",
+        "signal",
+        "socket",
+        "ssl",
+        "subprocess",
+        "sys",
+        "tempfile",
+    }
+    effects |= {"threading", "time", "urllib"}
+    helpers = {"_model", "_errors", "_lxml", "_units"}
+    for line, name in imports(path):
+        below = ours(name)
+        if below:
+            assert below[0] == "module_utils", f"line {line}: {'.'.join(below)}"
+            assert below[1] in helpers, f"line {line}: the model may not use {below[1]}"
+        else:
+            assert name[0] not in effects, f"line {line}: the model may not use {name[0]}"
+
+
+@each([path for path in UTILS if path.name != "__init__.py"])
+def test_helpers_never_import_upwards(path: Path) -> None:
+    for line, name in imports(path):
+        below = ours(name)
+        assert not below or below[0] == "module_utils", f"line {line}: {'.'.join(below)}"
+
+
+@each(ON_HYPERVISORS)
+def test_hypervisors_need_only_libvirt_and_lxml(path: Path) -> None:
+    doors = {"libvirt": "_libvirt.py", "libvirt_qemu": "_libvirt.py", "lxml": "_lxml.py"}
+    for line, name in imports(path):
+        if ours(name) or name[:2] == ("ansible", "module_utils"):
+            continue
+        where = f"line {line}: {name[0]}"
+        if name[0] in doors:
+            assert path.name == doors[name[0]], f"{where} is imported in {doors[name[0]]} only"
+        else:
+            assert name[0] in sys.stdlib_module_names, f"{where} is not on hypervisors"
+            assert name[0] != "importlib", f"{where} hides files from Ansible's packing"
+
+
+def test_plugin_folders_are_ansibles() -> None:
+    allowed = {"action", "doc_fragments", "inventory", "module_utils", "modules", "plugin_utils"}
+    allowed |= {"connection", "filter", "lookup", "test", "vars"}
+    assert {path.parts[1] for path in FILES if path.parts[0] == "plugins"} <= allowed
+
+
+def test_no_file_names_a_developers_machine() -> None:
+    """What is written down has to be true elsewhere."""
+    machine = re.compile(
+        r"(?<![\w.~$}/-])/(?:work|Users|mnt/c)/\w|(?<![\w.~$}/-])/(?:root|home/\w+)/(?!\.ssh|\.config)"
+        + "|"
+        + re.escape(str(CHECKOUT))
+        + r"\b"
+    )
+    found = []
+    for path in FILES:
+        if path.is_symlink() or not (CHECKOUT / path).is_file():
+            continue
+        try:
+            text = (CHECKOUT / path).read_text()
+        except UnicodeDecodeError:
+            continue
+        if path == Path(__file__).resolve().relative_to(CHECKOUT):
+            continue
+        found += [
+            f"{path}:{number}: {line.strip()[:120]}"
+            for number, line in enumerate(text.splitlines(), 1)
+            if machine.search(line)
+        ]
+    assert not found, "\n".join(found)
+
+
+def is_bash(path: Path) -> bool:
+    with (CHECKOUT / path).open("rb") as file:
+        return file.readline().rstrip() in {b"#!/bin/bash", b"#!/usr/bin/env bash"}
+
+
+def test_shell_scripts_parse() -> None:
+    scripts = [path for path in FILES if (CHECKOUT / path).is_file() and is_bash(path)]
+    assert scripts
+    for path in scripts:
+        _tools.run(["bash", "-n", path], CHECKOUT)

@@ -1,0 +1,119 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Other people's checks, each a case here, with the tool's own words when it fails."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.tests.contract import _tools
+
+IMPORTER = """\
+[galaxy-importer]
+CHECK_REQUIRED_TAGS = True
+CHECK_CHANGELOG = True
+RUN_ANSIBLE_DOC = True
+RUN_ANSIBLE_LINT = False
+RUN_ANSIBLE_TEST = False
+RUN_FLAKE8 = False
+REQUIRE_V1_OR_GREATER = False
+"""
+
+
+def test_ruff_check(project: Path, lint: Path) -> None:
+    _tools.run([lint / "ruff", "check", "--no-cache", "."], project)
+
+
+def test_ruff_format(project: Path, lint: Path) -> None:
+    _tools.run([lint / "ruff", "format", "--no-cache", "--diff", "."], project)
+
+
+def test_mypy_strict(project: Path, lint: Path) -> None:
+    cache = _tools.cache_folder() / "mypy"
+    command = [lint / "mypy", "--cache-dir", cache, "-p", "ansible_collections.fleet.virt.plugins"]
+    _tools.run(command, project, _tools.environment(lint))
+
+
+def test_yamllint(project: Path, lint: Path) -> None:
+    _tools.run([lint / "yamllint", "--strict", "."], project)
+
+
+def _documentation(plugin: Path) -> dict[str, str]:
+    """Return the YAML texts that a plugin carries, by the name of their variable."""
+    found = {}
+    for node in ast.parse(plugin.read_text()).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            for target in node.targets:
+                if isinstance(target, ast.Name) and isinstance(node.value.value, str):
+                    found[target.id] = node.value.value
+    return found
+
+
+def test_yamllint_in_plugins(project: Path, lint: Path, tmp_path: Path) -> None:
+    for plugin in sorted(project.glob("plugins/*/*.py")):
+        for name, text in _documentation(plugin).items():
+            if name in {"DOCUMENTATION", "EXAMPLES", "RETURN", "READING", "INFO"} or (
+                plugin.parent.name == "doc_fragments" and "description" in text
+            ):
+                (tmp_path / f"{plugin.parent.name}-{plugin.stem}-{name}.yml").write_text(text)
+    assert any(tmp_path.iterdir())
+    _tools.run([lint / "yamllint", "--strict", "-c", project / ".yamllint-docs", "."], tmp_path)
+
+
+def test_ansible_lint(project: Path, lint: Path) -> None:
+    env = _tools.environment(lint, ANSIBLE_COLLECTIONS_PATH=str(project.parents[2]))
+    command = [lint / "ansible-lint", "--offline", "--strict", "--profile", "production"]
+    _tools.run(command, project, env)
+
+
+def test_documentation(project: Path, lint: Path) -> None:
+    env = _tools.environment(lint, ANSIBLE_COLLECTIONS_PATH=str(project.parents[2]))
+    command = [lint / "antsibull-docs", "lint-collection-docs", "--plugin-docs"]
+    _tools.run([*command, "--validate-collection-refs", "all", "."], project, env)
+
+
+def test_changelog(project: Path, lint: Path) -> None:
+    env = _tools.environment(lint, ANSIBLE_COLLECTIONS_PATH=str(project.parents[2]))
+    _tools.run([lint / "antsibull-changelog", "lint"], project, env)
+
+
+def test_licences(project: Path, lint: Path) -> None:
+    _tools.run([lint / "reuse", "--root", project, "lint"], project)
+
+
+def test_sanity(project: Path, lint: Path, tmp_path: Path) -> None:
+    _tools.offline_get_pip(lint)
+    path = os.pathsep.join([str(lint), _tools.pythons(tmp_path / "pythons")])
+    env = {**_tools.environment(lint), "PATH": path}
+    # One at a time: a second run would find half an environment of the first.
+    with _tools.locked(_tools.cache_folder() / "sanity"):
+        command = [lint / "ansible-test", "sanity", "--local", "--color", "no"]
+        _tools.run(command, project, env)
+
+
+@pytest.fixture(scope="session")
+def importer() -> Path:
+    """Return the folder of Galaxy's importer, whose requirements agree with no other tool's."""
+    return _tools.virtual_environment("importer")
+
+
+def test_galaxy_importer(artifact: Path, importer: Path, tmp_path: Path) -> None:
+    (tmp_path / "importer.cfg").write_text(IMPORTER)
+    env = _tools.environment(
+        importer,
+        GALAXY_IMPORTER_CONFIG=str(tmp_path / "importer.cfg"),
+        TMPDIR=str(tmp_path),
+    )
+    printed = _tools.run(
+        [importer / "python", "-m", "galaxy_importer.main", artifact], tmp_path, env
+    )
+    complaints = [line for line in printed.splitlines() if line.startswith(("WARNING", "ERROR"))]
+    assert not complaints, "\n".join(complaints)
+    result = json.loads((tmp_path / "importer_result.json").read_text())
+    names = {content["name"] for content in result["contents"]}
+    assert {"virt_host_info", "virt_query"} <= names
