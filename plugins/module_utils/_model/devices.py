@@ -141,6 +141,8 @@ def disk_from(
     overlaid = reader.boolean("overlay", overlay and disk_format == "qcow2")
     cache = reader.choice("cache", _CACHES, "none") or "none"
     io = reader.choice("io", ("native", "threads", "io_uring"))
+    if not cdrom and bus in ("sata", "ide") and reader.boolean("readonly", False):
+        reader.problem("readonly", f"a {bus} disk cannot be read-only; use virtio, scsi or usb")
     if io == "native" and cache not in ("none", "directsync"):
         reader.problem(
             "io", f"io native needs cache none or directsync, not {cache}; change either"
