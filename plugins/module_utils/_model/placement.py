@@ -35,6 +35,7 @@ This file is private to the collection.
 from __future__ import annotations
 
 import typing as t
+from collections import Counter
 
 from .._errors import Problem, SpecError
 from .placement_filters import (
@@ -97,7 +98,7 @@ def place(
 
     Raises SpecError if hosts or requests share a name, or a figure of a request is not positive.
     """
-    hosts = sorted(hosts, key=lambda host: host.name)
+    hosts = list(hosts)
     policy = policy or Policy()
     _check(hosts, requests)
     fresh = FleetLoad(hosts, policy)
@@ -335,10 +336,11 @@ def _fit_alone(
 
 def _check(hosts: t.Sequence[PlacementHost], requests: t.Sequence[Request]) -> None:
     problems: list[Problem] = []
-    for before, after in zip(hosts, hosts[1:]):
-        if before.name == after.name:
-            text = f"{after.name} is there twice; a hypervisor has one name in the inventory"
-            problems.append(Problem("hosts", text))
+    for name, count in Counter(host.name for host in hosts).items():
+        if count == 1:
+            continue
+        text = f"{name} is there twice; a hypervisor has one name in the inventory"
+        problems.append(Problem("hosts", text))
     first: dict[str, int] = {}
     for index, request in enumerate(requests):
         path = f"vms[{index}]"

@@ -168,7 +168,7 @@ def spaces_of(request: Request, policy: Policy, copied: bool) -> list[Space]:
     for pool, size, full in request.disks:
         virtual, thin = wanted.get(pool, (0, 0))
         wanted[pool] = (virtual + size, thin + (0 if full else size))
-    if copied and request.image_mib:
+    if copied:  # of unknown size too: the pool has to be usable
         virtual, thin = wanted.get(policy.base_pool, (0, 0))
         wanted[policy.base_pool] = (virtual + request.image_mib, thin)
     return [Space(pool, virtual, thin) for pool, (virtual, thin) in wanted.items()]
