@@ -1,0 +1,151 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The unit tests on every supported version of Ansible, in root trees that have its Python."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.tests.contract import _tools
+
+from tests.lab import roots
+
+PIP = "26.3"
+# Killing the first process kills all that it started, and with the last one the mounts go.
+NAMESPACES = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
+IN_ROOT = Path(__file__).with_name("in_root")
+
+
+@dataclass(frozen=True)
+class Version:
+    """One release of ansible-core and the Debian whose Python runs it."""
+
+    core: str
+    suite: str
+    python: str
+
+
+VERSIONS = [
+    Version(core="2.18.19", suite="bookworm", python="3.11"),
+    Version(core="2.19.14", suite="bookworm", python="3.11"),
+    Version(core="2.21.5", suite="trixie", python="3.13"),
+]
+
+
+def root_tree(suite: str) -> Path:
+    """Return the laboratory's root tree of a ready hypervisor, built if it is not there yet."""
+    return roots.ensure(suite)
+
+
+def inside(root: Path, settings: Path, venv: Path, *command: str, network: bool = False) -> str:
+    """Run a command in a root tree, without a network unless it is needed."""
+    alone = [] if network else ["--net"]
+    return _tools.run(
+        [*NAMESPACES, *alone, IN_ROOT, root, settings, venv, _tools.CHECKOUT, *command], venv
+    )
+
+
+def pytest_pins() -> list[str]:
+    """Return what the unit tests need besides Ansible, pinned."""
+    lines = (_tools.REQUIREMENTS / "unit.txt").read_text().splitlines()
+    return [line for line in lines if re.match(r"[a-z].*==", line)]
+
+
+def environment_for(version: Version, root: Path, settings: Path) -> Path:
+    """Return an environment made by the Python of ``root``, on first use."""
+    wanted = [f"ansible-core=={version.core}", *pytest_pins()]
+    identity = "\n".join([str(root), PIP, *wanted])
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    folder = _tools.cache_folder() / "venvs" / f"matrix-{version.core}-{digest}"
+    with _tools.locked(folder):
+        complete = folder / "complete"
+        if not complete.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            make = ["/usr/bin/python3", "-m", "venv", "--without-pip", "--system-site-packages"]
+            inside(root, settings, folder, *make, "/venv")
+            (pip,) = settings.glob("pip-*.whl")
+            install = ["/venv/bin/python", f"/settings/{pip.name}/pip", "install", "--quiet"]
+            inside(root, settings, folder, *install, *wanted, network=True)
+            complete.touch()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with pip itself and its settings: a root tree may have neither."""
+    folder = tmp_path_factory.mktemp("settings")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    _tools.run([*pip, "download", "--quiet", "--no-deps", "-d", folder, f"pip=={PIP}"], folder)
+    shutil.copy(_tools.private_home() / ".config" / "pip" / "pip.conf", folder)
+    return folder
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=lambda it: f"{it.core}-python{it.python}")
+def test_unit_tests_pass(version: Version, settings: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("mounting the root trees of other Debians needs root")
+    root = root_tree(version.suite)
+    venv = environment_for(version, root, settings)
+    ask = "import ansible.release, sys; print(ansible.release.__version__, *sys.version_info[:2])"
+    told = inside(root, settings, venv, "python", "-c", ask).split()
+    assert told == [version.core, *version.python.split(".")]
+    command = ["python", "-m", "pytest", "-p", "no:cacheprovider", "-q", "tests/unit"]
+    last = inside(root, settings, venv, *command).splitlines()[-1]
+    assert re.fullmatch(r"[1-9][0-9]* passed, 0 failed, 0 skipped", last), last
+
+
+def processes_naming(path: Path) -> list[str]:
+    """Return the command lines of all processes that were started with ``path``."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = file.read_bytes().decode(errors="replace").replace("\0", " ")
+            if str(path) in words:
+                found.append(words)
+    return found
+
+
+def test_root_tree_stays_as_it_was(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    root = root_tree(VERSIONS[0].suite)
+    (tmp_path / "pip.conf").touch()
+    script = "touch /etc/fleet-virt-was-here /tmp/x && ! touch /checkout/x 2>/dev/null"
+    inside(root, tmp_path, tmp_path, "sh", "-c", script)
+    assert not (root / "etc" / "fleet-virt-was-here").exists()
+
+
+def test_a_killed_run_leaves_nothing(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    root = root_tree(VERSIONS[0].suite)
+    (tmp_path / "pip.conf").touch()
+    started = ["sh", "-c", "touch /settings/started; exec sleep 600"]
+    with subprocess.Popen(
+        [*NAMESPACES, IN_ROOT, root, tmp_path, tmp_path, _tools.CHECKOUT, *started]
+    ) as process:
+        wait_for((tmp_path / "started").exists)
+        assert processes_naming(tmp_path)
+        process.kill()
+    wait_for(lambda: not processes_naming(tmp_path))
+    assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
+
+
+def wait_for(condition: Callable[[], object], limit_s: float = 20) -> None:
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.05)
