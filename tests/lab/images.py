@@ -6,21 +6,17 @@
     python3 -m tests.lab.images tiny | debian     build if needed, print the image's path
     python3 -m tests.lab.images packages          print the Debian packages that the machine needs
 
-An image is known by the content of its recipe: suite, packages, mirror, the builder's own files
-and the files that go into the guest. Another recipe makes another folder, an existing one is never
-written again. The packages' versions are no part of it: to ask the mirror for them costs five
+An image is known by the content of its recipe: suite, packages, the builder's own files and the
+files that go into the guest. Another recipe makes another folder; nothing but `--fresh` writes an
+existing one again. The packages' versions are no part of it: to ask the mirror for them costs five
 seconds and a network at every call, and images would change in the middle of a working day. They
-are recorded in the manifest beside the image; `--fresh` builds with today's.
-
-Environment: FLEET_VIRT_CACHE (the cache folder, ~/.cache/fleet-virt if neither it nor
-XDG_CACHE_HOME is set) and FLEET_VIRT_MIRROR (a Debian mirror).
+are recorded in the manifest beside the image.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import fcntl
+import dataclasses
 import hashlib
 import json
 import os
@@ -29,13 +25,16 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from tests.lab import images_disk, images_tiny
-from tests.lab.images_disk import ImageError, remove_tree, run
+from . import images_disk, images_tiny, processes, roots
+from .errors import LabError, Progress
+from .images_disk import run
+from .paths import cache, locked
+
+__all__ = ["Manifest", "file_digest", "image", "machine_packages", "manifest", "recipe_digest"]
 
 SUITE = "bookworm"
 UNUSED_DAYS = 14
@@ -55,7 +54,7 @@ RECIPES: dict[str, ModuleType] = {"tiny": images_tiny}
 
 @dataclass(frozen=True)
 class Manifest:
-    """What is recorded beside an image."""
+    """What is recorded beside an image: the digest is the file's, seconds are the build's."""
 
     name: str
     suite: str
@@ -65,13 +64,8 @@ class Manifest:
     packages: dict[str, str]
 
 
-def cache_folder() -> Path:
-    """Where images are kept (nothing is made)."""
-    own = os.environ.get("FLEET_VIRT_CACHE")
-    if own:
-        return Path(own) / "images"
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "fleet-virt" / "images"
+def _folder() -> Path:
+    return cache() / "images"
 
 
 def machine_packages() -> list[str]:
@@ -83,7 +77,7 @@ def recipe_digest(name: str) -> str:
     """The digest over everything of ours that shapes the image."""
     recipe = _recipe(name)
     digest = hashlib.sha256()
-    for text in (name, SUITE, _mirror(), recipe.VARIANT, *recipe.PACKAGES):
+    for text in (name, SUITE, recipe.VARIANT, *recipe.OPTIONS, *recipe.PACKAGES):
         digest.update(f"{text}\n".encode())
     sources = [Path(str(recipe.__file__)), Path(images_disk.__file__)]
     guest = sorted(path for path in recipe.GUEST_FILES.rglob("*") if path.is_file())
@@ -94,25 +88,25 @@ def recipe_digest(name: str) -> str:
     return digest.hexdigest()
 
 
-def image(name: str, fresh: bool = False) -> Path:
+def image(name: str, fresh: bool = False, progress: Progress | None = None) -> Path:
     """The image's path; it is built first if this recipe has not been built yet.
 
     Any number of processes may ask at once: one builds, the others wait for it.
 
-    :raises ImageError: unknown name, missing package, not root, or a failed build.
+    :raises LabError: unknown name, missing package, not root, or a failed build.
     """
     recipe = recipe_digest(name)
-    target = cache_folder() / f"{name}-{recipe[:16]}"
+    target = _folder() / f"{name}-{recipe[:12]}"
     path = target / f"{name}.qcow2"
     if path.exists() and not fresh:
-        os.utime(target)
+        os.utime(target)  # see _clean
         return path
     _check_machine()
-    cache_folder().mkdir(parents=True, exist_ok=True)
-    with _locked(cache_folder() / f"{name}.lock"):
+    with locked(cache() / "locks" / f"image-{name}"):
         if fresh or not path.exists():
+            _folder().mkdir(parents=True, exist_ok=True)
             _clean(name, target)
-            _build(name, recipe, target)
+            _build(name, recipe, target, progress or Progress("images"))
     return path
 
 
@@ -123,18 +117,17 @@ def manifest(path: Path) -> Manifest:
 
 def file_digest(path: Path) -> str:
     """SHA-256 of a file, to be compared with the manifest's."""
+    digest = hashlib.sha256()
     with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _recipe(name: str) -> ModuleType:
     if name not in RECIPES:
-        raise ImageError(f"there is no image {name!r}: choose one of {', '.join(sorted(RECIPES))}")
+        raise LabError(f"there is no image {name!r}: choose one of {', '.join(sorted(RECIPES))}")
     return RECIPES[name]
-
-
-def _mirror() -> str:
-    return os.environ.get("FLEET_VIRT_MIRROR", "")
 
 
 def _check_machine() -> None:
@@ -144,34 +137,22 @@ def _check_machine() -> None:
         if not (Path(sign).exists() if sign.startswith("/") else shutil.which(sign))
     ]
     if missing:
-        raise ImageError(f"missing: {' '.join(missing)}; install with: apt-get install {' '.join(missing)}")
+        raise LabError(
+            f"missing: {' '.join(missing)}; install with: apt-get install {' '.join(missing)}"
+        )
     if os.geteuid() != 0:
-        raise ImageError("images are built as root (their files belong to root); run as root")
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            _say(f"waiting for another build ({path})")
-            fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+        raise LabError("images are built as root (their files belong to root); run as root")
 
 
 def _clean(name: str, keep: Path) -> None:
     """Remove what killed builds left (we hold the lock: none is running) and long unused images."""
-    for path in cache_folder().glob(f".{name}-*"):
-        remove_tree(path)
+    for path in _folder().glob(f".{name}-*"):
+        processes.kill(path)
+        shutil.rmtree(path)
     oldest = time.time() - UNUSED_DAYS * 86400
-    for path in cache_folder().glob(f"{name}-*"):
-        if path != keep and path.is_dir() and path.stat().st_mtime < oldest:
-            remove_tree(path)
+    for path in _folder().glob(f"{name}-*"):
+        if path != keep and path.stat().st_mtime < oldest:
+            shutil.rmtree(path)
 
 
 def _bootstrap(recipe: ModuleType, work: Path) -> tuple[Path, dict[str, str]]:
@@ -181,52 +162,52 @@ def _bootstrap(recipe: ModuleType, work: Path) -> tuple[Path, dict[str, str]]:
     """
     tree = work / "tree"
     versions = work / "versions"
-    listing = (
-        "cd \"$1/var/cache/apt/archives\" && for f in *.deb; do dpkg-deb -W --showformat='${Package} ${Version}\\n' "
-        f'"$f"; done > {versions}'
+    if recipe.VARIANT == "extract":  # nothing is installed, so dpkg knows nothing
+        query = "dpkg-deb -W --showformat='${Package} ${Version}\\n' \"$deb\""
+        listing = f'for deb in "$1"/var/cache/apt/archives/*.deb; do {query}; done > {versions}'
+        hook = f"--extract-hook={listing}"
+    else:
+        query = "dpkg-query --root=\"$1\" -W -f '${Package} ${Version}\\n'"
+        hook = f"--customize-hook={query} > {versions}"
+    run(
+        *("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--mount-proc"),
+        *("--kill-child=SIGKILL", "mmdebstrap", "--quiet", "--mode=root", "--format=directory"),
+        f"--variant={recipe.VARIANT}",
+        f"--include={','.join(recipe.PACKAGES)}",
+        "--architectures=amd64",
+        *(f"--aptopt={option}" for option in roots._apt_options()),
+        *recipe.OPTIONS,
+        hook,
+        *(SUITE, tree, f"deb {roots._mirror()} {SUITE} main"),
+        limit=1800,
+        role=f"{work}:builder",
     )
-    argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "mmdebstrap", "--quiet"]
-    argv += [f"--variant={recipe.VARIANT}", f"--include={','.join(recipe.PACKAGES)}", "--architectures=amd64"]
-    argv += ['--aptopt=Acquire::Retries "3"']
-    proxy = run(["apt-config", "shell", "proxy", "Acquire::http::Proxy"]).strip()
-    if proxy:
-        address = proxy.split("=", 1)[1].strip("'")
-        argv += [f'--aptopt=Acquire::http::Proxy "{address}"']
-    argv += [f"--extract-hook={listing}" if recipe.VARIANT == "extract" else _installed(versions)]
-    argv += [*getattr(recipe, "OPTIONS", ()), SUITE, str(tree)]
-    if _mirror():
-        argv.append(_mirror())
-    run(argv)
     pairs = (line.split(" ", 1) for line in sorted(versions.read_text().splitlines()))
-    return tree, dict(pairs)
+    return tree, {pair[0]: pair[1] for pair in pairs}
 
 
-def _installed(versions: Path) -> str:
-    return f"--customize-hook=dpkg-query --root=\"$1\" -W -f '${{Package}} ${{Version}}\\n' > {versions}"
-
-
-def _build(name: str, recipe: str, target: Path) -> None:
+def _build(name: str, recipe: str, target: Path, progress: Progress) -> None:
     started = time.monotonic()
-    _say(f"building the guest image {name} from Debian's packages ({SUITE})")
-    work = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache_folder()))
+    progress(f"building the guest image {name} from Debian's packages ({SUITE}), once")
+    work = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=_folder()))
     try:
         tree, packages = _bootstrap(_recipe(name), work)
         ready = work / "ready"
-        ready.mkdir()
+        ready.mkdir(mode=0o755)
         path = ready / f"{name}.qcow2"
         disk = _recipe(name).prepare(tree, work)
         images_disk.write_disk(disk, path, uuid.UUID(recipe[:32]))
         path.chmod(0o444)
         seconds = round(time.monotonic() - started, 1)
         record = Manifest(name, SUITE, recipe, file_digest(path), seconds, packages)
-        (ready / "manifest.json").write_text(json.dumps(vars(record), indent=1), encoding="utf-8")
-        ready.chmod(0o755)
-        if target.exists():  # a fresh build: set the old one aside in one step, in no user's way
+        text = json.dumps(dataclasses.asdict(record), indent=1)
+        (ready / "manifest.json").write_text(f"{text}\n", encoding="utf-8")
+        if target.exists():  # who has the old one open keeps it
             target.rename(work / "old")
         ready.rename(target)
-        _say(f"built {target / path.name} in {seconds} s")
+        progress(f"built {target / path.name}")
     finally:
-        remove_tree(work)
+        shutil.rmtree(work)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -240,8 +221,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     try:
         print(image(options.what, options.fresh))
-    except ImageError as error:
-        _say(f"error: {error}")
+    except LabError as error:
+        print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 

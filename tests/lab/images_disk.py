@@ -10,23 +10,21 @@ disk, so that it can be grown, as in Debian's own cloud images.
 
 from __future__ import annotations
 
-import contextlib
-import shutil
 import struct
-import subprocess
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import processes
+from .errors import LabError
+
+__all__ = ["MBR_CODE", "Disk", "run", "write_disk"]
+
 SECTOR = 512
 MIB = 1024 * 1024
 BOOT_START = 1 * MIB  # where every partitioning tool begins; leaves room for the boot loader
 MBR_CODE = Path("/usr/lib/syslinux/mbr/mbr.bin")
-
-
-class ImageError(Exception):
-    """An image cannot be built; the text says what to do about it."""
 
 
 @dataclass(frozen=True)
@@ -41,35 +39,27 @@ class Disk:
     boot_mib: int
 
 
-def run(argv: Sequence[str | Path], **options: str) -> str:
-    """Run one program that dies with its caller; return its standard output.
+def run(*argv: str | Path, limit: float = 120, role: str | None = None) -> str:
+    """Run one program that dies with us, so that a killed builder leaves nothing that writes.
 
-    :raises ImageError: with the end of what the program said.
+    :raises LabError: it failed or took longer than ``limit`` seconds.
     """
-    # PDEATHSIG: after a kill -9 of the builder nothing goes on writing into its folder.
     command = ["setpriv", "--pdeathsig", "KILL", "--", *map(str, argv)]
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=None
-        if not options
-        else {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **options},
-    )
-    if done.returncode != 0:
-        said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
-        raise ImageError(f"{' '.join(map(str, argv))}: exit status {done.returncode}\n{said}")
-    return done.stdout
+    return processes.run(command, timeout=limit, role=role).stdout
 
 
 def _entry(bootable: bool, kind: int, start: int, size: int) -> bytes:
     """One entry of an MBR partition table; addresses by sector number only (LBA)."""
     no_chs = b"\xfe\xff\xff"
     flag = b"\x80" if bootable else b"\x00"
-    return flag + no_chs + bytes([kind]) + no_chs + struct.pack("<II", start // SECTOR, size // SECTOR)
+    sectors = struct.pack("<II", start // SECTOR, size // SECTOR)
+    return flag + no_chs + bytes([kind]) + no_chs + sectors
 
 
 def master_boot_record(code: bytes, identity: int, entries: Sequence[bytes]) -> bytes:
     """The first sector of a disk: boot code, disk signature, up to four entries."""
     if len(code) > 440 or len(entries) > 4:
-        raise ImageError("a master boot record holds 440 bytes of code and four partitions")
+        raise LabError("a master boot record holds 440 bytes of code and four partitions")
     table = b"".join(entries).ljust(64, b"\0")
     return code.ljust(440, b"\0") + struct.pack("<IH", identity, 0) + table + b"\x55\xaa"
 
@@ -77,7 +67,7 @@ def master_boot_record(code: bytes, identity: int, entries: Sequence[bytes]) -> 
 def write_disk(disk: Disk, output: Path, name: uuid.UUID) -> None:
     """Write `output` (qcow2). `name` becomes the root's file system UUID and the disk's signature.
 
-    :raises ImageError: a program failed, or the content does not fit.
+    :raises LabError: a program failed, or the content does not fit.
     """
     raw = output.with_suffix(".raw")
     config = output.with_suffix(".cfg")
@@ -102,26 +92,22 @@ def write_disk(disk: Disk, output: Path, name: uuid.UUID) -> None:
             )
         )
     drive = f"{raw}@@{BOOT_START}"
-    sectors = boot_size // SECTOR
-    run(
-        ["mformat", "-i", drive, "-T", str(sectors), "-h", "255", "-s", "63"]
-        + ["-H", str(BOOT_START // SECTOR), "-v", "boot", "-N", f"{name.int & 0xFFFFFFFF:08x}", "::"],
-    )
-    for source, target in ((disk.kernel, "vmlinuz"), (disk.initramfs, "initrd"), (config, "syslinux.cfg")):
-        run(["mcopy", "-i", drive, source, f"::/{target}"])
-    run(["syslinux", "--install", "--offset", str(BOOT_START), raw])
-    run(
-        # A guest may be older than the machine: no feature that its kernel or e2fsck would not know.
-        ["mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-L", "root", "-U", str(name)]
-        + ["-O", "^metadata_csum_seed,^orphan_file", "-E", f"offset={root_start},root_owner=0:0"]
-        + ["-d", disk.root, raw, f"{root_size // 1024}k"]
-    )
-    run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, output])
+    serial = f"{name.int & 0xFFFFFFFF:08x}"
+    geometry = ("-T", str(boot_size // SECTOR), "-h", "255", "-s", "63")
+    hidden = ("-H", str(BOOT_START // SECTOR))  # SYSLINUX adds it to every address it reads
+    run("mformat", "-i", drive, *geometry, *hidden, "-v", "boot", "-N", serial, "::")
+    for source, target in (
+        (disk.kernel, "vmlinuz"),
+        (disk.initramfs, "initrd"),
+        (config, "syslinux.cfg"),
+    ):
+        run("mcopy", "-i", drive, source, f"::/{target}")
+    run("syslinux", "--install", "--offset", str(BOOT_START), raw)
+    # A guest may be older than the machine: no feature that its kernel or e2fsck would not know.
+    features = ("-O", "^metadata_csum_seed,^orphan_file")
+    place = ("-E", f"offset={root_start},root_owner=0:0", "-d", disk.root)
+    layout = ("-t", "ext4", "-b", "4096", "-m", "0", "-L", "root", "-U", str(name))
+    run("mke2fs", "-q", "-F", *layout, *features, *place, raw, f"{root_size // 1024}k")
+    run("qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, output)
     raw.unlink()
     config.unlink()
-
-
-def remove_tree(path: Path) -> None:
-    """Remove a folder that may already be gone."""
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(path)

@@ -16,21 +16,35 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
-from tests.lab.images_disk import Disk, ImageError, run
+from .errors import LabError
+from .images_disk import Disk, run
 
 PACKAGES = ("busybox-static", "dropbear-bin", "linux-image-cloud-amd64", "qemu-guest-agent")
 VARIANT = "extract"
+OPTIONS: tuple[str, ...] = ()
 GUEST_FILES = Path(__file__).parent / "guest" / "tiny"
 
-PROGRAMS = ("usr/sbin/dropbear", "usr/bin/dropbearkey", "usr/bin/dropbearconvert", "usr/sbin/qemu-ga")
-BOOT_MODULES = ("virtio_pci", "virtio_blk", "virtio_scsi", "sd_mod", "ata_piix")
+PROGRAMS = (
+    "usr/sbin/dropbear",
+    "usr/bin/dropbearkey",
+    "usr/bin/dropbearconvert",
+    "usr/sbin/qemu-ga",
+)
+BOOT_MODULES = ("virtio_pci", "virtio_blk", "virtio_scsi", "sd_mod")
+LATER_MODULES = ("ata_piix",)
 ROOT_MODULES = (
-    "virtio_net virtio_console virtio_rng virtio_balloon af_packet sr_mod isofs vfat nls_cp437 "
-    "nls_ascii nls_iso8859_1 evdev button"
-).split()
-COMMAND_LINE = "console=ttyS0,115200 quiet loglevel=4 scsi_mod.scan=sync random.trust_cpu=on panic=5"
+    *("virtio_rng", "virtio_net", "virtio_console", "virtio_balloon", "af_packet"),
+    *("sr_mod", "ata_piix", "isofs", "vfat", "nls_cp437", "nls_ascii", "nls_iso8859_1"),
+    *("evdev", "button"),
+)
+# The second line saves about a tenth of the boot under emulation.
+COMMAND_LINE = (
+    "console=ttyS0,115200 quiet scsi_mod.scan=sync panic=5 "
+    "mitigations=off nokaslr no_timer_check cryptomgr.notests"
+)
 
 FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
@@ -43,30 +57,34 @@ FILES = {
     "etc/hosts": "127.0.0.1 localhost\n",
     "etc/fstab": "LABEL=root / ext4 defaults 0 1\n",
     "etc/tiny.words": "",
-    "etc/os-release": 'ID=tiny\nID_LIKE=debian\nNAME="Tiny guest"\nPRETTY_NAME="Tiny guest"\nVERSION_ID="1"\n',
+    "etc/os-release": 'ID=tiny\nID_LIKE=debian\nNAME="Tiny guest"\nVERSION_ID="1"\n'
+    'PRETTY_NAME="Tiny guest"\n',
 }
-FOLDERS = "data dev etc/dropbear mnt proc root/.ssh run sbin sys tmp usr/bin var/lib/cloud/seed var/log"
+FOLDERS = (
+    "data dev etc/dropbear mnt proc root/.ssh run sbin sys tmp usr/bin var/lib/cloud/seed var/log"
+)
 
 
-def modules_in_order(root: Path, wanted: tuple[str, ...] | list[str]) -> list[Path]:
+def plain_name(path: str) -> str:
+    """A module's name as the kernel shows it, from its file's name."""
+    return os.path.basename(path).removesuffix(".ko").replace("-", "_")
+
+
+def modules_in_order(root: Path, wanted: Sequence[str]) -> list[Path]:
     """The modules' files of the kernel in `root`, each behind those it depends on.
 
     What the kernel has built in is left out; a module it has in neither form is an error.
     """
-
-    def plain(path: str) -> str:
-        return os.path.basename(path).removesuffix(".ko").replace("-", "_")
-
     folder = next((root / "lib/modules").iterdir())
-    files = {plain(str(path)): path for path in folder.rglob("*.ko")}
-    built_in = {plain(line) for line in (folder / "modules.builtin").read_text().splitlines()}
+    files = {plain_name(path.name): path for path in folder.rglob("*.ko")}
+    built_in = {plain_name(line) for line in (folder / "modules.builtin").read_text().splitlines()}
     order: list[Path] = []
 
     def add(name: str) -> None:
         if name in built_in:
             return
         if name not in files:
-            raise ImageError(f"the kernel {folder.name} has no module {name}")
+            raise LabError(f"the kernel {folder.name} has no module {name}")
         if files[name] in order:
             return
         found = re.search(rb"\0depends=([^\0]*)\0", files[name].read_bytes())
@@ -80,18 +98,29 @@ def modules_in_order(root: Path, wanted: tuple[str, ...] | list[str]) -> list[Pa
     return order
 
 
-def _put_modules(source: Path, target: Path, wanted: tuple[str, ...] | list[str]) -> None:
-    folder = target / "lib/modules"
+def _put_modules(source: Path, target: Path, *groups: Sequence[str]) -> None:
+    """Copy modules with what they need, in modprobe's layout; the last group's names to a list.
+
+    One modprobe for all of them is noticeably faster, emulated, than an insmod for each.
+    """
+    names = [name for group in groups for name in group]
+    modules = modules_in_order(source, names)
+    version = next((source / "lib/modules").iterdir()).name
+    folder = target / "lib/modules" / version
     folder.mkdir(parents=True, exist_ok=True)
-    order = modules_in_order(source, wanted)
-    for module in order:
+    depends = ""
+    for module in modules:
         shutil.copyfile(module, folder / module.name)
-    (folder / "order").write_text("".join(f"{module.name}\n" for module in order))
+        needs = modules_in_order(source, [plain_name(module.name)])[:-1]
+        depends += f"{module.name}: {' '.join(need.name for need in reversed(needs))}\n"
+    (folder / "modules.dep").write_text(depends)
+    present = {plain_name(module.name) for module in modules}
+    (target / "lib/modules/load").write_text(" ".join(n for n in groups[-1] if n in present))
 
 
 def _put_libraries(source: Path, target: Path, program: str) -> None:
     """Copy what the program is linked with, to the paths where its loader looks for them."""
-    said = run(["chroot", source, "/lib64/ld-linux-x86-64.so.2", "--list", f"/{program}"])
+    said = run("chroot", source, "/lib64/ld-linux-x86-64.so.2", "--list", f"/{program}")
     for name in re.findall(r"(/\S+) \(0x", said):
         place = target / name.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -128,7 +157,7 @@ def _initramfs(source: Path, work: Path) -> Path:
         (folder / name).mkdir(parents=True)
     shutil.copy2(source / "bin/busybox", folder / "bin/busybox")
     shutil.copy2(GUEST_FILES / "init", folder / "init")
-    _put_modules(source, folder, BOOT_MODULES)
+    _put_modules(source, folder, LATER_MODULES, BOOT_MODULES)
     archive = work / "initrd"
     archive.write_bytes(gzip.compress(cpio(folder), mtime=0))
     return archive
@@ -145,7 +174,7 @@ def _root(source: Path, work: Path) -> Path:
     (folder / "etc/shadow").chmod(0o600)
     shutil.copytree(GUEST_FILES, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("init"))
     shutil.copy2(source / "bin/busybox", folder / "bin/busybox")
-    for applet in run(["chroot", source, "/bin/busybox", "--list"]).split():
+    for applet in run("chroot", source, "/bin/busybox", "--list").split():
         link = folder / "bin" / applet
         if not os.path.lexists(link) and not (folder / "sbin" / applet).exists():
             link.symlink_to("busybox")
@@ -155,7 +184,7 @@ def _root(source: Path, work: Path) -> Path:
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source / program, place)
         _put_libraries(source, folder, program)
-    _put_modules(source, folder, ROOT_MODULES)
+    _put_modules(source, folder, BOOT_MODULES, ROOT_MODULES)
     return folder
 
 
