@@ -213,7 +213,7 @@ def batch_problems(domains: t.Sequence[tuple[str, Domain]]) -> list[Problem]:
 def machine_problems(domain: Domain, *, machine: str, arch: str, path: str = "") -> list[Problem]:
     """What the machine type that was chosen for the VM cannot have."""
     problems: list[Problem] = []
-    modern = "q35" in machine or machine.startswith("virt") or arch not in ("x86_64", "i686")
+    modern = "q35" in machine or machine == "microvm" or arch not in ("x86_64", "i686")
     for index, disk in enumerate(domain.disks):
         if disk.bus == "ide" and modern:
             problems.append(

@@ -22,6 +22,9 @@ if t.TYPE_CHECKING:
 
 _PREFIXES = {"virtio": "vd", "scsi": "sd", "sata": "sd", "usb": "sd", "ide": "hd"}
 _STATS_SECONDS = 10
+# PCI Express takes one device for each root port, and ports cannot be added while a VM runs.
+# libvirt leaves one free; this is how many disks and NICs can be added to a running VM.
+_SPARE_PORTS = 8
 
 
 @dataclass(frozen=True)
@@ -55,10 +58,23 @@ def target_names(disks: t.Sequence[Disk]) -> dict[str, str]:
     return names
 
 
+def is_pci_express(machine: str, arch: str) -> bool:
+    """Whether this machine type is built on PCI Express (qemu's q35, and virt on ARM)."""
+    return "q35" in machine or (arch == "aarch64" and machine.partition("-")[0] == "virt")
+
+
+def _express_devices(domain: Domain) -> int:
+    """At most how many ports the VM's own devices take."""
+    disks = sum(disk.bus == "virtio" for disk in domain.disks)
+    others = 6  # controllers for SCSI, USB and virtio-serial; balloon, RNG, video
+    return disks + len(domain.nics) + others
+
+
 def add_devices(
     devices: Element,
     domain: Domain,
     *,
+    machine: str,
     arch: str,
     volumes: Mapping[str, VolumeRef],
     seed_path: str | None,
@@ -75,6 +91,10 @@ def add_devices(
         _add_seed(devices, seed_path, target)
     if seed_path is not None or any(disk.bus == "scsi" for disk in domain.disks):
         _lxml.add(devices, "controller", {"type": "scsi", "index": "0", "model": "virtio-scsi"})
+    if is_pci_express(machine, arch):
+        _lxml.add(devices, "controller", {"type": "pci", "index": "0", "model": "pcie-root"})
+        for _ in range(_express_devices(domain) + _SPARE_PORTS):
+            _lxml.add(devices, "controller", {"type": "pci", "model": "pcie-root-port"})
     for nic in domain.nics:
         _add_nic(devices, nic, order.get(nic.name))
     _add_serial(devices, log_path)

@@ -76,7 +76,15 @@ def render(
     devices = _lxml.add(root, "devices")
     if emulator:
         _lxml.add(devices, "emulator", text=emulator)
-    add_devices(devices, domain, arch=arch, volumes=volumes, seed_path=seed_path, log_path=log_path)
+    add_devices(
+        devices,
+        domain,
+        machine=machine,
+        arch=arch,
+        volumes=volumes,
+        seed_path=seed_path,
+        log_path=log_path,
+    )
     return _lxml.tostring(root)
 
 
