@@ -1,0 +1,153 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation is complete, says the truth, and its examples run as they are written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.fleet.virt.tests.contract import _tools, documentation
+
+EXAMPLES_HOST = f"test://{Path(__file__).with_name('examples.xml')}"
+HOST = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+
+# Modules whose examples change something: their tests on the laboratory run the examples.
+ON_THE_LABORATORY: set[str] = set()
+HERE = [name for name in documentation.modules() if name not in ON_THE_LABORATORY]
+
+
+@pytest.fixture(scope="module")
+def documented() -> dict[str, Any]:
+    """Return what ansible-doc makes of every plugin, fragments included."""
+    names = [f"fleet.virt.{name}" for name in documentation.modules()]
+    shown = json.loads(_tools.run(["ansible-doc", "--json", *names], _tools.CHECKOUT, os.environ))
+    inventory = ["ansible-doc", "--json", "-t", "inventory", "fleet.virt.virt"]
+    shown.update(json.loads(_tools.run(inventory, _tools.CHECKOUT, os.environ)))
+    return shown
+
+
+def undescribed(options: Mapping[str, Any], path: str) -> Iterator[str]:
+    for name, option in options.items():
+        text = option.get("description")
+        if not text or not all(
+            part.strip() for part in ([text] if isinstance(text, str) else text)
+        ):
+            yield f"{path}{name} has no description"
+        if "type" not in option:
+            yield f"{path}{name} has no type"
+        if option.get("type") == "list" and "elements" not in option:
+            yield f"{path}{name} does not say what its elements are"
+        for part in ("suboptions", "contains"):
+            yield from undescribed(option.get(part) or {}, f"{path}{name}.")
+
+
+def test_every_option_and_return_value_is_described(documented: dict[str, Any]) -> None:
+    faults = []
+    for name, entry in documented.items():
+        faults += undescribed(entry["doc"].get("options", {}), f"{name}: option ")
+        faults += undescribed(entry.get("return") or {}, f"{name}: return value ")
+    assert not faults, "\n".join(faults)
+
+
+def play(folder: Path, tasks: list[dict[str, Any]], uri: str) -> dict[str, dict[str, Any]]:
+    """Run tasks on a hypervisor of libvirt's test driver; return each task's result by its name."""
+    hosts = {"hypervisors": {"hosts": {"hv1": HOST}}}
+    (folder / "hosts.yml").write_text(json.dumps(hosts))
+    kept = [{"register": f"result_{index}", **task} for index, task in enumerate(tasks)]
+    names = ", ".join(task["register"] for task in kept)
+    keep = {
+        "name": "Keep the results",
+        "ansible.builtin.copy": {
+            "dest": str(folder / "results.json"),
+            "mode": "0600",
+            "content": f"{{{{ [{names}] | ansible.builtin.to_json }}}}",
+        },
+    }
+    whole = {
+        "hosts": "hypervisors",
+        "gather_facts": False,
+        "module_defaults": {"group/fleet.virt.virt": {"uri": uri}},
+        "tasks": [*kept, keep],
+    }
+    (folder / "play.yml").write_text(json.dumps([whole]))
+    env = {**os.environ, "ANSIBLE_HOME": str(folder / "ansible")}
+    command = ["ansible-playbook", "-i", folder / "hosts.yml", folder / "play.yml"]
+    _tools.run(command, folder, env, limit_s=120)
+    results = json.loads((folder / "results.json").read_text())
+    return {task["name"]: result for task, result in zip(tasks, results, strict=True)}
+
+
+@pytest.mark.parametrize("module", HERE)
+def test_examples_run_as_written(module: str, tmp_path: Path) -> None:
+    shown = documentation.examples(module)
+    assert any(f"fleet.virt.{module}" in example.task for example in shown)
+    results = play(tmp_path, [example.task for example in shown], EXAMPLES_HOST)
+    assert list(results) == [example.name for example in shown]
+    for name, result in results.items():
+        assert not result.get("failed"), f"{name}: {result}"
+
+
+@pytest.mark.parametrize("uri", ["test:///default", EXAMPLES_HOST], ids=["default", "examples"])
+@pytest.mark.parametrize(
+    ("module", "options"),
+    [
+        ("virt_host_info", {}),
+        ("virt_query", {}),
+        ("virt_query", {"addresses": True, "stats": True}),
+    ],
+)
+def test_returns_what_is_documented(
+    module: str, options: dict[str, Any], uri: str, tmp_path: Path
+) -> None:
+    task = {"name": "Read", f"fleet.virt.{module}": options}
+    result = play(tmp_path, [task], uri)["Read"]
+    assert documentation.undocumented(module, result) == []
+    assert documentation.missing(module, result) == []
+
+
+def test_the_comparison_finds_faults() -> None:
+    result = {"changed": False, "host": {"name": 3, "colour": "red", "pools": [{"type": []}]}}
+    assert documentation.undocumented("virt_host_info", result) == [
+        "host.colour",
+        "host.name is int, documented as str",
+        "host.pools[0].type is list, documented as str",
+    ]
+    faults = documentation.missing("virt_host_info", result)
+    assert {"host.uri", "host.pools[0].name"} <= set(faults)
+
+
+INVENTORIES = list(
+    yaml.safe_load_all(
+        documentation.texts(documentation.PLUGINS / "inventory" / "virt.py")["EXAMPLES"]
+    )
+)
+
+
+@pytest.mark.parametrize("number", range(len(INVENTORIES)))
+def test_inventory_examples_run_as_written(number: int, tmp_path: Path) -> None:
+    example = INVENTORIES[number]
+    hosts = {"hv1": {**HOST, "virt_inventory_uri": EXAMPLES_HOST}}
+    folder = tmp_path / "inventory"
+    folder.mkdir()
+    (folder / "10-hypervisors.yml").write_text(json.dumps({"hypervisors": {"hosts": hosts}}))
+    (folder / "20-guests.virt.yml").write_text(yaml.safe_dump(example))
+    done = subprocess.run(
+        ["ansible-inventory", "-i", folder, "--list"],
+        cwd=tmp_path,
+        env={**os.environ, "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    guests = json.loads(done.stdout)["_meta"]["hostvars"]
+    assert {"test" if "uris" in example else "web1"} <= set(guests), done.stderr
