@@ -1,0 +1,76 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One laboratory for all integration tests, Ansible beside it, and what a failure looked like.
+
+Environment: FLEET_VIRT_LAB names a laboratory to use and to leave up, for work on tests.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+
+import pytest
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
+from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
+from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
+
+_LINES = 40
+_KEY = pytest.StashKey[tuple[Laboratory, Guests]]()
+
+
+@pytest.fixture(scope="session")
+def lab(request: pytest.FixtureRequest) -> Iterator[Laboratory]:
+    """Two hypervisors: hv1 (Debian 12, reached as root), hv2 (Debian 13, as a user with sudo)."""
+    kept = os.environ.get("FLEET_VIRT_LAB")
+    laboratory = Laboratory(kept) if kept else Laboratory(f"t{os.getpid()}", os.getpid())
+    laboratory.up(2)
+    guests = Guests(laboratory)
+    request.config.stash[_KEY] = (laboratory, guests)
+    yield laboratory
+    del request.config.stash[_KEY]
+    if kept:
+        guests.remove_all()
+    else:
+        laboratory.down()
+
+
+@pytest.fixture(scope="session")
+def all_guests(lab: Laboratory, request: pytest.FixtureRequest) -> Guests:
+    """The session's guests: for fixtures that keep theirs over several tests."""
+    assert lab is request.config.stash[_KEY][0]
+    return request.config.stash[_KEY][1]
+
+
+@pytest.fixture
+def guests(all_guests: Guests) -> Iterator[Guests]:
+    """Tiny guests made by virsh; those a test makes are taken away at its end."""
+    before = list(all_guests.made)
+    yield all_guests
+    for host, name in [entry for entry in all_guests.made if entry not in before]:
+        all_guests.remove(host, name)
+
+
+@pytest.fixture(scope="session")
+def ansible(lab: Laboratory, tmp_path_factory: pytest.TempPathFactory) -> Ansible:
+    """Ansible with the laboratory's inventory."""
+    return Ansible(lab.inventory, tmp_path_factory.mktemp("ansible"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add libvirt's logs and the guests' consoles to the report of a failure."""
+    report = yield
+    if report.failed and "lab" in getattr(item, "fixturenames", ()) and _KEY in item.config.stash:
+        laboratory, guests = item.config.stash[_KEY]
+        running = [host.name for host in laboratory.hosts if host.state == "running"]
+        for name in running:
+            report.sections.append((f"libvirt on {name}", laboratory.logs(name, _LINES)))
+        for name, guest in guests.made:
+            if name in running:
+                said = guests.told(name, guest, _LINES)
+                report.sections.append((f"console of {guest} on {name}", said))
+    return report

@@ -1,0 +1,187 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ansible as its users run it, with what came out as data."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+# The programs of the environment that the tests run in
+PROGRAMS = Path(sys.executable).parent
+
+
+@dataclass(frozen=True)
+class Event:
+    """What one task returned on one host; ``status`` is ok, failed, unreachable or skipped."""
+
+    host: str
+    task: str
+    status: str
+    ignored: bool
+    result: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished command with the results of its tasks."""
+
+    argv: Sequence[str]
+    returncode: int
+    stdout: str
+    stderr: str
+    events: list[Event] = field(default_factory=list)
+
+    def of(self, task: str) -> dict[str, dict[str, Any]]:
+        """Results by host of the task whose name ends in ``task``."""
+        return {event.host: event.result for event in self.events if event.task.endswith(task)}
+
+    def succeeded(self) -> Run:
+        """Itself, after asserting that it ended with success."""
+        assert self.returncode == 0, str(self)
+        return self
+
+    def __str__(self) -> str:
+        command = shlex.join(self.argv)
+        return f"{command}\nexit status {self.returncode}\n{self.stdout}\n{self.stderr}"
+
+
+class Ansible:
+    """Runs Ansible's programs with an environment of their own."""
+
+    def __init__(self, inventory: Path | str | None, home: Path) -> None:
+        self.inventory = inventory
+        self.home = home
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """The environment of every command."""
+        return {
+            **os.environ,
+            "ANSIBLE_HOME": str(self.home),
+            "ANSIBLE_FORKS": "50",
+            "ANSIBLE_PIPELINING": "true",
+            "ANSIBLE_NOCOLOR": "true",
+            "ANSIBLE_CALLBACK_PLUGINS": str(Path(__file__).parent / "callbacks"),
+            "ANSIBLE_CALLBACKS_ENABLED": "record",
+            "ANSIBLE_LOAD_CALLBACK_PLUGINS": "true",
+            "LC_ALL": "C.UTF-8",
+            **more,
+        }
+
+    def run(
+        self,
+        program: str,
+        arguments: Sequence[str],
+        *,
+        inventory: Path | str | None = None,
+        environment: Mapping[str, str] | None = None,
+        limit: float = 180,
+    ) -> Run:
+        """Run one of Ansible's programs; ``inventory`` replaces the laboratory's.
+
+        :raises subprocess.TimeoutExpired: it took longer than ``limit`` seconds.
+        """
+        source = self.inventory if inventory is None else inventory
+        chosen = [] if source is None else ["-i", str(source)]
+        argv = [str(PROGRAMS / program), *chosen, *arguments]
+        with tempfile.TemporaryDirectory(prefix="fleet-virt-record-") as folder:
+            record = Path(folder) / "events"
+            done = subprocess.run(
+                argv,
+                env=self.environment(FLEET_VIRT_RECORD=str(record), **(environment or {})),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=limit,
+                check=False,
+            )
+            lines = record.read_text(encoding="utf-8").splitlines() if record.exists() else []
+        events = [Event(**json.loads(line)) for line in lines]
+        return Run(argv, done.returncode, done.stdout, done.stderr, events)
+
+    def module(
+        self,
+        pattern: str,
+        module: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        check: bool = False,
+        diff: bool = False,
+        become: bool = True,
+        arguments: Sequence[str] = (),
+        extra: Mapping[str, Any] | None = None,
+        inventory: Path | str | None = None,
+        limit: float = 180,
+    ) -> dict[str, dict[str, Any]]:
+        """Run one module ad hoc; what it returned by host.
+
+        Every result has ``failed`` and ``unreachable``; a name without dots is the collection's.
+        """
+        name = module if "." in module else f"fleet.virt.{module}"
+        argv = [pattern, "-m", name]
+        argv += ["-a", json.dumps(dict(args))] if args else []
+        argv += ["--become"] if become else []
+        argv += _options(check, diff, extra)
+        run = self.run("ansible", [*argv, *arguments], inventory=inventory, limit=limit)
+        assert run.events, f"no host answered at all\n{run}"
+        return {
+            event.host: {
+                "failed": event.status == "failed",
+                "unreachable": event.status == "unreachable",
+                **event.result,
+            }
+            for event in run.events
+        }
+
+    def playbook(
+        self,
+        name: str,
+        extra_vars: Mapping[str, Any] | None = None,
+        args: Sequence[str] = (),
+        *,
+        check: bool = False,
+        diff: bool = False,
+        inventory: Path | str | None = None,
+        environment: Mapping[str, str] | None = None,
+        limit: float = 180,
+    ) -> Run:
+        """Run a playbook: of the collection by its short name, or a file.
+
+        Extra variables that are strings are passed as ``-e key=value``, as people do; others as
+        JSON.
+        """
+        known = name if "/" in name or "." in name else f"fleet.virt.{name}"
+        return self.run(
+            "ansible-playbook",
+            [known, *_options(check, diff, extra_vars), *args],
+            inventory=inventory,
+            environment=environment,
+            limit=limit,
+        )
+
+    def play(self, tasks: Sequence[Mapping[str, Any]], hosts: str, **settings: Any) -> Run:
+        """Run a play of these tasks; ``settings`` are further keywords of the play."""
+        with tempfile.TemporaryDirectory(prefix="fleet-virt-play-") as folder:
+            path = Path(folder) / "play.yml"
+            head = {"name": "Test", "hosts": hosts, "gather_facts": False, **settings}
+            path.write_text(json.dumps([{**head, "tasks": list(tasks)}]), encoding="utf-8")
+            return self.playbook(str(path))
+
+
+def _options(check: bool, diff: bool, extra: Mapping[str, Any] | None) -> list[str]:
+    options = ["--check"] if check else []
+    options += ["--diff"] if diff else []
+    for key, value in (extra or {}).items():
+        text = f"{key}={shlex.quote(value)}" if isinstance(value, str) else json.dumps({key: value})
+        options += ["-e", text]
+    return options
