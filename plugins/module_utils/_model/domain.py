@@ -190,15 +190,18 @@ def batch_problems(domains: t.Sequence[tuple[str, Domain]]) -> list[Problem]:
     problems: list[Problem] = []
     seen: dict[tuple[str, str], str] = {}
 
-    def once(kind: str, value: str, where: str, remedy: str) -> None:
+    def once(kind: str, value: str, where: str, remedy: str) -> bool:
         first = seen.setdefault((kind, value.lower()), where)
         if first != where:
             problems.append(
                 Problem(where, f"{kind} {show(value)} is that of {first} as well; {remedy}")
             )
+        return first == where
 
     for path, domain in domains:
-        once("name", domain.name, join(path, "name"), "a VM's name exists once (in any case)")
+        where = join(path, "name")
+        if not once("name", domain.name, where, "a VM's name exists once (in any case)"):
+            continue  # the rest would be the same as well
         for index, nic in enumerate(domain.nics):
             where = f"{join(path, 'nics')}[{index}].mac"
             once("MAC address", nic.mac, where, "give one of them another")

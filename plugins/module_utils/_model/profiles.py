@@ -32,6 +32,15 @@ DEFAULT_NIC_PROFILES: Mapping[str, t.Any] = {
 }
 NO_PROFILE = "none"
 
+# Options that say the same thing, or where a NIC is: the one given replaces the profile's others
+_REPLACES = {
+    "bus": ("model",),
+    "model": ("bus",),
+    "bridge": ("network", "source", "type"),
+    "network": ("bridge", "source", "type"),
+    "source": ("bridge", "network"),
+}
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -111,8 +120,10 @@ def _merged(base: list[Entry], over: list[Entry]) -> list[Entry]:
             merged[entry.name] = entry
             continue
         written = {key: value for key, value in entry.options.items() if value is not None}
-        origins = {key: below.path for key in below.options if key not in written}
-        merged[entry.name] = Entry(entry.name, {**below.options, **written}, entry.path, origins)
+        replaced = {other for key in written for other in _REPLACES.get(key, ())}
+        kept = {key: value for key, value in below.options.items() if key not in replaced}
+        origins = {key: below.path for key in kept if key not in written}
+        merged[entry.name] = Entry(entry.name, {**kept, **written}, entry.path, origins)
     return list(merged.values())
 
 

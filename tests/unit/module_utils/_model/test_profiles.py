@@ -220,3 +220,15 @@ def test_a_profile_is_not_changed_by_its_use() -> None:
     profile = {"system": {"size": 8192}}
     resolve_disks("p", {"p": [profile]}, [{"system": {"size": 1, "format": "raw"}}])
     assert profile == {"system": {"size": 8192}}
+
+
+def test_a_given_bus_or_place_replaces_the_profiles_other_word_for_it() -> None:
+    disk = vm({"disks": [{"system": {"bus": "scsi"}}]}).disks[0]
+    assert (disk.bus, disk.size) == ("scsi", 8192)
+    nic = vm({"nics": [{"eth0": {"network": "lan"}}]}).nics[0]
+    assert (nic.type, nic.source) == ("network", "lan")
+    profiles = {"default": {"eth0": {"type": "network", "source": "lan", "model": "e1000"}}}
+    nic = vm({"nics": [{"eth0": {"bridge": "br1"}}]}, nic_profiles=profiles).nics[0]
+    assert (nic.type, nic.source, nic.model) == ("bridge", "br1", "e1000")
+    nic = vm({"nics": [{"eth0": {"source": "wan"}}]}, nic_profiles=profiles).nics[0]
+    assert (nic.type, nic.source) == ("network", "wan")
