@@ -37,7 +37,10 @@ def parse(text: str | bytes, what: str) -> Element:
 
     Raises XmlError for anything that is not well-formed, too big or carries a document type.
     """
-    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    try:
+        data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    except UnicodeEncodeError as error:
+        raise XmlError(f"{what}: not readable as XML: {error}") from None
     if len(data) > _MAX_BYTES:
         raise XmlError(f"{what}: {len(data)} bytes of XML; more than {_MAX_BYTES} are not read")
     parser = etree.XMLParser(

@@ -35,15 +35,24 @@ class Connection:
         self.timeout = timeout
         self.abandoned = False
 
-    def call(self, action: str, function: t.Callable[..., t.Any], *args: t.Any) -> t.Any:
-        """``function(*args)`` within the limit, libvirt's error as LibvirtFailure."""
+    def call(
+        self,
+        action: str,
+        function: t.Callable[..., t.Any],
+        *args: t.Any,
+        seconds: float | None = None,
+    ) -> t.Any:
+        """``function(*args)`` within the limit, libvirt's error as LibvirtFailure.
+
+        ``seconds`` replaces the connection's limit for work that is known to take longer.
+        """
 
         def guarded() -> t.Any:
             with _libvirt.calling(action):
                 return function(*args)
 
         try:
-            return deadline.call(guarded, seconds=self.timeout, what=action)
+            return deadline.call(guarded, seconds=seconds or self.timeout, what=action)
         except DeadlineExceeded:
             self.abandoned = True
             raise

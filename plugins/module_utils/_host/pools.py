@@ -66,6 +66,22 @@ def pool_entries(connection: Connection) -> list[dict[str, t.Any]]:
     return entries
 
 
+def list_handles(pool: t.Any) -> dict[str, VolumeHandle]:
+    """The volumes of a ``virStoragePool`` by path, in one call (virStoragePoolListAllVolumes)."""
+    name = str(pool.name())
+    target: str | None = None
+    found = {}
+    for volume in pool.listAllVolumes(0):
+        handle = VolumeHandle(name, str(volume.name()), volume)
+        path = str(volume.key())
+        if not path.startswith("/"):  # the key is a path in directory pools only
+            if target is None:
+                target = str(storage_info.pool(pool.XMLDesc(0)).get("path") or "")
+            path = f"{target}/{handle.name}" if target else f"{name}/{handle.name}"
+        found[path] = handle
+    return found
+
+
 class Volumes:
     """Which volume a path is: the listings of all active pools, made once."""
 
@@ -75,29 +91,14 @@ class Volumes:
         self._by_name: dict[tuple[str, str], VolumeHandle] = {}
         self.errors: list[str] = []
         pools = list_pools(connection, active_only=True)
-        outcomes = connection.each(self._listing, pools, lambda pool: f"list pool {pool.name()}")
+        outcomes = connection.each(list_handles, pools, lambda pool: f"list pool {pool.name()}")
         for outcome in outcomes:
             if isinstance(outcome, Failed):
                 self.errors.append(str(outcome.error))
                 continue
-            for path, handle in outcome.value:
+            for path, handle in outcome.value.items():
                 self._by_path[path] = handle
                 self._by_name[handle.pool, handle.name] = handle
-
-    @staticmethod
-    def _listing(pool: t.Any) -> list[tuple[str, VolumeHandle]]:
-        name = str(pool.name())
-        target: str | None = None
-        found = []
-        for volume in pool.listAllVolumes(0):
-            handle = VolumeHandle(name, str(volume.name()), volume)
-            path = str(volume.key())
-            if not path.startswith("/"):  # the key is a path in directory pools only
-                if target is None:
-                    target = str(storage_info.pool(pool.XMLDesc(0)).get("path") or "")
-                path = f"{target}/{handle.name}" if target else f"{name}/{handle.name}"
-            found.append((path, handle))
-        return found
 
     def at_path(self, path: str | None) -> VolumeHandle | None:
         """The volume whose file or device is ``path``."""

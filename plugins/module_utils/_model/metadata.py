@@ -85,6 +85,7 @@ class Metadata:
     home: str | None = None
     image: ImageRef | None = None
     groups: tuple[str, ...] = ()
+    anti_affinity: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     zone: str | None = None
     user: str | None = None
@@ -98,7 +99,7 @@ class Metadata:
 _TEXTS = ("phase", "home", "zone", "user", "host_key", "request")
 _IMAGE = tuple(field.name for field in fields(ImageRef))
 _VOLUME = tuple(field.name for field in fields(OwnVolume))
-_LISTS = {"group": "groups", "tag": "tags", "address": "addresses"}
+_LISTS = {"group": "groups", "avoid": "anti_affinity", "tag": "tags", "address": "addresses"}
 
 
 def parse(element: Element) -> Metadata | None:
@@ -167,6 +168,7 @@ def as_dict(metadata: Metadata) -> dict[str, t.Any]:
         "home": metadata.home,
         "image": dict(vars(metadata.image)) if metadata.image else None,
         "groups": list(metadata.groups),
+        "anti_affinity": list(metadata.anti_affinity),
         "tags": list(metadata.tags),
         "zone": metadata.zone,
         "user": metadata.user,

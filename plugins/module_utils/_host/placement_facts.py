@@ -1,0 +1,125 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What placement and claims need to know of a hypervisor beyond ``virt_host_info``'s summary.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from .._errors import FleetVirtError
+from .._lxml import parse
+from .._model import metadata as own_metadata
+from .._model.metadata import Metadata
+from .connection import Connection
+from .deadline import Failed
+from .pools import describe_volume, list_handles, list_pools
+
+
+def add_placement_facts(
+    connection: Connection, host: dict[str, t.Any], base_pool: str, base_path: str
+) -> None:
+    """Complete ``host`` (from ``read_host``) with ``vms``, ``machines``, ``images`` and the pools'
+    promises.
+
+    ``promised_mib`` is the sum of virtual sizes in a pool, ``claimed_mib`` that of the disks of
+    VMs in creation, whose volumes may not exist yet, ``volume_allocation_mib`` what they take.
+    """
+    domains = _domains(connection)
+    host["vms"] = [_entry(name, uuid, macs, kept) for name, uuid, macs, kept in domains]
+    host["machines"] = _machines(connection, host["arch"])
+    host["images"] = []
+    listed: set[str] = set()
+    for raw in list_pools(connection, active_only=True):
+        entry = next(pool for pool in host["pools"] if pool["name"] == str(raw.name()))
+        try:
+            handles = connection.call(f"list pool {entry['name']}", list_handles, raw)
+        except FleetVirtError as error:
+            entry["error"] = str(error)
+            continue
+        if entry["name"] == base_pool or entry["path"] == base_path:
+            host["images"] = sorted(handle.name for handle in handles.values())
+        outcomes = connection.each(
+            describe_volume, list(handles.values()), lambda handle: f"read volume {handle.name}"
+        )
+        found = [outcome.value for outcome in outcomes if not isinstance(outcome, Failed)]
+        entry["promised_mib"] = sum(volume["capacity_mib"] or 0 for volume in found)
+        entry["volume_allocation_mib"] = sum(volume["allocation_mib"] or 0 for volume in found)
+        listed.update(handles)
+    for pool in host["pools"]:
+        pool["claimed_mib"] = _claimed(domains, pool, listed)
+
+
+def _domains(connection: Connection) -> list[tuple[str, str, list[str], Metadata | None]]:
+    """Name, UUID, MAC addresses and metadata of every domain; raises when one cannot be read."""
+
+    def read(domain: t.Any) -> tuple[str, str, list[str], Metadata | None]:
+        root = parse(domain.XMLDesc(0), f"domain {domain.name()}")
+        macs = [str(mac.get("address")).lower() for mac in root.iterfind("devices/interface/mac")]
+        return str(domain.name()), str(domain.UUIDString()), macs, own_metadata.parse(root)
+
+    domains = connection.call("list domains", connection.raw.listAllDomains, 0)
+    outcomes = connection.each(read, domains, lambda domain: f"read domain {domain.name()}")
+    found = []
+    for outcome in outcomes:
+        if isinstance(outcome, Failed):
+            raise outcome.error
+        found.append(outcome.value)
+    return sorted(found, key=lambda entry: str(entry[0]))
+
+
+def _entry(name: str, uuid: str, macs: list[str], kept: Metadata | None) -> dict[str, t.Any]:
+    known = kept or Metadata()
+    return {
+        "name": name,
+        "uuid": uuid,
+        "managed": kept is not None,
+        "phase": known.phase,
+        "run": known.owner.run if known.owner else None,
+        "groups": list(known.groups),
+        "anti_affinity": list(known.anti_affinity),
+        "macs": macs,
+    }
+
+
+def _claimed(
+    domains: t.Sequence[tuple[str, str, list[str], Metadata | None]],
+    pool: t.Mapping[str, t.Any],
+    listed: set[str],
+) -> int:
+    """MiB of disks that VMs in creation were promised in ``pool`` and that are not there yet."""
+    total = 0
+    for _name, _uuid, _macs, kept in domains:
+        if kept is None or kept.phase != "creating":
+            continue
+        try:
+            disks = json.loads(kept.request or "")["disks"]
+            sizes = {str(disk["name"]): int(disk["size"] or 0) for disk in disks}
+        except (ValueError, KeyError, TypeError):
+            continue  # not written by us: what it claims is not known
+        for volume in kept.volumes:
+            if volume.pool == pool["name"] and volume.path not in listed:
+                total += sizes.get(volume.target, 0)
+    return total
+
+
+def _machines(connection: Connection, arch: str) -> list[str]:
+    """Machine types of the host's own architecture, from its capabilities."""
+    text = connection.call("read capabilities", connection.raw.getCapabilities)
+    root = parse(text, "capabilities")
+    return sorted(
+        {
+            str(machine.text)
+            for guest in root.iterchildren("guest")
+            for one in guest.iterchildren("arch")
+            if one.get("name") == arch
+            for machine in one.iter("machine")
+            if machine.text
+        }
+    )
+

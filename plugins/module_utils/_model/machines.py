@@ -1,0 +1,46 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Machine types: which one a VM gets so that it may run anywhere in the fleet.
+
+A name without version (``q35``) means another machine on each version of qemu, and a VM that was
+started as the newer one cannot move to the older. So a VM gets a versioned type (``pc-q35-7.2``)
+that all hypervisors have.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+_VERSIONED = re.compile(r"(?P<family>.+?)-(?P<major>\d+)\.(?P<minor>\d+)")
+# What a user writes for a family, by the beginning of its versioned names
+_FAMILIES = {"q35": "pc-q35", "pc": "pc-i440fx", "virt": "virt"}
+_PREFERRED = ("pc-q35", "pc-i440fx", "virt")
+
+
+def newest_common(machines: t.Sequence[t.Collection[str]], wanted: str | None) -> str | None:
+    """The newest versioned type that every one of ``machines`` has; None if there is none.
+
+    ``wanted`` is a family (``q35``), a type that is versioned already (it is returned if all have
+    it), or None for the best family there is.
+    """
+    if not machines:
+        return None
+    common = set(machines[0]).intersection(*machines[1:])
+    if wanted is not None and wanted not in _FAMILIES:
+        return wanted if wanted in common else None
+    families = _PREFERRED if wanted is None else (_FAMILIES[wanted],)
+    for family in families:
+        found = [
+            (int(match["major"]), int(match["minor"]), name)
+            for name in common
+            for match in [_VERSIONED.fullmatch(name)]
+            if match and match["family"] == family
+        ]
+        if found:
+            return max(found)[2]
+    return None
