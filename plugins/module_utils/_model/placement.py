@@ -36,6 +36,7 @@ from __future__ import annotations
 
 import typing as t
 from collections import Counter
+from operator import itemgetter
 
 from .._errors import Problem, SpecError
 from .placement_filters import (
@@ -56,7 +57,16 @@ from .placement_hosts import (
     silent_host,
 )
 from .placement_load import FleetLoad, HostLoad, spaces_of
-from .placement_types import DiskNeed, Placement, Policy, Ranked, Rejection, Request, Weights
+from .placement_types import (
+    DIGITS,
+    DiskNeed,
+    Placement,
+    Policy,
+    Ranked,
+    Rejection,
+    Request,
+    Weights,
+)
 
 __all__ = [
     "DiskNeed",
@@ -82,7 +92,6 @@ __all__ = [
 
 # how often a batch is tried in another order if a VM that fits alone found no room
 _ROUNDS = 4
-_DIGITS = 6
 # the names of the hypervisors that pass the filters no placement changes, and the rejections
 _Static = tuple[list[str], list[Rejection]]
 
@@ -161,8 +170,8 @@ def rank(fleet: FleetLoad, request: Request, static: _Static | None = None) -> P
             ranking.append(scorer.score(load, present))
         else:
             rejected.append(rejection)
-    ranking.sort(key=lambda ranked: (ranked.score, ranked.host))
-    rejected.sort(key=lambda rejection: rejection.host)
+    ranking.sort(key=itemgetter(1, 0))  # score, host
+    rejected.sort(key=itemgetter(0))  # host
     return Placement(
         name=request.name,
         host=ranking[0].host if ranking else None,
@@ -253,19 +262,19 @@ class _Scorer:
         for group, members in self.groups:
             here = load.groups.get(group)
             if here:
-                spread = max(spread, len(here) / members)
+                spread = max(spread, here / members)
         types = load.host.domain_types
         emulated = request.domain_type is None and "qemu" in types and "kvm" not in types
-        parts = {
-            "memory": round(weights.memory * memory / self.size, _DIGITS),
-            "cpu": round(weights.cpu * cpu / self.size, _DIGITS),
-            "disk": round(weights.disk * disk / self.size, _DIGITS),
-            "peak": round(weights.peak * peak * peak, _DIGITS),
-            "image": 0.0 if image_present else weights.image,
-            "spread": round(weights.spread * spread, _DIGITS),
-            "emulation": weights.emulation if emulated else 0.0,
-        }
-        return Ranked(load.host.name, round(sum(parts.values()), _DIGITS), parts, notes)
+        values = (
+            weights.memory * memory / self.size,
+            weights.cpu * cpu / self.size,
+            weights.disk * disk / self.size,
+            weights.peak * peak * peak,
+            0.0 if image_present else weights.image,
+            weights.spread * spread,
+            weights.emulation if emulated else 0.0,
+        )
+        return Ranked(load.host.name, round(sum(values), DIGITS), values, notes)
 
 
 def _size(fleet: FleetLoad, request: Request) -> float:

@@ -54,13 +54,13 @@ def load_rejection(load: HostLoad, request: Request) -> Rejection | None:
         return Rejection(host.name, "vcpus", _vcpus_reason(load, request.vcpus))
     for group in request.anti_affinity:
         if load.groups.get(group):
-            here = ", ".join(sorted(load.groups[group])[:3])
+            here = _some(vm.name for vm in load.vms() if group in vm.groups)
             reason = f"{here} of group {group} is there, which the VM must keep away from"
             return Rejection(host.name, "anti_affinity", reason)
     if load.avoided:
         for group in request.groups:
             if load.avoided.get(group):
-                here = ", ".join(sorted(load.avoided[group])[:3])
+                here = _some(vm.name for vm in load.vms() if group in vm.anti_affinity)
                 reason = f"{here} is there and must keep away from group {group} of the VM"
                 return Rejection(host.name, "anti_affinity", reason)
     return None
@@ -248,6 +248,12 @@ def _bridges(host: PlacementHost, request: Request) -> str | None:
 
 def _which(what: str, names: t.Sequence[str]) -> str:
     return f"{what}{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
+def _some(names: t.Iterable[str]) -> str:
+    """The first few of ``names``."""
+    known = sorted(names)
+    return ", ".join(known[:3]) + (f" and {len(known) - 3} more" if len(known) > 3 else "")
 
 
 def _listed(names: t.Iterable[str]) -> str:

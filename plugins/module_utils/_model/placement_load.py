@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .placement_hosts import PlacementHost, PoolFacts
+from .placement_hosts import DefinedVm, PlacementHost, PoolFacts
 from .placement_types import Policy, Request
 
 
@@ -97,6 +97,7 @@ class HostLoad:
     """What is promised on one hypervisor now: what it reported, and what was added since."""
 
     __slots__ = (
+        "added",
         "avoided",
         "counted",
         "groups",
@@ -125,11 +126,13 @@ class HostLoad:
         )
         self.names: dict[str, str | None] = {vm.name: vm.uuid for vm in host.vms}
         self.images = set(host.images)
-        # group: the VMs on this host that are in it, and those that keep away from it
-        self.groups: dict[str, set[str]] = {}
-        self.avoided: dict[str, set[str]] = {}
+        self.added: dict[str, Request] = {}
+        # how many VMs on this host are in each group, and how many keep away from it
+        self.groups: dict[str, int] = {}
+        self.avoided: dict[str, int] = {}
         for vm in host.vms:
-            self.join(vm.name, vm.groups, vm.anti_affinity)
+            count(self.groups, vm.groups)
+            count(self.avoided, vm.anti_affinity)
         self.pools = {facts.name: PoolLoad(facts.name, facts) for facts in host.pools}
         by_path = {facts.path: facts.name for facts in host.pools if facts.path}
         for name, path in policy.pool_paths.items():
@@ -142,24 +145,25 @@ class HostLoad:
                 self.pools[name] = self.pools[same]
                 self.pools[name].key = name
 
-    def join(self, name: str, groups: t.Iterable[str], avoided: t.Iterable[str]) -> None:
-        """Note the groups of a VM that is here."""
-        for group in groups:
-            self.groups.setdefault(group, set()).add(name)
-        for group in avoided:
-            self.avoided.setdefault(group, set()).add(name)
-
-    def part(self, name: str, groups: t.Iterable[str], avoided: t.Iterable[str]) -> None:
-        """Forget the groups of a VM that is here no more."""
-        for group in groups:
-            self.groups.get(group, set()).discard(name)
-        for group in avoided:
-            self.avoided.get(group, set()).discard(name)
+    def vms(self) -> t.Iterator[DefinedVm | Request]:
+        """The VMs that are here now."""
+        yield from (vm for vm in self.host.vms if vm.name in self.names)
+        yield from self.added.values()
 
     def spaces(self, request: Request, policy: Policy) -> list[Space]:
         """What the VM wants of this host's pools, with a copy of its image if that is absent."""
         copied = bool(request.image) and request.image not in self.images
         return spaces_of(request, policy, copied)
+
+
+def count(counts: dict[str, int], groups: t.Iterable[str], change: int = 1) -> None:
+    """Count a VM's groups, each once; what nobody is in is not kept."""
+    for group in set(groups):
+        now = counts.get(group, 0) + change
+        if now:
+            counts[group] = now
+        else:
+            counts.pop(group, None)
 
 
 def spaces_of(request: Request, policy: Policy, copied: bool) -> list[Space]:
@@ -187,12 +191,12 @@ class FleetLoad:
         self.cpu = Evenness()
         self.disk: dict[str, Evenness] = {}
         self.members: dict[str, int] = {}
-        self.where: dict[str, list[str]] = {}
+        self.where: dict[str, tuple[str, ...]] = {}
         for load in self.loads.values():
             for name in load.names:
-                self.where.setdefault(name, []).append(load.host.name)
+                self.where[name] = (*self.where.get(name, ()), load.host.name)
             for group, vms in load.groups.items():
-                self.members[group] = self.members.get(group, 0) + len(vms)
+                self.members[group] = self.members.get(group, 0) + vms
             if load.counted:
                 self.memory.enter(load.memory, load.memory_limit)
                 self.cpu.enter(load.vcpus, load.vcpus_limit)
@@ -205,10 +209,9 @@ class FleetLoad:
         load = self.loads[host]
         self._move(load, request, 1)
         load.names[request.name] = None
-        self.where.setdefault(request.name, []).append(host)
-        load.join(request.name, request.groups, request.anti_affinity)
-        for group in set(request.groups):
-            self.members[group] = self.members.get(group, 0) + 1
+        load.added[request.name] = request
+        self.where[request.name] = (*self.where.get(request.name, ()), host)
+        self._count(load, request, 1)
         if request.image:
             load.images.add(request.image)
 
@@ -219,15 +222,19 @@ class FleetLoad:
         """
         load = self.loads[host]
         del load.names[request.name]
-        self.where[request.name].remove(host)
+        load.added.pop(request.name, None)
+        self.where[request.name] = tuple(one for one in self.where[request.name] if one != host)
         if not self.where[request.name]:
             del self.where[request.name]
         if request.image:
             load.images.add(request.image)
         self._move(load, request, -1)
-        load.part(request.name, request.groups, request.anti_affinity)
-        for group in set(request.groups):
-            self.members[group] -= 1
+        self._count(load, request, -1)
+
+    def _count(self, load: HostLoad, request: Request, change: int) -> None:
+        count(load.groups, request.groups, change)
+        count(load.avoided, request.anti_affinity, change)
+        count(self.members, request.groups, change)
 
     def _move(self, load: HostLoad, request: Request, sign: int) -> None:
         memory, vcpus = load.memory, load.vcpus

@@ -93,13 +93,27 @@ class Rejection(t.NamedTuple):
     reason: str
 
 
+PARTS = ("memory", "cpu", "disk", "peak", "image", "spread", "emulation")
+# decimals of scores: what two hypervisors differ in beyond them is noise of floating point
+DIGITS = 6
+
+
 class Ranked(t.NamedTuple):
-    """One hypervisor that can take the VM. Lower scores are better."""
+    """One hypervisor that can take the VM. Lower scores are better.
+
+    ``values`` are the parts of the score in the order of PARTS. There may be millions of these
+    in a big batch: the dictionary is made only for those that are looked at.
+    """
 
     host: str
     score: float
-    parts: dict[str, float]
+    values: tuple[float, ...]
     notes: tuple[str, ...] = ()
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """The parts by name."""
+        return {name: round(value, DIGITS) for name, value in zip(PARTS, self.values)}
 
 
 @dataclass(frozen=True)
@@ -126,7 +140,7 @@ class Placement:
                 {
                     "host": ranked.host,
                     "score": ranked.score,
-                    "parts": dict(ranked.parts),
+                    "parts": ranked.parts,
                     "notes": list(ranked.notes),
                 }
                 for ranked in self.ranking
