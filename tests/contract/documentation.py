@@ -54,12 +54,16 @@ class Example:
 
 
 def texts(plugin: Path) -> dict[str, str]:
-    """Return DOCUMENTATION, EXAMPLES and RETURN of a plugin, unread."""
+    """Return the documentation texts of a plugin or fragment by their names, unread."""
     found = {}
-    for node in ast.parse(plugin.read_text()).body:
+    for node in ast.walk(ast.parse(plugin.read_text())):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
             for target in node.targets:
-                if isinstance(target, ast.Name):
+                named = isinstance(target, ast.Name) and (
+                    target.id in {"DOCUMENTATION", "EXAMPLES", "RETURN"}
+                    or plugin.parent.name == "doc_fragments"
+                )
+                if named and isinstance(node.value.value, str):
                     found[target.id] = node.value.value
     return found
 

@@ -27,6 +27,7 @@ SHIPPED = {
     "changelogs",
     "docs",
     "extensions",
+    "tests",
 }
 
 
@@ -41,8 +42,11 @@ def files(folder: Path) -> set[str]:
 
 def test_artifact_holds_what_users_need(artifact: Path) -> None:
     with tarfile.open(artifact) as tar:
-        names = {Path(member.name).parts[0] for member in tar.getmembers()}
+        paths = [Path(name) for name in tar.getnames()]
+    names = {path.parts[0] for path in paths}
     assert names - SHIPPED == set()
+    tests = {str(path) for path in paths if path.parts[0] == "tests"}
+    assert tests == {"tests", "tests/config.yml"}, "only ansible-test's settings are of use there"
     assert {"meta", "plugins", "playbooks", "README.md", "COPYING"} <= names
 
 

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 from pathlib import Path
 
 import pytest
-from ansible_collections.fleet.virt.tests.contract import _tools
+from ansible_collections.fleet.virt.tests.contract import _tools, documentation
 
 IMPORTER = """\
 [galaxy-importer]
@@ -43,25 +42,14 @@ def test_yamllint(project: Path, lint: Path) -> None:
     _tools.run([lint / "yamllint", "--strict", "."], project)
 
 
-def _documentation(plugin: Path) -> dict[str, str]:
-    """Return the YAML texts that a plugin carries, by the name of their variable."""
-    found = {}
-    for node in ast.parse(plugin.read_text()).body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-            for target in node.targets:
-                if isinstance(target, ast.Name) and isinstance(node.value.value, str):
-                    found[target.id] = node.value.value
-    return found
-
-
 def test_yamllint_in_plugins(project: Path, lint: Path, tmp_path: Path) -> None:
     for plugin in sorted(project.glob("plugins/*/*.py")):
-        for name, text in _documentation(plugin).items():
-            if name in {"DOCUMENTATION", "EXAMPLES", "RETURN", "READING", "INFO"} or (
-                plugin.parent.name == "doc_fragments" and "description" in text
-            ):
-                (tmp_path / f"{plugin.parent.name}-{plugin.stem}-{name}.yml").write_text(text)
-    assert any(tmp_path.iterdir())
+        for name, text in documentation.texts(plugin).items():
+            file = tmp_path / f"{plugin.parent.name}-{plugin.stem}-{name}.yml"
+            file.write_text(text.removeprefix("\n"))
+    assert {"modules-virt_query-RETURN.yml", "doc_fragments-_connection-DOCUMENTATION.yml"} <= {
+        file.name for file in tmp_path.iterdir()
+    }
     _tools.run([lint / "yamllint", "--strict", "-c", project / ".yamllint-docs", "."], tmp_path)
 
 
@@ -86,14 +74,14 @@ def test_licences(project: Path, lint: Path) -> None:
     _tools.run([lint / "reuse", "--root", project, "lint"], project)
 
 
-def test_sanity(project: Path, lint: Path, tmp_path: Path) -> None:
+def test_sanity(installed: Path, lint: Path, tmp_path: Path) -> None:
     _tools.offline_get_pip(lint)
     path = os.pathsep.join([str(lint), _tools.pythons(tmp_path / "pythons")])
     env = {**_tools.environment(lint), "PATH": path}
     # One at a time: a second run would find half an environment of the first.
     with _tools.locked(_tools.cache_folder() / "sanity"):
         command = [lint / "ansible-test", "sanity", "--local", "--color", "no"]
-        _tools.run(command, project, env)
+        _tools.run(command, installed / _tools.PREFIX, env)
 
 
 @pytest.fixture(scope="session")
