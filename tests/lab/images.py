@@ -29,9 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from . import images_disk, images_tiny, processes, roots
+from . import images_debian, images_disk, images_packages, images_tiny, processes
 from .errors import LabError, Progress
-from .images_disk import run
 from .paths import cache, locked
 
 __all__ = ["Manifest", "file_digest", "image", "machine_packages", "manifest", "recipe_digest"]
@@ -41,6 +40,7 @@ UNUSED_DAYS = 14
 
 # Debian package -> the command or file by which we see that it is there
 MACHINE_NEEDS = {
+    "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
     "e2fsprogs": "mke2fs",
     "mmdebstrap": "mmdebstrap",
     "mtools": "mformat",
@@ -49,7 +49,7 @@ MACHINE_NEEDS = {
     "syslinux-common": str(images_disk.MBR_CODE),
     "util-linux": "setpriv",
 }
-RECIPES: dict[str, ModuleType] = {"tiny": images_tiny}
+RECIPES: dict[str, ModuleType] = {"tiny": images_tiny, "debian": images_debian}
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,13 @@ def recipe_digest(name: str) -> str:
     digest = hashlib.sha256()
     for text in (name, SUITE, recipe.VARIANT, *recipe.OPTIONS, *recipe.PACKAGES):
         digest.update(f"{text}\n".encode())
-    sources = [Path(str(recipe.__file__)), Path(images_disk.__file__)]
+    here = Path(__file__).parent
+    modules = (recipe, images_disk, images_packages)
+    sources = [Path(str(module.__file__)) for module in modules]
     guest = sorted(path for path in recipe.GUEST_FILES.rglob("*") if path.is_file())
     for path in (*sources, *guest):
         mode = path.stat().st_mode & 0o111
-        digest.update(f"{path.name} {mode:o} {path.stat().st_size}\n".encode())
+        digest.update(f"{path.relative_to(here)} {mode:o} {path.stat().st_size}\n".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -155,43 +157,12 @@ def _clean(name: str, keep: Path) -> None:
             shutil.rmtree(path)
 
 
-def _bootstrap(recipe: ModuleType, work: Path) -> tuple[Path, dict[str, str]]:
-    """Unpack or install the recipe's packages; return the tree and the packages' versions.
-
-    In a process and mount space of its own: mmdebstrap's mounts and children cannot outlive it.
-    """
-    tree = work / "tree"
-    versions = work / "versions"
-    if recipe.VARIANT == "extract":  # nothing is installed, so dpkg knows nothing
-        query = "dpkg-deb -W --showformat='${Package} ${Version}\\n' \"$deb\""
-        listing = f'for deb in "$1"/var/cache/apt/archives/*.deb; do {query}; done > {versions}'
-        hook = f"--extract-hook={listing}"
-    else:
-        query = "dpkg-query --root=\"$1\" -W -f '${Package} ${Version}\\n'"
-        hook = f"--customize-hook={query} > {versions}"
-    run(
-        *("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--mount-proc"),
-        *("--kill-child=SIGKILL", "mmdebstrap", "--quiet", "--mode=root", "--format=directory"),
-        f"--variant={recipe.VARIANT}",
-        f"--include={','.join(recipe.PACKAGES)}",
-        "--architectures=amd64",
-        *(f"--aptopt={option}" for option in roots._apt_options()),
-        *recipe.OPTIONS,
-        hook,
-        *(SUITE, tree, f"deb {roots._mirror()} {SUITE} main"),
-        limit=1800,
-        role=f"{work}:builder",
-    )
-    pairs = (line.split(" ", 1) for line in sorted(versions.read_text().splitlines()))
-    return tree, {pair[0]: pair[1] for pair in pairs}
-
-
 def _build(name: str, recipe: str, target: Path, progress: Progress) -> None:
     started = time.monotonic()
     progress(f"building the guest image {name} from Debian's packages ({SUITE}), once")
     work = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=_folder()))
     try:
-        tree, packages = _bootstrap(_recipe(name), work)
+        tree, packages = images_packages.bootstrap(_recipe(name), SUITE, work)
         ready = work / "ready"
         ready.mkdir(mode=0o755)
         path = ready / f"{name}.qcow2"
