@@ -479,6 +479,15 @@ def test_evacuation_counts_the_hosts_in_service_only() -> None:
     assert [fleet.loads[name].memory for name in "abc"] == [0, 1000, 0]
 
 
+def test_members_of_a_group_are_counted_as_they_come() -> None:
+    """Three on `a`, one on `b`, four in all: a quarter would die with `b`."""
+    fleet = FleetLoad([host("a", vms=(DefinedVm("old", groups=("web",)),)), host("b")], Policy())
+    for name, where in (("x", "a"), ("y", "a"), ("z", "b")):
+        fleet.add(where, vm(name, groups=("web", "web")))
+    parts = {one.host: one.parts for one in rank(fleet, vm(groups=("web",))).ranking}
+    assert (parts["a"]["spread"], parts["b"]["spread"]) == (0.75, 0.25)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_sums_are_the_same_to_the_last_bit(seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311
@@ -491,6 +500,7 @@ def test_sums_are_the_same_to_the_last_bit(seed: int) -> None:
 def sums(fleet: FleetLoad) -> list[float]:
     values = [fleet.memory.value(), fleet.cpu.value(), fleet.memory.ratios, fleet.cpu.ratios]
     values += [fleet.disk[pool].value() for pool in sorted(fleet.disk)]
+    values += [fleet.disk[pool].ratios for pool in sorted(fleet.disk)]
     values += [fleet.members.get(group, 0) for group in ("web", "db", "all")]
     return values
 
