@@ -31,7 +31,7 @@ unit: ## tests that need no hypervisor
 	@$(PYTEST) tests/unit $(ARGS)
 
 check: ## lint, types, documentation, licences, packaging, versions of Ansible
-	@tests/bootstrap check
+	@tests/bootstrap all
 	@$(PYTEST) --durations 10 tests/contract $(ARGS)
 
 integration: ## tests on a laboratory of real hypervisors
