@@ -54,8 +54,9 @@ def collections_path() -> Path:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep what shares the laboratory in one process, one after the other."""
+    shared = {CHECKOUT / "tests" / name for name in ("integration", "faults", "lab")}
     for item in items:
-        if item.path.relative_to(CHECKOUT).parts[1] in {"integration", "faults", "lab"}:
+        if shared.intersection(item.path.parents):
             item.add_marker(pytest.mark.xdist_group("laboratory"))
 
 
