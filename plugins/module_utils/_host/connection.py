@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import typing as t
+from urllib.parse import urlsplit
 
 from .. import _libvirt
 from .._errors import DeadlineExceeded, HostUnreachable, LibvirtFailure
@@ -26,6 +27,11 @@ _REMEDIES = (
 )
 
 
+# A daemon works on so many calls of one client at once (max_client_requests in libvirtd.conf, whose
+# default this is): when so many hang, every further call on the connection would.
+_MOST_HANGING = 5
+
+
 class Connection:
     """One open connection: ``raw`` is libvirt's ``virConnect``; every limit is ``timeout``."""
 
@@ -33,7 +39,12 @@ class Connection:
         self.raw = raw
         self.uri = uri
         self.timeout = timeout
-        self.abandoned = False
+        self.hanging = 0
+
+    @property
+    def local(self) -> bool:
+        """Whether libvirt runs on this machine, so that its paths are this machine's."""
+        return is_local(self.uri)
 
     def call(
         self,
@@ -46,6 +57,8 @@ class Connection:
 
         ``seconds`` replaces the connection's limit for work that is known to take longer.
         """
+        if self.hanging >= _MOST_HANGING:
+            raise deadline.TooManyHang(action, self.hanging)
 
         def guarded() -> t.Any:
             with _libvirt.calling(action):
@@ -54,7 +67,7 @@ class Connection:
         try:
             return deadline.call(guarded, seconds=seconds or self.timeout, what=action)
         except DeadlineExceeded:
-            self.abandoned = True
+            self.hanging += 1
             raise
 
     def each(
@@ -70,19 +83,38 @@ class Connection:
             with _libvirt.calling(what(item)):
                 return function(item)
 
-        outcomes = deadline.each(guarded, items, seconds=self.timeout, what=what, parallel=parallel)
+        outcomes = deadline.each(
+            guarded,
+            items,
+            seconds=self.timeout,
+            what=what,
+            parallel=parallel,
+            patience=max(1, _MOST_HANGING - self.hanging),
+        )
         for outcome in outcomes:
             if isinstance(outcome, deadline.Failed):
-                self.abandoned |= isinstance(outcome.error, DeadlineExceeded)
+                self.hanging += isinstance(outcome.error, DeadlineExceeded)
         return outcomes
 
     def close(self) -> None:
         """Close, unless a call is still stuck in there: closing would wait for it."""
-        if not self.abandoned:
+        if not self.hanging:
             with contextlib.suppress(LibvirtFailure, DeadlineExceeded):
                 self.call("close the connection", self.raw.close)
-        if self.abandoned:
+        if self.hanging:
             self.raw._o = None  # the binding's destructor closes, and would hang at exit
+
+
+def is_local(uri: str) -> bool:
+    """Whether ``uri`` is a hypervisor of this machine (libvirt's test driver is none)."""
+    parts = urlsplit(uri)
+    driver, _, transport = parts.scheme.partition("+")
+    return (
+        driver not in ("", "test")
+        and transport in ("", "unix")
+        and not parts.netloc
+        and not parts.query  # ?socket= may be a tunnel to another machine
+    )
 
 
 def _reason(message: str) -> str:

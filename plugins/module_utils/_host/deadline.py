@@ -9,6 +9,8 @@ for minutes, and nothing in the library interrupts it. So work runs in daemon th
 that exceeds the limit of its item is abandoned and replaced, and the item becomes an entry with an
 error. Nothing waits for an abandoned thread, not even the end of the process.
 
+Once something hangs, more is under way at once, so that several that hang cost their time together.
+
 This file is private to the collection.
 """
 
@@ -41,6 +43,15 @@ class Failed:
 
 Outcome = t.Union[Ok[Value], Failed]
 
+_RESCUERS = 4  # under way at once when something has been found hanging
+
+
+class TooManyHang(FleetVirtError):
+    """Not begun, because so much hangs already that more would too."""
+
+    def __init__(self, what: str, hanging: int) -> None:
+        super().__init__(f"{what}: not tried, {hanging} earlier calls hang")
+
 
 class _Run(t.Generic[Item, Value]):
     """One call of :func:`each`: who works on which item since when."""
@@ -54,6 +65,10 @@ class _Run(t.Generic[Item, Value]):
         self.bug: BaseException | None = None
         self.active: dict[int, tuple[int, float]] = {}  # worker -> (item, started)
         self.changed = threading.Condition()
+
+    def fail(self, index: int, error: FleetVirtError) -> None:
+        self.outcomes[index] = Failed(error)
+        self.open -= 1
 
     def work(self, worker: int) -> None:
         while True:
@@ -87,24 +102,27 @@ def each(
     seconds: float,
     what: t.Callable[[Item], str],
     parallel: int = 1,
+    patience: int | None = None,
 ) -> list[Outcome[Value]]:
     """Outcome of ``function`` for every item, in the order of ``items``.
 
     ``seconds`` is the limit for one item; ``what`` names an item in the error. ``parallel``
-    items are under way at once. A FleetVirtError is an outcome; any other exception is a defect
-    of ours and is raised here.
+    items are under way at once. When ``patience`` items have exceeded their limit, those not yet
+    begun are TooManyHang. A FleetVirtError is an outcome; any other exception is a defect of
+    ours and is raised here.
     """
     run = _Run(function, items)
     workers = 0
+    hanging = 0
 
-    def hire() -> None:
+    def hire(count: int) -> None:
         nonlocal workers
-        workers += 1
-        threading.Thread(target=run.work, args=(workers,), daemon=True).start()
+        for _ in range(count):
+            workers += 1
+            threading.Thread(target=run.work, args=(workers,), daemon=True).start()
 
     with run.changed:
-        for _ in range(min(parallel, len(items))):
-            hire()
+        hire(min(parallel, len(items)))
         while run.open and run.bug is None:
             now = time.monotonic()
             due = min((since for _, since in run.active.values()), default=now) + seconds
@@ -113,10 +131,13 @@ def each(
             for worker, (index, since) in list(run.active.items()):
                 if now - since >= seconds:
                     del run.active[worker]
-                    error = DeadlineExceeded(what(items[index]), seconds)
-                    run.outcomes[index] = Failed(error)
-                    run.open -= 1
-                    hire()
+                    run.fail(index, DeadlineExceeded(what(items[index]), seconds))
+                    hire(1 if hanging else max(1, _RESCUERS - parallel + 1))
+                    hanging += 1
+            if patience is not None and hanging >= patience:
+                while run.next < len(items):
+                    run.fail(run.next, TooManyHang(what(items[run.next]), hanging))
+                    run.next += 1
     if run.bug is not None:
         raise run.bug
     return t.cast("list[Outcome[Value]]", run.outcomes)

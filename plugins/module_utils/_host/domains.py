@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from .._errors import FleetVirtError, LibvirtFailure, Problem, SpecError
 from .._libvirt import ERR_NO_DOMAIN, ERR_NO_SUPPORT
 from .._model import domain_entry, domain_info, domain_stats
-from .._model.states import ACTIVE_STATES, reason_name, state_name
+from .._model.states import reason_name, state_name
 from . import addresses as guest_addresses
 from .connection import Connection
 from .deadline import Failed
-from .pools import Volumes, describe_volume
+from .disks import Disks
 
 # virConnectListAllDomainsFlags
 _LIST_PERSISTENT = 4
@@ -37,7 +37,10 @@ _STATS_VCPU = 8
 _STATS_INTERFACE = 16
 _STATS_BLOCK = 32
 _STATS_NOWAIT = 1 << 29  # VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT: skip what a job blocks
+_STATS_SLOW = _STATS_BALLOON | _STATS_VCPU | _STATS_BLOCK  # what asks QEMU or opens a disk
 _SNAPSHOT_NO_FLAGS = 0
+
+_Read = tuple[t.Any, dict[str, t.Any]]  # libvirt's domain, its entry
 
 
 @dataclass(frozen=True)
@@ -52,13 +55,13 @@ class Wanted:
 
 
 @dataclass
-class _Fleet:
+class _Host:
     """The answers that cover all domains of one host."""
 
+    flagged: dict[int, set[str] | None] = field(default_factory=dict)
     stats: dict[str, dict[str, t.Any]] = field(default_factory=dict)
     stats_errors: dict[str, str] = field(default_factory=dict)
-    flagged: dict[int, set[str] | None] = field(default_factory=dict)
-    volumes: Volumes | None = None
+    disks: Disks | None = None
 
     def has(self, flag: int, uuid: str) -> bool | None:
         uuids = self.flagged.get(flag)
@@ -77,22 +80,40 @@ def read_domains(connection: Connection, wanted: Wanted) -> list[dict[str, t.Any
         domains = _chosen(domains, wanted)
     if not domains:
         return []
-    host = _read_host(connection, domains, wanted)
-    outcomes = connection.each(
-        lambda domain: _describe(domain, host, wanted),
-        domains,
-        lambda domain: f"read domain {domain.name()}",
-    )
+    host = _Host(flagged=_flagged(connection))
     entries = []
+    readable: list[_Read] = []
+    outcomes = connection.each(
+        lambda domain: _describe(domain, host), domains, lambda one: f"read domain {one.name()}"
+    )
     for domain, outcome in zip(domains, outcomes):
-        name, uuid = str(domain.name()), str(domain.UUIDString())
         if isinstance(outcome, Failed):
-            entries.append(_broken(name, uuid, outcome.error))
+            entry = _broken(str(domain.name()), str(domain.UUIDString()), outcome.error)
         else:
-            entries.append(outcome.value)
+            entry = outcome.value
+            readable.append((domain, entry))
+        entries.append(entry)
+    if wanted.storage:
+        host.disks = Disks(connection, [entry for _, entry in readable])
+    _read_stats(connection, readable, wanted, host)
+    outcomes = connection.each(
+        lambda one: _complete(one[0], one[1], host, wanted),
+        readable,
+        lambda one: f"read domain {one[1]['name']}",
+    )
+    for (_, entry), outcome in zip(readable, outcomes):
+        if isinstance(outcome, Failed):
+            _note(entry, _reason(outcome.error))
     if wanted.addresses:
-        _add_addresses(connection, domains, entries)
+        _add_addresses(connection, readable)
     return entries
+
+
+def _note(entry: dict[str, t.Any], problem: str) -> None:
+    if entry["error"] is None:
+        entry["error"] = problem
+    elif problem not in entry["error"]:
+        entry["error"] += f"; {problem}"
 
 
 def _chosen(domains: list[t.Any], wanted: Wanted) -> list[t.Any]:
@@ -114,35 +135,48 @@ def _chosen(domains: list[t.Any], wanted: Wanted) -> list[t.Any]:
     return [domain for domain in domains if str(domain.name()) in set(names)]
 
 
-def _read_host(connection: Connection, domains: list[t.Any], wanted: Wanted) -> _Fleet:
-    host = _Fleet()
+def _flagged(connection: Connection) -> dict[int, set[str] | None]:
+    """UUIDs of the domains that each flag of virConnectListAllDomains selects."""
+    found: dict[int, set[str] | None] = {}
     for flag in (_LIST_PERSISTENT, _LIST_MANAGED_SAVE, _LIST_AUTOSTART, _LIST_HAS_SNAPSHOT):
         try:
             listed = connection.call("list domains", connection.raw.listAllDomains, flag)
-            host.flagged[flag] = {str(domain.UUIDString()) for domain in listed}
+            found[flag] = {str(domain.UUIDString()) for domain in listed}
         except LibvirtFailure as error:
             if error.code != ERR_NO_SUPPORT:
                 raise
-            host.flagged[flag] = None
+            found[flag] = None
+    return found
+
+
+def _read_stats(connection: Connection, readable: list[_Read], wanted: Wanted, host: _Host) -> None:
+    """Statistics of all domains; where disks hang, only what needs neither disk nor QEMU."""
     groups = _STATS_STATE
     if wanted.storage:
         groups |= _STATS_BLOCK
-        host.volumes = Volumes(connection)
     if wanted.stats:
         groups |= _STATS_CPU_TOTAL | _STATS_BALLOON | _STATS_VCPU | _STATS_INTERFACE | _STATS_BLOCK
-    _read_stats(connection, domains, groups, host)
-    return host
+    chosen: list[_Read] = []
+    hanging: list[_Read] = []
+    for one in readable:
+        hangs = host.disks is not None and host.disks.hang(one[1])
+        (hanging if hangs else chosen).append(one)
+    _bulk(connection, chosen, groups, host)
+    _bulk(connection, hanging, groups & ~_STATS_SLOW, host)
 
 
-def _read_stats(connection: Connection, domains: list[t.Any], groups: int, host: _Fleet) -> None:
-    """One bulk call; where one domain makes it fail or hang, one call for each."""
+def _bulk(connection: Connection, chosen: list[_Read], groups: int, host: _Host) -> None:
+    """One call for all; where one domain makes it fail or hang, one call for each."""
+    if not chosen:
+        return
 
-    def read(chosen: list[t.Any]) -> list[tuple[str, dict[str, t.Any]]]:
-        answer = connection.raw.domainListGetStats(chosen, groups, _STATS_NOWAIT)
+    def read(some: list[_Read]) -> list[tuple[str, dict[str, t.Any]]]:
+        domains = [domain for domain, _ in some]
+        answer = connection.raw.domainListGetStats(domains, groups, _STATS_NOWAIT)
         return [(str(domain.UUIDString()), values) for domain, values in answer]
 
     try:
-        host.stats = dict(connection.call("read statistics of all domains", read, domains))
+        host.stats.update(connection.call("read statistics of all domains", read, chosen))
         return
     except LibvirtFailure as error:
         if error.code == ERR_NO_SUPPORT:
@@ -150,66 +184,46 @@ def _read_stats(connection: Connection, domains: list[t.Any], groups: int, host:
     except FleetVirtError:
         pass  # the limit: somebody hangs, find out who
     outcomes = connection.each(
-        lambda domain: read([domain]), domains, lambda domain: f"statistics of {domain.name()}"
+        lambda one: read([one]), chosen, lambda one: f"statistics of {one[1]['name']}"
     )
-    for domain, outcome in zip(domains, outcomes):
+    for (_, entry), outcome in zip(chosen, outcomes):
         if isinstance(outcome, Failed):
-            host.stats_errors[str(domain.UUIDString())] = str(outcome.error)
+            host.stats_errors[entry["uuid"]] = _reason(outcome.error)
         else:
             host.stats.update(outcome.value)
 
 
-def _describe(domain: t.Any, host: _Fleet, wanted: Wanted) -> dict[str, t.Any]:
+def _describe(domain: t.Any, host: _Host) -> dict[str, t.Any]:
+    """The entry as far as libvirt's own memory knows it: nothing here touches a disk."""
     name, uuid = str(domain.name()), str(domain.UUIDString())
     entry = domain_info.parse(domain.XMLDesc(0), f"domain {name}")
-    values = host.stats.get(uuid)
-    if values is not None and "state.state" in values:
+    entry["uuid"] = uuid
+    entry["state"] = entry["reason"] = None
+    entry["autostart"] = host.has(_LIST_AUTOSTART, uuid)
+    entry["persistent"] = host.has(_LIST_PERSISTENT, uuid)
+    entry["managed_save"] = host.has(_LIST_MANAGED_SAVE, uuid)
+    entry["snapshots"] = _snapshots(domain) if host.has(_LIST_HAS_SNAPSHOT, uuid) else []
+    entry["stats"] = entry["error"] = None
+    return entry
+
+
+def _complete(domain: t.Any, entry: dict[str, t.Any], host: _Host, wanted: Wanted) -> None:
+    """Add the state, the counters and what is known of the disks."""
+    values = host.stats.get(entry["uuid"], {})
+    if "state.state" in values:
         numbers = (values["state.state"], values.get("state.reason", 0))
     else:
         numbers = tuple(domain.state(0))
     entry["state"] = state_name(numbers[0])
     entry["reason"] = reason_name(entry["state"], numbers[1])
-    entry["autostart"] = host.has(_LIST_AUTOSTART, uuid)
-    entry["persistent"] = host.has(_LIST_PERSISTENT, uuid)
-    entry["managed_save"] = host.has(_LIST_MANAGED_SAVE, uuid)
-    entry["snapshots"] = _snapshots(domain) if host.has(_LIST_HAS_SNAPSHOT, uuid) else []
-    entry["error"] = host.stats_errors.get(uuid)
-    entry["stats"] = domain_stats.counters(values or {}) if wanted.stats else None
-    if host.volumes is not None:
-        sizes = domain_stats.disk_sizes(values or {})
-        hangs = entry["error"] is not None
-        for disk in entry["disks"]:
-            _complete_disk(disk, sizes, host.volumes, entry["state"], hangs)
-    return entry
-
-
-def _complete_disk(
-    disk: dict[str, t.Any],
-    sizes: t.Mapping[str, tuple[int | None, int | None]],
-    volumes: Volumes,
-    state: str,
-    hangs: bool,
-) -> None:
-    disk["size_mib"], disk["allocation_mib"] = sizes.get(disk["target"], (None, None))
-    if disk["type"] == "volume":
-        handle = volumes.named(str(disk["pool"]), str(disk["volume"]))
-    else:
-        handle = volumes.at_path(disk["source"])
-    if handle is None:
-        return
-    disk["pool"], disk["volume"] = handle.pool, handle.name
-    # libvirt states the chain of a running domain; of one that is shut off only if its
-    # definition does, so the header of the volume is asked (never where reading hangs already)
-    unknown = not disk["backing_known"] and state not in ACTIVE_STATES
-    if (unknown or disk["size_mib"] is None) and not hangs:
-        try:
-            volume = describe_volume(handle)
-        except FleetVirtError:
-            return
-        disk["backing"] = disk["backing"] or volume["backing"]
-        if disk["size_mib"] is None:
-            disk["size_mib"] = volume["capacity_mib"]
-            disk["allocation_mib"] = volume["allocation_mib"]
+    problem = host.stats_errors.get(entry["uuid"])
+    if problem is not None:
+        _note(entry, problem)
+    if wanted.stats:
+        entry["stats"] = domain_stats.counters(values)
+    if host.disks is not None:
+        for problem in host.disks.complete(entry, domain_stats.disk_sizes(values)):
+            _note(entry, problem)
 
 
 def _snapshots(domain: t.Any) -> list[dict[str, t.Any]]:
@@ -227,27 +241,24 @@ def _broken(name: str, uuid: str, error: FleetVirtError) -> dict[str, t.Any]:
     for key in ("state", "reason", "autostart", "persistent", "managed_save", "stats"):
         entry[key] = None
     entry["snapshots"] = []
-    if isinstance(error, LibvirtFailure) and error.code == ERR_NO_DOMAIN:
-        entry["error"] = "vanished while it was read"
-    else:
-        entry["error"] = str(error)
+    entry["error"] = _reason(error)
     return entry
 
 
-def _add_addresses(
-    connection: Connection, domains: list[t.Any], entries: list[dict[str, t.Any]]
-) -> None:
-    asked = [
-        (domain, entry)
-        for domain, entry in zip(domains, entries)
-        if entry["state"] in ("running", "blocked")
-    ]
+def _reason(error: FleetVirtError) -> str:
+    if isinstance(error, LibvirtFailure) and error.code == ERR_NO_DOMAIN:
+        return "vanished while it was read"
+    return str(error)
+
+
+def _add_addresses(connection: Connection, readable: list[_Read]) -> None:
+    asked = [one for one in readable if one[1]["state"] in ("running", "blocked")]
     outcomes = connection.each(
-        lambda pair: guest_addresses.read(pair[0], pair[1]),
+        lambda one: guest_addresses.read(one[0], one[1]),
         asked,
-        lambda pair: f"addresses of {pair[1]['name']}",
-        parallel=8,
+        lambda one: f"addresses of {one[1]['name']}",
+        parallel=4,  # below what a daemon works on at once for one client
     )
     for (_, entry), outcome in zip(asked, outcomes):
         if isinstance(outcome, Failed):
-            entry["error"] = entry["error"] or str(outcome.error)
+            _note(entry, _reason(outcome.error))

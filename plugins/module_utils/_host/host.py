@@ -10,6 +10,7 @@ This file is private to the collection.
 from __future__ import annotations
 
 import typing as t
+from pathlib import Path
 
 from .._errors import FleetVirtError, LibvirtFailure
 from .._libvirt import ERR_NO_STORAGE_POOL, ERR_NO_STORAGE_VOL, ERR_NO_SUPPORT
@@ -22,17 +23,22 @@ from .pools import pool_entries
 
 MAINTENANCE_VOLUME = "fleet-virt.maintenance"
 _INTERFACE_BRIDGE = "bridge"
+_MIB = 1024 * 1024
+_TEST = "Test"  # libvirt's test driver gives in KiB what is documented to be bytes
 
 
 def read_host(connection: Connection, base_pool: str) -> dict[str, t.Any]:
     """The hypervisor behind ``connection``, as documented for ``virt_host_info``."""
     raw = connection.raw
-    model, memory, cpus, _mhz, _nodes, sockets, cores, threads = connection.call(
+    model, installed, cpus, _mhz, nodes, sockets, cores, threads = connection.call(
         "read the node", raw.getInfo
     )
     capabilities = host_info.capabilities(
         connection.call("read capabilities", raw.getCapabilities), "capabilities"
     )
+    topology = capabilities["topology"]
+    memory = _memory(connection, int(installed))
+    numa = _numa(connection, capabilities["numa"], memory["total"])
     domains = read_domains(connection, Wanted(storage=False))
     active = [entry for entry in domains if entry["state"] in ACTIVE_STATES]
     return {
@@ -45,20 +51,19 @@ def read_host(connection: Connection, base_pool: str) -> dict[str, t.Any]:
         "arch": capabilities["arch"],
         "cpu": {
             "model": capabilities["cpu_model"] or str(model),
-            "sockets": int(sockets),
-            "cores": int(cores),
-            "threads": int(threads),
+            "sockets": topology["sockets"] or int(nodes) * int(sockets),
+            "cores": topology["cores"] or int(cores),
+            "threads": topology["threads"] or int(threads),
             "total": int(cpus),
             "running": sum(entry["vcpus"] or 0 for entry in active),
             "defined": sum(entry["vcpus_max"] or 0 for entry in domains),
         },
         "memory_mib": {
-            "total": int(memory),
-            "free": _free_mib(connection),
+            **memory,
             "running": sum(entry["memory_max_mib"] or 0 for entry in active),
             "defined": sum(entry["memory_max_mib"] or 0 for entry in domains),
         },
-        "numa": capabilities["numa"],
+        "numa": numa,
         "pools": pool_entries(connection),
         "networks": _networks(connection),
         "bridges": _bridges(connection),
@@ -92,13 +97,41 @@ def _version(number: int | None) -> str | None:
     return f"{number // 1_000_000}.{number // 1_000 % 1_000}.{number % 1_000}"
 
 
-def _free_mib(connection: Connection) -> int | None:
-    """Free and reclaimable memory as the node reports it (virNodeGetMemoryStats)."""
-    stats = _optional(connection, "read memory", lambda: connection.raw.getMemoryStats(-1, 0))
-    if stats is None:
-        free = _optional(connection, "read memory", connection.raw.getFreeMemory)
-        return None if free is None else int(free) // (1024 * 1024)
-    return sum(int(stats.get(key, 0)) for key in ("free", "buffers", "cached")) // 1024
+def _memory(connection: Connection, installed: int) -> dict[str, int | None]:
+    """``total`` and ``free``, MiB; ``installed`` is what virNodeGetInfo says.
+
+    virNodeGetMemoryStats reads what the system itself counts with; virNodeGetInfo asks NUMA nodes
+    first, which on some machines say less than there is.
+    """
+    stats = _optional(connection, "read memory", lambda: connection.raw.getMemoryStats(-1, 0)) or {}
+    total = int(stats["total"]) // 1024 if stats.get("total") else installed
+    if "free" in stats:
+        free = sum(int(stats.get(key, 0)) for key in ("free", "buffers", "cached")) // 1024
+        return {"total": total, "free": free}
+    free_bytes = None
+    if connection.raw.getType() != _TEST:
+        free_bytes = _optional(connection, "read memory", connection.raw.getFreeMemory)
+    return {"total": total, "free": None if free_bytes is None else int(free_bytes) // _MIB}
+
+
+def _numa(
+    connection: Connection, cells: list[dict[str, t.Any]], total: int | None
+) -> list[dict[str, t.Any]]:
+    """The cells of the capabilities with what is free in each (virNodeGetCellsFreeMemory)."""
+    if len(cells) == 1:
+        cells[0]["memory_mib"] = total
+    if [cell["id"] for cell in cells] != list(range(len(cells))) or (
+        connection.raw.getType() == _TEST
+    ):
+        return cells
+    free = _optional(
+        connection,
+        "read NUMA cells",
+        lambda: connection.raw.getCellsFreeMemory(0, len(cells)),
+    )
+    for cell, found in zip(cells, free or []):
+        cell["free_mib"] = int(found) // _MIB
+    return cells
 
 
 def _networks(connection: Connection) -> list[dict[str, t.Any]]:
@@ -128,11 +161,13 @@ def _networks(connection: Connection) -> list[dict[str, t.Any]]:
 
 
 def _bridges(connection: Connection) -> list[str] | None:
-    """Names of the host's bridges, None where libvirt cannot tell.
+    """Names of the host's bridges, None where nobody can tell.
 
-    virConnectListAllInterfaces answers on this host and over the network alike; it is there
-    wherever libvirt was built with its udev or netcf backend, as all distributions do.
+    Of this machine the kernel tells. Of another libvirt does (virConnectListAllInterfaces), where
+    its driver for interfaces is installed: Debian 13 has that in a package of its own.
     """
+    if connection.local:
+        return sorted(path.parent.name for path in Path("/sys/class/net").glob("*/bridge"))
     interfaces = _optional(connection, "list interfaces", connection.raw.listAllInterfaces)
     if interfaces is None:
         return None

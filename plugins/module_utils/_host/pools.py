@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from .._errors import LibvirtFailure
+from .._errors import FleetVirtError, LibvirtFailure
 from .._libvirt import ERR_NO_SUPPORT
 from .._model import storage_info
 from .._model.states import pool_state_name
@@ -28,6 +28,7 @@ class VolumeHandle:
 
     pool: str
     name: str
+    path: str
     raw: t.Any
 
 
@@ -72,13 +73,12 @@ def list_handles(pool: t.Any) -> dict[str, VolumeHandle]:
     target: str | None = None
     found = {}
     for volume in pool.listAllVolumes(0):
-        handle = VolumeHandle(name, str(volume.name()), volume)
-        path = str(volume.key())
+        path, own = str(volume.key()), str(volume.name())
         if not path.startswith("/"):  # the key is a path in directory pools only
             if target is None:
                 target = str(storage_info.pool(pool.XMLDesc(0)).get("path") or "")
-            path = f"{target}/{handle.name}" if target else f"{name}/{handle.name}"
-        found[path] = handle
+            path = f"{target}/{own}" if target else f"{name}/{own}"
+        found[path] = VolumeHandle(name, own, path, volume)
     return found
 
 
@@ -89,10 +89,16 @@ class Volumes:
         self._connection = connection
         self._by_path: dict[str, VolumeHandle] = {}
         self._by_name: dict[tuple[str, str], VolumeHandle] = {}
+        self.active: set[str] = set()  # names of pools
         self.errors: list[str] = []
-        pools = list_pools(connection, active_only=True)
+        try:
+            pools = list_pools(connection, active_only=True)
+        except FleetVirtError as error:
+            self.errors.append(str(error))
+            return
         outcomes = connection.each(list_handles, pools, lambda pool: f"list pool {pool.name()}")
-        for outcome in outcomes:
+        for pool, outcome in zip(pools, outcomes):
+            self.active.add(str(pool.name()))
             if isinstance(outcome, Failed):
                 self.errors.append(str(outcome.error))
                 continue
