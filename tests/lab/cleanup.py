@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import fabric, processes
+from . import cgroups, fabric, processes
 from .errors import LabError, Progress
 from .paths import RUN, cache, control_folder, locked
 from .record import Record
@@ -84,6 +84,7 @@ def remove(name: str, directory: Path, progress: Progress) -> int:
     theirs = dict(registered()).get(name)
     if theirs in (None, directory):
         fabric.remove_link(fabric.link_name(name))
+        cgroups.remove(name)
     _force_remove(directory)
     with locked(RUN / "lock"):
         if theirs in (None, directory):

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from . import cleanup, roots
 from .errors import LabError, Progress
+from .host import Host
 from .laboratory import Laboratory
 from .recipe import MACHINE_PACKAGES, SUITES
 from .record import Record
@@ -81,7 +82,7 @@ def _status() -> None:
             continue
         why = cleanup.stale(record)
         print(f"{name}: {record.network} on {record.link}{f', dead: {why}' if why else ''}")
-        for host in Laboratory(name).hosts if not why else ():
+        for host in (Host(record, entry) for entry in record.hosts if not why):
             kind = "bare" if host.bare else "ready"
             print(f"  {host.name} {host.address} {host.suite} {kind} {host.user} {host.state}")
 
@@ -115,7 +116,7 @@ def _do(arguments: argparse.Namespace) -> int:
         elif sys.stdin.isatty():
             command.insert(1, "-t")
         sys.stdout.flush()
-        os.execvp(command[0], command)
+        os.execvp(command[0], command)  # noqa: S606 - there is no shell to want
     else:
         getattr(lab, verb)(arguments.host)
     return 0

@@ -100,8 +100,8 @@ def pick_network(taken: Sequence[str]) -> ipaddress.IPv4Network:
 
 def keeper(record: Record) -> int | None:
     """The process that holds the laboratory's network namespace, or None."""
-    pids = processes.find(Path(record.directory), "keeper")
-    return pids[0] if pids else None
+    directory = Path(record.directory)
+    return processes.started(directory, "keeper", directory / "keeper.log")
 
 
 def inside(record: Record, command: Sequence[str], check: bool = True) -> str:

@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shlex
+import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import fabric, processes, proxy
+from . import cgroups, fabric, processes, proxy
 from .errors import LabError
 from .record import HostRecord, Record
 
@@ -25,6 +27,11 @@ __all__ = ["Host"]
 _BOOT = """
 set -e
 folder=$1 root=$2 host=$3 mac=$4 keeper=$5 kvm=$6 mark=$7
+shift 7
+for group; do
+  mkdir -p "$group"
+  echo $$ > "$group/cgroup.procs"
+done
 ip link set lo up
 nsenter "--net=/proc/$keeper/ns/net" ip link del "$host" 2>/dev/null || true
 ip link add eth0 address "$mac" type veth peer name "$host" netns "$keeper"
@@ -57,7 +64,7 @@ iface br0 inet static
     address {address}/24
     gateway {gateway}
     bridge_ports eth0
-    bridge_hw {mac}
+    hwaddress {mac}
     bridge_stp off
     bridge_fd 0
     bridge_maxwait 0
@@ -101,12 +108,21 @@ class Host:
     @property
     def leader(self) -> int | None:
         """The process that supervises the host, or None when it is off."""
-        try:
-            pid = int(self.console_log.with_suffix(".pid").read_text())
-        except (FileNotFoundError, ValueError):
-            return None
-        mark = processes.role_of(pid, Path(self._record.directory))
-        return pid if mark == self.name and not processes.dead(pid) else None
+        return processes.started(Path(self._record.directory), self.name, self.console_log)
+
+    @property
+    def prepared(self) -> bool:
+        """Whether its own files are all written."""
+        return self._public.exists()
+
+    @property
+    def public_key(self) -> str:
+        """Its real ssh host key."""
+        return self._public.read_text().strip()
+
+    @property
+    def _public(self) -> Path:
+        return self.directory / "host_key.pub"
 
     @property
     def state(self) -> str:
@@ -118,8 +134,8 @@ class Host:
         links = fabric.inside(self._record, ["ip", "-o", "link", "show", "up"], check=False)
         return "running" if f" {self.name}@" in links else "cut"
 
-    def prepare(self, root_keys: Sequence[str], admin_keys: Sequence[str]) -> str:
-        """Write what differs from the shared root; returns the host's public ssh key."""
+    def prepare(self, root_keys: Sequence[str], admin_keys: Sequence[str]) -> None:
+        """Write what differs from the shared root."""
         upper = self.directory / "upper"
         for folder in (upper / "etc/ssh", upper / "etc/network", self.directory / "work"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -144,15 +160,17 @@ class Host:
             (upper / configuration).parent.mkdir(mode=0o755, exist_ok=True)
             shipped = (self.root / configuration).read_text()
             (upper / configuration).write_text(f'{shipped}\nhost_uuid = "{self.uuid}"\n')
+        key = etc / "ssh/ssh_host_ed25519_key"
+        key.unlink(missing_ok=True)
+        processes.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(key)])
         for path in upper.rglob("*"):  # whatever the umask is here, it is not the host's
             os.chmod(path, 0o755 if path.is_dir() else 0o644)
         for home, owner, keys in (("root", 0, root_keys), ("home/admin", 1000, admin_keys)):
             if keys:
                 self._authorise(upper / home, owner, keys)
-        key = etc / "ssh/ssh_host_ed25519_key"
-        if not key.exists():
-            processes.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(key)])
-        return key.with_suffix(".pub").read_text().strip()
+        os.chmod(key, 0o600)
+        # Last: with this the host counts as prepared.
+        os.replace(shutil.copy(key.with_suffix(".pub"), self.directory / "new"), self._public)
 
     def _authorise(self, home: Path, owner: int, keys: Sequence[str]) -> None:
         folder = home / ".ssh"
@@ -184,6 +202,7 @@ class Host:
         if keeper is None:
             raise LabError(f"laboratory {self._record.name!r} has no network: bring it up again")
         directory = Path(self._record.directory)
+        group = cgroups.group_name(self._record.name, self.name)
         command = "exec unshare --net --mount --propagation private bash -c "
         processes.spawn(
             directory,
@@ -197,23 +216,24 @@ class Host:
                 str(keeper),
                 "yes" if self._record.kvm else "no",
                 f"{processes.MARK}={directory}:{self.name}",
+                *(str(path / group) for path in cgroups.hierarchies()),
             ],
             self.console_log,
         )
 
     def power_cut(self) -> None:
-        """End it at once, with everything in it. The page cache stays: no evidence of durability."""
+        """End it at once, with everything in it; the page cache stays, so it proves nothing about
+        durability."""
         processes.kill(Path(self._record.directory), self.name)
+        cgroups.remove(self._record.name, self.name)
 
     def shut_down(self, limit: float = 30) -> None:
         """Stop it in order, as its power button would; after ``limit`` seconds cut the power."""
         pid = self.leader
         if pid is not None:
             processes.send([pid], signal.SIGTERM)
-            try:
+            with contextlib.suppress(LabError):
                 processes.wait_for(lambda: self.leader is None, limit, lambda: self.name)
-            except LabError:
-                pass
         self.power_cut()
 
     def died(self) -> str | None:

@@ -7,24 +7,19 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import socket
 import subprocess
-import uuid
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from . import cleanup, fabric, inventory, kvm, processes, proxy, roots
+from . import cleanup, diagnosis, fabric, kvm, processes, proxy, roots, starting
 from .errors import LabError, Progress
 from .host import Host
-from .paths import RUN, control_folder, lab_folder, locked, valid_name
+from .paths import RUN, Layout, locked, valid_name
 from .processes import Identity
 from .recipe import SUITES
-from .record import HostRecord, Record
+from .record import Record
 
 __all__ = ["Laboratory"]
-
-_MOST_HOSTS = 50
 
 
 class Laboratory:
@@ -44,29 +39,34 @@ class Laboratory:
     # What there is
 
     @property
+    def layout(self) -> Layout:
+        """Where its files are."""
+        return Layout(self.name)
+
+    @property
     def directory(self) -> Path:
         """The laboratory's folder while it is up."""
-        return lab_folder(self.name)
+        return self.layout.directory
 
     @property
     def key(self) -> Path:
         """The private key of the inventory's users."""
-        return self.directory / "key"
+        return self.layout.key
 
     @property
     def known_hosts(self) -> Path:
         """The hosts' real keys, for ssh's UserKnownHostsFile."""
-        return self.directory / "known_hosts"
+        return self.layout.known_hosts
 
     @property
     def inventory(self) -> Path:
         """A folder with Ansible's ``10-hypervisors.yml``; tests may add files to it."""
-        return self.directory / "inventory"
+        return self.layout.inventory
 
     @property
     def control(self) -> Path:
         """A folder for ssh's control sockets, with a short path."""
-        return control_folder(self.name)
+        return self.layout.control
 
     @property
     def record(self) -> Record:
@@ -102,9 +102,8 @@ class Laboratory:
         """
         hosts = {host.name: host for host in self.hosts}
         if name not in hosts:
-            raise LabError(
-                f"laboratory {self.name!r} has no host {name!r}: it has {', '.join(hosts) or 'none'}"
-            )
+            there = ", ".join(hosts) or "none"
+            raise LabError(f"laboratory {self.name!r} has no host {name!r}: it has {there}")
         return hosts[name]
 
     def leases(self) -> list[tuple[str, str, str, int]]:
@@ -119,8 +118,8 @@ class Laboratory:
         :param suites: Debian suites the hosts take turns with; by default all of SUITES.
         :raises LabError: it cannot be brought up; nothing of a new one is left then.
         """
-        if not 1 <= count <= _MOST_HOSTS:
-            raise LabError(f"{count} hosts: a laboratory has 1 to {_MOST_HOSTS}")
+        if not 1 <= count <= starting.MOST_HOSTS:
+            raise LabError(f"{count} hosts: a laboratory has 1 to {starting.MOST_HOSTS}")
         turn = list(suites or SUITES)
         self._known_suites(turn)
         roots.check_machine()
@@ -131,11 +130,16 @@ class Laboratory:
             fresh = record is None
             try:
                 record = record or self._begin(kvm.usable(self.progress))
-                self._fabric(record)
+                if fabric.keeper(record) is None:
+                    for host in (Host(record, entry) for entry in record.hosts):
+                        host.power_cut()  # its cable went with the namespace
+                fabric.start(record, self.progress)
+                proxy.start(record)
                 missing = count - sum(not entry.bare for entry in record.hosts)
                 for _ in range(missing):
-                    self._plan(record, turn[len(record.hosts) % len(turn)], bare=False)
-                self._start_all(record, record.hosts)
+                    suite = turn[len(record.hosts) % len(turn)]
+                    starting.plan(record, suite, False, self.progress)
+                starting.start(record, self.layout, record.hosts, self.progress)
                 fabric.watch(record)
                 record.builder = None
                 record.save()
@@ -165,14 +169,14 @@ class Laboratory:
             record = self.record
             chosen = suite or SUITES[len(record.hosts) % len(SUITES)]
             roots.ensure(chosen, bare, self.progress)
-            entry = self._plan(record, chosen, bare)
+            entry = starting.plan(record, chosen, bare, self.progress)
             try:
-                self._start_all(record, [entry])
+                starting.start(record, self.layout, [entry], self.progress)
             except BaseException:
                 Host(record, entry).power_cut()
                 record.hosts.remove(entry)
                 record.save()
-                self._publish(record)
+                starting.publish(record, self.layout)
                 raise
         return self.host(entry.name)
 
@@ -187,8 +191,9 @@ class Laboratory:
         """Start a host that was stopped or killed, and wait until it answers."""
         with locked(cleanup.lock_of(self.directory)):
             record = self.record
-            self._start_all(record, [entry for entry in record.hosts if entry.name == name])
-        self.host(name)
+            self.host(name)
+            chosen = [entry for entry in record.hosts if entry.name == name]
+            starting.start(record, self.layout, chosen, self.progress)
 
     def stop(self, name: str) -> None:
         """Shut a host down in order."""
@@ -212,7 +217,7 @@ class Laboratory:
         """The ssh command that logs in, to which a command can be appended."""
         host = self.host(name)
         if user_root:
-            return host.ssh_command(self.directory / "control_key", self.known_hosts, "root")
+            return host.ssh_command(self.layout.control_key, self.known_hosts, "root")
         return host.ssh_command(self.key, self.known_hosts, host.user)
 
     def ssh(
@@ -241,30 +246,14 @@ class Laboratory:
 
     def logs(self, name: str, lines: int = 60) -> str:
         """What a host's libvirt and its own console said last, for a failed test."""
-        host = self.host(name)
-        command = f"journalctl --no-pager -n {lines} -u libvirtd -u virtlogd -u virtqemud"
-        return self._told(name, command) + (
-            f"--- {name}: console of the host\n{processes.tail(host.console_log, lines)}\n"
-        )
+        return diagnosis.logs(self.host(name), self._asker(name), lines)
 
     def console(self, name: str, domain: str, lines: int = 60) -> str:
-        """What a guest's console and qemu said last, for a failed test."""
-        files = self._told(
-            name,
-            f"virsh -c qemu:///system dumpxml {domain} | "
-            r"sed -n \"s/.*<\(log file\|source path\)='\([^']*\)'.*/\2/p\" | sort -u",
-            title=False,
-        ).split()
-        paths = [f"/var/log/libvirt/qemu/{domain}.log", *files]
-        return "".join(self._told(name, f"tail -n {lines} '{path}'") for path in paths)
+        """What a guest's console and its qemu said last, for a failed test."""
+        return diagnosis.console(self.host(name), self._asker(name), domain, lines)
 
-    def _told(self, name: str, command: str, title: bool = True) -> str:
-        try:
-            done = self.ssh(name, command, check=False, timeout=20)
-            text = done.stdout + done.stderr
-        except (LabError, subprocess.TimeoutExpired) as error:
-            text = f"{error}\n"
-        return f"--- {name}: {command}\n{text}" if title else text
+    def _asker(self, name: str) -> diagnosis.Run:
+        return lambda command: self.ssh(name, command, check=False, timeout=20)
 
     # How
 
@@ -282,12 +271,10 @@ class Laboratory:
         except LabError as error:
             why = str(error)
         if why:
-            known = self.name in dict(cleanup.registered()) or self.directory.exists()
-            if (
-                known
-                and dict(cleanup.registered()).get(self.name, self.directory) == self.directory
-            ):
-                cleanup.remove(self.name, self.directory, self.progress)
+            found = self.directory.exists()
+            if dict(cleanup.registered()).get(self.name, self.directory) == self.directory:
+                found = bool(cleanup.remove(self.name, self.directory, self.progress)) or found
+            if found:
                 self.progress(f"removed what was left of an earlier one: {why}")
             return None
         return record
@@ -314,120 +301,8 @@ class Laboratory:
             )
             record.save()
             fabric.raise_inotify(self.progress)
-        for name in ("key", "control_key"):
-            processes.run(
-                [
-                    "ssh-keygen",
-                    "-q",
-                    "-t",
-                    "ed25519",
-                    "-N",
-                    "",
-                    "-C",
-                    f"fleet-virt-{self.name}",
-                    "-f",
-                    str(self.directory / name),
-                ]
-            )
+        for path in (self.layout.key, self.layout.control_key):
+            comment = f"fleet-virt-{self.name}"
+            command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment]
+            processes.run([*command, "-f", str(path)])
         return record
-
-    def _fabric(self, record: Record) -> None:
-        fabric.start(record, self.progress)
-        proxy.start(record)
-
-    def _plan(self, record: Record, suite: str, bare: bool) -> HostRecord:
-        number = max((entry.number for entry in record.hosts), default=0) + 1
-        if number > _MOST_HOSTS:
-            raise LabError(f"laboratory {self.name!r} has {_MOST_HOSTS} hosts, and that is all")
-        entry = HostRecord(
-            number=number,
-            suite=suite,
-            bare=bare,
-            address=str(record.subnet[10 + number]),
-            mac="52:54:00:%02x:%02x:%02x" % (*record.subnet.network_address.packed[1:3], number),
-            user="root" if number % 2 else "admin",
-            uuid=str(uuid.uuid4()),
-            root=str(roots.ensure(suite, bare, self.progress)),
-        )
-        record.hosts.append(entry)
-        record.save()
-        return entry
-
-    def _publish(self, record: Record) -> None:
-        hosts = [Host(record, entry) for entry in record.hosts]
-        keys = {}
-        for host in hosts:
-            public = host.directory / "upper/etc/ssh/ssh_host_ed25519_key.pub"
-            if public.exists():
-                keys[host.name] = (host, public.read_text().strip())
-        inventory.write_known_hosts(self.known_hosts, keys)
-        inventory.write_inventory(self.inventory, hosts, self.key, self.known_hosts, self.control)
-
-    def _start_all(self, record: Record, entries: Sequence[HostRecord]) -> None:
-        """Start those that do not run, all at once, and wait until they answer."""
-        stopped = [host for host in (Host(record, e) for e in entries) if host.leader is None]
-        running = [
-            host
-            for host in (Host(record, entry) for entry in record.hosts)
-            if host.leader is not None and host.state == "running"
-        ]
-        if not stopped:
-            return
-        own = (self.directory / "control_key.pub").read_text().strip()
-        given = (self.directory / "key.pub").read_text().strip()
-
-        def prepare(host: Host) -> None:
-            host.power_cut()  # what may be left of it from before
-            if not (host.directory / "upper/etc/hosts").exists():
-                root = host.user == "root"
-                host.prepare([own, given] if root else [own], [] if root else [given])
-            host.introduce(record.hosts)
-
-        def begin(host: Host) -> None:
-            host.power_on()
-            self._wait_ready(host)
-            self.progress(f"{host.name}: answers at {host.address} ({host.suite}, {host.user})")
-
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(prepare, stopped))
-            self._publish(record)
-            list(pool.map(begin, stopped))
-            list(pool.map(lambda host: self._tell(host, stopped), running))
-
-    def _tell(self, host: Host, newcomers: Sequence[Host]) -> None:
-        """Let a running host know the newcomers by name."""
-        lines = "".join(f"{new.address} {new.name}.lab.test {new.name}\n" for new in newcomers)
-        self.ssh(
-            host.name,
-            'while read -r line; do grep -qxF "$line" /etc/hosts || '
-            'echo "$line" >> /etc/hosts; done',
-            input=lines,
-            check=False,
-        )
-
-    def _wait_ready(self, host: Host, limit: float = 60) -> None:
-        def patiently(condition: Callable[[], bool], what: str) -> None:
-            processes.wait_for(
-                lambda: host.died() or condition(),
-                limit,
-                lambda: f"{host.name}: {what}: {processes.tail(host.console_log, 15)}",
-                pause=0.03,
-            )
-            why = host.died()
-            if why:
-                raise LabError(why)
-
-        check = "test ! -e /run/nologin"
-        if not host.bare:
-            check += " && virsh -q -c qemu:///system list >/dev/null"
-        login = self.login(host.name)
-        patiently(lambda: _listens(host.address, 22), "no ssh")
-        patiently(lambda: host.execute(login, check, timeout=20).returncode == 0, "not ready")
-
-
-def _listens(address: str, port: int) -> bool:
-    try:
-        with socket.create_connection((address, port), timeout=0.5) as connection:
-            return connection.recv(4) == b"SSH-"
-    except OSError:
-        return False

@@ -10,11 +10,12 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import LabError
 
-__all__ = ["RUN", "cache", "control_folder", "lab_folder", "locked", "valid_name"]
+__all__ = ["RUN", "Layout", "cache", "control_folder", "lab_folder", "locked", "valid_name"]
 
 # Known to every laboratory of this machine, whatever cache folder it lives in; gone with the last.
 RUN = Path("/run/fleet-virt-lab")
@@ -64,6 +65,43 @@ def lab_folder(name: str) -> Path:
 def control_folder(name: str) -> Path:
     """The folder for ssh's control sockets: short, because a socket's path is at most 108 bytes."""
     return RUN / "labs" / valid_name(name)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the files of a laboratory are."""
+
+    name: str
+
+    @property
+    def directory(self) -> Path:
+        """Its folder; gone with it."""
+        return lab_folder(self.name)
+
+    @property
+    def key(self) -> Path:
+        """The private key of the inventory's users."""
+        return self.directory / "key"
+
+    @property
+    def control_key(self) -> Path:
+        """The laboratory's own key: root's on every host."""
+        return self.directory / "control_key"
+
+    @property
+    def known_hosts(self) -> Path:
+        """The hosts' real keys."""
+        return self.directory / "known_hosts"
+
+    @property
+    def inventory(self) -> Path:
+        """The folder of Ansible's inventory."""
+        return self.directory / "inventory"
+
+    @property
+    def control(self) -> Path:
+        """The folder of ssh's control sockets."""
+        return control_folder(self.name)
 
 
 @contextmanager

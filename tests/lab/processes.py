@@ -11,6 +11,7 @@ name is never enough.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -32,6 +33,7 @@ __all__ = [
     "run",
     "send",
     "spawn",
+    "started",
     "tail",
     "wait_for",
 ]
@@ -151,6 +153,24 @@ def spawn(directory: Path, role: str, script: str, arguments: Sequence[str], log
     return int(pidfile.read_text())
 
 
+def started(directory: Path, role: str, log: Path) -> int | None:
+    """The process that ``spawn`` started with this role and log, while it lives."""
+    try:
+        pid = int(log.with_suffix(".pid").read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    deadline = time.monotonic() + 1
+    while not dead(pid):
+        environment = _environment(pid)
+        if environment:
+            return pid if _role(environment, directory) == role else None
+        # In the middle of exec a process has no environment for a moment.
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.001)
+    return None
+
+
 def dead(pid: int) -> bool:
     """Whether there is no such process, or only what nobody has collected yet."""
     stat = _stat(pid)
@@ -167,10 +187,17 @@ def tail(path: Path, lines: int = 5) -> str:
 
 def role_of(pid: int, directory: Path) -> str | None:
     """The role a process has in the laboratory by its mark, or None."""
+    return _role(_environment(pid), directory)
+
+
+def _environment(pid: int) -> bytes:
     try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        return Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
-        return None
+        return b""
+
+
+def _role(environment: bytes, directory: Path) -> str | None:
     prefix = f"{MARK}={directory}:".encode()
     for entry in environment.split(b"\0"):
         if entry.startswith(prefix):
@@ -224,19 +251,16 @@ def find(directory: Path, role: str | None = None, control: Path | None = None) 
             (mark is not None and role in (None, mark))
             or _inside(pid, folder.encode())
             or (control is not None and role is None and _multiplexer(pid, bytes(control)))
-        ):
-            if not dead(pid):
-                found.append(pid)
+        ) and not dead(pid):
+            found.append(pid)
     return found
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> None:
     """Send a signal to processes, of which some may be gone."""
     for pid in pids:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-        except ProcessLookupError:
-            pass
 
 
 def kill(

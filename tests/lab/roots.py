@@ -72,7 +72,7 @@ def _apt_options() -> list[str]:
     return options
 
 
-def _mirror(suite: str) -> str:
+def _mirror() -> str:
     """Debian's archive as this machine reaches it, or Debian's own address."""
     listing = _apt(
         ["apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)|$(CODENAME)"]
@@ -104,7 +104,7 @@ def _build(recipe: Recipe, target: Path, progress: Progress) -> None:
         f"--include={','.join(recipe.packages)}",
         *(f"--dpkgopt={option}" for option in recipe.dpkg),
         *(f"--aptopt={option}" for option in _apt_options()),
-        *(recipe.suite, str(root), f"deb {_mirror(recipe.suite)} {recipe.suite} main"),
+        *(recipe.suite, str(root), f"deb {_mirror()} {recipe.suite} main"),
     ]
     environment = dict(os.environ, LC_ALL="C.UTF-8", TMPDIR=str(work))
     environment[processes.MARK] = f"{work}:builder"
