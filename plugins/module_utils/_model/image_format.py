@@ -1,0 +1,228 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What an image file is, by its first bytes and never by its name; and what speaks against it.
+
+An image may come from anybody. A qcow2 header can name other files, which QEMU would open as root
+and show to the guest, so such headers are refused here, before any program of QEMU sees the file.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import struct
+import typing as t
+from dataclasses import dataclass
+
+HEAD_BYTES = 64 * 1024  # what parse_header wants to see: the longest qcow2 header, and more
+MAX_VIRTUAL_BYTES = 64 << 40
+
+_SECTOR = 512
+_QCOW2 = struct.Struct(">4sIQIIQIIQQIIQ")  # docs/interop/qcow2.txt in QEMU's source
+_QCOW2_MORE = struct.Struct(">QQQII")  # version 3 only
+_DIRTY, _CORRUPT, _DATA_FILE, _COMPRESSION, _EXTENDED_L2 = (1 << bit for bit in range(5))
+_KNOWN = _DIRTY | _CORRUPT | _DATA_FILE | _COMPRESSION | _EXTENDED_L2
+_MAX_L1_BYTES = 32 << 20  # QEMU's own limits for the tables it loads
+_MAX_REFCOUNT_BYTES = 8 << 20
+
+_CONVERT = "convert it: qemu-img convert -O qcow2 {name} IMAGE new.qcow2"
+_UNPACK = "unpack it first"
+_DOWNLOAD = "it was not downloaded from where the image is; get the image itself"
+
+# (offset, first bytes, what it is, what to do)
+_OTHERS: tuple[tuple[int, bytes, str, str], ...] = (
+    (0, b"KDMV", "a VMDK image", _CONVERT.format(name="-f vmdk")),
+    (0, b"COWD", "a VMDK image", _CONVERT.format(name="-f vmdk")),
+    (0, b"# Disk DescriptorFile", "a VMDK descriptor", _CONVERT.format(name="-f vmdk")),
+    (64, b"\x7f\x10\xda\xbe", "a VDI image", _CONVERT.format(name="-f vdi")),
+    (0, b"vhdxfile", "a VHDX image", _CONVERT.format(name="-f vhdx")),
+    (0, b"conectix", "a VHD image", _CONVERT.format(name="-f vpc")),
+    (0, b"QED\0", "a QED image", _CONVERT.format(name="-f qed")),
+    (0, b"WithoutFreeSpace", "a Parallels image", _CONVERT.format(name="-f parallels")),
+    (0, b"WithouFreSpacExt", "a Parallels image", _CONVERT.format(name="-f parallels")),
+    (0, b"LUKS\xba\xbe", "encrypted (LUKS)", "decrypt it first; encrypted images are not taken"),
+    (0, b"\x1f\x8b", "compressed with gzip", f"{_UNPACK}: gunzip"),
+    (0, b"\xfd7zXZ\0", "compressed with xz", f"{_UNPACK}: unxz"),
+    (0, b"\x28\xb5\x2f\xfd", "compressed with zstd", f"{_UNPACK}: unzstd"),
+    (0, b"BZh", "compressed with bzip2", f"{_UNPACK}: bunzip2"),
+    (0, b"\x04\x22\x4d\x18", "compressed with lz4", f"{_UNPACK}: unlz4"),
+    (0, b"PK\x03\x04", "a ZIP archive", f"{_UNPACK}: unzip"),
+    (0, b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", f"{_UNPACK}: 7z x"),
+    (257, b"ustar", "a tar archive", f"{_UNPACK}: tar -xf"),
+)
+_TEXTS: tuple[tuple[bytes, str], ...] = (
+    (b"<!doctype", "a web page"),
+    (b"<html", "a web page"),
+    (b"<?xml", "an XML document"),
+)
+
+
+@dataclass(frozen=True)
+class ImageFormat:
+    """The format, the size of the disk in it, and why it is refused (empty: it is not).
+
+    ``virtual_bytes`` is 0 where a problem hides it.
+    """
+
+    format: t.Literal["qcow2", "raw"]
+    virtual_bytes: int
+    problems: tuple[str, ...] = ()
+
+
+def parse_header(head: bytes, size: int) -> ImageFormat:
+    """Judge a file of ``size`` bytes by its first :data:`HEAD_BYTES` (all of a shorter one)."""
+    if size == 0:
+        return ImageFormat("raw", 0, ("is empty; copy the image again",))
+    if head.startswith(b"QFI\xfb"):
+        return _qcow2(head, size)
+    other = _other(head)
+    if other:
+        return ImageFormat("raw", 0, (other,))
+    return ImageFormat("raw", size, tuple(_raw_problems(head, size)))
+
+
+def _other(head: bytes) -> str | None:
+    for offset, magic, what, remedy in _OTHERS:
+        if head[offset : offset + len(magic)] == magic:
+            return f"is {what}; qcow2 and raw are taken: {remedy}"
+    start = head[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    for magic, what in _TEXTS:
+        if start.startswith(magic):
+            return f"is {what}, not an image: {_DOWNLOAD}"
+    return None
+
+
+def _raw_problems(head: bytes, size: int) -> t.Iterator[str]:
+    if size > MAX_VIRTUAL_BYTES:
+        yield f"is {_tib(size)} large; at most {_tib(MAX_VIRTUAL_BYTES)} are taken"
+    for sector in (512, 4096):
+        if head[sector : sector + 8] == b"EFI PART" and len(head) >= sector + 40:
+            last = int.from_bytes(head[sector + 32 : sector + 40], "little")
+            end = (last + 1) * sector
+            if end > size:
+                yield (
+                    f"is truncated: it has {size} bytes, and its partition table says that the"
+                    f" disk has {end}; copy the image again"
+                )
+                return
+    if size % _SECTOR:
+        yield (
+            f"is not a disk image, or truncated: it is not qcow2, and its size of {size} bytes is"
+            f" not a multiple of {_SECTOR} as a raw disk's is; copy the image again"
+        )
+
+
+def _qcow2(head: bytes, size: int) -> ImageFormat:
+    version = int.from_bytes(head[4:8], "big")
+    if len(head) >= 8 and version not in (2, 3):
+        return ImageFormat(
+            "qcow2",
+            0,
+            (
+                f"is qcow version {version}; versions 2 and 3 are taken:"
+                f" {_CONVERT.format(name='-f qcow')}",
+            ),
+        )
+    need = _QCOW2.size + (_QCOW2_MORE.size if version == 3 else 0)
+    if len(head) < need:
+        return ImageFormat("qcow2", 0, (_truncated(size, "its header is not complete"),))
+    header = _Header(head, version)
+    problems = [*_foreign(header), *_structure(header, size)]
+    virtual = header.virtual if header.virtual <= MAX_VIRTUAL_BYTES else 0
+    return ImageFormat("qcow2", virtual, tuple(problems))
+
+
+class _Header:
+    """The fields of a qcow2 header that are judged."""
+
+    def __init__(self, head: bytes, version: int) -> None:
+        (
+            _magic,
+            _version,
+            self.backing_offset,
+            self.backing_length,
+            self.cluster_bits,
+            self.virtual,
+            self.encryption,
+            self.l1_entries,
+            self.l1_offset,
+            self.refcount_offset,
+            self.refcount_clusters,
+            _snapshots,
+            _snapshots_offset,
+        ) = _QCOW2.unpack_from(head)
+        self.features = self.header_length = 0
+        if version == 3:
+            self.features, _compatible, _autoclear, _order, self.header_length = (
+                _QCOW2_MORE.unpack_from(head, _QCOW2.size)
+            )
+        end = self.backing_offset + min(self.backing_length, 1023)
+        self.backing = head[self.backing_offset : end].decode("utf-8", "replace")
+
+
+def _foreign(header: _Header) -> t.Iterator[str]:
+    """What would have QEMU read something else than this file."""
+    if header.backing_offset:
+        name = header.backing if header.backing.isprintable() else ""
+        shown = f" ({name[:80]!r})" if name else ""
+        yield (
+            f"has a backing file{shown}, so a VM would read the host's files through it; make it"
+            " whole: qemu-img convert -O qcow2 IMAGE new.qcow2"
+        )
+    if header.features & _DATA_FILE:
+        yield (
+            "keeps its data in another file (external data file), so a VM would read the host's"
+            " files through it; make it whole: qemu-img convert -O qcow2 IMAGE new.qcow2"
+        )
+    if header.encryption:
+        yield "is encrypted; decrypt it first: encrypted images are not taken"
+
+
+def _structure(header: _Header, size: int) -> t.Iterator[str]:
+    """What shows that the file is damaged, or made to do damage."""
+    unknown = header.features & ~_KNOWN
+    if unknown:
+        yield f"needs features of qcow2 that are not known here (bits {unknown:#x}); convert it"
+    if header.features & _CORRUPT:
+        yield "is marked as corrupt; get it again, or mend a copy: qemu-img check -r all"
+    if header.features & _DIRTY:
+        yield "was not closed properly; mend a copy: qemu-img check -r all"
+    if not 9 <= header.cluster_bits <= 21:
+        yield f"is corrupt: its clusters have 2^{header.cluster_bits} bytes; 2^9 to 2^21 can be"
+        return
+    cluster = 1 << header.cluster_bits
+    if header.virtual == 0:
+        yield "holds a disk of 0 bytes; there is nothing to boot from"
+    if header.virtual > MAX_VIRTUAL_BYTES:
+        yield (
+            f"claims to hold a disk of {_tib(header.virtual)};"
+            f" at most {_tib(MAX_VIRTUAL_BYTES)} are taken"
+        )
+        return
+    entry = 16 if header.features & _EXTENDED_L2 else 8
+    reach = cluster * (cluster // entry)  # bytes of the disk that one L1 entry stands for
+    l1_bytes = header.l1_entries * 8
+    if l1_bytes > _MAX_L1_BYTES or header.l1_entries * reach < header.virtual:
+        yield f"is corrupt: its L1 table has {header.l1_entries} entries, which does not fit it"
+    elif header.l1_offset % cluster:
+        yield "is corrupt: its L1 table does not start at a cluster"
+    elif header.l1_offset + l1_bytes > size:
+        yield _truncated(size, f"its L1 table would end at {header.l1_offset + l1_bytes}")
+    refcount_bytes = header.refcount_clusters * cluster
+    if not header.refcount_offset or header.refcount_offset % cluster:
+        yield "is corrupt: its refcount table does not start at a cluster"
+    elif not 0 < refcount_bytes <= max(_MAX_REFCOUNT_BYTES, cluster):
+        yield f"is corrupt: its refcount table has {refcount_bytes} bytes"
+    elif header.refcount_offset + cluster > size:
+        # the table's last cluster need not be written out whole
+        yield _truncated(size, f"its refcount table would start at {header.refcount_offset}")
+
+
+def _truncated(size: int, why: str) -> str:
+    return f"is truncated: it has {size} bytes, and {why}; copy the image again"
+
+
+def _tib(count: int) -> str:
+    return f"{count / (1 << 40):.1f} TiB"

@@ -1,0 +1,184 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Images on the controller, and their way to a hypervisor.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+import time
+import typing as t
+from dataclasses import dataclass
+from pathlib import Path
+
+from ansible.errors import AnsibleError
+from ansible.utils.display import Display
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._host.digests import DigestCache
+from ansible_collections.fleet.virt.plugins.module_utils._host.image_check import read_format
+from ansible_collections.fleet.virt.plugins.module_utils._model.options import show
+from ansible_collections.fleet.virt.plugins.module_utils._units import MIB, format_size
+
+DEFAULT_IMAGE_DIR = "~/images"
+MODULE = "fleet.virt.virt_image"
+_LISTED = 20
+
+
+@dataclass(frozen=True)
+class LocalImage:
+    """An image file of the controller; ``size`` in bytes, ``digest`` SHA-256 of its content."""
+
+    path: str
+    name: str
+    digest: str
+    size: int
+    format: str
+    virtual_mib: int
+
+
+def local_image(image_dir: str | None, name: str, *, remember: bool = True) -> LocalImage:
+    """The image ``name`` of ``virt_image_dir`` (None: :data:`DEFAULT_IMAGE_DIR`).
+
+    Its digest is remembered in the user's cache folder, unless ``remember`` is False (check mode).
+    Raises PlanRefused: no such file, or one that is no usable image.
+    """
+    folder = Path(image_dir or DEFAULT_IMAGE_DIR).expanduser()
+    if not name or "/" in name or "\0" in name or name.startswith((".", "-")):
+        raise PlanRefused(
+            f"image {show(name)} is not the name of a file in {folder} (virt_image_dir); write it"
+            " without folders, or the absolute path of a file on the hypervisor"
+        )
+    path = folder / name
+    try:
+        # without O_NONBLOCK a named pipe would be waited for
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise PlanRefused(f"image {show(name)}: {_what_exists(folder)}") from None
+    except OSError as error:
+        raise PlanRefused(f"image {path}: {error.strerror}") from None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise PlanRefused(f"image {path} is not a regular file; name an image file")
+        found = read_format(descriptor, str(path))
+        cache = DigestCache(_cache_file() if remember else None)
+        digest = cache.digest(descriptor, str(path))
+    except OSError as error:
+        raise PlanRefused(f"image {path}: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
+    return LocalImage(
+        path=str(path),
+        name=name,
+        digest=digest,
+        size=status.st_size,
+        format=found.format,
+        virtual_mib=-(-found.virtual_bytes // MIB),
+    )
+
+
+def _what_exists(folder: Path) -> str:
+    try:
+        names = sorted(
+            entry.name for entry in folder.iterdir() if entry.is_file() and entry.name[0] != "."
+        )
+    except FileNotFoundError:
+        return (
+            f"the folder {folder} (virt_image_dir) does not exist; create it, or set the variable"
+        )
+    except OSError as error:
+        return f"the folder {folder} (virt_image_dir) cannot be read: {error.strerror}"
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    listed = f"has {', '.join(names[:_LISTED])}{more}" if names else "has no files"
+    return (
+        f"no such file in {folder} (virt_image_dir), which {listed}; copy the image there, or name"
+        " one of these"
+    )
+
+
+def _cache_file() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    folder = Path(base) if base else Path("~/.cache").expanduser()
+    return folder / "fleet.virt" / "digests.json"
+
+
+def ensure_on_host(
+    action: t.Any,
+    task_vars: t.Mapping[str, t.Any],
+    local: LocalImage,
+    options: t.Mapping[str, t.Any],
+) -> dict[str, t.Any]:
+    """Have the image among the base images of the task's host; the result of ``virt_image``.
+
+    ``options`` are base_pool, base_path, uri and timeout as given. It is asked for first, and
+    brought only if it is not there; in check mode it is only asked for.
+    """
+    arguments = {
+        "image": local.name,
+        "digest": local.digest,
+        "format": local.format,
+        "size": local.virtual_mib,
+        **{key: value for key, value in options.items() if value is not None},
+    }
+    found = run_module(action, task_vars, arguments)
+    if found.get("failed") or not found.get("missing") or action._task.check_mode:
+        return found
+    received = bring(action, task_vars, local)
+    try:
+        return run_module(action, task_vars, {**arguments, "received": received})
+    finally:
+        remove(action, received)
+
+
+def run_module(
+    action: t.Any, task_vars: t.Mapping[str, t.Any], arguments: dict[str, t.Any]
+) -> dict[str, t.Any]:
+    """The result of the module ``virt_image`` on the task's host."""
+    result: dict[str, t.Any] = action._execute_module(
+        module_name=MODULE, module_args=arguments, task_vars=task_vars
+    )
+    return result
+
+
+def bring(action: t.Any, task_vars: t.Mapping[str, t.Any], local: LocalImage) -> str:
+    """Copy the file to the task's host, through Ansible's connection; its path there.
+
+    It lies beside Ansible's own temporary files under a name with its digest, by which the module
+    finds and removes what transfers that were killed have left.
+    """
+    host = str(task_vars.get("inventory_hostname", "the hypervisor"))
+    shell = action._connection._shell
+    temporary = shell.tmpdir or action._make_tmp_path()
+    received = f"{os.path.dirname(temporary.rstrip('/'))}/fleet-virt-tmp-{local.digest}"
+    received += f"-{secrets.token_hex(8)}"
+    size = f"{-(-local.size // MIB)} MiB"
+    Display().display(f"{host}: copying {local.name}, {size}")
+    started = time.monotonic()
+    try:
+        action._connection.put_file(local.path, received)
+    except BaseException as error:
+        remove(action, received)
+        if isinstance(error, AnsibleError):
+            raise FleetVirtError(
+                f"image {local.name} could not be copied to {host}: {error}; it needs {size} of"
+                f" space in {os.path.dirname(received)} there"
+            ) from None
+        raise
+    seconds = max(0.001, time.monotonic() - started)
+    rate = format_size(int(local.size / MIB / seconds))
+    Display().display(f"{host}: copied {local.name} in {seconds:.1f} s, {rate}iB a second")
+    return received
+
+
+def remove(action: t.Any, received: str) -> None:
+    """Remove what :func:`bring` brought, if it is still there."""
+    with contextlib.suppress(AnsibleError):
+        command = action._connection._shell.remove(received)
+        action._low_level_execute_command(command, sudoable=False)
