@@ -24,7 +24,7 @@ from .pools import pool_entries
 MAINTENANCE_VOLUME = "fleet-virt.maintenance"
 _INTERFACE_BRIDGE = "bridge"
 _MIB = 1024 * 1024
-_TEST = "Test"  # libvirt's test driver gives in KiB what is documented to be bytes
+_TEST = "TEST"  # libvirt's test driver gives in KiB what is documented to be bytes
 
 
 def read_host(connection: Connection, base_pool: str) -> dict[str, t.Any]:

@@ -1,0 +1,97 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: virt_hosts
+short_description: The hypervisors a play is for, refusing to run it for none
+version_added: 0.1.0
+description:
+  - Returns the hosts that a pattern and C(--limit) choose, for C(hosts) of a play.
+  - Ansible skips a play whose hosts are none, and ends with success. A playbook that was to do
+    something to hypervisors has then done nothing and looks fine. This lookup fails instead, and
+    says why there are none.
+  - Nothing is looked up for C(--syntax-check), C(--list-tasks) and their like, which need no
+    inventory; the pattern is returned as it is.
+author:
+  - Fleet Virt contributors (@fleet-virt)
+options:
+  _terms:
+    description:
+      - Patterns as in C(hosts), for example a group.
+    type: list
+    elements: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Read the hypervisors
+  hosts: "{{ query('fleet.virt.virt_hosts', virt_hosts | default('hypervisors')) }}"
+  gather_facts: false
+  tasks:
+    - name: Read the hypervisor
+      fleet.virt.virt_host_info:
+"""
+
+RETURN = r"""
+_raw:
+  description: Names of the hosts, in the order of the inventory.
+  type: list
+  elements: str
+"""
+
+import typing as t
+
+from ansible import context
+from ansible.errors import AnsibleError
+from ansible.inventory.manager import InventoryManager
+from ansible.plugins.lookup import LookupBase
+
+_WITHOUT_HOSTS = ("syntax", "listhosts", "listtasks", "listtags")
+
+
+class LookupModule(LookupBase):
+    if t.TYPE_CHECKING:  # ansible-core states no types for it
+        _loader: t.Any
+
+    def run(
+        self, terms: list[str], variables: dict[str, t.Any] | None = None, **kwargs: t.Any
+    ) -> list[str]:
+        self.set_options(var_options=variables, direct=kwargs)
+        patterns = [str(part) for term in terms for part in _parts(term)]
+        if any(context.CLIARGS.get(key) for key in _WITHOUT_HOSTS):
+            return patterns
+        values = variables or {}
+        pattern = ",".join(patterns)
+        manager = InventoryManager(self._loader, parse=False)
+        for group, hosts in (values.get("groups") or {}).items():
+            manager.add_group(group)
+            for host in hosts:
+                manager.add_host(host, group=group)
+        matched = _names(manager, pattern)
+        if not matched:
+            raise AnsibleError(
+                f"no hypervisor: {pattern!r} matches no host of the inventory; put the hypervisors"
+                " into a group of that name, or name another pattern with -e virt_hosts=PATTERN"
+            )
+        limit = values.get("ansible_limit")
+        if limit:
+            manager.subset(str(limit))
+            chosen = _names(manager, pattern)
+            if not chosen:
+                raise AnsibleError(
+                    f"no hypervisor: --limit {limit!s} leaves none of {pattern!r}, which matches"
+                    f" {', '.join(matched)}"
+                )
+            return chosen
+        return matched
+
+
+def _parts(term: t.Any) -> list[t.Any]:
+    return list(term) if isinstance(term, (list, tuple)) else [term]
+
+
+def _names(manager: t.Any, pattern: str) -> list[str]:
+    return [str(host.name) for host in manager.get_hosts(pattern=pattern)]
