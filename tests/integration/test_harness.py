@@ -1,0 +1,310 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The harness catches liars, its snapshot sees every kind of change, and honest modules pass."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.tests.integration import harness, snapshot
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
+from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
+
+_HOST = "hv1"
+_FOLDER = "/srv/fleet-virt-harness"
+
+# A module that makes a file hold a text. Every liar is this one with one line replaced.
+_HONEST = """
+import os
+import uuid
+
+from ansible.module_utils.basic import AnsibleModule
+
+module = AnsibleModule({"path": {}, "text": {}}, supports_check_mode=True)
+path, text = module.params["path"], module.params["text"]
+check = module.check_mode
+before = open(path).read() if os.path.exists(path) else ""
+changed = before != text
+predicted_text = text
+identifier = ("(generated)" if check else str(uuid.uuid4())) if changed else None
+secret = "fixed"
+steps = [{"step": "write", "path": path}] if changed else []
+write = changed and not check
+diff = {"before": before, "after": f"{text}\\nuuid: {identifier}\\n"} if changed else None
+failed = False
+if write:
+    with open(path, "w") as file:
+        file.write(text)
+result = {"changed": changed, "text": predicted_text, "uuid": identifier, "steps": steps}
+result["secret"] = secret
+if diff:
+    result["diff"] = diff
+if failed:
+    module.fail_json(msg="cannot", **result)
+module.exit_json(**result)
+"""
+
+# name: (line of the honest module, what replaces it, what the harness says)
+_LIARS = {
+    "changes in check mode": (
+        "write = changed and not check",
+        "write = changed",
+        "check mode changed something:",
+    ),
+    "leaves something behind in check mode": (
+        "failed = False",
+        "failed = False; check and open(path + '.tmp', 'w').close()",
+        "check mode changed something:",
+    ),
+    "predicts another value": (
+        "predicted_text = text",
+        "predicted_text = text.upper() if check else text",
+        "text: 'WANTED' -> 'wanted'",
+    ),
+    "predicts another number of steps": (
+        "steps = [{",
+        "steps = [] if check else [{",
+        "steps: 0 entries -> 1",
+    ),
+    "predicts no change": (
+        "changed = before != text",
+        "changed = before != text and not check",
+        "changed: False -> True",
+    ),
+    "predicts a value that does not come": (
+        "secret = ",
+        "secret = 'soon' if check else ",
+        "secret: 'soon' -> 'fixed'",
+    ),
+    "predicts another diff": (
+        "failed = False",
+        "failed = False; diff = dict(diff, after='') if check and diff else diff",
+        "diff.after: ",
+    ),
+    "leaves open what it could know": (
+        "secret = ",
+        "secret = '(generated)' if check else ",
+        "secret: '(generated)' -> 'fixed'",
+    ),
+    "shows no diff": ("if diff:", "if False:", "says changed=True with the diff null"),
+    "shows a diff of nothing": (
+        "diff = {",
+        "diff = {'before': '', 'after': 'x'} if not changed else {",
+        "says changed=False with the diff",
+    ),
+    "always says changed": (
+        "changed = before != text",
+        "changed = True",
+        "second run: says changed",
+    ),
+    "says changed but does nothing": (
+        "write = changed and not check",
+        "write = False",
+        "says changed, but nothing that is watched changed",
+    ),
+    "changes silently": (
+        "result = {",
+        "changed, diff = False, None; identifier, steps = None, []; result = {",
+        "says unchanged, but changed:",
+    ),
+    "does it a second time": (
+        "write = changed and not check",
+        "write = not check",
+        "the second run changed something",
+    ),
+    "predicts a change for ever": (
+        "failed = False",
+        "failed = False; changed, diff = (True, {'before': '', 'after': 'x'}) if check and not "
+        "changed else (changed, diff)",
+        "check mode afterwards: says changed",
+    ),
+    "fails in check mode": ("failed = False", "failed = check", "check mode failed (2)"),
+}
+
+
+@pytest.fixture
+def folder(lab: Laboratory) -> t.Iterator[str]:
+    """An empty folder on the hypervisor."""
+    lab.ssh(_HOST, ["rm", "-rf", _FOLDER])
+    lab.ssh(_HOST, ["mkdir", _FOLDER])
+    yield _FOLDER
+    lab.ssh(_HOST, ["rm", "-rf", _FOLDER])
+
+
+def _verify(
+    ansible: Ansible, lab: Laboratory, library: Path, code: str, folder: str, **options: t.Any
+) -> harness.HarnessResult:
+    (library / "keep_text.py").write_text(code, encoding="utf-8")
+    return harness.verify(
+        ansible,
+        lab,
+        _HOST,
+        "keep_text",
+        {"path": f"{folder}/file", "text": "wanted"},
+        watch=[folder],
+        environment={"ANSIBLE_LIBRARY": str(library)},
+        **options,
+    )
+
+
+def test_honest_module_passes(
+    ansible: Ansible, lab: Laboratory, folder: str, tmp_path: Path
+) -> None:
+    done = _verify(ansible, lab, tmp_path, _HONEST, folder)
+    assert done.predicted[_HOST]["uuid"] == harness.GENERATED
+    assert done.real[_HOST]["text"] == "wanted"
+    assert [done.real[_HOST]["changed"], done.again[_HOST]["changed"]] == [True, False]
+    assert lab.ssh(_HOST, ["cat", f"{folder}/file"]).stdout == "wanted"
+    with pytest.raises(harness.Liar, match="expected changed=True"):
+        _verify(ansible, lab, tmp_path, _HONEST, folder)
+    _verify(ansible, lab, tmp_path, _HONEST, folder, expect_changed=False)
+
+
+@pytest.mark.parametrize("name", _LIARS)
+def test_liar_is_caught(
+    ansible: Ansible, lab: Laboratory, folder: str, tmp_path: Path, name: str
+) -> None:
+    line, lie, message = _LIARS[name]
+    assert _HONEST.count(line) == 1
+    with pytest.raises(harness.Liar, match=re.escape(message)):
+        _verify(ansible, lab, tmp_path, _HONEST.replace(line, lie), folder)
+
+
+def test_refusal(ansible: Ansible, lab: Laboratory, folder: str, tmp_path: Path) -> None:
+    refusing = _HONEST.replace("failed = False", "failed = True").replace(
+        "write = changed and not check", "write = False"
+    )
+    cases = {
+        "refuses": (refusing, None),
+        "touches a file first": (
+            refusing.replace("write = False", "write = not check"),
+            "real run was to be refused, but changed",
+        ),
+        "says something else in check mode": (
+            refusing.replace('msg="cannot"', 'msg="cannot now" if check else "cannot"'),
+            "other messages",
+        ),
+        "says something else": (refusing.replace('"cannot"', '"no"'), "without 'cannot'"),
+    }
+    for code, message in cases.values():
+        (tmp_path / "keep_text.py").write_text(code, encoding="utf-8")
+
+        def refuse() -> harness.HarnessResult:
+            return harness.refuse(
+                ansible,
+                lab,
+                _HOST,
+                "keep_text",
+                {"path": f"{folder}/file", "text": "wanted"},
+                match="cannot",
+                watch=[folder],
+                environment={"ANSIBLE_LIBRARY": str(tmp_path)},
+            )
+
+        if message is None:
+            assert refuse().real[_HOST]["msg"] == "cannot"
+        else:
+            with pytest.raises(harness.Liar, match=message):
+                refuse()
+
+
+_DOMAIN = """
+<domain type='qemu'>
+  <name>watched</name>
+  <memory unit='MiB'>64</memory>
+  <os><type arch='x86_64'>hvm</type></os>
+</domain>
+"""
+
+# Each changes one thing, in this order; the snapshot must show it where it belongs.
+_CHANGES = (
+    ("virsh define /tmp/watched.xml", "['domains']['watched'] is new"),
+    ("virsh autostart watched", "['domains']['watched']['autostart']: 0 -> 1"),
+    ("virsh desc watched --config new", "['domains']['watched']['inactive']"),
+    ("virsh start watched --paused", "['domains']['watched']['active']"),
+    ("virsh managedsave watched", "['domains']['watched']['managed_save']: 0 -> 1"),
+    ("virsh managedsave-remove watched", "['domains']['watched']['managed_save']: 1 -> 0"),
+    ("virsh pool-define-as watched dir --target /srv/watched", "['pools']['watched'] is new"),
+    ("virsh pool-build watched", "['files']['/srv/watched'] is new"),
+    ("virsh pool-start watched", "['pools']['watched']['active']: 0 -> 1"),
+    ("virsh pool-autostart watched", "['pools']['watched']['autostart']: 0 -> 1"),
+    (
+        "virsh vol-create-as watched a.qcow2 1M --format qcow2",
+        "['pools']['watched']['volumes']['a.qcow2'] is new",
+    ),
+    ("virsh vol-resize a.qcow2 2M --pool watched", "['sha256']"),
+    ("chmod 640 /srv/watched/a.qcow2", "['mode']: '0600' -> '0640'"),
+    ("chown 7:8 /srv/watched/a.qcow2", "['owner']"),
+    ("touch /srv/watched/a.qcow2", "['mtime']"),
+    ("head -c 9000000 /dev/zero > /srv/watched/by-hand", "['files']['/srv/watched/by-hand']"),
+    ("virsh pool-refresh watched", "['pools']['watched']['xml']"),
+    ("virsh vol-delete a.qcow2 --pool watched", "['volumes']['a.qcow2'] is gone"),
+    ("virsh net-define /tmp/watched-net.xml", "['networks']['watched'] is new"),
+    ("virsh net-autostart watched", "['networks']['watched']['autostart']: 0 -> 1"),
+    ("ip link add watched0 type bridge", "['links']['watched0'] is new"),
+    ("ln -s nowhere /etc/libvirt/watched", "['files']['/etc/libvirt/watched'] is new"),
+    ("rm /etc/libvirt/watched", "['files']['/etc/libvirt/watched'] is gone"),
+)
+_CLEANING = """
+virsh destroy watched; virsh undefine --managed-save watched; virsh pool-destroy watched
+virsh pool-undefine watched; virsh net-undefine watched; ip link delete watched0
+rm -rf /srv/watched /tmp/watched.xml /tmp/watched-net.xml /etc/libvirt/watched
+"""
+
+
+def test_snapshot_sees_every_change(lab: Laboratory) -> None:
+    name = "hv2"
+    network = "<network><name>watched</name><bridge name='watched1'/></network>"
+    lab.ssh(name, ["tee", "/tmp/watched.xml"], input=_DOMAIN)
+    lab.ssh(name, ["tee", "/tmp/watched-net.xml"], input=network)
+    try:
+        before = harness.state_of(lab, name)
+        assert snapshot.differences(before, harness.state_of(lab, name)) == []
+        missed = []
+        for command, expected in _CHANGES:
+            lab.ssh(name, command)
+            after = harness.state_of(lab, name)
+            found = snapshot.differences(before, after)
+            if not any(expected in line for line in found):
+                missed.append((command, found))
+            before = after
+        assert missed == []
+    finally:
+        lab.ssh(name, textwrap.dedent(_CLEANING), check=False)
+
+
+def test_reading_modules(ansible: Ansible, lab: Laboratory) -> None:
+    for module in ("fleet.virt.virt_query", "fleet.virt.virt_host_info"):
+        done = harness.verify(
+            ansible,
+            lab,
+            "hypervisors",
+            module,
+            {},
+            expect_changed=False,
+            predicted_ignore=["host.memory_mib.free", "host.numa.*.free_mib"],
+        )
+        assert set(done.real) >= {"hv1", "hv2"}
+
+
+@pytest.mark.parametrize("output", ["json", "table"])
+def test_show_writes_a_file(ansible: Ansible, lab: Laboratory, tmp_path: Path, output: str) -> None:
+    path = tmp_path / "shown"
+    done = harness.verify(
+        ansible,
+        lab,
+        "hypervisors",
+        "fleet.virt.virt_show",
+        {"view": "list", "results": "read", "output": output, "output_file": str(path)},
+        before=[{"name": "Read", "fleet.virt.virt_query": {}, "register": "read"}],
+        task={"run_once": True, "become": False},
+        watch_local=[str(tmp_path)],
+    )
+    (result,) = done.real.values()
+    assert path.read_text(encoding="utf-8") == result["output"]
+    assert path.stat().st_mode & 0o777 == 0o600
