@@ -48,9 +48,16 @@ class ActionModule(ActionBase):
         problem = _problem(hypervisors, options["names"])
         if options["output_file"]:
             try:
-                result["changed"] = write_if_changed(
-                    options["output_file"], text, check=self._task.check_mode
-                )
+                before = write_if_changed(options["output_file"], text, check=self._task.check_mode)
+                result["changed"] = before is not None
+                if self._task.diff and before is not None:
+                    where = options["output_file"]
+                    result["diff"] = {
+                        "before_header": where,
+                        "before": before,
+                        "after_header": where,
+                        "after": text,
+                    }
             except FleetVirtError as error:
                 raise AnsibleActionFail(str(error)) from None
         else:

@@ -25,7 +25,7 @@ attributes:
     details:
       - In check mode O(output_file) is not written, and whether it would change is predicted.
   diff_mode:
-    support: none
+    support: full
   idempotent:
     support: full
 options:

@@ -16,21 +16,23 @@ from pathlib import Path
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 
 
-def write_if_changed(path: str, text: str, *, check: bool) -> bool:
-    """Make ``path`` hold ``text`` (mode 0600 when new); whether that changes, or would change it.
+def write_if_changed(path: str, text: str, *, check: bool) -> str | None:
+    """Make ``path`` hold ``text`` (mode 0600 when new).
 
+    Returns what it held before ("" when it is new) if that changes or would change it, else None.
     The new content is flushed and renamed into place: a reader sees the old or the new.
     """
     target = Path(path)
     try:
-        if target.is_file() and target.read_text(encoding="utf-8") == text:
-            return False
+        before = target.read_text(encoding="utf-8", errors="replace") if target.is_file() else None
+        if before == text:
+            return None
         if not target.parent.is_dir():
             raise FleetVirtError(
                 f"output_file {path}: the folder {target.parent} does not exist; create it first"
             )
         if check:
-            return True
+            return before or ""
         descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -43,4 +45,4 @@ def write_if_changed(path: str, text: str, *, check: bool) -> bool:
             raise
     except OSError as error:
         raise FleetVirtError(f"output_file {path}: {error.strerror}") from None
-    return True
+    return before or ""
