@@ -26,6 +26,17 @@ options:
       - Name of the storage pool that holds base images and the maintenance mark.
     type: str
     default: base
+  base_path:
+    description:
+      - Folder of the pool of base images, which is that pool whatever its name.
+    type: str
+    default: /var/lib/libvirt/base
+  placement:
+    description:
+      - Return what placement needs besides, the V(vms), V(machines) and V(images) of the host, and
+        what is promised in each pool. It opens every volume.
+    type: bool
+    default: false
 seealso:
   - module: fleet.virt.virt_query
     description: The domains themselves.
@@ -150,6 +161,15 @@ host:
         available_mib:
           description: Free there.
           type: int
+        promised_mib:
+          description: With O(placement=true), the sum of the volumes' virtual sizes.
+          type: int
+        volume_allocation_mib:
+          description: With O(placement=true), what the volumes occupy.
+          type: int
+        claimed_mib:
+          description: With O(placement=true), disks of VMs in creation that are not there yet.
+          type: int
         error:
           description: Why the pool could not be read, else null.
           type: str
@@ -171,6 +191,19 @@ host:
       description: Whether the maintenance mark is set; null when the base pool is there but cannot
         be read.
       type: bool
+    vms:
+      description: With O(placement=true), the defined domains with V(name), V(uuid), V(managed),
+        V(phase), V(run), V(groups), V(anti_affinity) and V(macs).
+      type: list
+      elements: dict
+    machines:
+      description: With O(placement=true), machine types of the host's architecture.
+      type: list
+      elements: str
+    images:
+      description: With O(placement=true), volumes of the pool of base images.
+      type: list
+      elements: str
     errors:
       description: Domains that could not be read, and why.
       type: list
@@ -180,14 +213,27 @@ host:
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._host.connection import connect
 from ansible_collections.fleet.virt.plugins.module_utils._host.host import read_host
+from ansible_collections.fleet.virt.plugins.module_utils._host.placement_facts import (
+    add_placement_facts,
+)
 
 
 def main() -> None:
-    module = create_module({"base_pool": {"type": "str", "default": "base"}})
+    module = create_module(
+        {
+            "base_pool": {"type": "str", "default": "base"},
+            "base_path": {"type": "str", "default": "/var/lib/libvirt/base"},
+            "placement": {"type": "bool", "default": False},
+        }
+    )
+    params = module.params
 
     def read() -> dict[str, object]:
-        with connect(module.params["uri"], module.params["timeout"]) as connection:
-            return {"changed": False, "host": read_host(connection, module.params["base_pool"])}
+        with connect(params["uri"], params["timeout"]) as connection:
+            host = read_host(connection, params["base_pool"])
+            if params["placement"]:
+                add_placement_facts(connection, host, params["base_pool"], params["base_path"])
+            return {"changed": False, "host": host}
 
     run(module, read)
 

@@ -98,9 +98,7 @@ def find_volume(connection: Connection, pool: Pool, name: str) -> t.Any | None:
     if pool.raw is None:
         return None
     try:
-        return connection.call(
-            f"look for volume {name}", pool.raw.storageVolLookupByName, name
-        )
+        return connection.call(f"look for volume {name}", pool.raw.storageVolLookupByName, name)
     except LibvirtFailure as error:
         if error.code in (ERR_NO_STORAGE_VOL, ERR_NO_STORAGE_POOL):
             return None
@@ -133,9 +131,7 @@ def create_volume(
         name, size, volume_format, backing, volume_xml.Permissions(mode=mode) if mode else None
     )
     if copy_of is None:
-        return patiently(
-            connection, f"create volume {name}", lambda: pool.raw.createXML(xml, 0)
-        )
+        return patiently(connection, f"create volume {name}", lambda: pool.raw.createXML(xml, 0))
     volume = patiently(
         connection, f"copy to volume {name}", lambda: pool.raw.createXMLFrom(xml, copy_of, 0)
     )

@@ -155,6 +155,30 @@ def _broken(hypervisors: t.Sequence[Entry]) -> list[str]:
     ]
 
 
+def placements(found: t.Sequence[Entry]) -> str:
+    """Where each VM goes with its score, and each other hypervisor with its score or its reason."""
+    rows: list[list[t.Any]] = []
+    for one in found:
+        if one["existing"]:
+            rows.append([one["name"], ", ".join(one["existing"]), "exists already", None])
+            continue
+        for position, ranked in enumerate(one["ranking"]):
+            word = "chosen" if position == 0 else "possible"
+            notes = "; ".join(ranked["notes"])
+            rows.append([one["name"], ranked["host"], f"{word}, {ranked['score']:.3f}", notes])
+        rows += [
+            [one["name"], entry["host"], f"no: {entry['filter']}", entry["reason"]]
+            for entry in one["rejected"]
+        ]
+    return table(["VM", "HYPERVISOR", "PLACE", "WHY"], rows) + "\n"
+
+
+def made(found: t.Sequence[Entry]) -> str:
+    """Name, hypervisor, address and what was done: the end of a provisioning run."""
+    rows = [[vm["name"], vm["host"], vm["address"], vm["result"]] for vm in found]
+    return table(["VM", "HYPERVISOR", "ADDRESS", "RESULT"], rows) + "\n"
+
+
 VIEWS: dict[str, t.Callable[[t.Sequence[Entry]], str]] = {
     "host_info": host_info,
     "list": listing,

@@ -1,0 +1,109 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._model.domain import OPTIONS, Defaults
+from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _images
+
+_AD_HOC = "Ansible Ad-Hoc"
+
+
+class ActionModule(ActionBase):
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
+    ) -> dict[str, t.Any]:
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        try:
+            arguments = self._module_arguments(variables)
+        except FleetVirtError as error:
+            raise AnsibleActionFail(str(error)) from None
+        if not arguments["vms"]:
+            return {**result, "changed": False, "vms": []}
+        result.update(
+            self._execute_module(
+                module_name="fleet.virt.virt_init", module_args=arguments, task_vars=variables
+            )
+        )
+        return result
+
+    def _module_arguments(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        """The module's options: everything that variables and the controller's files decide."""
+        given = dict(self._task.args)
+        variables = _batch.Variables(task_vars, self._templar)
+        hosts = task_vars.get("ansible_play_hosts_all") or ()
+        single = {key: value for key, value in given.items() if key in OPTIONS}
+        common = {key: value for key, value in given.items() if key not in OPTIONS}
+        if single:
+            if common.get("vms") is not None:
+                raise PlanRefused(
+                    f"vms and {', '.join(sorted(single))} are given; describe one VM or a list"
+                )
+            if len(hosts) > 1 and task_vars.get("ansible_play_name") == _AD_HOC:
+                raise PlanRefused(
+                    f"{single.get('name')!r} would be made on {len(hosts)} hypervisors"
+                    f" ({', '.join(str(host) for host in hosts)}); a VM exists once: name one"
+                    " hypervisor, or let fleet.virt.provision_vm choose"
+                )
+            common["vms"] = [single]
+        vms, passwords = _batch.without_passwords(_batch.requested(common, variables))
+        chosen = _chosen(common, variables)
+        domains = _batch.validated(vms, chosen)
+        images = _batch.controller_images(domains, variables)
+        if common.get("stage", "all") == "all" and not self._task.check_mode:
+            self._bring(images, common, task_vars, variables)
+        kept = ("uri", "timeout", "stage", "run", "fleet_machine")
+        arguments = {key: common[key] for key in kept if common.get(key) is not None}
+        return {
+            **arguments,
+            "vms": vms,
+            "passwords": passwords,
+            "disk_profiles": chosen.disk_profiles or {},
+            "nic_profiles": chosen.nic_profiles or {},
+            "pool": chosen.pool,
+            "ssh_public_keys": list(chosen.ssh_public_keys),
+            "fleet": chosen.fleet,
+            "pool_paths": common.get("pool_paths") or variables.pool_paths(),
+            "base_pool": common.get("base_pool") or str(variables.get("virt_base_pool", "base")),
+            "limits": variables.limits(),
+            "home": str(task_vars["inventory_hostname"]),
+            "images": {name: dataclasses.asdict(facts) for name, facts in images.items()},
+        }
+
+    def _bring(
+        self,
+        names: t.Iterable[str],
+        common: dict[str, t.Any],
+        task_vars: dict[str, t.Any],
+        variables: _batch.Variables,
+    ) -> None:
+        """Have each image of the controller among the base images of this hypervisor."""
+        base_pool = common.get("base_pool") or str(variables.get("virt_base_pool", "base"))
+        options = {
+            "base_pool": base_pool,
+            "base_path": variables.pool_paths().get(base_pool),
+            "uri": common.get("uri"),
+            "timeout": common.get("timeout"),
+        }
+        for name in names:
+            local = _images.local_image(variables.get("virt_image_dir"), name)
+            brought = _images.ensure_on_host(self, task_vars, local, options)
+            if brought.get("failed") or brought.get("unreachable"):
+                raise PlanRefused(f"image {name}: {brought.get('msg')}")
+
+
+def _chosen(common: dict[str, t.Any], variables: _batch.Variables) -> Defaults:
+    """The fleet's variables, each replaced by the option of that name if it is given."""
+    chosen = _batch.defaults(variables)
+    for key in ("disk_profiles", "nic_profiles", "pool", "ssh_public_keys", "fleet"):
+        if common.get(key) is not None:
+            chosen = dataclasses.replace(chosen, **{key: common[key]})
+    return chosen

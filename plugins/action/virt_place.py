@@ -1,0 +1,171 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import random
+import time
+import typing as t
+import uuid
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._host.init import GENERATED
+from ansible_collections.fleet.virt.plugins.module_utils._model import placement, tables
+from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _placing
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+
+_ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "uri": {"type": "str", "default": "qemu:///system"},
+    "timeout": {"type": "float", "default": 10.0},
+    "vms": {"type": "list", "elements": "dict"},
+    "only": {"type": "list", "elements": "str"},
+    "results": {"type": "str", "required": True},
+    "claims": {"type": "str"},
+    "run": {"type": "str"},
+    "lost": {"type": "list", "elements": "str", "default": []},
+    "attempt": {"type": "int", "default": 0},
+}
+
+
+class ActionModule(ActionBase):
+    _requires_connection = False
+
+    if t.TYPE_CHECKING:  # ansible-core states no types for it
+        validate_argument_spec: t.Any
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
+    ) -> dict[str, t.Any]:
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        _validation, options = self.validate_argument_spec(argument_spec=_ARGUMENTS)
+        try:
+            work = _Work(self, options, task_vars or {})
+            result.update(work.confirm() if options["claims"] else work.place())
+        except FleetVirtError as error:
+            raise AnsibleActionFail(str(error)) from None
+        return result
+
+
+class _Work:
+    """One call: the batch, the answers of the hypervisors, and what to make of both."""
+
+    def __init__(
+        self, action: t.Any, options: t.Mapping[str, t.Any], task_vars: t.Mapping[str, t.Any]
+    ) -> None:
+        self.options = options
+        self.check = bool(action._task.check_mode)
+        self.hostvars = task_vars["hostvars"]
+        self.names = [str(name) for name in task_vars["ansible_play_hosts_all"]]
+        self.variables = _batch.Variables(task_vars, action._templar)
+        self.answers = self._registered(options["results"])
+        self.limits = {name: self._limits(name) for name in self.names}
+        base = str(self.variables.get("virt_base_pool", "base"))
+        self.policy = placement.Policy(pool_paths=self.variables.pool_paths(), base_pool=base)
+        vms = _batch.requested(options, self.variables)
+        self.domains = _batch.validated(vms, _batch.defaults(self.variables))
+        self._refuse_hypervisors()
+        self.images = _batch.controller_images(self.domains, self.variables)
+
+    def _registered(self, variable: str) -> dict[str, dict[str, t.Any]]:
+        return {name: to_plain(self.hostvars[name].get(variable) or {}) for name in self.names}
+
+    def _limits(self, name: str) -> dict[str, t.Any]:
+        found = {key: self.hostvars[name].get(key) for key in _batch.LIMITS}
+        return {key: to_plain(value) for key, value in found.items() if value is not None}
+
+    def _refuse_hypervisors(self) -> None:
+        for domain in self.domains:
+            if domain.name in self.names:
+                raise PlanRefused(
+                    f"{domain.name!r} is the name of a hypervisor of this play; a VM of that name"
+                    " would take its place in the inventory: choose another"
+                )
+
+    def place(self) -> dict[str, t.Any]:
+        """Where each VM goes; fails, with every reason, when one of them fits nowhere."""
+        lost = self.options["lost"]
+        _placing.require_all(self.answers, lost)
+        if self.options["attempt"]:
+            # others were faster, perhaps in step with us: no order between controllers is known
+            time.sleep(random.uniform(0.2, 1.5) * self.options["attempt"])  # noqa: S311
+        hosts = _placing.hosts_of(self.answers, self.limits, lost)
+        found = _placing.place(self.domains, self.images, hosts, self.policy)
+        Display().display(tables.placements([one.as_dict() for one in found]).rstrip("\n"))
+        nowhere = [one for one in found if one.host is None and not one.existing]
+        if nowhere:
+            raise PlanRefused("; ".join(placement.describe(one) for one in nowhere))
+        shares: dict[str, list[str]] = {}
+        copies: dict[str, list[str]] = {}
+        for domain, one in zip(self.domains, found):
+            host = one.host or one.existing[0]
+            shares.setdefault(host, []).append(domain.name)
+            present = set(self.answers[host]["host"].get("images") or ())
+            wanted = {disk.image.value for disk in domain.disks if disk.image is not None}
+            for name in sorted(wanted & set(self.images)):
+                facts = self.images[name]
+                absent = not any(volume.startswith(facts.digest) for volume in present)
+                if absent and not one.existing and name not in copies.setdefault(host, []):
+                    copies[host].append(name)
+        return {
+            "changed": False,
+            "placements": [one.as_dict() for one in found],
+            "shares": shares,
+            "images": copies,
+            "machine": _placing.common_machine(self.answers),
+            "run": GENERATED if self.check else str(uuid.uuid4()),
+        }
+
+    def confirm(self) -> dict[str, t.Any]:
+        """Which claims may be finished, which go back and are tried again, and what is hopeless."""
+        confirmed: dict[str, list[str]] = {}
+        refused: dict[str, list[str]] = {}
+        retry: dict[str, str] = {}
+        hopeless: dict[str, str] = {}
+        known = {domain.name: domain for domain in self.domains}
+        unproven = ""
+        try:
+            _placing.require_all(self.answers, self.options["lost"])
+        except PlanRefused as error:
+            unproven = str(error)
+        for host, claims in self._registered(self.options["claims"]).items():
+            if claims.get("vms") is None and (claims.get("failed") or claims.get("unreachable")):
+                hopeless[host] = str(claims.get("msg") or "did not answer when claiming")
+            for vm in claims.get("vms") or ():
+                if vm["failed"]:
+                    (retry if vm["refused"] else hopeless)[vm["name"]] = f"{host}: {vm['msg']}"
+                    continue
+                reasons = []
+                if vm["changed"] and unproven:
+                    reasons = [unproven]
+                    hopeless[vm["name"]] = unproven
+                elif vm["changed"]:
+                    reasons = _placing.conflicts(
+                        known[vm["name"]],
+                        host,
+                        self.images,
+                        self.answers,
+                        self.limits,
+                        self.policy,
+                        self.options["lost"],
+                    )
+                    if reasons:
+                        retry[vm["name"]] = f"{host}: {'; '.join(reasons)}"
+                (refused if reasons else confirmed).setdefault(host, []).append(vm["name"])
+        if hopeless:  # every error of all of them counts before the first is touched
+            for host, names in confirmed.items():
+                refused.setdefault(host, []).extend(names)
+            confirmed = {}
+        for name, reason in retry.items():
+            Display().display(f"{name}: the claim is withdrawn: {reason}")
+        return {
+            "changed": False,
+            "confirmed": confirmed,
+            "refused": refused,
+            "pending": [] if hopeless else sorted(retry),
+            "reasons": {**retry, **hopeless},
+            "hopeless": sorted(hopeless),
+        }

@@ -1,0 +1,272 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Creating VMs, first half: what is to be done on this hypervisor, and what speaks against it.
+
+Nothing is changed here. Every problem of every VM of a batch is found before the first is touched.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from .._errors import FleetVirtError, LibvirtFailure, PlanRefused
+from .._libvirt import ERR_NO_DOMAIN
+from .._lxml import parse
+from .._model import demand, machines, metadata, placement, request
+from .._model.demand import ImageFacts
+from .._model.devices import Disk
+from .._model.domain import Domain, machine_problems
+from .._model.metadata import Metadata
+from . import seed_nocloud, storage
+from .connection import Connection
+from .host import read_host
+from .images import BaseImage
+from .placement_facts import add_placement_facts
+
+SEED_SUFFIX = "_seed.iso"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What holds for all VMs of one call.
+
+    ``run`` names the run that claims belong to, ``home`` the hypervisor in the inventory.
+    ``pool_paths`` are the pools that may be made, by name. ``limits`` are the ``virt_*`` settings
+    of placement. ``images`` maps images as users write them to base images of this host (None for
+    those a real run would bring). ``observe`` is how long a claim between two steps of another
+    run must lie still before it is taken over, in seconds.
+    """
+
+    run: str
+    home: str
+    pool_paths: t.Mapping[str, str]
+    base_pool: str
+    limits: t.Mapping[str, t.Any] = field(default_factory=dict)
+    machine: str | None = None
+    images: t.Mapping[str, BaseImage | None] = field(default_factory=dict)
+    facts: t.Mapping[str, ImageFacts] = field(default_factory=dict)
+    observe: float = 10.0
+
+
+@dataclass(frozen=True)
+class DiskPlan:
+    """A disk and the volume that is made for it; ``key`` is the pool as the request names it."""
+
+    disk: Disk
+    key: str
+    pool: storage.Pool
+    volume: str
+    size: int
+    base: BaseImage | None
+
+    @property
+    def path(self) -> str:
+        return self.pool.volume_path(self.volume)
+
+
+@dataclass
+class Job:
+    """One VM of the batch and what becomes of it."""
+
+    domain: Domain
+    disks: list[DiskPlan] = field(default_factory=list)
+    seed: DiskPlan | None = None
+    uuid: str | None = None
+    # new; mine: claimed by this run before; half: another run's, to be finished; same; failed
+    state: str = "new"
+    msg: str | None = None
+    steps: list[str] = field(default_factory=list)
+    changed: bool = False
+    refused: bool = False
+
+    def fail(self, msg: str, *, refused: bool = False) -> None:
+        """``refused``: another hypervisor, or another moment, may be better."""
+        self.state, self.msg, self.refused = "failed", msg, refused
+
+    @property
+    def volumes(self) -> list[DiskPlan]:
+        """All that is made for it, in the order of making."""
+        return [*self.disks, *([self.seed] if self.seed else [])]
+
+
+class Host:
+    """This hypervisor as creation sees it, read once per call."""
+
+    def __init__(self, connection: Connection, settings: Settings) -> None:
+        self.connection = connection
+        self.settings = settings
+        self.facts = self.read_facts()
+        self.pools: dict[str, storage.Pool] = {}
+
+    def read_facts(self) -> dict[str, t.Any]:
+        base = self.settings.base_pool
+        facts = read_host(self.connection, base)
+        add_placement_facts(self.connection, facts, base, self.settings.pool_paths.get(base, ""))
+        return facts
+
+    @property
+    def policy(self) -> placement.Policy:
+        return placement.Policy(
+            pool_paths=self.settings.pool_paths, base_pool=self.settings.base_pool
+        )
+
+    def placement_host(self, facts: t.Mapping[str, t.Any]) -> placement.PlacementHost:
+        return placement.host_from_info(facts, self.settings.limits, name=self.settings.home)
+
+    def domain_type(self, domain: Domain) -> str:
+        types = self.facts["domain_types"]
+        return domain.domain_type or ("kvm" if "kvm" in types else "qemu")
+
+    def machine(self, domain: Domain) -> str | None:
+        """The versioned machine type, the fleet's if the caller knows it."""
+        if self.settings.machine and domain.machine is None:
+            return self.settings.machine
+        return machines.newest_common([self.facts["machines"]], domain.machine)
+
+    def pool(self, name: str) -> storage.Pool:
+        """The pool, or the one that would be made (``raw`` None)."""
+        if name not in self.pools:
+            path = self.settings.pool_paths.get(name)
+            found = storage.find_pool(self.connection, name, path)
+            if found is None and path is None:
+                known = ", ".join(pool["name"] for pool in self.facts["pools"]) or "none"
+                raise PlanRefused(f"no pool {name!r} on {self.settings.home}; there are: {known}")
+            self.pools[name] = found or storage.Pool(name, str(path))
+        return self.pools[name]
+
+
+def lookup(connection: Connection, name: str) -> t.Any | None:
+    """libvirt's object for the domain ``name``, None if there is none."""
+    try:
+        return connection.call(f"look for domain {name}", connection.raw.lookupByName, name)
+    except LibvirtFailure as error:
+        if error.code == ERR_NO_DOMAIN:
+            return None
+        raise
+
+
+def kept_metadata(connection: Connection, raw: t.Any) -> Metadata | None:
+    """Our metadata in the persistent definition."""
+    text = connection.call(f"read domain {raw.name()}", raw.XMLDesc, 2)  # INACTIVE
+    return metadata.parse(parse(text, f"domain {raw.name()}"))
+
+
+def prepare(host: Host, domains: t.Sequence[Domain]) -> list[Job]:
+    """A job for each VM; those with problems are failed, with every problem in ``msg``."""
+    jobs = [Job(domain) for domain in domains]
+    for job in jobs:
+        try:
+            _existing(host, job)
+            if job.state == "new":
+                _plan(host, job)
+        except FleetVirtError as error:
+            job.fail(str(error))
+    _place(host, [job for job in jobs if job.state == "new"])
+    return jobs
+
+
+def _existing(host: Host, job: Job) -> None:
+    """Compare with a VM of that name that is defined here already."""
+    raw = lookup(host.connection, job.domain.name)
+    if raw is None:
+        return
+    job.uuid = str(raw.UUIDString())
+    kept = kept_metadata(host.connection, raw)
+    if kept is None or kept.request is None:
+        raise PlanRefused(
+            f"a domain {job.domain.name!r} is defined on {host.settings.home} already and was not"
+            " made by this collection; choose another name"
+        )
+    different = request.differences(kept.request, job.domain)
+    if kept.phase is not None:
+        if kept.phase != "creating":
+            raise PlanRefused(f"{job.domain.name!r} is in phase {kept.phase}; finish that first")
+        if different:
+            raise PlanRefused(
+                f"{job.domain.name!r} is being created by another request"
+                f" ({'; '.join(different)}); if that run is dead, remove the rest with virt_purge"
+            )
+        mine = kept.owner is not None and kept.owner.run == host.settings.run
+        job.state = "mine" if mine else "half"
+        _plan(host, job, taken_ok=True)
+        return
+    if different:
+        raise PlanRefused(
+            f"{job.domain.name!r} exists on {host.settings.home} and differs:"
+            f" {'; '.join(different)}"
+        )
+    job.state = "same"
+
+
+def _plan(host: Host, job: Job, taken_ok: bool = False) -> None:
+    domain, settings = job.domain, host.settings
+    problems: list[str] = []
+    sizes, wrong = demand.disk_sizes(domain, settings.facts)
+    problems += [str(problem) for problem in wrong]
+    for disk in domain.disks:
+        if disk.device != "disk":
+            continue
+        try:
+            pool = host.pool(disk.pool)
+        except FleetVirtError as error:
+            problems.append(f"disk {disk.name!r}: {error}")
+            continue
+        base = settings.images.get(disk.image.value) if disk.image else None
+        name = domain.volume_name(disk)
+        job.disks.append(DiskPlan(disk, disk.pool, pool, name, sizes[disk.name], base))
+    if domain.seed is not None and job.disks:
+        medium = Disk(name="seed", format="raw", device="cdrom", bus="scsi", readonly=True)
+        first = job.disks[0]
+        name = f"{domain.name}{SEED_SUFFIX}"
+        job.seed = DiskPlan(medium, first.key, first.pool, name, 0, None)
+        seed_nocloud.program()
+    machine = host.machine(domain)
+    if machine is None:
+        problems.append(
+            f"machine type {domain.machine!r} is not known to qemu on {settings.home}"
+            if domain.machine
+            else f"{settings.home} has no machine type of the usual families"
+        )
+    else:
+        arch = host.facts["arch"]
+        problems += [str(p) for p in machine_problems(domain, machine=machine, arch=arch)]
+    for plan in [] if taken_ok else job.volumes:
+        if storage.is_taken(host.connection, plan.pool, plan.volume):
+            problems.append(
+                f"{plan.path} is there already and is nobody's that this request knows;"
+                " nothing is taken over: remove or rename it, or choose another name"
+            )
+    if problems:
+        raise PlanRefused("; ".join(problems))
+    job.steps = [f"define {domain.name}"]
+    for plan in job.volumes:
+        job.steps.append(f"create {plan.pool.name}/{plan.volume}")
+    if domain.autostart:
+        job.steps.append("set autostart")
+    if domain.start:
+        job.steps.append("start")
+
+
+def _place(host: Host, jobs: t.Sequence[Job]) -> None:
+    """Whether this hypervisor can take them, all together."""
+    if not jobs:
+        return
+    requests = [demand.request_of(job.domain, host.settings.facts) for job in jobs]
+    candidate = host.placement_host(host.facts)
+    placements = placement.place([candidate], requests, host.policy)
+    taken = {mac: vm["name"] for vm in host.facts["vms"] for mac in vm["macs"]}
+    for job, found in zip(jobs, placements):
+        if found.host is None:
+            job.fail(placement.describe(found), refused=True)
+            continue
+        for nic in job.domain.nics:
+            if nic.mac in taken:
+                job.fail(
+                    f"MAC address {nic.mac} of {nic.name!r} is that of {taken[nic.mac]!r};"
+                    " give the NIC another"
+                )

@@ -1,0 +1,205 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What ``virt_init`` does on a hypervisor, stage by stage, and what it returns.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from .._errors import PlanRefused, SpecError
+from .._model import request
+from .._model.demand import ImageFacts
+from .._model.domain import OPTIONS, Defaults, Domain, many
+from . import creation, images, storage
+from . import owner as owners
+from .connection import Connection
+from .creation_plan import Host, Job, Settings, prepare
+
+GENERATED = "(generated)"
+STAGES = ("all", "claim", "finish", "withdraw")
+
+
+# Options that describe one VM; the action plugin hands them on in ``vms``. They are read by
+# ``_model/domain.py``, which reports every problem of a batch at once
+_TEXTS = ("name", "image", "disk_profile", "nic_profile")
+ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    **{key: {"type": "str" if key in _TEXTS else "raw"} for key in OPTIONS},
+    "run": {"type": "str"},
+    "vms": {"type": "list", "elements": "dict"},
+    "only": {"type": "list", "elements": "str"},
+    "stage": {"type": "str", "choices": list(STAGES), "default": "all"},
+    "disk_profiles": {"type": "dict", "default": {}},
+    "nic_profiles": {"type": "dict", "default": {}},
+    "pool": {"type": "str", "default": "default"},
+    "base_pool": {"type": "str", "default": "base"},
+    "pool_paths": {"type": "dict", "default": {}},
+    "ssh_public_keys": {"type": "list", "elements": "str", "default": [], "no_log": False},
+    "fleet": {"type": "str", "default": ""},
+    "limits": {"type": "dict", "default": {}},
+    "home": {"type": "str", "default": ""},
+    "fleet_machine": {"type": "str"},
+    "images": {"type": "dict", "default": {}},
+    "passwords": {"type": "dict", "default": {}, "no_log": True},
+}
+
+
+def read_options(params: t.Mapping[str, t.Any], new_run: str) -> tuple[list[Domain], Settings]:
+    """The validated batch and its settings; raises SpecError with every problem of every VM."""
+    vms = []
+    for vm in params["vms"] or ():
+        password = params["passwords"].get(str(vm.get("name")))
+        console = {**vm["console"], "password": password} if password else vm.get("console")
+        vms.append(vm if console is None else {**vm, "console": console})
+    defaults = Defaults(
+        disk_profiles=params["disk_profiles"],
+        nic_profiles=params["nic_profiles"],
+        pool=params["pool"],
+        ssh_public_keys=tuple(params["ssh_public_keys"]),
+        fleet=params["fleet"],
+    )
+    domains, problems = many(vms, defaults=defaults)
+    if problems:
+        raise SpecError(problems)
+    return domains, Settings(
+        run=params["run"] or new_run,
+        home=params["home"],
+        pool_paths={str(name): str(path) for name, path in params["pool_paths"].items()},
+        base_pool=params["base_pool"],
+        limits=params["limits"],
+        machine=params["fleet_machine"],
+        facts={
+            name: ImageFacts(
+                str(one["name"]), str(one["digest"]), str(one["format"]), int(one["virtual_bytes"])
+            )
+            for name, one in params["images"].items()
+        },
+    )
+
+
+def run(
+    connection: Connection,
+    domains: t.Sequence[Domain],
+    settings: Settings,
+    *,
+    stage: str,
+    check: bool,
+) -> dict[str, t.Any]:
+    """Carry out ``stage`` (one of STAGES) for the batch; the module's result.
+
+    Unless every VM of the batch can be done, none is touched.
+    """
+    settings = bring_images(connection, domains, settings, check=check)
+    host = Host(connection, settings)
+    jobs = prepare(host, domains)
+    if stage == "withdraw":
+        creation.withdraw(host, jobs, settings.run)
+    elif check:
+        _predict(jobs)
+    elif not _failed(jobs):
+        if stage in ("all", "claim"):
+            reserved = stage == "claim"
+            owner = owners.reserved(settings.run) if reserved else owners.myself(settings.run)
+            creation.claim(host, jobs, owner)
+        if stage in ("all", "finish"):
+            creation.finish(host, jobs, settings.run)
+    return _result(jobs)
+
+
+def bring_images(
+    connection: Connection, domains: t.Sequence[Domain], settings: Settings, *, check: bool
+) -> Settings:
+    """The settings with a base image of this host for each image of the batch.
+
+    Images of the controller are here already (the action plugin brought them; in check mode only
+    their facts may be known). Images that are paths on this host become bases now.
+    """
+    base_path = settings.pool_paths.get(settings.base_pool, "")
+    found: dict[str, images.BaseImage | None] = dict(settings.images)
+    facts: dict[str, ImageFacts] = dict(settings.facts)
+    for domain in domains:
+        for disk in domain.disks:
+            source = disk.image
+            if source is None or disk.device != "disk" or source.value in found:
+                continue
+            if source.value in facts:
+                pool = storage.find_pool(connection, settings.base_pool, base_path)
+                digest = facts[source.value].digest
+                base = images.find_base(connection, pool, digest) if pool else None
+                found[source.value] = base
+            elif source.kind == "path":
+                pool = storage.find_pool(connection, settings.base_pool, base_path)
+                if check:
+                    seen = images.examine_path(connection, pool, source.value, remember=False)
+                    found[source.value] = seen.base
+                    facts[source.value] = _facts(seen)
+                else:
+                    pool = pool or storage.make_pool(connection, settings.base_pool, base_path)
+                    base = images.resolve_path(connection, pool, source.value)
+                    found[source.value] = base
+                    facts[source.value] = _facts(base)
+            else:
+                raise PlanRefused(
+                    f"image {source.value!r} of {domain.name!r} is a {source.kind}, which is not"
+                    " served yet; use a file in virt_image_dir or an absolute path on the"
+                    " hypervisor"
+                )
+    return Settings(**{**vars(settings), "images": found, "facts": facts})
+
+
+def _facts(image: images.BaseImage | images.Examined) -> ImageFacts:
+    return ImageFacts(image.name, image.digest, image.format, image.virtual_bytes)
+
+
+def _failed(jobs: t.Sequence[Job]) -> bool:
+    return any(job.state == "failed" for job in jobs)
+
+
+def _predict(jobs: t.Sequence[Job]) -> None:
+    if _failed(jobs):
+        return
+    for job in jobs:
+        if job.state in ("new", "half"):
+            job.changed = True
+            job.uuid = GENERATED
+
+
+def _result(jobs: t.Sequence[Job]) -> dict[str, t.Any]:
+    failed = [job for job in jobs if job.state == "failed"]
+    vms = [
+        {
+            "name": job.domain.name,
+            "uuid": job.uuid,
+            "changed": job.changed,
+            "steps": job.steps if job.changed else [],
+            "restart_required": False,
+            "failed": job.state == "failed",
+            "refused": job.refused,
+            "msg": job.msg,
+        }
+        for job in jobs
+    ]
+    result: dict[str, t.Any] = {
+        "changed": any(job.changed for job in jobs),
+        "vms": vms,
+        "diff": [_diff(job) for job in jobs if job.changed],
+    }
+    if failed:
+        result["failed"] = True
+        result["msg"] = "; ".join(f"{job.domain.name}: {job.msg}" for job in failed)
+    return result
+
+
+def _diff(job: Job) -> dict[str, str]:
+    after = {**request.as_plain(job.domain), "volumes": [plan.path for plan in job.volumes]}
+    return {
+        "before_header": job.domain.name,
+        "after_header": job.domain.name,
+        "before": "",
+        "after": json.dumps(after, indent=1, sort_keys=True) + "\n",
+    }

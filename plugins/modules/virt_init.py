@@ -1,0 +1,344 @@
+#!/usr/bin/python
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_init
+short_description: Create VMs on a hypervisor
+version_added: 0.1.0
+description:
+  - Creates one VM by its options or several by O(vms) on the hypervisor it runs on, with disks,
+    NICs, consoles and a seed medium, and starts them.
+  - Every error of every VM is reported before the first is touched. What fails later is undone,
+    and only that. A call that was killed is finished by running it again.
+  - A VM that exists is left alone. The same request changes nothing; the differences of another
+    are named, and nothing is changed.
+  - On its own it knows the one hypervisor only. The playbook C(fleet.virt.provision_vm) chooses
+    the hypervisor and makes sure that no other has a VM of that name.
+  - Profiles, keys and image files are looked up on the controller, in the variables named below.
+author:
+  - Fleet Virt contributors (@fleet-virt)
+extends_documentation_fragment:
+  - fleet.virt._connection
+  - fleet.virt._attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - A UUID exists only afterwards and reads V((generated\)).
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  name:
+    description:
+      - Name of the VM, and its host name unless O(seed) has another.
+    type: str
+  vcpus:
+    description:
+      - Number of virtual CPUs, 1 if left out.
+    type: raw
+  memory:
+    description:
+      - Memory, in MiB or with a unit such as V(4GiB); 1024 if left out.
+    type: raw
+  memory_max:
+    description:
+      - Memory it can be given while it runs; as O(memory) if left out.
+    type: raw
+  image:
+    description:
+      - What its first disk is made from. A file name in C(virt_image_dir) on the controller, or an
+        absolute path on the hypervisor. The format is found out from the content.
+    type: str
+  disk_profile:
+    description:
+      - Name of a profile in C(virt_disk_profiles). Without any, V(default) is one disk C(system)
+        of 8192 MiB, qcow2, virtio; V(none) has no disks.
+    type: str
+  nic_profile:
+    description:
+      - Name of a profile in C(virt_nic_profiles). Without any, V(default) is one virtio NIC C(eth0)
+        on the bridge C(br0); V(none) has no NICs.
+    type: str
+  disks:
+    description:
+      - Disks beside those of the profile; one of the same name changes that of the profile.
+      - Keys are C(name), C(size), C(format) (V(qcow2), V(raw)), C(bus) (or C(model)), C(cache),
+        C(discard), C(io), C(pool), C(device) (V(disk), V(cdrom)), C(image), C(overlay),
+        C(readonly), C(serial).
+    type: raw
+  nics:
+    description:
+      - NICs beside those of the profile; one of the same name changes that of the profile.
+      - Keys are C(name), C(bridge) or C(network), C(model), C(mac), C(vlan), C(link). Without
+        C(mac) the address follows from the names of fleet, VM and NIC.
+    type: raw
+  overlay:
+    description:
+      - Make the disk copy-on-write over the immutable base image, instead of a full copy; true if
+        left out.
+    type: raw
+  start:
+    description:
+      - Start the VM once it is complete; true if left out.
+    type: raw
+  autostart:
+    description:
+      - Start the VM with its hypervisor; false if left out.
+    type: raw
+  console:
+    description:
+      - Graphical console with C(type) (V(none), V(vnc), V(spice)), C(listen) (V(127.0.0.1)) and
+        C(password). There is none if left out. A serial console is always there.
+    type: raw
+  seed:
+    description:
+      - What the guest is told before its first boot, with C(hostname), C(user) (V(ansible)) and
+        C(ssh_public_keys). False for none. Left out, a VM made from an image is seeded with the
+        defaults.
+    type: raw
+  groups:
+    description:
+      - Inventory groups of the VM.
+    type: raw
+  anti_affinity:
+    description:
+      - Groups none of whose VMs may be on the same hypervisor.
+    type: raw
+  zone:
+    description:
+      - Zone the hypervisor must be in.
+    type: raw
+  tags:
+    description:
+      - Tags the hypervisor must have.
+    type: raw
+  host:
+    description:
+      - Hypervisor it must be on, by its name in the inventory.
+    type: raw
+  placement:
+    description:
+      - The four options O(host), O(zone), O(tags) and O(anti_affinity) in one mapping.
+    type: raw
+  firmware:
+    description:
+      - V(bios) or V(uefi).
+    type: raw
+  cpu:
+    description:
+      - CPU with C(mode) and C(model). Left out, a KVM guest has the host's model.
+    type: raw
+  machine:
+    description:
+      - Machine type. Left out, or for a family such as V(q35), the newest versioned type that qemu
+        has.
+    type: raw
+  arch:
+    description:
+      - Architecture.
+    type: raw
+  domain_type:
+    description:
+      - V(kvm) or V(qemu); left out, the best the hypervisor has.
+    type: raw
+  boot:
+    description:
+      - Names of disks and NICs in the order the firmware tries them.
+    type: raw
+  watchdog:
+    description:
+      - Watchdog with C(model) and C(action).
+    type: raw
+  rng:
+    description:
+      - Give the guest a random number generator; true if left out.
+    type: raw
+  title:
+    description:
+      - Title of the VM.
+    type: raw
+  description:
+    description:
+      - Description of the VM.
+    type: raw
+  wait:
+    description:
+      - Whether C(fleet.virt.provision_vm) waits until the VM answers; not looked at here.
+    type: raw
+  vms:
+    description:
+      - Several VMs, each with the options above as keys.
+    type: list
+    elements: dict
+  only:
+    description:
+      - Names of the VMs of the batch to take, and leave the others.
+    type: list
+    elements: str
+  stage:
+    description:
+      - V(claim) reserves name and capacity, V(finish) makes what O(run) has claimed, V(withdraw)
+        takes its claims back. V(all) does everything at once.
+    type: str
+    choices: [all, claim, finish, withdraw]
+    default: all
+  run:
+    description:
+      - Identity of the run that claims belong to; a new one if left out.
+    type: str
+  disk_profiles:
+    description:
+      - Disk profiles; the variable C(virt_disk_profiles) if left out.
+    type: dict
+    default: {}
+  nic_profiles:
+    description:
+      - NIC profiles; the variable C(virt_nic_profiles) if left out.
+    type: dict
+    default: {}
+  pool:
+    description:
+      - Pool of disks that name none; the variable C(virt_pool) if left out.
+    type: str
+    default: default
+  base_pool:
+    description:
+      - Pool of base images; the variable C(virt_base_pool) if left out.
+    type: str
+    default: base
+  pool_paths:
+    description:
+      - Pools that are made if they are needed and absent, name to folder. Left out, those of
+        O(pool) at C(virt_images_path) and of O(base_pool) at C(virt_base_path).
+    type: dict
+    default: {}
+  ssh_public_keys:
+    description:
+      - Keys that may log in to seeded VMs that name none. Left out, the variable
+        C(virt_ssh_public_key), else the first of the controller's own.
+    type: list
+    elements: str
+    default: []
+  fleet:
+    description:
+      - Name of the fleet, which MAC addresses follow from; the variable C(virt_fleet) if left out.
+    type: str
+    default: ""
+  limits:
+    description:
+      - The hypervisor's C(virt_memory_reserve), C(virt_memory_ratio), C(virt_vcpu_ratio),
+        C(virt_disk_ratio), C(virt_zone) and C(virt_tags); its variables if left out.
+    type: dict
+    default: {}
+  home:
+    description:
+      - Name of the hypervisor in the inventory; filled in.
+    type: str
+    default: ""
+  fleet_machine:
+    description:
+      - Machine type of VMs that name none; C(fleet.virt.provision_vm) gives the newest that all
+        hypervisors have.
+    type: str
+  images:
+    description:
+      - Facts of the controller's images, by name; filled in.
+    type: dict
+    default: {}
+  passwords:
+    description:
+      - Console passwords by VM; filled in from O(console), so that they are never shown.
+    type: dict
+    default: {}
+seealso:
+  - module: fleet.virt.virt_query
+    description: What became of it.
+"""
+
+EXAMPLES = r"""
+- name: A VM from an image on the hypervisor, copy-on-write, on the default disk and NIC
+  fleet.virt.virt_init:
+    name: centos1
+    vcpus: 2
+    memory: 512
+    image: /var/lib/libvirt/images/centos.qcow2
+
+- name: An empty VM with two disks and a console, not started
+  fleet.virt.virt_init:
+    name: database1
+    memory: 4GiB
+    disks:
+      - name: system
+        size: 20GiB
+      - name: data
+        size: 100GiB
+        bus: scsi
+    console:
+      type: vnc
+    start: false
+"""
+
+RETURN = r"""
+vms:
+  description: One entry for each VM of the batch, in its order.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the VM.
+      type: str
+    uuid:
+      description: UUID of the VM; V((generated\)) in check mode for one that would be created.
+      type: str
+    changed:
+      description: Whether something was done, or would be in check mode.
+      type: bool
+    steps:
+      description: What was done, or would be, in order.
+      type: list
+      elements: str
+      sample: [define web1, create default/web1_system.qcow2, start]
+    restart_required:
+      description: Whether a change takes effect at the next start only.
+      type: bool
+    failed:
+      description: Whether this VM could not be made.
+      type: bool
+    refused:
+      description: Whether another hypervisor, or another moment, may do better.
+      type: bool
+    msg:
+      description: Why it could not be made, else null.
+      type: str
+"""
+
+import uuid
+
+from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
+from ansible_collections.fleet.virt.plugins.module_utils._host import init
+from ansible_collections.fleet.virt.plugins.module_utils._host.connection import connect
+
+
+def main() -> None:
+    module = create_module(init.ARGUMENTS)
+    params = module.params
+
+    def work() -> dict[str, object]:
+        domains, settings = init.read_options(params, new_run=str(uuid.uuid4()))
+        with connect(params["uri"], params["timeout"]) as connection:
+            return init.run(
+                connection, domains, settings, stage=params["stage"], check=module.check_mode
+            )
+
+    run(module, work, commands=("qemu-img",))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The VMs a playbook asks for, gathered from options or from the ``vm_*`` and ``virt_*`` variables.
+
+Modules do not see variables: profiles, keys and images of the controller are resolved here.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+from pathlib import Path
+
+from ansible_collections.fleet.virt.plugins.module_utils._errors import Problem, SpecError
+from ansible_collections.fleet.virt.plugins.module_utils._model.demand import ImageFacts
+from ansible_collections.fleet.virt.plugins.module_utils._model.domain import (
+    OPTIONS,
+    Defaults,
+    Domain,
+    many,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils import _images
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+
+POOL_PATH = "/var/lib/libvirt/images"
+BASE_PATH = "/var/lib/libvirt/base"
+# What ssh itself offers first to last; only what is there is taken
+_OWN_KEYS = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
+_VM = "vm_"
+LIMITS = (
+    "virt_zone",
+    "virt_tags",
+    "virt_memory_reserve",
+    "virt_memory_ratio",
+    "virt_vcpu_ratio",
+    "virt_disk_ratio",
+)
+
+
+class Variables:
+    """Templated, plain values of the task's variables."""
+
+    def __init__(self, task_vars: Mapping[str, t.Any], templar: t.Any) -> None:
+        self._task_vars = task_vars
+        self._templar = templar
+
+    def get(self, name: str, default: t.Any = None) -> t.Any:
+        value = self._task_vars.get(name)
+        if value is None:
+            return default
+        value = to_plain(self._templar.template(value))
+        return default if value is None or value == "" else value
+
+    def given(self, prefix: str) -> dict[str, t.Any]:
+        """All variables that begin with ``prefix``, without it."""
+        return {
+            str(name)[len(prefix) :]: self.get(name)
+            for name in self._task_vars
+            if str(name).startswith(prefix)
+        }
+
+    def limits(self) -> dict[str, t.Any]:
+        """The settings of this hypervisor that placement looks at."""
+        return {name: self.get(name) for name in LIMITS if self.get(name) is not None}
+
+    def pool_paths(self) -> dict[str, str]:
+        """The pools that may be made, by name."""
+        return {
+            str(self.get("virt_pool", "default")): str(self.get("virt_images_path", POOL_PATH)),
+            str(self.get("virt_base_pool", "base")): str(self.get("virt_base_path", BASE_PATH)),
+        }
+
+
+def defaults(variables: Variables) -> Defaults:
+    """What the fleet's variables say about every VM."""
+    return Defaults(
+        disk_profiles=variables.get("virt_disk_profiles"),
+        nic_profiles=variables.get("virt_nic_profiles"),
+        pool=str(variables.get("virt_pool", "default")),
+        ssh_public_keys=tuple(_public_keys(variables)),
+        fleet=str(variables.get("virt_fleet", "")),
+    )
+
+
+def _public_keys(variables: Variables) -> list[str]:
+    """``virt_ssh_public_key`` (text, a list, or the path of a file), else the controller's own."""
+    given = variables.get("virt_ssh_public_key")
+    if isinstance(given, str):
+        path = Path(given).expanduser()
+        if given.startswith(("/", "~")) and path.is_file():
+            given = path.read_text(encoding="utf-8", errors="replace")
+        return [line.strip() for line in given.splitlines() if line.strip()]
+    if given:
+        return [str(line) for line in given]
+    for name in _OWN_KEYS:
+        path = Path.home() / ".ssh" / name
+        if path.is_file():
+            return path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[:1]
+    return []
+
+
+def requested(options: Mapping[str, t.Any], variables: Variables) -> list[dict[str, t.Any]]:
+    """The VMs as plain mappings: option ``vms``, else ``virt_vms``, else the ``vm_*`` variables.
+
+    ``only`` (names) leaves out the rest. Raises SpecError when nothing is asked for, or both ways.
+    """
+    vms = options.get("vms")
+    if vms is None:
+        vms = _from_variables(variables)
+    only = options.get("only")
+    vms = to_plain(vms)
+    if not isinstance(vms, list):
+        raise SpecError(
+            [Problem("virt_vms", "it is not a list of VMs; write - name: ... for each")]
+        )
+    if only is None:
+        return vms
+    return [vm for vm in vms if isinstance(vm, dict) and str(vm.get("name")) in set(only)]
+
+
+def _from_variables(variables: Variables) -> t.Any:
+    batch = variables.get("virt_vms")
+    single = {
+        key: value
+        for key, value in variables.given(_VM).items()
+        if key in OPTIONS and value is not None
+    }
+    if batch is not None and "name" in single:
+        raise SpecError(
+            [
+                Problem(
+                    "vm_name", "virt_vms is given too; use vm_* for one VM or virt_vms for several"
+                )
+            ]
+        )
+    if batch is not None:
+        return batch
+    if "name" not in single:
+        raise SpecError(
+            [
+                Problem(
+                    "vm_name", "no VM is asked for; give -e vm_name=web1, or virt_vms for several"
+                )
+            ]
+        )
+    return [single]
+
+
+def without_passwords(
+    vms: t.Sequence[dict[str, t.Any]],
+) -> tuple[list[dict[str, t.Any]], dict[str, str]]:
+    """The VMs without their consoles' passwords, and those by VM.
+
+    Ansible shows a module's options when it is asked to be verbose; only whole options can be
+    kept out of that.
+    """
+    cleaned, passwords = [], {}
+    for vm in vms:
+        console = vm.get("console") if isinstance(vm, dict) else None
+        if isinstance(console, dict) and console.get("password"):
+            passwords[str(vm.get("name"))] = str(console["password"])
+            console = {key: value for key, value in console.items() if key != "password"}
+            cleaned.append({**vm, "console": console})
+        else:
+            cleaned.append(vm)
+    return cleaned, passwords
+
+
+def validated(vms: t.Sequence[Mapping[str, t.Any]], chosen: Defaults) -> list[Domain]:
+    """The specifications; raises SpecError with every problem of every VM."""
+    domains, problems = many(vms, defaults=chosen)
+    if problems:
+        raise SpecError(problems)
+    return domains
+
+
+def controller_images(domains: t.Sequence[Domain], variables: Variables) -> dict[str, ImageFacts]:
+    """Facts of each image of the batch that is a file in ``virt_image_dir``, by its name."""
+    names = {
+        disk.image.value
+        for domain in domains
+        for disk in domain.disks
+        if disk.image is not None and disk.image.kind == "file"
+    }
+    found = {}
+    for name in sorted(names):
+        local = _images.local_image(variables.get("virt_image_dir"), name)
+        found[name] = ImageFacts(local.name, local.digest, local.format, local.virtual_bytes)
+    return found

@@ -1,0 +1,141 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From facts of all hypervisors to placements, and from claims to what may be finished.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._model import machines, placement
+from ansible_collections.fleet.virt.plugins.module_utils._model.demand import (
+    ImageFacts,
+    request_of,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._model.domain import Domain
+
+Answers = t.Mapping[str, t.Mapping[str, t.Any]]
+
+
+def silent(answers: Answers, lost: t.Collection[str]) -> dict[str, str]:
+    """Name to reason of the hypervisors that gave no facts and are not declared lost."""
+    return {
+        name: str(answer.get("msg") or "it did not answer")
+        for name, answer in answers.items()
+        if not isinstance(answer.get("host"), Mapping) and name not in lost
+    }
+
+
+def require_all(answers: Answers, lost: t.Collection[str]) -> None:
+    """Absence is proven only if all hypervisors answered; raises PlanRefused, naming the silent."""
+    unknown = [name for name in lost if name not in answers]
+    if unknown:
+        raise PlanRefused(
+            f"virt_hypervisors_lost names {', '.join(unknown)}: no hypervisor of this play;"
+            f" there are: {', '.join(answers)}"
+        )
+    missing = silent(answers, lost)
+    if len(missing) + len(set(lost)) == len(answers) and missing:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in missing.items())
+        raise PlanRefused(f"no hypervisor answered: {reasons}")
+    if missing:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in missing.items())
+        raise PlanRefused(
+            "a hypervisor that is silent may be running a VM of that name, so nothing is created:"
+            f" {reasons}. Bring it back, or, if it is surely off for good, name it in"
+            ' virt_hypervisors_lost, for example -e \'{"virt_hypervisors_lost":'
+            f' ["{next(iter(missing))}"]}}\''
+        )
+
+
+def hosts_of(
+    answers: Answers,
+    limits: t.Mapping[str, t.Mapping[str, t.Any]],
+    lost: t.Collection[str] = (),
+) -> list[placement.PlacementHost]:
+    """The hypervisors as placement sees them; those that are lost are silent ones."""
+    hosts = []
+    for name, answer in answers.items():
+        info = answer.get("host")
+        if not isinstance(info, Mapping):
+            reason = "declared lost" if name in lost else str(answer.get("msg") or "no answer")
+            hosts.append(placement.silent_host(name, reason))
+        else:
+            hosts.append(placement.host_from_info(info, limits.get(name, {}), name=name))
+    return hosts
+
+
+def place(
+    domains: t.Sequence[Domain],
+    images: t.Mapping[str, ImageFacts],
+    hosts: t.Sequence[placement.PlacementHost],
+    policy: placement.Policy,
+) -> list[placement.Placement]:
+    """A placement for each VM; one that exists already is placed where it is.
+
+    Raises PlanRefused for a VM that exists on two hypervisors, or elsewhere than asked for.
+    """
+    requests = [request_of(domain, images) for domain in domains]
+    found = []
+    for domain, result in zip(domains, placement.place(hosts, requests, policy)):
+        if len(result.existing) > 1:
+            raise PlanRefused(
+                f"{domain.name!r} is defined on {' and '.join(result.existing)}; a VM exists once:"
+                " find out which is right and remove the other"
+            )
+        wanted = domain.placement.host
+        if result.existing and wanted not in (None, result.existing[0]):
+            raise PlanRefused(
+                f"{domain.name!r} exists on {result.existing[0]}, asked for is {wanted};"
+                " migrate it, or leave out vm_host"
+            )
+        found.append(result)
+    return found
+
+
+def common_machine(answers: Answers) -> str | None:
+    """The newest versioned machine type that every answering hypervisor has."""
+    lists = [
+        answer["host"]["machines"]
+        for answer in answers.values()
+        if isinstance(answer.get("host"), Mapping) and answer["host"].get("machines")
+    ]
+    return machines.newest_common(lists, None)
+
+
+def conflicts(
+    domain: Domain,
+    host: str,
+    images: t.Mapping[str, ImageFacts],
+    answers: Answers,
+    limits: t.Mapping[str, t.Mapping[str, t.Any]],
+    policy: placement.Policy,
+    lost: t.Collection[str] = (),
+) -> list[str]:
+    """Why the claim of ``domain`` on ``host`` must not stay, seen from the whole fleet."""
+    hosts = hosts_of(answers, limits, lost)
+    found = []
+    for name, answer in answers.items():
+        info = answer.get("host")
+        if not isinstance(info, Mapping):
+            continue
+        for vm in info["vms"]:
+            if vm["name"] == domain.name and name == host:
+                continue
+            if vm["name"] == domain.name:
+                found.append(f"{name} has a VM of that name too")
+            taken = {str(mac).lower() for mac in vm["macs"]} & {nic.mac for nic in domain.nics}
+            if taken:
+                found.append(
+                    f"{vm['name']} on {name} has the MAC address {', '.join(sorted(taken))}"
+                )
+    if not found:
+        rejected = placement.claim_conflicts(hosts, host, request_of(domain, images), policy)
+        found += [entry.reason for entry in rejected]
+    return found
