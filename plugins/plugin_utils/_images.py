@@ -28,19 +28,28 @@ from ansible_collections.fleet.virt.plugins.module_utils._units import MIB, form
 
 DEFAULT_IMAGE_DIR = "~/images"
 MODULE = "fleet.virt.virt_image"
+OPTIONS = ("base_pool", "base_path", "state", "uri", "timeout")
 _LISTED = 20
 
 
 @dataclass(frozen=True)
 class LocalImage:
-    """An image file of the controller; ``size`` in bytes, ``digest`` SHA-256 of its content."""
+    """An image file of the controller: ``size`` of the file, ``virtual_bytes`` of the disk in it.
+
+    ``digest`` is the SHA-256 of the file's content.
+    """
 
     path: str
     name: str
     digest: str
     size: int
     format: str
-    virtual_mib: int
+    virtual_bytes: int
+
+    @property
+    def virtual_mib(self) -> int:
+        """The size of the disk, rounded up."""
+        return -(-self.virtual_bytes // MIB)
 
 
 def local_image(image_dir: str | None, name: str, *, remember: bool = True) -> LocalImage:
@@ -80,7 +89,7 @@ def local_image(image_dir: str | None, name: str, *, remember: bool = True) -> L
         digest=digest,
         size=status.st_size,
         format=found.format,
-        virtual_mib=-(-found.virtual_bytes // MIB),
+        virtual_bytes=found.virtual_bytes,
     )
 
 
@@ -117,24 +126,32 @@ def ensure_on_host(
 ) -> dict[str, t.Any]:
     """Have the image among the base images of the task's host; the result of ``virt_image``.
 
-    ``options`` are base_pool, base_path, uri and timeout as given. It is asked for first, and
-    brought only if it is not there; in check mode it is only asked for.
+    Of ``options`` those of :data:`OPTIONS` are passed on. The host is asked first, and the file is
+    brought only if it is not there; in check mode the host is only asked.
     """
-    arguments = {
-        "image": local.name,
+    source = {
+        "name": local.name,
         "digest": local.digest,
         "format": local.format,
-        "size": local.virtual_mib,
-        **{key: value for key, value in options.items() if value is not None},
+        "virtual_bytes": local.virtual_bytes,
     }
-    found = run_module(action, task_vars, arguments)
-    if found.get("failed") or not found.get("missing") or action._task.check_mode:
-        return found
-    received = bring(action, task_vars, local)
-    try:
-        return run_module(action, task_vars, {**arguments, "received": received})
-    finally:
-        remove(action, received)
+    given = {key: options[key] for key in OPTIONS if options.get(key) is not None}
+
+    def call(**more: t.Any) -> dict[str, t.Any]:
+        arguments = {**given, "image": local.name, "source": {**source, **more}}
+        return run_module(action, task_vars, arguments)
+
+    result = call()
+    if result.pop("missing", False) and not action._task.check_mode:
+        received = bring(action, task_vars, local)
+        done = False
+        try:
+            result = call(received=received)
+            done = not result.get("failed")
+        finally:
+            if not done:
+                remove(action, received)
+    return result
 
 
 def run_module(
