@@ -18,6 +18,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._model import placement
 from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _placing
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
+# rounds in which others may be faster before a VM is given up
+_ATTEMPTS = 6
 _ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "uri": {"type": "str", "default": "qemu:///system"},
     "timeout": {"type": "float", "default": 10.0},
@@ -26,6 +28,7 @@ _ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "results": {"type": "str", "required": True},
     "claims": {"type": "str"},
     "run": {"type": "str"},
+    "expected": {"type": "list", "elements": "str"},
     "lost": {"type": "list", "elements": "str", "default": []},
     "attempt": {"type": "int", "default": 0},
 }
@@ -88,7 +91,7 @@ class _Work:
     def place(self) -> dict[str, t.Any]:
         """Where each VM goes; fails, with every reason, when one of them fits nowhere."""
         lost = self.options["lost"]
-        _placing.require_all(self.answers, lost)
+        _placing.require_all(self.answers, lost, self.options["expected"])
         if self.options["attempt"]:
             # others were faster, perhaps in step with us: no order between controllers is known
             time.sleep(random.uniform(0.2, 1.5) * self.options["attempt"])  # noqa: S311
@@ -115,9 +118,23 @@ class _Work:
             "placements": [one.as_dict() for one in found],
             "shares": shares,
             "images": copies,
+            "waits": self._waits(shares),
             "machine": _placing.common_machine(self.answers),
             "run": GENERATED if self.check else str(uuid.uuid4()),
         }
+
+    def _waits(self, shares: t.Mapping[str, t.Collection[str]]) -> dict[str, list[str]]:
+        """Those of each share that are to answer: seeded, started, and not shut off before."""
+        waits: dict[str, list[str]] = {}
+        for host, names in shares.items():
+            defined = {vm["name"]: vm for vm in self.answers[host]["host"]["vms"]}
+            for domain in self.domains:
+                vm = defined.get(domain.name)
+                runs = vm is None or vm["active"] or vm["phase"] is not None
+                wanted = domain.start and domain.wait and domain.seed is not None
+                if domain.name in names and wanted and runs:
+                    waits.setdefault(host, []).append(domain.name)
+        return waits
 
     def confirm(self) -> dict[str, t.Any]:
         """Which claims may be finished, which go back and are tried again, and what is hopeless."""
@@ -128,7 +145,7 @@ class _Work:
         known = {domain.name: domain for domain in self.domains}
         unproven = ""
         try:
-            _placing.require_all(self.answers, self.options["lost"])
+            _placing.require_all(self.answers, self.options["lost"], self.options["expected"])
         except PlanRefused as error:
             unproven = str(error)
         for host, claims in self._registered(self.options["claims"]).items():
@@ -139,10 +156,10 @@ class _Work:
                     (retry if vm["refused"] else hopeless)[vm["name"]] = f"{host}: {vm['msg']}"
                     continue
                 reasons = []
-                if vm["changed"] and unproven:
+                if vm["changed"] and unproven and not self.check:
                     reasons = [unproven]
                     hopeless[vm["name"]] = unproven
-                elif vm["changed"]:
+                elif vm["changed"] and not self.check:
                     reasons = _placing.conflicts(
                         known[vm["name"]],
                         host,
@@ -159,13 +176,17 @@ class _Work:
             for host, names in confirmed.items():
                 refused.setdefault(host, []).extend(names)
             confirmed = {}
-        for name, reason in retry.items():
-            Display().display(f"{name}: the claim is withdrawn: {reason}")
+        attempt = self.options["attempt"] + 1
+        if attempt >= _ATTEMPTS:
+            hopeless.update(retry)
+        elif not hopeless:
+            for name, reason in retry.items():
+                Display().display(f"{name}: the claim on {reason}; trying again")
         return {
             "changed": False,
             "confirmed": confirmed,
             "refused": refused,
             "pending": [] if hopeless else sorted(retry),
-            "reasons": {**retry, **hopeless},
-            "hopeless": sorted(hopeless),
+            "attempt": attempt,
+            "msg": "; ".join(f"{name}: {reason}" for name, reason in hopeless.items()),
         }

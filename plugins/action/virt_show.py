@@ -15,7 +15,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._model import tables
 from ansible_collections.fleet.virt.plugins.plugin_utils._files import write_if_changed
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
-_VIEWS = {"host_info": "host", "list": "domains", "query": "domains"}
+_VIEWS = {"host_info": "host", "list": "domains", "query": "domains", "vms": "vms"}
 
 
 class ActionModule(ActionBase):
@@ -34,18 +34,24 @@ class ActionModule(ActionBase):
                 "timeout": {"type": "float", "default": 10.0},
                 "view": {"type": "str", "required": True, "choices": list(_VIEWS)},
                 "results": {"type": "str", "required": True},
+                "addresses": {"type": "str"},
                 "names": {"type": "list", "elements": "str", "default": []},
                 "output": {"type": "str", "choices": ["table", "json"], "default": "table"},
                 "output_file": {"type": "path"},
             }
         )
         hypervisors = _collect(task_vars or {}, options["results"], _VIEWS[options["view"]])
+        if options["view"] == "vms":
+            waited = _collect(task_vars or {}, options["addresses"] or "", "vms")
+            hypervisors = _with_addresses(hypervisors, waited)
         if options["output"] == "json":
             text = json.dumps({"hypervisors": hypervisors}, indent=2, sort_keys=True) + "\n"
         else:
             text = tables.VIEWS[options["view"]](hypervisors)
         result.update(changed=False, hypervisors=hypervisors, output=text)
-        problem = _problem(hypervisors, options["names"])
+        problem = None
+        if options["view"] != "vms":
+            problem = _problem(hypervisors, options["names"])
         if options["output_file"]:
             try:
                 before = write_if_changed(options["output_file"], text, check=self._task.check_mode)
@@ -82,6 +88,25 @@ def _collect(task_vars: t.Mapping[str, t.Any], variable: str, key: str) -> list[
             entry[key] = []
         entries.append(entry)
     return entries
+
+
+def _with_addresses(
+    hypervisors: list[dict[str, t.Any]], waited: list[dict[str, t.Any]]
+) -> list[dict[str, t.Any]]:
+    """The hypervisors that had a share, each VM with the address it answered at."""
+    addresses = {
+        (entry["name"], vm["name"]): vm["address"] for entry in waited for vm in entry["vms"] or ()
+    }
+    return [
+        {
+            **entry,
+            "vms": [
+                {**vm, "address": addresses.get((entry["name"], vm["name"]))} for vm in entry["vms"]
+            ],
+        }
+        for entry in hypervisors
+        if entry["answered"]
+    ]
 
 
 def _problem(hypervisors: list[dict[str, t.Any]], names: t.Sequence[str]) -> str | None:

@@ -193,7 +193,7 @@ host:
       type: bool
     vms:
       description: With O(placement=true), the defined domains with V(name), V(uuid), V(managed),
-        V(phase), V(run), V(groups), V(anti_affinity) and V(macs).
+        V(phase), V(run), V(groups), V(anti_affinity), V(macs) and V(active).
       type: list
       elements: dict
     machines:

@@ -38,15 +38,19 @@ options:
   view:
     description:
       - What to show. V(host_info) expects results of M(fleet.virt.virt_host_info), V(list) and
-        V(query) those of M(fleet.virt.virt_query).
+        V(query) those of M(fleet.virt.virt_query), V(vms) those of M(fleet.virt.virt_init).
     type: str
     required: true
-    choices: [host_info, list, query]
+    choices: [host_info, list, query, vms]
   results:
     description:
       - Name of the variable the earlier task registered.
     type: str
     required: true
+  addresses:
+    description:
+      - With O(view=vms), name of the variable with results of M(fleet.virt.virt_wait).
+    type: str
   names:
     description:
       - Names of domains that must have been found on some hypervisor; the task fails for one that
@@ -98,6 +102,10 @@ hypervisors:
     host:
       description: With O(view=host_info), RV(fleet.virt.virt_host_info#module:host).
       type: dict
+    vms:
+      description: With O(view=vms), RV(fleet.virt.virt_init#module:vms), each with its C(address).
+      type: list
+      elements: dict
     domains:
       description: With the other views, RV(fleet.virt.virt_query#module:domains).
       type: list

@@ -32,9 +32,21 @@ def silent(answers: Answers, lost: t.Collection[str]) -> dict[str, str]:
     }
 
 
-def require_all(answers: Answers, lost: t.Collection[str]) -> None:
-    """Absence is proven only if all hypervisors answered; raises PlanRefused, naming the silent."""
-    unknown = [name for name in lost if name not in answers]
+def require_all(
+    answers: Answers, lost: t.Collection[str], expected: t.Sequence[str] | None = None
+) -> None:
+    """Absence is proven only if all hypervisors answered; raises PlanRefused, naming the silent.
+
+    ``expected`` are the hypervisors of the fleet, of which ``--limit`` may have left out some.
+    """
+    unasked = [name for name in expected or () if name not in answers and name not in lost]
+    if unasked:
+        raise PlanRefused(
+            f"{', '.join(unasked)} of the fleet would not be asked (--limit), but may have a VM of"
+            " that name; run without --limit and choose with vm_host, vm_zone or vm_tags, or name"
+            " in virt_hypervisors_lost what is surely off"
+        )
+    unknown = [name for name in lost if name not in {*answers, *(expected or ())}]
     if unknown:
         raise PlanRefused(
             f"virt_hypervisors_lost names {', '.join(unknown)}: no hypervisor of this play;"

@@ -20,6 +20,8 @@ from .connection import Connection
 from .deadline import Failed
 from .pools import describe_volume, list_handles, list_pools
 
+_LIST_ACTIVE = 1  # VIR_CONNECT_LIST_DOMAINS_ACTIVE
+
 
 def add_placement_facts(
     connection: Connection, host: dict[str, t.Any], base_pool: str, base_path: str
@@ -31,7 +33,12 @@ def add_placement_facts(
     VMs in creation, whose volumes may not exist yet, ``volume_allocation_mib`` what they take.
     """
     domains = _domains(connection)
-    host["vms"] = [_entry(name, uuid, macs, kept) for name, uuid, macs, kept in domains]
+    listed_active = connection.call("list domains", connection.raw.listAllDomains, _LIST_ACTIVE)
+    active = {str(domain.UUIDString()) for domain in listed_active}
+    host["vms"] = [
+        {**_entry(name, uuid, macs, kept), "active": uuid in active}
+        for name, uuid, macs, kept in domains
+    ]
     host["machines"] = _machines(connection, host["arch"])
     host["images"] = []
     listed: set[str] = set()
@@ -122,4 +129,3 @@ def _machines(connection: Connection, arch: str) -> list[str]:
             if machine.text
         }
     )
-

@@ -173,9 +173,18 @@ def placements(found: t.Sequence[Entry]) -> str:
     return table(["VM", "HYPERVISOR", "PLACE", "WHY"], rows) + "\n"
 
 
-def made(found: t.Sequence[Entry]) -> str:
+def made(hypervisors: t.Sequence[Entry]) -> str:
     """Name, hypervisor, address and what was done: the end of a provisioning run."""
-    rows = [[vm["name"], vm["host"], vm["address"], vm["result"]] for vm in found]
+    rows = [
+        [
+            vm["name"],
+            entry["name"],
+            vm["address"],
+            vm["msg"] or ("created" if vm["changed"] else "unchanged"),
+        ]
+        for entry in hypervisors
+        for vm in entry["vms"]
+    ]
     return table(["VM", "HYPERVISOR", "ADDRESS", "RESULT"], rows) + "\n"
 
 
@@ -183,4 +192,5 @@ VIEWS: dict[str, t.Callable[[t.Sequence[Entry]], str]] = {
     "host_info": host_info,
     "list": listing,
     "query": query,
+    "vms": made,
 }

@@ -1,0 +1,161 @@
+#!/usr/bin/python
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_place
+short_description: Choose hypervisors for VMs
+version_added: 0.1.0
+description:
+  - Chooses a hypervisor for each VM of a batch from what M(fleet.virt.virt_host_info) registered on
+    all hypervisors of the play, and says for every other hypervisor why not, or how much worse.
+  - What is promised to defined domains counts, not what happens to be free. The same facts give
+    the same answer. A VM that exists already is placed where it is.
+  - Runs on the controller; use it with C(run_once). It contacts no hypervisor and changes nothing.
+  - The hypervisors' C(virt_zone), C(virt_tags), C(virt_memory_reserve), C(virt_memory_ratio),
+    C(virt_vcpu_ratio) and C(virt_disk_ratio) are read from their variables.
+author:
+  - Fleet Virt contributors (@fleet-virt)
+extends_documentation_fragment:
+  - fleet.virt._connection
+  - fleet.virt._attributes
+  - fleet.virt._attributes.reading
+options:
+  uri:
+    description:
+      - Accepted for C(module_defaults) of the action group; not used.
+  timeout:
+    description:
+      - Accepted for C(module_defaults) of the action group; not used.
+  vms:
+    description:
+      - The VMs, each with the options of M(fleet.virt.virt_init) as keys. Left out, the variable
+        C(virt_vms), else one VM of the variables C(vm_name), C(vm_vcpus) and so on.
+    type: list
+    elements: dict
+  only:
+    description:
+      - Names of the VMs to place; the others of the batch are left out.
+    type: list
+    elements: str
+  results:
+    description:
+      - Name of the variable with the results of M(fleet.virt.virt_host_info), read with
+        O(fleet.virt.virt_host_info#module:placement=true).
+    type: str
+    required: true
+  claims:
+    description:
+      - Name of the variable with the results of M(fleet.virt.virt_init) that claimed the VMs. Then
+        nothing is placed; found out is which claims may stay.
+    type: str
+  expected:
+    description:
+      - Names of all hypervisors of the fleet. One that is not in the play (C(--limit)) may have a
+        VM of that name, so nothing is placed.
+    type: list
+    elements: str
+  lost:
+    description:
+      - Hypervisors that are known to be off for good, though they cannot be asked. Whoever names
+        one that is not has two of each of its VMs when it returns.
+    type: list
+    elements: str
+    default: []
+  attempt:
+    description:
+      - How often it was tried before; later attempts wait a random time first.
+    type: int
+    default: 0
+seealso:
+  - module: fleet.virt.virt_init
+    description: Creates the VMs.
+"""
+
+EXAMPLES = r"""
+- name: Read every hypervisor
+  fleet.virt.virt_host_info:
+    placement: true
+  register: facts
+
+- name: Where would a VM of 8 GiB go
+  fleet.virt.virt_place:
+    results: facts
+    vms:
+      - name: web1
+        vcpus: 4
+        memory: 8GiB
+  run_once: true
+"""
+
+RETURN = r"""
+placements:
+  description: One entry for each VM, in the order of the batch.
+  returned: without O(claims)
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the VM.
+      type: str
+    host:
+      description: The chosen hypervisor; null for a VM that exists.
+      type: str
+    existing:
+      description: Hypervisors that have a VM of that name already.
+      type: list
+      elements: str
+    ranking:
+      description: Hypervisors that could take it, best first, with C(score) (lower is better), its
+        C(parts) and C(notes).
+      type: list
+      elements: dict
+    rejected:
+      description: Those that cannot, with C(filter) and C(reason).
+      type: list
+      elements: dict
+shares:
+  description: Hypervisor to the names of the VMs it is to have.
+  returned: without O(claims)
+  type: dict
+images:
+  description: Hypervisor to the controller's images it lacks.
+  returned: without O(claims)
+  type: dict
+waits:
+  description: Hypervisor to the names of the VMs that are to answer.
+  returned: without O(claims)
+  type: dict
+machine:
+  description: The newest versioned machine type that all hypervisors have.
+  returned: without O(claims)
+  type: str
+run:
+  description: Identity of this run.
+  returned: without O(claims)
+  type: str
+confirmed:
+  description: Hypervisor to the names of the VMs whose claims stay.
+  returned: with O(claims)
+  type: dict
+refused:
+  description: Hypervisor to the names of the VMs whose claims must be withdrawn.
+  returned: with O(claims)
+  type: dict
+pending:
+  description: VMs to be tried again.
+  returned: with O(claims)
+  type: list
+  elements: str
+attempt:
+  description: How often it was tried by now.
+  returned: with O(claims)
+  type: int
+msg:
+  description: Why nothing can be made, empty if all is well.
+  returned: with O(claims)
+  type: str
+"""
