@@ -161,6 +161,7 @@ def _build(name: str, recipe: str, target: Path, progress: Progress) -> None:
     started = time.monotonic()
     progress(f"building the guest image {name} from Debian's packages ({SUITE}), once")
     work = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=_folder()))
+    mask = os.umask(0o022)  # the guest's files have their own modes, whoever builds
     try:
         tree, packages = images_packages.bootstrap(_recipe(name), SUITE, work)
         ready = work / "ready"
@@ -178,6 +179,7 @@ def _build(name: str, recipe: str, target: Path, progress: Progress) -> None:
         ready.rename(target)
         progress(f"built {target / path.name}")
     finally:
+        os.umask(mask)
         shutil.rmtree(work)
 
 

@@ -38,7 +38,7 @@ LATER_MODULES = ("ata_piix",)
 ROOT_MODULES = (
     *("virtio_rng", "virtio_net", "virtio_console", "virtio_balloon", "af_packet"),
     *("sr_mod", "ata_piix", "isofs", "vfat", "nls_cp437", "nls_ascii", "nls_iso8859_1"),
-    *("evdev", "button"),
+    *("evdev", "button", "pvpanic_mmio", "pvpanic_pci"),
 )
 # The second line saves about a tenth of the boot under emulation.
 COMMAND_LINE = (
