@@ -14,6 +14,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from . import processes
+
 __all__ = ["group_name", "hierarchies", "remove"]
 
 _PREFIX = "fleet-virt-lab"
@@ -35,10 +37,21 @@ def group_name(lab: str, host: str) -> str:
     return f"{_PREFIX}.{lab}.{host}"
 
 
-def remove(lab: str, host: str = "*") -> None:
-    """Remove the groups of a host, or of all hosts of a laboratory, whose processes are gone."""
-    for hierarchy in hierarchies():
-        for group in hierarchy.glob(group_name(lab, host)):
-            for folder, _, _ in os.walk(group, topdown=False):
-                with contextlib.suppress(OSError):  # in use: whoever asks again removes it
-                    os.rmdir(folder)
+def remove(lab: str, host: str = "*", limit: float = 10) -> None:
+    """Remove the groups of a host, or of all hosts of a laboratory, whose processes were ended.
+
+    :raises LabError: one is still in use after ``limit`` seconds.
+    """
+
+    def gone() -> bool:
+        left = False
+        for hierarchy in hierarchies():
+            for group in hierarchy.glob(group_name(lab, host)):
+                for folder, _, _ in os.walk(group, topdown=False):
+                    # Busy for a moment after the last process in it has ended.
+                    with contextlib.suppress(OSError):
+                        os.rmdir(folder)
+                left = left or group.exists()
+        return not left
+
+    processes.wait_for(gone, limit, lambda: f"control groups of {lab} are in use", pause=0.02)

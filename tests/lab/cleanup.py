@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import cgroups, fabric, processes
+from . import cgroups, fabric, processes, roots
 from .errors import LabError, Progress
 from .paths import RUN, cache, control_folder, locked
 from .record import Record
@@ -99,6 +99,8 @@ def remove(name: str, directory: Path, progress: Progress) -> int:
 
 def sweep(progress: Progress, but: str) -> None:
     """Take down every laboratory whose owner is dead, except ``but`` (which the caller handles)."""
+    if roots.sweep():
+        progress("removed half-built root trees of a killed program")
     known = dict(registered())
     folder = cache() / "labs"
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():

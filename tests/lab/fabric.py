@@ -26,6 +26,7 @@ __all__ = [
     "lower_inotify",
     "pick_network",
     "raise_inotify",
+    "raised",
     "remove_link",
     "start",
     "watch",
@@ -204,6 +205,11 @@ def leases(record: Record) -> list[tuple[str, str, str, int]]:
     return sorted(found, key=lambda lease: -lease[3])
 
 
+def raised() -> bool:
+    """Whether the limit on inotify instances is the one a laboratory sets."""
+    return int(_INOTIFY.read_text()) == _INSTANCES
+
+
 def raise_inotify(progress: Progress) -> None:
     """Allow root enough inotify instances for many hosts; call with the machine's lock held."""
     former = int(_INOTIFY.read_text())
@@ -222,7 +228,7 @@ def lower_inotify(progress: Progress) -> None:
     if not note.exists():
         return
     former = int(note.read_text())
-    if int(_INOTIFY.read_text()) == _INSTANCES:
+    if raised():
         _INOTIFY.write_text(str(former))
         progress(f"fs.inotify.max_user_instances is {former} again")
     note.unlink()

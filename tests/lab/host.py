@@ -143,6 +143,8 @@ class Host:
         os.chmod(self.directory, 0o700)
         etc = upper / "etc"
         (etc / "hostname").write_text(f"{self.name}\n")
+        # This machine's name servers are out of reach: a lookup would wait for them in vain.
+        (etc / "resolv.conf").write_text("# the laboratory's names are in /etc/hosts\n")
         (etc / "machine-id").write_text(f"{secrets.token_hex(16)}\n")
         (etc / "hosts").write_text(
             f"127.0.0.1 localhost\n127.0.1.1 {self.name}.lab.test {self.name}\n"

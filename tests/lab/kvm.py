@@ -120,6 +120,5 @@ def usable(progress: Progress) -> bool:
             new = note.with_suffix(".new")
             new.write_text(json.dumps(known))
             os.replace(new, note)
-    why = known["why_not"]
-    progress("guests run with KVM" if why is None else f"guests run emulated: {why}")
+            progress("KVM: a trial guest ran" if why is None else f"no KVM: {why}")
     return known["why_not"] is None

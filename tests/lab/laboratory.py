@@ -148,7 +148,8 @@ class Laboratory:
                     self.progress("that failed: taking it down again")
                     cleanup.remove(self.name, self.directory, self.progress)
                 raise
-        self.progress(f"{len(record.hosts)} hosts are up")
+        guests = "with KVM" if record.kvm else "emulated"
+        self.progress(f"up with {len(record.hosts)} host(s); guests run {guests}")
         return self
 
     def down(self) -> None:

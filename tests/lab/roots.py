@@ -19,7 +19,7 @@ from .errors import LabError, Progress
 from .paths import cache, locked
 from .recipe import MACHINE_PACKAGES, Recipe, recipe_for
 
-__all__ = ["apt_proxy", "check_machine", "ensure", "ensure_all"]
+__all__ = ["apt_proxy", "build", "check_machine", "ensure", "ensure_all", "lock_of", "sweep"]
 
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
@@ -84,13 +84,34 @@ def _mirror() -> str:
     return "http://deb.debian.org/debian"
 
 
-def _build(recipe: Recipe, target: Path, progress: Progress) -> None:
-    """Make the tree beside its place and rename it: nobody sees half of it."""
+def lock_of(tree: str) -> Path:
+    """The lock of a tree in the making."""
+    return cache() / "locks" / f"root-{tree}"
+
+
+def sweep() -> int:
+    """Remove what builders left that were killed; those at work hold the tree's lock.
+
+    :returns: how many half-built trees were removed.
+    """
+    count = 0
+    for left in sorted((cache() / "roots").glob(".*.*")):
+        with locked(lock_of(left.name.split(".")[1]), wait=False) as got:
+            if got:
+                processes.kill(left)
+                shutil.rmtree(left)
+                count += 1
+    return count
+
+
+def build(recipe: Recipe, target: Path, progress: Progress) -> None:
+    """Make a tree beside its place and rename it: nobody sees half of it. Its lock is held.
+
+    :raises LabError: mmdebstrap failed; its output is kept beside the trees.
+    """
     parent = target.parent
+    parent.mkdir(parents=True, exist_ok=True)
     log = parent / f"{recipe.name}.log"
-    for left in parent.glob(f".{recipe.name}.*"):  # we hold the lock: its builder is dead
-        processes.kill(left)
-        shutil.rmtree(left)
     progress(f"building {recipe.name} from Debian's packages (once; about a minute)")
     work = Path(tempfile.mkdtemp(prefix=f".{recipe.name}.", dir=parent))
     root = work / "root"
@@ -157,10 +178,9 @@ def ensure(suite: str, bare: bool = False, progress: Progress | None = None) -> 
     recipe = recipe_for(suite, bare)
     target = cache() / "roots" / recipe.name
     if not target.is_dir():
-        with locked(cache() / "locks" / f"root-{recipe.name}"):
+        with locked(lock_of(recipe.name)):
             if not target.is_dir():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                _build(recipe, target, progress or Progress())
+                build(recipe, target, progress or Progress())
     return target
 
 
