@@ -26,30 +26,45 @@ def read(domain: t.Any, entry: dict[str, t.Any]) -> None:
     agent is no error. To be called inside :meth:`Connection.each`: an agent may hang.
     """
     failed: FleetVirtError | None = None
-    answer: t.Mapping[str, t.Any] = {}
+    answer: dict[str, list[str]] = {}
     if entry["agent"]:
         try:
-            answer = _ask(domain, _FROM_AGENT, "ask the guest agent for addresses")
+            answer = from_agent(domain)
         except LibvirtFailure as error:
             failed = error
     if not answer and any(nic["type"] == "network" for nic in entry["nics"]):
         try:
-            answer = _ask(domain, _FROM_LEASE, "read leases")
+            answer = from_leases(domain)
         except LibvirtFailure as error:
             failed = failed or error
-    by_mac: dict[str, list[str]] = {}
-    for interface in answer.values():
-        mac = str(interface.get("hwaddr") or "").lower()
-        found = by_mac.setdefault(mac, [])
-        found += [str(address["addr"]) for address in interface.get("addrs") or ()]
     for nic in entry["nics"]:
-        # link-local IPv6 addresses mean nothing without the hypervisor's interface
-        found = by_mac.get(str(nic["mac"] or "").lower(), [])
-        nic["addresses"] = [a for a in dict.fromkeys(found) if not a.lower().startswith("fe80:")]
+        nic["addresses"] = answer.get(str(nic["mac"] or "").lower(), [])
     if failed is not None:
         raise failed
 
 
-def _ask(domain: t.Any, source: int, action: str) -> t.Mapping[str, t.Any]:
+def from_agent(domain: t.Any) -> dict[str, list[str]]:
+    """Addresses by MAC address, as the guest agent tells them; it may hang. Raises LibvirtFailure.
+
+    A guest tells of interfaces (bridges, tunnels) that are no NIC of the domain as well.
+    """
+    return _ask(domain, _FROM_AGENT, "ask the guest agent for addresses")
+
+
+def from_leases(domain: t.Any) -> dict[str, list[str]]:
+    """Addresses by MAC address, as libvirt's networks lease them. Raises LibvirtFailure."""
+    return _ask(domain, _FROM_LEASE, "read leases")
+
+
+def _ask(domain: t.Any, source: int, action: str) -> dict[str, list[str]]:
     with _libvirt.calling(action):
-        return t.cast("t.Mapping[str, t.Any]", domain.interfaceAddresses(source, 0) or {})
+        answer = domain.interfaceAddresses(source, 0) or {}
+    by_mac: dict[str, list[str]] = {}
+    for interface in answer.values():
+        found = by_mac.setdefault(str(interface.get("hwaddr") or "").lower(), [])
+        for address in interface.get("addrs") or ():
+            text = str(address["addr"])
+            # link-local IPv6 addresses mean nothing without the hypervisor's interface
+            if text not in found and not text.lower().startswith("fe80:"):
+                found.append(text)
+    return by_mac

@@ -1,0 +1,133 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import contextlib
+import time
+import typing as t
+
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible.utils.unsafe_proxy import wrap_var
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._wait import Progress
+
+_RETRY_PAUSE = 2.0  # after a call that did not reach the hypervisor
+_LAST = 1.0  # seconds for one last look, however late it is
+# What may be gone when asked again: the daemon is started anew, a call hung
+_PASSING = ("HostUnreachable", "DeadlineExceeded")
+
+
+class ActionModule(ActionBase):
+    if t.TYPE_CHECKING:  # ansible-core states no types for it
+        validate_argument_spec: t.Any
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
+    ) -> dict[str, t.Any]:
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        _validation, options = self.validate_argument_spec(
+            argument_spec={
+                "uri": {"type": "str", "default": "qemu:///system"},
+                "timeout": {"type": "float", "default": 10.0},
+                "names": {"type": "list", "elements": "str", "required": True},
+                "wait_timeout": {"type": "float", "default": 300},
+                "port": {"type": "int", "default": 22},
+                "slice": {"type": "float", "default": 10},
+            }
+        )
+        for name in ("wait_timeout", "slice"):
+            if options[name] <= 0:
+                raise AnsibleActionFail(
+                    f"{name}: {options[name]:g} is not a time limit; it is a number of seconds"
+                    " above 0"
+                )
+        variables = task_vars or {}
+        progress = Progress(
+            str(variables.get("inventory_hostname")),
+            to_plain(list(dict.fromkeys(options["names"]))),
+        )
+        if self._task.check_mode or not progress.pending:
+            result.update(self._ask(options, options["wait_timeout"], progress, variables))
+            return result
+        _say(progress.begin(options["port"], options["wait_timeout"]))
+        failed = self._wait(options, progress, variables, result)
+        if failed is not None:
+            result.update(failed)
+        result.update(changed=False, vms=wrap_var(progress.vms()), waiting=[])
+        missing = progress.failure()
+        if missing is not None and failed is None:
+            result.update(failed=True, msg=wrap_var(missing))
+            _say(progress.consoles())
+        return result
+
+    def _wait(
+        self,
+        options: dict[str, t.Any],
+        progress: Progress,
+        task_vars: dict[str, t.Any],
+        result: dict[str, t.Any],
+    ) -> dict[str, t.Any] | None:
+        """Ask until nobody is waited for; the failed result of a call that cannot go on."""
+        begun = time.monotonic()
+        first = True
+        while progress.pending:
+            passed = time.monotonic() - begun
+            left = options["wait_timeout"] - passed
+            answer = self._ask_again(options, max(left, _LAST), progress, task_vars, first)
+            if "vms" in answer:
+                _say(progress.take(answer, passed))
+                for key in ("ansible_facts", "deprecations", "warnings"):
+                    if first and key in answer:
+                        result[key] = answer[key]
+                first = False
+            elif left <= 0 or answer.get("error") not in _PASSING or first:
+                return answer
+            else:
+                _say([f"{progress.host}: {answer['msg']}; asking again"])
+                time.sleep(_RETRY_PAUSE)
+        return None
+
+    def _ask_again(
+        self,
+        options: dict[str, t.Any],
+        seconds: float,
+        progress: Progress,
+        task_vars: dict[str, t.Any],
+        first: bool,
+    ) -> dict[str, t.Any]:
+        """As :meth:`_ask`; once it has answered, a hypervisor out of reach is no reason to stop."""
+        if first:
+            return self._ask(options, seconds, progress, task_vars)
+        try:
+            return self._ask(options, seconds, progress, task_vars)
+        except AnsibleConnectionFailure as error:
+            with contextlib.suppress(Exception):  # a master connection that hangs is given up
+                self._connection.reset()
+            if seconds <= _LAST:
+                raise
+            return {"failed": True, "error": _PASSING[0], "msg": f"cannot be reached ({error})"}
+
+    def _ask(
+        self,
+        options: dict[str, t.Any],
+        seconds: float,
+        progress: Progress,
+        task_vars: dict[str, t.Any],
+    ) -> dict[str, t.Any]:
+        return t.cast(
+            "dict[str, t.Any]",
+            self._execute_module(
+                module_name="fleet.virt.virt_wait",
+                module_args={**options, "names": progress.pending, "wait_timeout": seconds},
+                task_vars=task_vars,
+            ),
+        )
+
+
+def _say(lines: t.Sequence[str]) -> None:
+    for line in lines:
+        Display().display(line)

@@ -1,0 +1,93 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Who is behind which address on this machine's networks: the kernel's neighbour table.
+
+Only IPv4: the kernel shows no table of IPv6 neighbours as a file.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import ipaddress
+import os
+import socket
+import struct
+from pathlib import Path
+
+_TABLE = "/proc/net/arp"
+_COMPLETE = 0x2  # ATF_COM: the hardware address is known
+_SIOCGIFADDR = 0x8915
+_SIOCGIFNETMASK = 0x891B
+_FDB_ENTRY = 16  # struct __fdb_entry of linux/if_bridge.h, which begins with the MAC address
+_MOST_FDB = 1 << 20
+_SMALLEST_PREFIX = 24
+_DISCARD = 9  # the port whose service, where there is one, throws away what it gets
+
+
+def table(path: str = _TABLE) -> dict[str, str]:
+    """Hardware address by IPv4 address, of all neighbours that are known now."""
+    found: dict[str, str] = {}
+    with contextlib.suppress(OSError):
+        for line in Path(path).read_text(encoding="ascii", errors="replace").splitlines()[1:]:
+            fields = line.split()
+            with contextlib.suppress(IndexError, ValueError):
+                if int(fields[2], 16) & _COMPLETE:
+                    found[fields[0]] = fields[3].lower()
+    return found
+
+
+def bridge_of(interface: str) -> str | None:
+    """The bridge that a VM's interface on this machine (``vnet0``) is part of."""
+    if not interface or "/" in interface or interface.startswith("."):
+        return None
+    try:
+        return os.path.basename(os.readlink(f"/sys/class/net/{interface}/master"))
+    except OSError:
+        return None
+
+
+def has_spoken(bridge: str, mac: str) -> bool:
+    """Whether the bridge has seen ``mac``; True where its forwarding table cannot be read."""
+    try:
+        with open(f"/sys/class/net/{bridge}/brforward", "rb") as file:
+            content = file.read(_MOST_FDB)
+    except OSError:
+        return True
+    wanted = bytes.fromhex(mac.replace(":", ""))
+    return any(content[start : start + 6] == wanted for start in range(0, len(content), _FDB_ENTRY))
+
+
+def network_of(interface: str) -> ipaddress.IPv4Interface | None:
+    """The interface's first IPv4 address with its network; None without one."""
+    request = struct.pack("256s", interface.encode()[:15])
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inet:
+            address = fcntl.ioctl(inet, _SIOCGIFADDR, request)[20:24]
+            mask = fcntl.ioctl(inet, _SIOCGIFNETMASK, request)[20:24]
+        return ipaddress.IPv4Interface(f"{socket.inet_ntoa(address)}/{socket.inet_ntoa(mask)}")
+    except (OSError, ValueError):
+        return None
+
+
+def stir(bridge: str) -> bool:
+    """Make the kernel ask who is there on a bridge's own network; answers show in :func:`table`.
+
+    An empty datagram to each address not known yet, 253 at most: a network that is larger, or no
+    IPv4 address of our own there, is left alone, and False comes back.
+    """
+    own = network_of(bridge)
+    if own is None or own.network.prefixlen < _SMALLEST_PREFIX:
+        return False
+    known = table()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.setblocking(False)
+        for address in own.network.hosts():
+            if address != own.ip and str(address) not in known:
+                with contextlib.suppress(OSError):
+                    sender.sendto(b"", (str(address), _DISCARD))
+    return True

@@ -1,0 +1,60 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whether an SSH server answers at an address: it connects and reads the banner, no more.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import dataclass
+
+_CONNECT_SECONDS = 3.0
+_BANNER_SECONDS = 8.0
+_MOST = 4096  # bytes; RFC 4253 allows other lines before the banner
+
+
+@dataclass(frozen=True)
+class Answer:
+    """``ok`` with the banner, or what happened instead."""
+
+    ok: bool
+    text: str
+
+
+def probe(address: str, port: int) -> Answer:
+    """Connect and wait for the line that every SSH server begins with (RFC 4253, 4.2)."""
+    try:
+        link = socket.create_connection((address, port), timeout=_CONNECT_SECONDS)
+    except socket.timeout:
+        return Answer(False, f"port {port} does not answer")
+    except OSError as error:
+        return Answer(False, f"port {port}: {error.strerror or error}")
+    with link:
+        if link.getsockname()[0] == link.getpeername()[0]:
+            return Answer(False, "this is an address of the hypervisor itself")
+        return _banner(link, port)
+
+
+def _banner(link: socket.socket, port: int) -> Answer:
+    end = time.monotonic() + _BANNER_SECONDS
+    received = b""
+    try:
+        while len(received) < _MOST:
+            link.settimeout(max(0.01, end - time.monotonic()))
+            part = link.recv(_MOST)
+            received += part
+            for line in received.split(b"\n")[:-1]:
+                if line.startswith((b"SSH-2.0-", b"SSH-1.99-")):
+                    return Answer(True, line.decode("utf-8", "replace").strip())
+            if not part or time.monotonic() >= end:
+                break
+    except OSError:  # the limit, or the connection was reset
+        pass
+    said = "".join(c for c in received[:40].decode("utf-8", "replace") if c.isprintable())
+    but = f"but sends {said!r}, which is no SSH banner" if said else "but sends no SSH banner"
+    return Answer(False, f"port {port} is open, {but}")

@@ -1,0 +1,276 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Waiting until VMs answer, all of them at once: what ``virt_wait`` does on a hypervisor.
+
+One thread looks at each VM (:mod:`waited`), one tries each address; the caller's thread compares
+both every tenth of a second and asks the network for who cannot be found otherwise. A VM answers
+when an SSH server does at one of its addresses, and the neighbour table does not say that the
+address is another machine's.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import typing as t
+from dataclasses import dataclass, field
+
+from .._errors import HostUnreachable
+from . import deadline, neighbours
+from .connection import Connection
+from .lookup import require_domains
+from .ssh_banner import Answer, probe
+from .waited import Guest
+
+_TICK = 0.1
+_PAUSE = 0.5  # between two looks at a VM, and two tries of an address
+_STIR_PAUSE = 5.0  # between two questions to everybody on a bridge
+_BETTER = 0.5  # how long an address that is believed more may still come first
+_SHORTEST = 2.0  # a call that is part of a longer wait takes so long, though something happened
+_CHECK_MODE = "not waited for in check mode"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``wait_timeout`` and ``slice`` are seconds; a call returns after ``slice`` though VMs are
+    still to be waited for (None: after ``wait_timeout`` only)."""
+
+    wait_timeout: float = 300.0
+    port: int = 22
+    slice: float | None = None
+
+
+@dataclass
+class _Try:
+    """Trying one address: ``answer`` is the last one, None while there was none yet."""
+
+    answer: Answer | None = None
+    busy: bool = False
+    due: float = 0.0
+    since: float = 0.0  # when it first answered
+
+
+@dataclass
+class _Watched:
+    guest: Guest
+    tries: dict[str, _Try] = field(default_factory=dict)
+    candidates: dict[str, str] = field(default_factory=dict)
+    address: str | None = None
+    source: str | None = None
+    seconds: float | None = None
+    answered: bool = False
+
+    @property
+    def over(self) -> bool:
+        return self.answered or self.guest.ended is not None
+
+
+def predict(names: t.Sequence[str]) -> dict[str, t.Any]:
+    """The result in check mode: VMs that may not even be there answer or not, nobody knows."""
+    keys = ("address", "source", "seconds", "state", "reason", "answered")
+    vms: list[dict[str, t.Any]] = [
+        {"name": name, **dict.fromkeys(keys), "addresses": [], "msg": _CHECK_MODE, "console": []}
+        for name in dict.fromkeys(names)
+    ]
+    return {"changed": False, "vms": vms, "waiting": []}
+
+
+def wait(
+    connection: Connection, agents: Connection, names: t.Sequence[str], settings: Settings
+) -> dict[str, t.Any]:
+    """The module's result. Raises SpecError for names that are not there.
+
+    ``agents`` is a second connection for calls to guest agents, which may hang it.
+    """
+    return _Wait(connection, agents, names, settings).run()
+
+
+class _Wait:
+    def __init__(
+        self, connection: Connection, agents: Connection, names: t.Sequence[str], settings: Settings
+    ) -> None:
+        self.connection = connection
+        self.settings = settings
+        self.stop = threading.Event()
+        self.stirred: dict[str, float] = {}
+        self.bug: BaseException | None = None
+        found = require_domains(connection, names)
+        self.watched = [_Watched(Guest(connection, agents, raw)) for raw in found.values()]
+
+    def run(self) -> dict[str, t.Any]:
+        self.started = time.monotonic()
+        limit = self.settings.wait_timeout
+        slicing = self.settings.slice is not None and self.settings.slice < limit
+        if slicing:
+            limit = t.cast("float", self.settings.slice)
+        threads = [self._begin(self._observe, one.guest) for one in self.watched]
+        try:
+            while not all(one.over for one in self.watched):
+                passed = time.monotonic() - self.started
+                if passed >= limit:
+                    break
+                if slicing and passed >= _SHORTEST and any(one.over for one in self.watched):
+                    break
+                self._step()
+                self._check()
+                time.sleep(_TICK)
+        finally:
+            self.stop.set()
+        for thread in threads:
+            thread.join(_TICK)
+        # a connection is not closed under a call: closing would wait for it
+        stuck = sum(thread.is_alive() for thread in threads)
+        self.connection.hanging += stuck
+        return self._result(final=not slicing)
+
+    def _begin(self, function: t.Callable[..., None], *args: t.Any) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                function(*args)
+            except BaseException as error:  # a defect of ours, raised by the caller's thread
+                self.bug = error
+
+        thread = threading.Thread(target=guarded, daemon=True)
+        thread.start()
+        return thread
+
+    def _observe(self, guest: Guest) -> None:
+        while not self.stop.is_set() and guest.ended is None:
+            guest.look()
+            self.stop.wait(_PAUSE)
+
+    def _check(self) -> None:
+        """Raise what makes going on pointless."""
+        if self.bug is not None:
+            raise self.bug
+        if any(one.guest.note for one in self.watched):
+            raw = self.connection.raw
+            if not self.connection.call("see whether libvirt is there", raw.isAlive):
+                raise HostUnreachable(self.connection.uri, "the connection was lost")
+
+    def _step(self) -> None:
+        table = neighbours.table() if self.connection.local else {}
+        for one in self.watched:
+            if one.over:
+                continue
+            one.candidates = one.guest.candidates(table)
+            for address in one.candidates:
+                attempt = one.tries.setdefault(address, _Try())
+                if not attempt.busy and time.monotonic() >= attempt.due:
+                    attempt.busy = True
+                    self._begin(self._try, one.guest, address, attempt)
+            self._settle(one)
+            if not one.candidates and self.connection.local:
+                self._stir(one.guest)
+
+    def _try(self, guest: Guest, address: str, attempt: _Try) -> None:
+        answer = probe(address, self.settings.port)
+        if answer.ok and self.connection.local:
+            owner = neighbours.table().get(address)
+            if owner is not None and owner not in guest.macs:
+                answer = Answer(False, f"another machine has this address ({owner})")
+        if answer.ok and not attempt.since:
+            attempt.since = time.monotonic()
+        attempt.answer = answer
+        attempt.due = time.monotonic() + _PAUSE
+        attempt.busy = False
+
+    def _settle(self, one: _Watched) -> None:
+        """Take the address that is believed most, of those that answer."""
+        now = time.monotonic()
+        undecided = False
+        for address, source in one.candidates.items():
+            attempt = one.tries[address]
+            if attempt.answer is not None and attempt.answer.ok:
+                if undecided and now - attempt.since < _BETTER:
+                    return
+                one.address, one.source, one.answered = address, source, True
+                one.seconds = round(attempt.since - self.started, 1)
+                return
+            undecided = undecided or attempt.busy
+
+    def _stir(self, guest: Guest) -> None:
+        """Ask the networks of a VM that has spoken there, but whose address nobody knows."""
+        now = time.monotonic()
+        for bridge, mac in guest.bridges:
+            last = self.stirred.get(bridge)
+            if (last is None or now - last >= _STIR_PAUSE) and neighbours.has_spoken(bridge, mac):
+                self.stirred[bridge] = now
+                neighbours.stir(bridge)
+
+    def _result(self, *, final: bool) -> dict[str, t.Any]:
+        """What is known now; failed when waiting is over for good and somebody did not answer."""
+        open_ends = [one for one in self.watched if not one.over]
+        silent = [one for one in self.watched if not one.answered and (final or one.over)]
+        described = [one for one in silent if self.connection.local]
+        ends = deadline.each(
+            lambda one: one.guest.console_end(),
+            described,
+            seconds=5.0,
+            what=lambda one: f"console of {one.guest.name}",
+            parallel=4,
+        )
+        consoles = {
+            one.guest.name: outcome.value
+            for one, outcome in zip(described, ends)
+            if isinstance(outcome, deadline.Ok)
+        }
+        vms = [self._entry(one, consoles.get(one.guest.name, [])) for one in self.watched]
+        result: dict[str, t.Any] = {
+            "changed": False,
+            "vms": vms,
+            "waiting": [] if final else [one.guest.name for one in open_ends],
+        }
+        if final and silent:
+            result["failed"] = True
+            result["msg"] = "; ".join(
+                f"{vm['name']}: {vm['msg']}" for vm in vms if not vm["answered"]
+            )
+        return result
+
+    def _entry(self, one: _Watched, console_end: list[str]) -> dict[str, t.Any]:
+        guest = one.guest
+        if not one.answered and one.candidates:
+            one.address, one.source = next(iter(one.candidates.items()))
+        return {
+            "name": guest.name,
+            "address": one.address,
+            "addresses": list(one.candidates),
+            "source": one.source,
+            "seconds": one.seconds,
+            "state": guest.state,
+            "reason": guest.reason,
+            "answered": one.answered,
+            "msg": "" if one.answered else self._missing(one),
+            "console": console_end,
+        }
+
+    def _missing(self, one: _Watched) -> str:
+        guest = one.guest
+        if guest.ended is not None:
+            return guest.ended
+        tried = [
+            f"{address} (from {source}): {attempt.answer.text}"
+            for address, source in one.candidates.items()
+            for attempt in [one.tries.get(address)]
+            if attempt is not None and attempt.answer is not None
+        ]
+        if tried:
+            missing = "; ".join(tried)
+        elif one.candidates:
+            missing = f"{', '.join(one.candidates)}: no answer yet"
+        elif guest.state is None:
+            missing = "libvirt tells nothing of it"
+        elif not guest.nics:
+            missing = "no address: it has no NIC"
+        else:
+            macs = ", ".join(guest.macs)
+            missing = (
+                f"no address: {guest.agent_note}, no lease of libvirt, no neighbour {macs}, and no"
+                " line of cloud-init on its console"
+            )
+        return f"{missing} ({guest.note})" if guest.note else missing

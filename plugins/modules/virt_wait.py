@@ -1,0 +1,159 @@
+#!/usr/bin/python
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_wait
+short_description: Wait until virtual machines answer
+version_added: 0.1.0
+description:
+  - Waits for virtual machines of a hypervisor, for all at once, until each has an address and an
+    SSH server answers there with its banner. The hypervisor connects, so the VMs need not be
+    reachable from the controller.
+  - An address is taken, in this order, from the domain's metadata, the guest agent, the leases of
+    libvirt's networks, the hypervisor's neighbour table, and the lines cloud-init writes to the
+    serial console. For a VM that has sent something but is in none of them, the hypervisor asks the
+    VM's own network, once in 5 seconds, and only where that is no larger than a /24 and the
+    hypervisor has an IPv4 address on the bridge.
+  - An address that answers with the MAC address of another machine does not count.
+  - Waiting ends at once for a VM that is seen not to run, such as one that crashed or was shut off.
+  - Prints what it waits for and how far it is. It asks the hypervisor again and again in short
+    calls, so that a connection that breaks meanwhile does no harm. For each VM that did not answer,
+    the end of its serial console is shown.
+author:
+  - Fleet Virt contributors (@fleet-virt)
+extends_documentation_fragment:
+  - fleet.virt._connection
+  - fleet.virt._attributes
+attributes:
+  check_mode:
+    support: partial
+    details:
+      - In check mode nothing is asked and nothing waited for; RV(vms[].answered) is null.
+  diff_mode:
+    support: N/A
+    details:
+      - Changes nothing.
+  idempotent:
+    support: full
+options:
+  names:
+    description:
+      - Names of the virtual machines. One that is not defined on the hypervisor is an error.
+    type: list
+    elements: str
+    required: true
+  wait_timeout:
+    description:
+      - Seconds to wait at most.
+    type: float
+    default: 300
+  port:
+    description:
+      - Port of the SSH server in the virtual machines.
+    type: int
+    default: 22
+  slice:
+    description:
+      - Seconds that a single call to the hypervisor takes at most; progress shows that often.
+    type: float
+    default: 10
+seealso:
+  - module: fleet.virt.virt_query
+    description: Addresses of virtual machines as they are now.
+"""
+
+EXAMPLES = r"""
+- name: Wait until two virtual machines answer
+  fleet.virt.virt_wait:
+    names: [web1, web2]
+    wait_timeout: 120
+  register: waited
+
+- name: Show where they are
+  ansible.builtin.debug:
+    msg: "{{ waited.vms | items2dict(key_name='name', value_name='address') }}"
+"""
+
+RETURN = r"""
+vms:
+  description: The virtual machines, in the order of O(names), whether they answered or not.
+  returned: always, unless the hypervisor cannot be asked
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the virtual machine.
+      type: str
+    address:
+      description: The address that answered; if none did, the one that is believed most, or null.
+      type: str
+      sample: 192.0.2.17
+    addresses:
+      description: All addresses that were found, those believed most first.
+      type: list
+      elements: str
+    source:
+      description: Where RV(vms[].address) is from, V(static), V(agent), V(lease), V(neighbour) or
+        V(console).
+      type: str
+    seconds:
+      description: After how many seconds it answered, else null.
+      type: float
+    state:
+      description: State in libvirt's own terms.
+      type: str
+      sample: running
+    reason:
+      description: libvirt's reason for the state.
+      type: str
+      sample: booted
+    answered:
+      description: Whether it answered; null in check mode.
+      type: bool
+    msg:
+      description: What is missing, empty when it answered.
+      type: str
+    console:
+      description: The last lines of its serial console, when it did not answer.
+      type: list
+      elements: str
+waiting:
+  description: Names of those that were still to be waited for; empty in the end.
+  returned: always, unless the hypervisor cannot be asked
+  type: list
+  elements: str
+"""
+
+from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
+from ansible_collections.fleet.virt.plugins.module_utils._host import wait
+from ansible_collections.fleet.virt.plugins.module_utils._host.connection import connect
+
+
+def main() -> None:
+    module = create_module(
+        {
+            "names": {"type": "list", "elements": "str", "required": True},
+            "wait_timeout": {"type": "float", "default": 300},
+            "port": {"type": "int", "default": 22},
+            "slice": {"type": "float", "default": 10},
+        }
+    )
+    params = module.params
+    settings = wait.Settings(params["wait_timeout"], params["port"], params["slice"])
+
+    def work() -> dict[str, object]:
+        if module.check_mode:
+            return wait.predict(params["names"])
+        uri, timeout = params["uri"], params["timeout"]
+        with connect(uri, timeout) as connection, connect(uri, timeout) as agents:
+            return wait.wait(connection, agents, params["names"], settings)
+
+    run(module, work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A wait that is made of many short calls: what is known after them, and what to tell of it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+_FROM = {
+    "static": "as its metadata say",
+    "agent": "by the guest agent",
+    "lease": "by libvirt's lease",
+    "neighbour": "by the neighbour table",
+    "console": "by its console",
+}
+
+Entry = dict[str, t.Any]
+
+
+class Progress:
+    """The entries of ``virt_wait``'s result so far, in the order of ``names``."""
+
+    def __init__(self, host: str, names: t.Sequence[str]) -> None:
+        self.host = host
+        self.entries: dict[str, Entry | None] = dict.fromkeys(names)
+        self.pending = list(self.entries)
+
+    def begin(self, port: int, wait_timeout: float) -> list[str]:
+        """What is waited for."""
+        limit = f"waiting until it answers on port {port} (at most {wait_timeout:g} s)"
+        return [f"{name} on {self.host}: {limit}" for name in self.entries]
+
+    def take(self, result: t.Mapping[str, t.Any], offset: float) -> list[str]:
+        """Keep what a call returned that began ``offset`` seconds after the first; the news."""
+        news: list[str] = []
+        for vm in result["vms"]:
+            entry = dict(vm)
+            if entry["seconds"] is not None:
+                entry["seconds"] = round(entry["seconds"] + offset, 1)
+            news += self._news(self.entries[entry["name"]], entry)
+            self.entries[entry["name"]] = entry
+        self.pending = list(result["waiting"])
+        return news
+
+    def _news(self, before: Entry | None, entry: Entry) -> list[str]:
+        name = entry["name"]
+        news = []
+        if entry["address"] and (before is None or before["address"] != entry["address"]):
+            origin = _FROM.get(entry["source"], "")
+            news.append(f"{name}: address {entry['address']} {origin}")
+        if entry["answered"]:
+            news.append(f"{name}: answers after {entry['seconds']:g} s")
+        return news
+
+    def vms(self) -> list[Entry]:
+        """The entries of all that were ever reported."""
+        return [entry for entry in self.entries.values() if entry is not None]
+
+    def failure(self) -> str | None:
+        """What is missing of those that do not answer; None when all do."""
+        missing = [f"{vm['name']}: {vm['msg']}" for vm in self.vms() if not vm["answered"]]
+        return "; ".join(missing) or None
+
+    def consoles(self) -> list[str]:
+        """What did not answer, with the end of its console, line by line."""
+        told: list[str] = []
+        for vm in self.vms():
+            if vm["answered"]:
+                continue
+            told.append(f"{vm['name']} on {self.host} does not answer: {vm['msg']}")
+            if vm["console"]:
+                told.append(f"{vm['name']}: the end of its console:")
+                told += [f"  {vm['name']} | {line}" for line in vm["console"]]
+            else:
+                told.append(f"{vm['name']}: nothing is on its console")
+        return told
