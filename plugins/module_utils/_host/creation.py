@@ -134,6 +134,7 @@ def finish(host: Host, jobs: t.Sequence[Job], run: str) -> None:
             _own(host, job, run)
             _build(host, job, made)
             _final(host, job)
+            job.changed = True
         except BaseException as error:
             _undo(host, job, run, made)
             if not isinstance(error, FleetVirtError):
