@@ -147,10 +147,6 @@ image:
     size_mib:
       description: Size of the disk in it.
       type: int
-missing:
-  description: Whether the action plugin has to bring the file first. Not in the result of a task.
-  returned: never by a task
-  type: bool
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
