@@ -96,15 +96,18 @@ def undocumented(module: str, result: Mapping[str, Any]) -> list[str]:
 
 
 def missing(module: str, result: Mapping[str, Any]) -> list[str]:
-    """Return the paths of documented values that a successful result does not have."""
-    always = {k: v for k, v in returned(module).items() if v.get("returned") == "success"}
-    return _compare(always, result, "", unknown=False)
+    """Return the paths of documented values that a successful result does not have.
+
+    A value is there always unless its ``returned`` says otherwise.
+    """
+    return _compare(returned(module), result, "", unknown=False)
 
 
 def _compare(
     documented: Mapping[str, Any], found: Mapping[str, Any], path: str, unknown: bool
 ) -> list[str]:
-    here = set(found) - set(documented) if unknown else set(documented) - set(found)
+    always = {k for k, v in documented.items() if v.get("returned", "success") == "success"}
+    here = set(found) - set(documented) if unknown else always - set(found)
     wrong = [f"{path}{key}" for key in sorted(here)]
     for key in sorted(set(found) & set(documented)):
         wrong += _compare_value(documented[key], found[key], f"{path}{key}", unknown)
