@@ -78,7 +78,7 @@ def play(folder: Path, tasks: list[dict[str, Any]], uri: str) -> dict[str, dict[
         "tasks": [*kept, keep],
     }
     (folder / "play.yml").write_text(json.dumps([whole]))
-    env = {**os.environ, "ANSIBLE_HOME": str(folder / "ansible")}
+    env = {**os.environ, "HOME": str(folder)}
     command = ["ansible-playbook", "-i", folder / "hosts.yml", folder / "play.yml"]
     _tools.run(command, folder, env, limit_s=120)
     results = json.loads((folder / "results.json").read_text())
