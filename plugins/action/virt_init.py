@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
+import uuid
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._model.domain import OPTIONS, Defaults
-from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _images
+from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _elsewhere, _images
 
 _AD_HOC = "Ansible Ad-Hoc"
 
@@ -28,12 +29,49 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(str(error)) from None
         if not arguments["vms"]:
             return {**result, "changed": False, "vms": []}
-        result.update(
-            self._execute_module(
-                module_name="fleet.virt.virt_init", module_args=arguments, task_vars=variables
-            )
-        )
+        if arguments.get("stage", "all") == "all" and _elsewhere.others(variables):
+            result.update(self._alone(arguments, variables))
+        else:
+            result.update(self._module(arguments, variables))
         return result
+
+    def _module(
+        self, arguments: dict[str, t.Any], task_vars: dict[str, t.Any], stage: str | None = None
+    ) -> dict[str, t.Any]:
+        if stage is not None:
+            arguments = {**arguments, "stage": stage}
+        return t.cast(
+            "dict[str, t.Any]",
+            self._execute_module(
+                module_name="fleet.virt.virt_init", module_args=arguments, task_vars=task_vars
+            ),
+        )
+
+    def _alone(self, arguments: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        """All stages, with a look at the other hypervisors while the claims are held.
+
+        Whoever claims a name elsewhere at the same moment sees this claim, or is seen here.
+        """
+        arguments = {**arguments, "run": arguments.get("run") or str(uuid.uuid4())}
+        claimed = self._module(arguments, task_vars, "claim")
+        names = [vm["name"] for vm in claimed.get("vms") or () if vm["changed"]]
+        if claimed.get("failed") or claimed.get("unreachable") or not names:
+            return claimed
+        try:
+            _elsewhere.require_absent(
+                names,
+                task_vars,
+                _batch.Variables(task_vars, self._templar),
+                arguments.get("uri", "qemu:///system"),
+                float(arguments.get("timeout", 10.0)),
+            )
+        except BaseException as error:
+            if not self._task.check_mode:
+                self._module(arguments, task_vars, "withdraw")
+            if isinstance(error, FleetVirtError):
+                return {"failed": True, "changed": False, "msg": str(error)}
+            raise
+        return claimed if self._task.check_mode else self._module(arguments, task_vars, "finish")
 
     def _module_arguments(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """The module's options: everything that variables and the controller's files decide."""

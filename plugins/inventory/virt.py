@@ -173,14 +173,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         return [self._target(host, folder, number) for number, host in enumerate(hosts)]
 
     def _target(self, host: t.Any, folder: Path, number: int) -> fleet.Target:
-        variables = self._variables(host)
-        uri = variables.get("virt_inventory_uri")
-        if uri is None:
-            uri = self.get_option("uri")
-            if variables.get("ansible_connection") not in ("local", "ansible.builtin.local"):
-                ssh = _ssh.from_variables(host.name, variables, self.get_option("timeout"))
-                uri = _ssh.write_script(ssh, uri, folder, number)
-        return fleet.Target(str(host.name), str(uri))
+        options = (self.get_option("uri"), self.get_option("timeout"))
+        uri = _ssh.uri_for(host.name, self._variables(host), *options, folder, number)
+        return fleet.Target(str(host.name), uri)
 
     def _variables(self, host: t.Any) -> dict[str, t.Any]:
         """The connection variables of a hypervisor, its administrator's templates resolved."""

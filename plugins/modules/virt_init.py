@@ -16,8 +16,10 @@ description:
     and only that. A call that was killed is finished by running it again.
   - A VM that exists is left alone. The same request changes nothing; the differences of another
     are named, and nothing is changed.
-  - On its own it knows the one hypervisor only. The playbook C(fleet.virt.provision_vm) chooses
-    the hypervisor and makes sure that no other has a VM of that name.
+  - On a hypervisor of the inventory group C(hypervisors) the controller asks the others of the
+    group whether they have a VM of that name, and nothing is created while one of them is silent.
+    That needs libvirt's binding on the controller. The playbook C(fleet.virt.provision_vm) chooses
+    the hypervisor as well.
   - Profiles, keys and image files are looked up on the controller, in the variables named below.
 author:
   - Fleet Virt contributors (@fleet-virt)

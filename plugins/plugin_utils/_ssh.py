@@ -89,6 +89,27 @@ def script(ssh: Ssh, uri: str) -> str:
     return f"#!/bin/sh\nexec {shlex.join(command)}\n"
 
 
+def uri_for(
+    name: str,
+    variables: t.Mapping[str, t.Any],
+    uri: str,
+    timeout: float,
+    folder: Path,
+    number: int,
+) -> str:
+    """The URI that reaches ``uri`` of inventory host ``name`` from the controller.
+
+    ``virt_inventory_uri`` of the host goes first; a local connection needs nothing; for SSH a
+    script is written into ``folder``, told apart by ``number``.
+    """
+    own = variables.get("virt_inventory_uri")
+    if own is not None:
+        return str(own)
+    if variables.get("ansible_connection") in ("local", "ansible.builtin.local"):
+        return uri
+    return write_script(from_variables(name, variables, timeout), uri, folder, number)
+
+
 def write_script(ssh: Ssh, uri: str, folder: Path, number: int) -> str:
     """Write the script into ``folder``; the libvirt URI that talks through it."""
     path = folder / f"hypervisor{number}"

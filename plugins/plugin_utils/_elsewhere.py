@@ -1,0 +1,90 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Proof that a VM is on no other hypervisor, for a task that runs on one.
+
+The controller reads the others itself, in parallel, as the inventory plugin does.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import typing as t
+from pathlib import Path
+
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._host import fleet, requirements
+from ansible_collections.fleet.virt.plugins.module_utils._host.deadline import Failed
+from ansible_collections.fleet.virt.plugins.module_utils._host.domains import Wanted
+from ansible_collections.fleet.virt.plugins.plugin_utils import _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+
+_GROUP = "hypervisors"
+_HOST_SECONDS = 30.0
+
+
+def others(task_vars: t.Mapping[str, t.Any]) -> list[str]:
+    """The other members of the group ``hypervisors``, if this host is one; none otherwise."""
+    here = str(task_vars["inventory_hostname"])
+    members = [str(name) for name in (task_vars.get("groups") or {}).get(_GROUP) or ()]
+    return [name for name in members if name != here] if here in members else []
+
+
+def require_absent(
+    names: t.Collection[str],
+    task_vars: t.Mapping[str, t.Any],
+    variables: Variables,
+    uri: str,
+    timeout: float,
+) -> None:
+    """Raise PlanRefused if another hypervisor has a VM of ``names``, or may have."""
+    lost = variables.get("virt_hypervisors_lost", [])
+    asked = [name for name in others(task_vars) if name not in lost]
+    if not asked:
+        return
+    requirements.require()
+    with tempfile.TemporaryDirectory(prefix="fleet-virt-") as folder:
+        targets = []
+        for number, name in enumerate(asked):
+            values = _connection_variables(task_vars["hostvars"][name])
+            reached = _ssh.uri_for(name, values, uri, timeout, Path(folder), number)
+            targets.append(fleet.Target(name, reached))
+        outcomes = fleet.read_fleet(
+            targets, Wanted(storage=False), call_timeout=timeout, host_timeout=_HOST_SECONDS
+        )
+    problems = []
+    for name, outcome in zip(asked, outcomes):
+        if isinstance(outcome, Failed):
+            problems.append(
+                f"{name} is silent and may have it ({outcome.error}); bring it back, or, if it is"
+                " surely off for good, name it in virt_hypervisors_lost"
+            )
+        else:
+            found = sorted({str(domain["name"]) for domain in outcome.value} & set(names))
+            problems += [f"{vm!r} is defined on {name}; a VM exists once" for vm in found]
+    if problems:
+        raise PlanRefused("; ".join(problems))
+
+
+def _connection_variables(hostvars: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {
+        str(key): to_plain(hostvars[key])
+        for key in hostvars
+        if str(key).startswith("ansible_ssh_")
+        or str(key)
+        in (
+            "ansible_become",
+            "ansible_connection",
+            "ansible_host",
+            "ansible_host_key_checking",
+            "ansible_port",
+            "ansible_private_key_file",
+            "ansible_user",
+            "virt_become",
+            "virt_inventory_uri",
+        )
+    }
