@@ -18,7 +18,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils._wait import Progress
 _RETRY_PAUSE = 2.0  # after a call that did not reach the hypervisor
 _LAST = 1.0  # seconds for one last look, however late it is
 # What may be gone when asked again: the daemon is started anew, a call hung
-_PASSING = ("HostUnreachable", "DeadlineExceeded")
+_PASSING = ("HostUnreachable", "DeadlineExceeded", "LibvirtFailure")
 
 
 class ActionModule(ActionBase):

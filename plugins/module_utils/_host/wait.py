@@ -94,6 +94,7 @@ class _Wait:
         self, connection: Connection, agents: Connection, names: t.Sequence[str], settings: Settings
     ) -> None:
         self.connection = connection
+        self.agents = agents
         self.settings = settings
         self.stop = threading.Event()
         self.stirred: dict[str, float] = {}
@@ -120,12 +121,18 @@ class _Wait:
                 time.sleep(_TICK)
         finally:
             self.stop.set()
+        self._leave(threads)
+        return self._result(final=not slicing)
+
+    def _leave(self, threads: t.Sequence[threading.Thread]) -> None:
+        """Wait for the threads a moment; what is stuck in a call is left behind."""
+        end = time.monotonic() + _PAUSE
         for thread in threads:
-            thread.join(_TICK)
+            thread.join(max(0.0, end - time.monotonic()))
         # a connection is not closed under a call: closing would wait for it
         stuck = sum(thread.is_alive() for thread in threads)
         self.connection.hanging += stuck
-        return self._result(final=not slicing)
+        self.agents.hanging += stuck
 
     def _begin(self, function: t.Callable[..., None], *args: t.Any) -> threading.Thread:
         def guarded() -> None:

@@ -68,7 +68,13 @@ class Guest:
         """
         by_source: dict[str, t.Sequence[str]] = dict(self._found)
         order = {mac: index for index, mac in enumerate(self.macs)}
-        near = [(order[mac], address) for address, mac in table.items() if mac in order]
+        # an address that is known otherwise is in the table because we tried it
+        known = {address for some in by_source.values() for address in some}
+        near = [
+            (order[mac], address)
+            for address, mac in table.items()
+            if mac in order and address not in known
+        ]
         by_source["neighbour"] = [address for _, address in sorted(near)]
         found: dict[str, str] = {}
         for source in SOURCES:
