@@ -53,8 +53,9 @@ _WITHOUT_HOSTS = ("syntax", "listhosts", "listtasks", "listtags")
 
 
 class LookupModule(LookupBase):
-    if t.TYPE_CHECKING:  # ansible-core states no types for it
+    if t.TYPE_CHECKING:  # ansible-core states no types for these
         _loader: t.Any
+        set_options: t.Any
 
     def run(
         self, terms: list[str], variables: dict[str, t.Any] | None = None, **kwargs: t.Any

@@ -13,6 +13,7 @@ import typing as t
 
 from .._errors import FleetVirtError
 from .._model.states import ACTIVE_STATES
+from .._units import MIB
 from . import paths
 from .connection import Connection
 from .pools import VolumeHandle, Volumes, describe_volume
@@ -41,13 +42,7 @@ class Disks:
         """The files that libvirt would open to tell the sizes of the entry's disks."""
         found = []
         for disk in entry["disks"]:
-            handle = self._handle(disk)
-            if handle is not None:
-                found.append(handle.path)
-            elif disk["type"] in _LOCAL and disk["source"]:
-                found.append(disk["source"])
-            if disk["backing"]:
-                found.append(disk["backing"])
+            found += [self._path(disk, self._handle(disk)), disk["backing"] or ""]
         return [path for path in found if path.startswith("/")]
 
     def hang(self, entry: Entry) -> bool:
@@ -66,20 +61,32 @@ class Disks:
         for disk in entry["disks"]:
             disk["size_mib"], disk["allocation_mib"] = sizes.get(disk["target"], (None, None))
             handle = self._handle(disk)
+            file = self._found.files.get(self._path(disk, handle))
             problem = None
+            if file is not None and file.qcow2 is False and disk["format"] == "qcow2":
+                disk["size_mib"] = disk["backing"] = None
+                problem = "the file is no qcow2 image, as the definition says it is"
             if handle is not None:
                 disk["pool"], disk["volume"] = handle.pool, handle.name
-                if not hang:
-                    problem = _from_volume(disk, handle, entry["state"])
+                if not hang and not problem:
+                    problem = _from_volume(disk, handle, file, entry["state"])
+            if file is not None:
+                disk["allocation_mib"] = -(-file.occupied // MIB)
             if disk["size_mib"] is None and disk["source"]:
-                problem = self._why_unknown(disk, handle, entry["state"]) or problem
+                problem = problem or self._why_unknown(disk, handle, entry["state"])
             if problem:
                 problems.append(f"disk {disk['target']}: {problem}")
         return problems
 
+    @staticmethod
+    def _path(disk: Entry, handle: VolumeHandle | None) -> str:
+        if handle is not None:
+            return handle.path
+        return str(disk["source"]) if disk["type"] in _LOCAL and disk["source"] else ""
+
     def _why_unknown(self, disk: Entry, handle: VolumeHandle | None, state: str) -> str | None:
         """Why there is no size; None where nothing is wrong (a disk of another machine)."""
-        path = handle.path if handle is not None else str(disk["source"])
+        path = self._path(disk, handle)
         for candidate in (path, str(disk["backing"])):
             if candidate in self._found.hanging:
                 return f"{candidate} does not answer"
@@ -96,18 +103,26 @@ class Disks:
         return None
 
 
-def _from_volume(disk: Entry, handle: VolumeHandle, state: str) -> str | None:
+def _from_volume(
+    disk: Entry, handle: VolumeHandle, file: paths.File | None, state: str
+) -> str | None:
     """Complete the disk from its volume; why that failed, if it was needed and did."""
     # libvirt states the chain of a running domain; of one that is shut off only if its
-    # definition does, so the header of the volume is asked
+    # definition does, so the header of the volume is asked: by us where we have read it
     unknown = not disk["backing_known"] and state not in ACTIVE_STATES
+    if unknown and disk["format"] == "raw":
+        unknown = False  # QEMU will look for none, whatever a guest wrote there
+    elif unknown and file is not None and file.backing_known:
+        disk["backing"] = disk["backing"] or file.backing
+        unknown = False
     if not unknown and disk["size_mib"] is not None:
         return None
     try:
         volume = describe_volume(handle)
     except FleetVirtError as error:
         return str(error)
-    disk["backing"] = disk["backing"] or volume["backing"]
+    if unknown:
+        disk["backing"] = disk["backing"] or volume["backing"]
     if disk["size_mib"] is None:
         disk["size_mib"] = volume["capacity_mib"]
         disk["allocation_mib"] = volume["allocation_mib"]

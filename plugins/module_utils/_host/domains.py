@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from .._errors import FleetVirtError, LibvirtFailure, Problem, SpecError
 from .._libvirt import ERR_NO_DOMAIN, ERR_NO_SUPPORT
 from .._model import domain_entry, domain_info, domain_stats
-from .._model.states import reason_name, state_name
+from .._model.states import ACTIVE_STATES, reason_name, state_name
 from . import addresses as guest_addresses
 from .connection import Connection
 from .deadline import Failed
@@ -219,10 +219,14 @@ def _complete(domain: t.Any, entry: dict[str, t.Any], host: _Host, wanted: Wante
     problem = host.stats_errors.get(entry["uuid"])
     if problem is not None:
         _note(entry, problem)
+    active = entry["state"] in ACTIVE_STATES
     if wanted.stats:
         entry["stats"] = domain_stats.counters(values)
+        if active and entry["stats"]["cpu"]["time_ns"] is None:
+            # libvirt takes it from control groups there; from the process here (virDomainGetInfo)
+            entry["stats"]["cpu"]["time_ns"] = int(domain.info()[4])
     if host.disks is not None:
-        for problem in host.disks.complete(entry, domain_stats.disk_sizes(values)):
+        for problem in host.disks.complete(entry, domain_stats.disk_sizes(values, active)):
             _note(entry, problem)
 
 

@@ -41,31 +41,31 @@ def _records(values: t.Mapping[str, t.Any], group: str) -> list[tuple[str, str]]
     count = values.get(f"{group}.count")
     if not isinstance(count, int):
         return []
-    found = []
+    found: dict[str, str] = {}
     for index in range(min(count, _MAX_DEVICES)):
         prefix = f"{group}.{index}."
         name = values.get(prefix + "name")
-        # entries of backing files carry an index into the chain; they are not devices
-        if isinstance(name, str) and not values.get(prefix + "backingIndex"):
-            found.append((prefix, name))
-    return found
+        # backing files, if they were asked for, come after the disk and under its name
+        if isinstance(name, str):
+            found.setdefault(name, prefix)
+    return [(prefix, name) for name, prefix in found.items()]
 
 
 def _mib(value: t.Any) -> int | None:
     return -(-value // MIB) if isinstance(value, int) and value >= 0 else None
 
 
-def disk_sizes(values: t.Mapping[str, t.Any]) -> dict[str, tuple[int | None, int | None]]:
+def disk_sizes(
+    values: t.Mapping[str, t.Any], active: bool
+) -> dict[str, tuple[int | None, int | None]]:
     """Target (``vda``) to (virtual size, allocation), both MiB rounded up, None unknown.
 
-    Allocation is what the image occupies on the host (libvirt's ``physical``); libvirt's own
-    ``allocation`` is the highest offset written and grows with every start.
+    What the image occupies is libvirt's ``allocation`` while nobody uses it. While a domain does,
+    that is the highest offset it has written since it started, and ``physical`` is meant.
     """
+    occupied = "physical" if active else "allocation"
     return {
-        name: (
-            _mib(values.get(prefix + "capacity")),
-            _mib(values.get(prefix + "allocation", values.get(prefix + "physical"))),
-        )
+        name: (_mib(values.get(prefix + "capacity")), _mib(values.get(prefix + occupied)))
         for prefix, name in _records(values, "block")
     }
 

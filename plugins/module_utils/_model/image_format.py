@@ -16,6 +16,7 @@ import struct
 import typing as t
 from dataclasses import dataclass
 
+BACKING_BYTES = 4096  # where every program that writes qcow2 puts the name of the backing file
 HEAD_BYTES = 64 * 1024  # what parse_header wants to see: the longest qcow2 header, and more
 MAX_VIRTUAL_BYTES = 64 << 40
 
@@ -81,6 +82,27 @@ def parse_header(head: bytes, size: int) -> ImageFormat:
     if other:
         return ImageFormat("raw", 0, (other,))
     return ImageFormat("raw", size, tuple(_raw_problems(head, size)))
+
+
+def backing_file(head: bytes) -> str | None:
+    """The backing file that a file's first :data:`BACKING_BYTES` name by an absolute path, if any.
+
+    Raises ValueError for what somebody else must tell: other formats that can have one, relative
+    names and URLs, and names that lie elsewhere.
+    """
+    if not head.startswith(b"QFI\xfb"):
+        if any(head.startswith(magic, at) for at, magic, _what, _remedy in _OTHERS):
+            raise ValueError("of another format")
+        return None
+    if int.from_bytes(head[4:8], "big") not in (2, 3) or len(head) < _QCOW2.size:
+        raise ValueError("a header of another version, or a part of one")
+    offset, length = struct.unpack_from(">QI", head, 8)
+    if not offset:
+        return None
+    name = head[offset : offset + length]
+    if len(name) != length or not name.startswith(b"/"):
+        raise ValueError("a name that is not an absolute path here")
+    return name.decode("utf-8")
 
 
 def _other(head: bytes) -> str | None:
