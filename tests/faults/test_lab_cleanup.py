@@ -10,8 +10,9 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -55,33 +56,92 @@ def _begin(*words: str) -> subprocess.Popen[bytes]:
     )
 
 
-def test_killed_at_random_moments_of_up(traces: Traces) -> None:
-    """The program alone is killed, as the kernel or a person would; its children are not."""
+def _kill_at_random_moments(
+    traces: Traces, what: str, begin: Callable[[], subprocess.Popen[bytes]]
+) -> None:
+    """Kill a program at moments of its run, take its laboratory down, and look for what is left.
+
+    The program alone is killed, as the kernel or a person would; its children are not.
+    """
     began = time.monotonic()
-    laboratory(NAME, "up", "2")
+    program = begin()
+    assert program.wait() == 0
     duration = time.monotonic() - began
     laboratory(NAME, "down")
     traces.assert_none()
 
     chosen = random.Random(SEED)  # noqa: S311 - moments, not secrets
-    # One in each tenth of the time, so that every stage of the way up is met.
+    # One in each tenth of the time, so that every stage is met.
     moments = [duration * (slot + chosen.random()) / MOMENTS for slot in range(MOMENTS)]
     chosen.shuffle(moments)
     there, clean = [], 0
     for moment in moments:
-        program = _begin("up", "2")
+        program = begin()
         with contextlib.suppress(subprocess.TimeoutExpired):  # near its end it may be done
             program.wait(moment)
-        program.send_signal(signal.SIGKILL)
+        program.kill()
         program.wait()
         there.append(len(traces.left()))
         laboratory(NAME, "down")
         traces.assert_none()
         clean += 1
-    print(f"{clean} of {MOMENTS} kills during {duration:.1f} s of `up` left nothing after `down`")
+    print(f"{clean} of {MOMENTS} kills during {duration:.1f} s of {what}: `down` left nothing")
     print(f"things there at the kills: {there}")
     assert clean == MOMENTS
     assert sum(count > 0 for count in there) >= MOMENTS // 2, "the kills came too early to matter"
+
+
+def test_killed_at_random_moments_of_up(traces: Traces) -> None:
+    _kill_at_random_moments(traces, "`up`", lambda: _begin("up", "2"))
+
+
+TEST_RUN = """
+import os
+
+import pytest
+from tests.lab.laboratory import Laboratory
+
+
+@pytest.fixture(scope="module")
+def lab():
+    laboratory = Laboratory({name!r}, os.getpid())
+    laboratory.up(2)
+    yield laboratory
+    laboratory.down()
+
+
+def test_answers(lab):
+    assert lab.ssh("hv1", "virsh list").returncode == 0
+
+
+def test_power(lab):
+    lab.kill("hv2")
+    lab.start("hv2")
+    assert lab.ssh("hv2", "true", user_root=False).returncode == 0
+
+
+def test_network(lab):
+    lab.cut("hv1")
+    lab.heal("hv1")
+    assert lab.add().name == "hv3"
+"""
+
+
+def test_killed_at_random_moments_of_a_test_run(traces: Traces, tmp_path: Path) -> None:
+    file = tmp_path / "test_run.py"
+    file.write_text(TEST_RUN.format(name=NAME))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
+
+    def begin() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*command, "--rootdir", str(tmp_path), str(file)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=dict(os.environ, PYTHONPATH=str(PROGRAM.parents[2])),
+        )
+
+    _kill_at_random_moments(traces, "a test run", begin)
 
 
 def test_up_after_a_killed_up(traces: Traces) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.support.traces import Traces, eventually, laboratory
+from tests.integration.support.traces import PROGRAM, Traces, eventually, laboratory
 from tests.lab import fabric, kvm, paths, processes, roots
 from tests.lab.errors import LabError
 from tests.lab.laboratory import Laboratory
@@ -278,6 +278,57 @@ def test_bad_words_name_value_and_remedy(words: list[str], text: str) -> None:
     assert done.returncode == 1
     assert text in done.stderr
     assert done.stdout == ""
+
+
+def test_missing_packages_are_named_with_the_line_that_installs_them() -> None:
+    done = subprocess.run(
+        [str(PROGRAM), "up", "1"],
+        env=dict(os.environ, PATH="/nonexistent"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "missing on this machine: bash, dnsmasq-base, e2fsprogs, iproute2" in done.stderr
+    assert "apt-get install -y --no-install-recommends bash dnsmasq-base" in done.stderr
+
+
+def test_name_in_use_in_another_cache_folder_is_refused(first: Laboratory, tmp_path: Path) -> None:
+    environment = dict(os.environ, FLEET_VIRT_CACHE=str(tmp_path))
+    (tmp_path / "roots").symlink_to(paths.cache() / "roots")
+    for words in (["up", "1"], ["down"]):
+        done = subprocess.run(
+            [str(PROGRAM), "--name", FIRST, *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 1
+        assert f"named {FIRST!r} is up in {first.directory}" in done.stderr
+    assert first.ssh("hv1", "true").returncode == 0
+
+
+def test_guest_console_and_logs_are_told(first: Laboratory) -> None:
+    definition = """
+    <domain type='qemu'><name>probe</name><memory unit='MiB'>32</memory>
+    <os><type arch='x86_64'>hvm</type></os>
+    <features><tcg><tb-cache unit='MiB'>32</tb-cache></tcg></features>
+    <devices><serial type='file'><source path='/var/log/libvirt/qemu/probe.serial'/></serial>
+    </devices></domain>"""
+    first.ssh("hv1", "virsh -q create /dev/stdin", input=definition)
+    try:
+        first.ssh("hv1", "echo spoken > /var/log/libvirt/qemu/probe.serial")
+        told = first.console("hv1", "probe")
+        assert "/var/log/libvirt/qemu/probe.log\n" in told
+        assert "qemu-system-x86_64" in told
+        assert "probe.serial\nspoken\n" in told
+    finally:
+        first.ssh("hv1", "virsh -q destroy probe")
+    assert "libvirt" in first.logs("hv1")
+    first.kill("hv2")
+    assert "Connection timed out" in first.logs("hv2") or "No route" in first.logs("hv2")
+    first.start("hv2")
 
 
 def test_unknown_host_is_named(first: Laboratory) -> None:

@@ -8,6 +8,7 @@ The order makes every step repeatable: the entry in RUN goes last, and names the
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from .errors import LabError, Progress
 from .paths import RUN, cache, control_folder, locked
 from .record import Record
 
-__all__ = ["lock_of", "register", "registered", "remove", "stale", "sweep"]
+__all__ = ["check_ours", "lock_of", "register", "registered", "remove", "stale", "sweep"]
 
 
 def lock_of(directory: Path) -> Path:
@@ -36,17 +37,25 @@ def registered() -> Iterator[tuple[str, Path]]:
             continue  # being made or taken down at this moment
 
 
+def check_ours(name: str, directory: Path) -> None:
+    """See that nobody else has a laboratory of this name on this machine.
+
+    :raises LabError: another cache folder has.
+    """
+    theirs = dict(registered()).get(name, directory)
+    if theirs != directory:
+        raise LabError(
+            f"a laboratory named {name!r} is up in {theirs}: choose another --name, or take it "
+            f"down with FLEET_VIRT_CACHE={theirs.parent.parent}"
+        )
+
+
 def register(name: str, directory: Path) -> None:
     """Enter a laboratory into RUN; with the machine's lock held.
 
     :raises LabError: another cache folder has a laboratory of this name.
     """
-    for other, folder in registered():
-        if other == name and folder != directory:
-            raise LabError(
-                f"a laboratory named {name!r} is up in {folder}: choose another --name, or take "
-                f"it down with FLEET_VIRT_CACHE={folder.parent.parent}"
-            )
+    check_ours(name, directory)
     control = control_folder(name)
     control.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = control / "directory.new"
@@ -75,24 +84,34 @@ def _force_remove(directory: Path) -> None:
         shutil.rmtree(directory)
 
 
+def _leave(progress: Progress) -> None:
+    """After the last laboratory, restore the machine; with the machine's lock held."""
+    labs = RUN / "labs"
+    if labs.is_dir() and os.listdir(labs):
+        return
+    fabric.lower_inotify(progress)
+    with contextlib.suppress(FileNotFoundError):
+        labs.rmdir()
+    (RUN / "lock").unlink()
+    # From here on somebody else may have begun anew, with a lock of his own.
+    with contextlib.suppress(OSError):
+        RUN.rmdir()
+
+
 def remove(name: str, directory: Path, progress: Progress) -> int:
     """Take everything of a laboratory away; its lock is held.
 
     :returns: how many processes had to be ended.
+    :raises LabError: the laboratory of this name is in another cache folder, or will not go.
     """
+    check_ours(name, directory)
     count = processes.kill(directory, control=control_folder(name))
-    theirs = dict(registered()).get(name)
-    if theirs in (None, directory):
-        fabric.remove_link(fabric.link_name(name))
-        cgroups.remove(name)
+    fabric.remove_link(fabric.link_name(name))
+    cgroups.remove(name)
     _force_remove(directory)
     with locked(RUN / "lock"):
-        if theirs in (None, directory):
-            _force_remove(control_folder(name))
-        labs = RUN / "labs"
-        if not (labs.is_dir() and os.listdir(labs)):
-            fabric.lower_inotify(progress)
-            shutil.rmtree(RUN)  # with the lock: whoever waits for it sees that it is gone
+        _force_remove(control_folder(name))
+        _leave(progress)
     lock_of(directory).unlink(missing_ok=True)
     return count
 

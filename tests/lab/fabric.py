@@ -172,13 +172,17 @@ def watch(record: Record) -> None:
 
     :raises LabError: one is not, with what it said last.
     """
-    directory = Path(record.directory)
     for role in ("dhcp", "proxy"):
-        processes.wait_for(
-            lambda role=role: processes.find(directory, role),  # type: ignore[misc]
-            2,
-            lambda role=role: f"{role} died: {processes.tail(directory / f'{role}.log')}",  # type: ignore[misc]
-        )
+        _watch(Path(record.directory), role)
+
+
+def _watch(directory: Path, role: str) -> None:
+    log = directory / f"{role}.log"
+    processes.wait_for(
+        lambda: processes.started(directory, role, log),
+        2,
+        lambda: f"{role} died: {processes.tail(log)}",
+    )
 
 
 def remove_link(link: str) -> None:

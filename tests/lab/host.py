@@ -280,4 +280,6 @@ class Host:
             errors="replace",
             timeout=timeout,
             check=False,
+            # So that it is found, and does not wait for a dead host, when its starter is killed.
+            env={**os.environ, processes.MARK: f"{self._record.directory}:ssh"},
         )

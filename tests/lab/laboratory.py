@@ -8,7 +8,8 @@ from __future__ import annotations
 import ipaddress
 import os
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from . import cleanup, diagnosis, fabric, kvm, processes, proxy, roots, starting
@@ -124,7 +125,7 @@ class Laboratory:
         self._known_suites(turn)
         roots.check_machine()
         cleanup.sweep(self.progress, self.name)
-        with locked(cleanup.lock_of(self.directory)):
+        with self._alone():
             roots.ensure_all([(suite, False) for suite in dict.fromkeys(turn)], self.progress)
             record = self._load_or_clean()
             fresh = record is None
@@ -155,7 +156,7 @@ class Laboratory:
     def down(self) -> None:
         """Take it away with everything in it; also what a killed program left of it."""
         cleanup.sweep(self.progress, self.name)
-        with locked(cleanup.lock_of(self.directory)):
+        with self._alone():
             was = self.directory.exists()
             count = cleanup.remove(self.name, self.directory, self.progress)
         self.progress(f"down ({count} processes ended)" if was or count else "was not up")
@@ -166,7 +167,7 @@ class Laboratory:
         :raises LabError: it cannot be started; it is taken away again then.
         """
         self._known_suites([suite] if suite else [])
-        with locked(cleanup.lock_of(self.directory)):
+        with self._alone():
             record = self.record
             chosen = suite or SUITES[len(record.hosts) % len(SUITES)]
             roots.ensure(chosen, bare, self.progress)
@@ -190,7 +191,7 @@ class Laboratory:
 
     def start(self, name: str) -> None:
         """Start a host that was stopped or killed, and wait until it answers."""
-        with locked(cleanup.lock_of(self.directory)):
+        with self._alone():
             record = self.record
             self.host(name)
             chosen = [entry for entry in record.hosts if entry.name == name]
@@ -264,6 +265,18 @@ class Laboratory:
             if suite not in SUITES:
                 raise LabError(f"suite {suite!r}: the laboratory knows {', '.join(SUITES)}")
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep others from this laboratory, or wait for them."""
+        path = cleanup.lock_of(self.directory)
+        with locked(path, wait=False) as got:
+            if got:
+                yield
+                return
+        self.progress("another program is at work on it: waiting for that")
+        with locked(path):
+            yield
+
     def _load_or_clean(self) -> Record | None:
         """The record of a laboratory that lives, after removing one that does not."""
         try:
@@ -273,9 +286,7 @@ class Laboratory:
             why = str(error)
         if why:
             found = self.directory.exists()
-            if dict(cleanup.registered()).get(self.name, self.directory) == self.directory:
-                found = bool(cleanup.remove(self.name, self.directory, self.progress)) or found
-            if found:
+            if cleanup.remove(self.name, self.directory, self.progress) or found:
                 self.progress(f"removed what was left of an earlier one: {why}")
             return None
         return record

@@ -46,6 +46,20 @@ def check_machine() -> None:
             f"apt-get update && apt-get install -y --no-install-recommends {' '.join(missing)}"
         )
 
+    place = cache()
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    kind = subprocess.run(
+        ["stat", "--file-system", "--format=%T", str(place)],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
+    if kind == "overlayfs":
+        raise LabError(
+            f"the cache folder {place} is on {kind}, which cannot carry the hosts' disks: set "
+            "FLEET_VIRT_CACHE to a folder on ext4, xfs, btrfs or tmpfs"
+        )
+
 
 def _apt(command: list[str]) -> str:
     try:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -101,10 +102,9 @@ class Traces:
             for folder in (paths.lab_folder(name), paths.control_folder(name)):
                 if folder.exists():
                     found.append(str(folder))
-        found += [
-            f"process {pid} {Path(f'/proc/{pid}/comm').read_text().strip()}"
-            for pid in self.processes()
-        ]
+        for pid in self.processes():
+            with contextlib.suppress(OSError):  # it went meanwhile
+                found.append(f"process {pid} {Path(f'/proc/{pid}/comm').read_text().strip()}")
         if not paths.RUN.exists() and fabric.raised():
             found.append("fs.inotify.max_user_instances is still raised")
         return found
