@@ -95,7 +95,7 @@ host:
           description: CPU model in libvirt's terms.
           type: str
         sockets:
-          description: Sockets of each NUMA node.
+          description: Sockets of the host.
           type: int
         cores:
           description: Cores of each socket.
@@ -120,7 +120,7 @@ host:
           description: Memory of the host.
           type: int
         free:
-          description: Free now, reclaimable caches included.
+          description: Free now, reclaimable caches included; null from a driver that does not say.
           type: int
         running:
           description: Promised to active domains; their maximum, whatever a balloon gave back.
@@ -129,9 +129,33 @@ host:
           description: Promised to all defined domains.
           type: int
     numa:
-      description: NUMA cells with memory, CPUs and huge pages.
+      description: NUMA cells.
       type: list
       elements: dict
+      contains:
+        id:
+          description: Number of the cell.
+          type: int
+        memory_mib:
+          description: Memory of the cell.
+          type: int
+        free_mib:
+          description: Free now, reclaimable caches not included; null where libvirt does not say.
+          type: int
+        cpus:
+          description: CPUs of the cell.
+          type: int
+        hugepages:
+          description: Pools of huge pages, the smallest pages first.
+          type: list
+          elements: dict
+          contains:
+            size_kib:
+              description: Size of a page.
+              type: int
+            total:
+              description: Number of pages.
+              type: int
     pools:
       description: Storage pools, sorted by name. Values of an inactive pool are what libvirt last
         knew.
@@ -174,19 +198,64 @@ host:
           description: Why the pool could not be read, else null.
           type: str
     networks:
-      description: libvirt's networks, sorted by name, with bridge, forward mode, V(active),
-        V(autostart) and V(error).
+      description: libvirt's networks, sorted by name.
       type: list
       elements: dict
+      contains:
+        name:
+          description: Name of the network.
+          type: str
+        bridge:
+          description: Bridge it uses on the host.
+          type: str
+        forward:
+          description: How it is connected, for example V(nat) or V(bridge); null if it is isolated.
+          type: str
+        active:
+          description: Whether it is active.
+          type: bool
+        autostart:
+          description: Whether it starts with the host.
+          type: bool
+        error:
+          description: Why it could not be read, else null.
+          type: str
     bridges:
-      description: Names of the host's bridges; null where libvirt cannot tell.
+      description: Names of the host's bridges; null where neither the kernel nor libvirt tells.
       type: list
       elements: str
     domains:
       description: Number of domains by state, in libvirt's own terms, V(unknown) for those that
         could not be read.
       type: dict
-      sample: {running: 3, shutoff: 1}
+      contains:
+        nostate:
+          description: Without a state.
+          type: int
+        running:
+          description: Running.
+          type: int
+        blocked:
+          description: Blocked on a resource.
+          type: int
+        paused:
+          description: Paused.
+          type: int
+        shutdown:
+          description: Shutting down.
+          type: int
+        shutoff:
+          description: Shut off, saved ones included.
+          type: int
+        crashed:
+          description: Crashed, and kept for a look at them.
+          type: int
+        pmsuspended:
+          description: Suspended by the guest's own power management.
+          type: int
+        unknown:
+          description: Could not be read.
+          type: int
     maintenance:
       description: Whether the maintenance mark is set; null when the base pool is there but cannot
         be read.

@@ -79,7 +79,7 @@ domains:
       type: str
     state:
       description: State in libvirt's own terms, V(running), V(blocked), V(paused), V(shutdown),
-        V(shutoff), V(crashed), V(pmsuspended) or V(nostate).
+        V(shutoff), V(crashed), V(pmsuspended) or V(nostate); null if it could not be read.
       type: str
     reason:
       description: libvirt's reason for the state.
@@ -95,8 +95,18 @@ domains:
       description: Machine type of the guest.
       type: str
     firmware:
-      description: Firmware with its V(type) (V(bios) or V(efi)), V(loader) and V(nvram).
+      description: Firmware of the domain.
       type: dict
+      contains:
+        type:
+          description: V(bios) or V(efi); null where the definition does not tell.
+          type: str
+        loader:
+          description: Path of the firmware's image.
+          type: str
+        nvram:
+          description: Path of the variable store.
+          type: str
     cpu_mode:
       description: CPU mode, for example V(host-model).
       type: str
@@ -178,10 +188,10 @@ domains:
           description: Whether several guests may use it at once.
           type: bool
         size_mib:
-          description: Virtual size.
+          description: Virtual size; null where it cannot be had, RV(domains[].error) tells why.
           type: int
         allocation_mib:
-          description: What it occupies.
+          description: What it occupies on the hypervisor.
           type: int
     nics:
       description: NICs, in the order of the definition.
@@ -215,31 +225,263 @@ domains:
           type: list
           elements: str
     graphics:
-      description: All graphics, with V(type), V(listen), V(port), V(tls_port) and V(socket).
+      description: All graphics, in the order of the definition.
       type: list
       elements: dict
+      contains:
+        type:
+          description: Kind of graphics.
+          type: str
+          sample: vnc
+        listen:
+          description: Address it listens on.
+          type: str
+          sample: 127.0.0.1
+        port:
+          description: Port; null while the domain is off and the port is chosen when it starts.
+          type: int
+          sample: 5900
+        tls_port:
+          description: Port for TLS, of SPICE.
+          type: int
+        socket:
+          description: Path of the socket it listens on instead.
+          type: str
     consoles:
-      description: Serial lines and consoles, with V(type), V(path), V(target) and V(log).
+      description: Serial lines, then consoles, in the order of the definition.
       type: list
       elements: dict
+      contains:
+        type:
+          description: What it is connected with on the hypervisor.
+          type: str
+          sample: pty
+        path:
+          description: Path there, or host and port.
+          type: str
+          sample: /dev/pts/3
+        target:
+          description: What it is in the guest.
+          type: str
+          sample: isa-serial
+        log:
+          description: File on the hypervisor that gets a copy of the output.
+          type: str
     hostdevs:
-      description: Devices of the host given to the guest.
+      description: Devices of the hypervisor given to the guest.
       type: list
       elements: dict
+      contains:
+        type:
+          description: Kind of device.
+          type: str
+          sample: pci
+        source:
+          description: PCI address, vendor and product, or path of the device.
+          type: str
+          sample: '0000:01:00.0'
     snapshots:
-      description: Snapshots, oldest first, with V(name), V(created) (seconds since 1970), V(state)
-        and V(current).
+      description: Snapshots, oldest first.
       type: list
       elements: dict
+      contains:
+        name:
+          description: Name of the snapshot.
+          type: str
+        created:
+          description: When it was made, in seconds since 1970.
+          type: int
+        state:
+          description: State the domain was in.
+          type: str
+        current:
+          description: Whether the domain goes on from this one.
+          type: bool
     metadata:
-      description: What this collection keeps with the domain; V(managed) tells whether it made it.
+      description: What this collection keeps with the domain, in the domain's own definition.
       type: dict
+      contains:
+        managed:
+          description: Whether there is any; else the rest is empty.
+          type: bool
+        phase:
+          description: What is being done with the domain, V(creating), V(migrating) or V(purging);
+            null in ordinary life.
+          type: str
+        owner:
+          description: The process on the hypervisor that does it; null in ordinary life.
+          type: dict
+          contains:
+            boot_id:
+              description: The boot of the hypervisor it belongs to.
+              type: str
+            pid:
+              description: Process number.
+              type: int
+            start_time:
+              description: When it started, in clock ticks since the boot.
+              type: int
+            run:
+              description: The run it belongs to.
+              type: str
+        home:
+          description: Hypervisor the domain belongs on, by its name in the inventory.
+          type: str
+        image:
+          description: Image the domain was made from; null if there was none.
+          type: dict
+          contains:
+            name:
+              description: What the administrator called it.
+              type: str
+            digest:
+              description: Digest of its content.
+              type: str
+            format:
+              description: Format of its content.
+              type: str
+        groups:
+          description: Inventory groups.
+          type: list
+          elements: str
+        anti_affinity:
+          description: Groups whose members it is kept apart from.
+          type: list
+          elements: str
+        tags:
+          description: Tags a hypervisor must have.
+          type: list
+          elements: str
+        zone:
+          description: Zone a hypervisor must be in.
+          type: str
+        user:
+          description: User to log in as.
+          type: str
+        host_key:
+          description: Public SSH host key of the guest.
+          type: str
+        volumes:
+          description: Volumes that were made for this domain and go with it.
+          type: list
+          elements: dict
+          contains:
+            pool:
+              description: Pool of the volume.
+              type: str
+            name:
+              description: Name of the volume.
+              type: str
+            path:
+              description: Path of the volume.
+              type: str
+            target:
+              description: Disk it is for.
+              type: str
+            role:
+              description: V(disk) or V(seed).
+              type: str
+        addresses:
+          description: Addresses the guest was given.
+          type: list
+          elements: str
     stats:
-      description: Counters since the domain started, by CPU, memory, NIC and disk; null unless
-        O(stats=true).
+      description: Counters since the domain started; null unless O(stats=true), and null each
+        where nothing counts it.
       type: dict
+      contains:
+        cpu:
+          description: Time spent, in nanoseconds.
+          type: dict
+          contains:
+            time_ns:
+              description: In all.
+              type: int
+            user_ns:
+              description: In user space.
+              type: int
+            system_ns:
+              description: In the kernel.
+              type: int
+        memory:
+          description: Memory in MiB.
+          type: dict
+          contains:
+            actual_mib:
+              description: What the balloon leaves to the guest.
+              type: int
+            unused_mib:
+              description: Unused, as the guest reports it.
+              type: int
+            available_mib:
+              description: What the guest sees in all.
+              type: int
+            usable_mib:
+              description: What the guest could use without swapping.
+              type: int
+            rss_mib:
+              description: What the process occupies on the hypervisor.
+              type: int
+        nics:
+          description: One entry for each NIC that has an interface on the hypervisor.
+          type: list
+          elements: dict
+          contains:
+            target:
+              description: Name of the interface on the hypervisor.
+              type: str
+            receive_bytes:
+              description: Bytes received.
+              type: int
+            receive_packets:
+              description: Packets received.
+              type: int
+            receive_errors:
+              description: Errors while receiving.
+              type: int
+            receive_dropped:
+              description: Packets dropped while receiving.
+              type: int
+            transmit_bytes:
+              description: Bytes sent.
+              type: int
+            transmit_packets:
+              description: Packets sent.
+              type: int
+            transmit_errors:
+              description: Errors while sending.
+              type: int
+            transmit_dropped:
+              description: Packets dropped while sending.
+              type: int
+        disks:
+          description: One entry for each disk.
+          type: list
+          elements: dict
+          contains:
+            target:
+              description: Name of the disk, as in RV(domains[].disks[].target).
+              type: str
+            read_bytes:
+              description: Bytes read.
+              type: int
+            read_requests:
+              description: Requests to read.
+              type: int
+            write_bytes:
+              description: Bytes written.
+              type: int
+            write_requests:
+              description: Requests to write.
+              type: int
+            flush_requests:
+              description: Requests to flush.
+              type: int
+            errors:
+              description: Errors, where the driver counts them.
+              type: int
     error:
-      description: What could not be read of this domain, else null.
+      description: What could not be read of this domain and why, else null.
       type: str
 """
 

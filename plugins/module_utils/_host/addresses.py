@@ -9,6 +9,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import ipaddress
 import typing as t
 
 from .. import _libvirt
@@ -17,6 +18,7 @@ from .._errors import FleetVirtError, LibvirtFailure
 # virDomainInterfaceAddressesSource
 _FROM_LEASE = 0
 _FROM_AGENT = 1
+_MOST = 64  # addresses of one NIC; a guest may claim any number
 
 
 def read(domain: t.Any, entry: dict[str, t.Any]) -> None:
@@ -62,9 +64,26 @@ def _ask(domain: t.Any, source: int, action: str) -> dict[str, list[str]]:
     by_mac: dict[str, list[str]] = {}
     for interface in answer.values():
         found = by_mac.setdefault(str(interface.get("hwaddr") or "").lower(), [])
-        for address in interface.get("addrs") or ():
-            text = str(address["addr"])
-            # link-local IPv6 addresses mean nothing without the hypervisor's interface
-            if text not in found and not text.lower().startswith("fe80:"):
-                found.append(text)
+        for given in interface.get("addrs") or ():
+            address = _usable(given.get("addr"))
+            if address is not None and address not in found and len(found) < _MOST:
+                found.append(address)
     return by_mac
+
+
+def _usable(given: t.Any) -> str | None:
+    """``given`` in its usual form if it is an address at which others can reach the guest.
+
+    The guest says what it likes, and this becomes an argument of ssh: nothing else than an address
+    may pass, nor one of the asker's own machine. Link-local ones mean nothing without the
+    hypervisor's interface.
+    """
+    try:
+        address = ipaddress.ip_address(str(given))
+    except ValueError:
+        return None
+    if address.is_link_local or address.is_loopback or address.is_unspecified:
+        return None
+    if address.is_multicast or getattr(address, "scope_id", None) is not None:
+        return None
+    return str(address)

@@ -114,16 +114,21 @@ class Guests:
             devices=devices,
         )
 
-    def define(self, host: str, name: str, *, start: bool = False, **options: Any) -> None:
-        """Define a tiny guest, with :meth:`xml`'s options, and start it if asked."""
+    def define(
+        self, host: str, name: str, *, start: bool = False, paused: bool = False, **options: Any
+    ) -> None:
+        """Define a tiny guest, with :meth:`xml`'s options, and start it if asked.
+
+        The pool does not know its disk before it is refreshed.
+        """
         self.prepare(host)
         self.made.append((host, name))
+        begin = f"virsh -q start {name}{' --paused' if paused else ''}\n"
         self.script(
             host,
             f"qemu-img create -q -f qcow2 -b {BASE} -F qcow2 {IMAGES}/{name}.qcow2\n"
-            "virsh -q pool-refresh default\n"
-            "cat > /run/domain.xml; virsh -q define --validate /run/domain.xml\n"
-            + (f"virsh -q start {name}\n" if start else ""),
+            "cat > /run/domain.xml; virsh -q define /run/domain.xml\n"
+            + (begin if start or paused else ""),
             input=self.xml(name, **options),
         )
 
