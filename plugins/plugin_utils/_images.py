@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 import stat
 import time
 import typing as t
@@ -22,7 +23,10 @@ from ansible.errors import AnsibleError
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._host.digests import DigestCache
-from ansible_collections.fleet.virt.plugins.module_utils._host.image_check import read_format
+from ansible_collections.fleet.virt.plugins.module_utils._host.image_check import (
+    check_structure,
+    read_format,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._model.options import show
 from ansible_collections.fleet.virt.plugins.module_utils._units import MIB, format_size
 
@@ -55,7 +59,8 @@ class LocalImage:
 def local_image(image_dir: str | None, name: str, *, remember: bool = True) -> LocalImage:
     """The image ``name`` of ``virt_image_dir`` (None: :data:`DEFAULT_IMAGE_DIR`).
 
-    Its digest is remembered in the user's cache folder, unless ``remember`` is False (check mode).
+    Its digest is remembered in the user's cache folder; with ``remember`` False (check mode)
+    nothing is written there.
     Raises PlanRefused: no such file, or one that is no usable image.
     """
     folder = Path(image_dir or DEFAULT_IMAGE_DIR).expanduser()
@@ -77,8 +82,12 @@ def local_image(image_dir: str | None, name: str, *, remember: bool = True) -> L
         if not stat.S_ISREG(status.st_mode):
             raise PlanRefused(f"image {path} is not a regular file; name an image file")
         found = read_format(descriptor, str(path))
-        cache = DigestCache(_cache_file() if remember else None)
-        digest = cache.digest(descriptor, str(path))
+        cache = DigestCache(_cache_file(), remember=remember)
+        digest = cache.known(descriptor)
+        if digest is None:
+            if shutil.which("qemu-img"):  # else the hypervisor alone tells, once it is there
+                check_structure(descriptor, found, str(path))
+            digest = cache.digest(descriptor, str(path))
     except OSError as error:
         raise PlanRefused(f"image {path}: {error.strerror}") from None
     finally:

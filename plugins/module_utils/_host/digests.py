@@ -64,10 +64,15 @@ def _await_lock(descriptor: int) -> bool:
 
 
 class DigestCache:
-    """The digests in one JSON file, mode 0600; ``path`` None remembers nothing."""
+    """The digests in one JSON file, mode 0600; without ``remember`` it is only read."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path, *, remember: bool = True) -> None:
         self._path = path
+        self._remember = remember
+
+    def known(self, descriptor: int) -> str | None:
+        """The digest of an open file, if it is remembered."""
+        return self._load().get(_key(os.fstat(descriptor)))
 
     def digest(self, descriptor: int, shown: str) -> str:
         """SHA-256 in hexadecimal of an open file (moves its position).
@@ -76,7 +81,7 @@ class DigestCache:
         """
         before = os.fstat(descriptor)
         known = self._load().get(_key(before))
-        if known is None and self._path is not None and _await_lock(descriptor):
+        if known is None and _await_lock(descriptor):
             known = self._load().get(_key(before))  # whoever had it may have found out
         if known is not None:
             return known
@@ -91,13 +96,14 @@ class DigestCache:
                 " try again when whatever writes it has finished"
             )
         digest = summed.hexdigest()
-        if time.time_ns() - max(after.st_ctime_ns, after.st_mtime_ns) > _SETTLED_NS:
+        if (
+            self._remember
+            and time.time_ns() - max(after.st_ctime_ns, after.st_mtime_ns) > _SETTLED_NS
+        ):
             self._store(_key(after), digest)
         return digest
 
     def _load(self) -> dict[str, str]:
-        if self._path is None:
-            return {}
         try:
             with open(self._path, "rb") as file:
                 if os.fstat(file.fileno()).st_uid != os.geteuid():
@@ -114,8 +120,6 @@ class DigestCache:
         }
 
     def _store(self, key: str, digest: str) -> None:
-        if self._path is None:
-            return
         entries = self._load()
         entries.pop(key, None)
         entries[key] = digest

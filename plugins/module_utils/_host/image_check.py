@@ -13,6 +13,7 @@ import fcntl
 import os
 import pwd
 import shutil
+import stat
 import struct
 import subprocess
 import tempfile
@@ -58,8 +59,9 @@ def refuse_if_written(descriptor: int, shown: str) -> None:
 def check_structure(descriptor: int, found: ImageFormat, shown: str) -> None:
     """Have qemu-img check the tables of a qcow2 file.
 
-    The file may be hostile: the check runs as nobody where this process is root, with bounded
-    memory, time and output, on a header that was judged before and with its format stated.
+    The file may be hostile: where this process is root the check runs as nobody (as the file's
+    owner, if only that may read it), with bounded memory, time and output, on a header that was
+    judged before and with its format stated.
     Raises PlanRefused, or DependencyMissing without qemu-img.
     """
     if found.format != "qcow2":
@@ -68,9 +70,11 @@ def check_structure(descriptor: int, found: ImageFormat, shown: str) -> None:
         if shutil.which(program) is None:
             raise DependencyMissing(f"{program} is missing here; install the package {package}")
     identity: dict[str, t.Any] = {}
+    status = os.fstat(descriptor)
     if os.geteuid() == 0:
         nobody = pwd.getpwnam("nobody")
-        identity = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+        user = nobody.pw_uid if status.st_mode & stat.S_IROTH else status.st_uid
+        identity = {"user": user, "group": nobody.pw_gid, "extra_groups": []}
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             [*_LIMITED, "qemu-img", "check", "-q", "-f", "qcow2", f"/proc/self/fd/{descriptor}"],

@@ -62,6 +62,8 @@ def present(
     changed = base is None or not images.is_known(connection, pool, base)
     origin = path or source.received
     missing = base is None and origin is None
+    if source.received and base is None and not check:
+        images.judge_file(source.received, source.name)  # before a pool is made for it
     if not check and not missing:
         pool = existing or storage.make_pool(connection, base_pool, base_path)
         if base is not None:

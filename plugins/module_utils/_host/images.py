@@ -158,7 +158,8 @@ def examine_path(
 ) -> Examined:
     """What the file ``path`` of this hypervisor is. Reads it once; its digest is remembered.
 
-    ``pool`` None: there is no base pool yet. ``remember`` False writes nothing at all.
+    ``pool`` None: there is no base pool yet. ``remember`` False writes nothing at all. Raises
+    PlanRefused for whatever :func:`adopt_file` would refuse.
     """
     require_local(connection)
     name = os.path.basename(path)
@@ -171,16 +172,28 @@ def examine_path(
             if base is not None:
                 return Examined(base.name, base.digest, base.format, base.virtual_bytes, base)
 
-    def read() -> tuple[str, str, int]:
+    def read() -> Examined:
         with _image(path) as descriptor:
             found = image_check.read_format(descriptor, path)
             image_check.refuse_if_written(descriptor, path)
-            digest = DigestCache(_CACHE if remember else None).digest(descriptor, path)
-            return digest, found.format, found.virtual_bytes
+            digest = DigestCache(_CACHE, remember=remember).digest(descriptor, path)
+            base = find_base(connection, pool, digest) if pool is not None else None
+            if base is None:
+                image_check.check_structure(descriptor, found, path)
+            return Examined(name, digest, found.format, found.virtual_bytes, base)
 
-    digest, found_format, virtual = _file_work(f"read image {path}", read)
-    base = find_base(connection, pool, digest) if pool is not None else None
-    return Examined(name, digest, found_format, virtual, base)
+    return t.cast("Examined", _file_work(f"read image {path}", read))
+
+
+def judge_file(path: str, name: str) -> None:
+    """Raises PlanRefused if the file, which is to be ``name``, is no usable image."""
+
+    def judge() -> None:
+        with _image(path) as descriptor:
+            found = image_check.read_format(descriptor, name)
+            image_check.check_structure(descriptor, found, name)
+
+    _file_work(f"read image {name}", judge)
 
 
 def resolve_path(connection: Connection, pool: Pool, path: str) -> BaseImage:

@@ -28,10 +28,10 @@ def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def digest(path: Path, cache: Path | None) -> str:
+def digest(path: Path, cache: Path, *, remember: bool = True) -> str:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        return DigestCache(cache).digest(descriptor, str(path))
+        return DigestCache(cache, remember=remember).digest(descriptor, str(path))
     finally:
         os.close(descriptor)
 
@@ -108,9 +108,21 @@ def test_a_cache_that_cannot_be_written_costs_time_only(image: Path, tmp_path: P
     assert digest(image, folder) == sha256(image)
 
 
-def test_nothing_is_written_without_a_cache(image: Path, tmp_path: Path) -> None:
-    assert digest(image, None) == sha256(image)
+def test_it_is_only_read_where_nothing_is_to_be_remembered(image: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "digests.json"
+    assert digest(image, cache, remember=False) == sha256(image)
     assert [entry.name for entry in tmp_path.iterdir()] == ["image"]
+    digest(image, cache)
+    planted(cache, "0" * 64)
+    assert digest(image, cache, remember=False) == "0" * 64
+
+
+def test_what_is_known_without_reading(image: Path, tmp_path: Path) -> None:
+    cache = DigestCache(tmp_path / "digests.json")
+    with image.open("rb") as file:
+        assert cache.known(file.fileno()) is None
+        cache.digest(file.fileno(), "image")
+        assert cache.known(file.fileno()) == sha256(image)
 
 
 def test_a_file_that_was_just_written_is_not_remembered(tmp_path: Path) -> None:
@@ -133,7 +145,7 @@ def test_the_cache_does_not_grow_for_ever(
 
 
 def test_a_file_that_is_written_to_meanwhile_is_refused(
-    image: Path, monkeypatch: pytest.MonkeyPatch
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = os.read
 
@@ -145,7 +157,7 @@ def test_a_file_that_is_written_to_meanwhile_is_refused(
 
     monkeypatch.setattr(os, "read", meddle)
     with pytest.raises(PlanRefused, match="was written to while it was read"):
-        digest(image, None)
+        digest(image, tmp_path / "digests.json")
 
 
 def test_a_file_that_somebody_locks_for_ever_is_read_all_the_same(

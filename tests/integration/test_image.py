@@ -1,0 +1,491 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""virt_image on real hypervisors: whole or not at all, once, never changed afterwards."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import random
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.fleet.virt.tests.contract import documentation
+from ansible_collections.fleet.virt.tests.integration import harness
+from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS, Ansible
+from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
+from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
+
+MODULE = "fleet.virt.virt_image"
+POOL = "fv-image"
+FOLDER = "/var/lib/libvirt/fv-image"
+HERE = "/srv/fv-image"  # images that lie on the hypervisors
+MIB = 1 << 20
+HOSTS = ("hv1", "hv2")
+
+# What transfers leave: Ansible's remote temporary folders of the users that tests log in as
+_STAGED = "ls -d /root/.ansible/tmp/fleet-virt-* /home/*/.ansible/tmp/fleet-virt-* 2>/dev/null"
+_CLEAN = f"""
+chattr -i {FOLDER}/* 2>/dev/null
+virsh -q pool-destroy {POOL} 2>/dev/null
+virsh -q pool-undefine {POOL} 2>/dev/null
+rm -rf {FOLDER} {HERE} $({_STAGED})
+true
+"""
+
+
+class _Ansible(Ansible):
+    """Ansible with more in its environment."""
+
+    def __init__(self, inventory: Path | str | None, home: Path, **more: str) -> None:
+        super().__init__(inventory, home)
+        self.more = more
+
+    def environment(self, **more: str) -> dict[str, str]:
+        return super().environment(**self.more, **more)
+
+
+@dataclass
+class Site:
+    """The hypervisors, with a base pool of these tests' own, and images on the controller."""
+
+    ansible: _Ansible
+    lab: Laboratory
+    images: Path
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {"base_pool": POOL, "base_path": FOLDER, "image_dir": str(self.images)}
+
+    def run(self, image: str, pattern: str = "hv1", **more: Any) -> dict[str, dict[str, Any]]:
+        return self.ansible.module(pattern, MODULE, {"image": image, **self.options}, **more)
+
+    def verify(self, image: str, pattern: str = "hv1", **more: Any) -> harness.HarnessResult:
+        arguments = {"image": image, **self.options}
+        return harness.verify(self.ansible, self.lab, pattern, MODULE, arguments, **more)
+
+    def refuse(self, image: str, match: str, pattern: str = "hv1") -> None:
+        """Check mode and the real run refuse alike, and nothing is left anywhere."""
+        arguments = {"image": image, **self.options}
+        watch = [FOLDER, HERE, "/root/.ansible/tmp"]
+        harness.refuse(self.ansible, self.lab, pattern, MODULE, arguments, match=match, watch=watch)
+        for host in HOSTS:
+            assert self.staged(host) == []
+
+    def staged(self, host: str) -> list[str]:
+        """Files under way to a hypervisor."""
+        return self.lab.ssh(host, _STAGED, check=False).stdout.split()
+
+    def files(self, host: str) -> list[str]:
+        """Everything in the folder of base images, if there is one."""
+        return self.lab.ssh(host, f"ls -A {FOLDER} 2>/dev/null", check=False).stdout.split()
+
+    def volumes(self, host: str) -> list[str]:
+        """What libvirt knows to be there."""
+        listed = self.lab.ssh(host, ["virsh", "-q", "vol-list", POOL]).stdout
+        return [line.split()[0] for line in listed.splitlines()]
+
+    def only(self, host: str, volume: str) -> None:
+        """Assert that a hypervisor has this base image and nothing else."""
+        assert self.files(host) == self.volumes(host) == [volume]
+        assert self.staged(host) == []
+
+    def pools(self, host: str) -> list[str]:
+        """The pools that libvirt knows there."""
+        listed = self.lab.ssh(host, ["virsh", "-q", "pool-list", "--all", "--name"]).stdout
+        return listed.split()
+
+    def sha256(self, host: str, path: str) -> str:
+        return self.lab.ssh(host, ["sha256sum", path]).stdout.split()[0]
+
+    def convert(self, name: str, raw: bytes, virtual: int, *options: str) -> Path:
+        """An image on the controller with this content."""
+        path, content = self.images / name, self.images / ".raw"
+        content.write_bytes(raw)
+        os.truncate(content, virtual)
+        qemu_img("convert", "-f", "raw", "-O", "qcow2", *options, content, path)
+        content.unlink()
+        return path
+
+    def put(self, host: str, path: Path, name: str) -> str:
+        """Bring a file to a hypervisor by other means."""
+        self.lab.ssh(host, ["mkdir", "-p", HERE])
+        target = f"{HERE}/{name}"
+        with path.open("rb") as content:
+            command = [*self.lab.login(host), "--", shlex.join(["tee", target])]
+            subprocess.run(
+                command, stdin=content, stdout=subprocess.DEVNULL, check=True, timeout=60
+            )
+        return target
+
+
+def qemu_img(*arguments: object) -> None:
+    subprocess.run(["qemu-img", *map(str, arguments)], check=True, stdout=subprocess.DEVNULL)
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def site(ansible: Ansible, lab: Laboratory, tmp_path: Path) -> Iterator[Site]:
+    """Nothing there yet; nothing left afterwards."""
+    images = tmp_path / "images"
+    images.mkdir()
+    own = _Ansible(ansible.inventory, ansible.home, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    for host in HOSTS:
+        lab.ssh(host, _CLEAN)
+    yield Site(own, lab, images)
+    for host in HOSTS:
+        lab.ssh(host, _CLEAN)
+
+
+def test_copied_once_and_as_predicted(site: Site) -> None:
+    path = site.convert("small.qcow2", os.urandom(3 * MIB), 64 * MIB)
+    volume = f"{digest(path)}-small.qcow2"
+    done = site.verify("small.qcow2", "hv1,hv2")
+    for host in HOSTS:
+        assert done.real[host]["image"] == {
+            "name": "small.qcow2",
+            "digest": digest(path),
+            "format": "qcow2",
+            "pool": POOL,
+            "volume": volume,
+            "path": f"{FOLDER}/{volume}",
+            "size_mib": 64,
+        }
+        assert documentation.undocumented("virt_image", done.real[host]) == []
+        assert documentation.missing("virt_image", done.real[host]) == []
+        site.only(host, volume)
+        assert site.sha256(host, f"{FOLDER}/{volume}") == digest(path)
+    output = done.runs[1].output
+    assert output.count("hv1: copying small.qcow2, 4 MiB") == 1
+    assert "copying" not in done.runs[0].output + done.runs[2].output
+
+
+def test_a_base_image_is_never_written(site: Site) -> None:
+    """B06: a running VM's base image does not change, whatever becomes of the file it came from."""
+    path = site.convert("small.qcow2", os.urandom(MIB), 8 * MIB)
+    before = site.run("small.qcow2")["hv1"]["image"]
+    stat = site.lab.ssh("hv1", ["stat", "-c", "%a %U:%G", before["path"], FOLDER]).stdout
+    assert stat.split("\n")[:2] == ["644 root:root", "711 root:root"]
+    for attempt in ("echo x >> {}", "rm -f {}", "mv {} {}.old", "chmod 0600 {}"):
+        command = attempt.format(*[before["path"]] * 2)
+        assert site.lab.ssh("hv1", command, check=False).returncode != 0, command
+    write = ["qemu-io", "-f", "qcow2", "-c", "write 0 512", before["path"]]
+    assert site.lab.ssh("hv1", write, check=False).returncode != 0
+    assert site.sha256("hv1", before["path"]) == before["digest"]
+    site.convert("small.qcow2", os.urandom(MIB), 8 * MIB)  # another content under that name
+    assert digest(path) != before["digest"]
+    after = site.run("small.qcow2")["hv1"]
+    assert after["changed"]
+    assert after["image"]["digest"] == digest(path)
+    assert site.volumes("hv1") == sorted([before["volume"], after["image"]["volume"]])
+    assert site.sha256("hv1", before["path"]) == before["digest"]
+
+
+def test_the_same_content_is_there_once(site: Site) -> None:
+    path = site.convert("first.qcow2", os.urandom(MIB), 8 * MIB)
+    shutil.copy(path, site.images / "second.img")
+    first = site.run("first.qcow2")["hv1"]["image"]
+    again = site.verify("second.img", expect_changed=False).real["hv1"]["image"]
+    assert again == {**first, "name": "second.img"}
+    there = site.put("hv1", path, "third")
+    third = site.verify(there, expect_changed=False).real["hv1"]["image"]
+    assert third == {**first, "name": "third"}
+    site.only("hv1", first["volume"])
+
+
+def test_format_is_by_content(site: Site) -> None:
+    (site.images / "raw.qcow2").write_bytes(b"raw".ljust(3 * MIB, b"\0"))
+    shutil.copy(site.convert("x", os.urandom(MIB), 8 * MIB), site.images / "qcow2.raw")
+    found = site.verify("raw.qcow2").real["hv1"]["image"]
+    assert (found["format"], found["size_mib"]) == ("raw", 3)
+    assert found["volume"].endswith("-raw.qcow2.raw")
+    found = site.verify("qcow2.raw").real["hv1"]["image"]
+    assert (found["format"], found["size_mib"]) == ("qcow2", 8)
+    assert found["volume"].endswith("-qcow2.raw.qcow2")
+    listed = site.lab.ssh("hv1", ["virsh", "vol-dumpxml", found["volume"], POOL]).stdout
+    assert "<format type='qcow2'/>" in listed
+
+
+def test_sparse_stays_sparse(site: Site) -> None:
+    path = site.images / "sparse.raw"
+    with path.open("wb") as file:
+        for offset in (0, 100 * MIB, 299 * MIB):
+            file.seek(offset)
+            file.write(os.urandom(MIB))
+    found = site.run("sparse.raw")["hv1"]["image"]
+    used = int(site.lab.ssh("hv1", ["stat", "-c", "%b", found["path"]]).stdout) * 512
+    assert 3 * MIB <= used <= 4 * MIB
+    assert site.sha256("hv1", found["path"]) == digest(path)
+
+
+def test_a_file_of_the_hypervisor(site: Site) -> None:
+    path = site.convert("x", os.urandom(2 * MIB), 8 * MIB)
+    where = site.put("hv1", path, "centos 7.img")
+    done = site.verify(where, watch=[HERE])
+    found = done.real["hv1"]["image"]
+    assert found["volume"] == f"{digest(path)}-centos_7.img.qcow2"
+    assert site.sha256("hv1", where) == digest(path)
+    site.only("hv1", found["volume"])
+    itself = site.verify(found["path"], expect_changed=False).real["hv1"]["image"]
+    assert {**itself, "name": "centos 7.img"} == found
+    cache = site.lab.ssh("hv1", ["stat", "-c", "%a %U", "/var/cache/fleet-virt/digests.json"])
+    assert cache.stdout == "600 root\n"
+
+
+def test_a_file_that_a_vm_writes_to_is_refused(site: Site) -> None:
+    where = site.put("hv1", site.convert("x", os.urandom(MIB), 8 * MIB), "busy.qcow2")
+    command = [*site.lab.login("hv1"), "--", "qemu-io", "-f", "qcow2", where]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        writer.stdin.write(b"write -P 1 0 512\n")
+        writer.stdin.flush()
+        assert b"wrote 512/512" in writer.stdout.readline()
+        site.refuse(where, "is in use")
+        writer.stdin.close()
+        writer.wait(30)
+    assert site.run(where)["hv1"]["changed"]
+
+
+def bad_images(folder: Path) -> dict[str, str]:
+    """Images that are refused, made in a folder, and what is said of each."""
+    good, raw = folder / "good", folder / ".raw"
+    raw.write_bytes(os.urandom(4 * MIB))
+    qemu_img("convert", "-f", "raw", "-O", "qcow2", raw, good)
+    content = good.read_bytes()
+    (folder / "cut.qcow2").write_bytes(content[: len(content) // 2])
+    (folder / "header-only.qcow2").write_bytes(content[:4096])
+    table = int.from_bytes(content[40:48], "big")
+    broken = content[:table] + b"\x80\0\x12\x34\x56\x78\x9a\xbc" + content[table + 8 :]
+    (folder / "corrupt.qcow2").write_bytes(broken)
+    overlay = ["-f", "qcow2", "-F", "raw", "-b", "/etc/shadow", folder / "overlay.qcow2", "1M"]
+    qemu_img("create", "-u", *overlay)
+    data = f"data_file={folder}/.data,data_file_raw=on"
+    qemu_img("create", "-f", "qcow2", "-o", data, folder / "data.qcow2", "1M")
+    (folder / "packed.qcow2").write_bytes(gzip.compress(content, 1))
+    (folder / "page.qcow2").write_bytes(b"<!DOCTYPE html><title>Not found</title>")
+    (folder / "empty.qcow2").write_bytes(b"")
+    (folder / "odd.raw").write_bytes(bytes(1000))
+    qemu_img("convert", "-f", "raw", "-O", "vmdk", raw, folder / "disk.vmdk")
+    return {
+        "cut.qcow2": r"is corrupt or truncated \(qemu-img check",
+        "header-only.qcow2": "is truncated",
+        "corrupt.qcow2": r"is corrupt or truncated \(qemu-img check",
+        "overlay.qcow2": r"has a backing file \('/etc/shadow'\)",
+        "data.qcow2": "external data file",
+        "packed.qcow2": "compressed with gzip",
+        "page.qcow2": "is a web page",
+        "empty.qcow2": "is empty",
+        "odd.raw": "not a multiple of 512",
+        "disk.vmdk": "VMDK",
+    }
+
+
+def test_bad_images_of_the_controller(site: Site) -> None:
+    for name, message in bad_images(site.images).items():
+        site.refuse(name, message)
+    assert POOL not in site.pools("hv1")
+
+
+def test_bad_images_of_a_controller_without_qemu_img(site: Site, tmp_path: Path) -> None:
+    """What only qemu-img sees is then refused by the hypervisor, and leaves nothing there."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for program in ("sh", "ssh", "sftp", "scp"):
+        (programs / program).symlink_to(shutil.which(program) or "")
+    site.ansible.more["PATH"] = f"{PROGRAMS}:{programs}"
+    bad_images(site.images)
+    for name in ("cut.qcow2", "corrupt.qcow2"):
+        for host, result in site.run(name, "hv1,hv2").items():
+            assert result["failed"], result
+            assert f"image {name} is corrupt or truncated (qemu-img check" in result["msg"]
+            assert site.files(host) == site.staged(host) == []
+            assert POOL not in site.pools(host)
+
+
+def test_bad_images_of_the_hypervisor(site: Site) -> None:
+    for name, message in bad_images(site.images).items():
+        site.refuse(site.put("hv1", site.images / name, name), message)
+    assert POOL not in site.pools("hv1")
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        ("nothing.qcow2", r"no such file in .*which has good, known\.qcow2; copy the image there"),
+        ("/srv/fv-image/nothing", r"No such file or directory; /srv/fv-image has known\.qcow2"),
+        ("/srv/nowhere/nothing", "No such file or directory"),
+        ("/srv", "is not a regular file"),
+        ("/dev/null", "is not a regular file"),
+        ("../secret", r"has a '\.\.' in its path"),
+        ("-rf", "is not an image"),
+        ("pool/volume", "a volume of a pool, which is not served yet"),
+        ("https://example.org/x.qcow2", "a URL, which is not served yet"),
+        ("http://example.org/x.qcow2", "is not an https URL"),
+        ("salt://centos.img", "put the file into virt_image_dir and write centos.img"),
+        ("", "is not an image"),
+    ],
+)
+def test_bad_names(site: Site, image: str, message: str) -> None:
+    for name in ("good", "known.qcow2"):
+        (site.images / name).write_bytes(bytes(512))
+    site.put("hv1", site.images / "good", "known.qcow2")
+    site.refuse(image, message)
+
+
+def test_a_pool_of_another_name_with_that_folder_is_used(site: Site) -> None:
+    site.lab.ssh("hv1", f"virsh -q pool-define-as {POOL} dir --target {FOLDER} && mkdir {FOLDER}")
+    site.lab.ssh("hv1", ["virsh", "-q", "pool-start", POOL])
+    site.convert("x.qcow2", os.urandom(MIB), 8 * MIB)
+    arguments = {"image": "x.qcow2", **site.options, "base_pool": "another"}
+    done = harness.verify(site.ansible, site.lab, "hv1", MODULE, arguments)
+    assert done.real["hv1"]["image"]["pool"] == POOL
+    assert "another" not in site.pools("hv1")
+
+
+def test_an_inactive_pool_is_named(site: Site) -> None:
+    site.lab.ssh("hv1", ["virsh", "-q", "pool-define-as", POOL, "dir", "--target", FOLDER])
+    site.convert("x.qcow2", os.urandom(MIB), 8 * MIB)
+    site.refuse("x.qcow2", f"pool {POOL} is inactive; start it with virsh pool-start {POOL}")
+
+
+def test_two_runs_at_once_make_one(site: Site) -> None:
+    path = site.convert("large.qcow2", os.urandom(64 * MIB), 128 * MIB)
+    with ThreadPoolExecutor(4) as pool:
+        runs = list(pool.map(lambda _: site.run("large.qcow2", "hv1,hv2"), range(4)))
+    for host in HOSTS:
+        assert [run[host]["failed"] for run in runs] == [False] * 4, runs
+        site.only(host, f"{digest(path)}-large.qcow2")
+        assert site.sha256(host, f"{FOLDER}/{digest(path)}-large.qcow2") == digest(path)
+
+
+def test_two_runs_at_once_on_the_hypervisor_make_one(site: Site) -> None:
+    path = site.convert("large", os.urandom(64 * MIB), 128 * MIB)
+    where = site.put("hv1", path, "large.qcow2")
+    with ThreadPoolExecutor(3) as pool:
+        runs = list(pool.map(lambda _: site.run(where)["hv1"], range(3)))
+    assert [run["failed"] for run in runs] == [False] * 3, runs
+    site.only("hv1", f"{digest(path)}-large.qcow2")
+
+
+def test_killed_while_it_travels(site: Site) -> None:
+    """kill -9 of the whole run in the middle of the transfer; the next run ends right."""
+    path = site.convert("large.qcow2", os.urandom(256 * MIB), 512 * MIB)
+    argv = [str(PROGRAMS / "ansible"), "-i", str(site.ansible.inventory), "hv1", "--become"]
+    argv += ["-m", MODULE, "-a", shlex.join(f"{k}={v}" for k, v in site.options.items())]
+    argv[-1] += " image=large.qcow2"
+    for _ in range(2):
+        with subprocess.Popen(
+            argv,
+            env=site.ansible.environment(ANSIBLE_CALLBACKS_ENABLED=""),
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        ) as run:
+            wait_for(lambda: site.staged("hv1") or run.poll(), 60, "the transfer begins")
+            assert run.poll() is None
+            os.killpg(run.pid, signal.SIGKILL)
+    assert site.staged("hv1")
+    assert site.files("hv1") == []
+    done = site.run("large.qcow2")["hv1"]
+    assert done["changed"], done
+    site.only("hv1", f"{digest(path)}-large.qcow2")
+    assert site.sha256("hv1", done["image"]["path"]) == digest(path)
+    assert not site.run("large.qcow2")["hv1"]["changed"]
+
+
+# Ends, on the hypervisor, whatever has a file without a name open in the folder of base images
+_KILL = f"""
+import glob, os, signal, sys, time
+end = time.monotonic() + 30
+while time.monotonic() < end:
+    for link in glob.glob("/proc/[0-9]*/fd/*"):
+        try:
+            if os.readlink(link).startswith("{FOLDER}/#"):
+                time.sleep(float(sys.argv[1]))
+                os.kill(int(link.split("/")[2]), signal.SIGKILL)
+                sys.exit(0)
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+sys.exit("nothing to be killed")
+"""
+
+
+def test_killed_while_it_is_adopted(site: Site) -> None:
+    """kill -9 of the module at random moments of copying and checking; the next run ends right."""
+    path = site.convert("large", os.urandom(128 * MIB), 256 * MIB)
+    where = site.put("hv1", path, "large.qcow2")
+    volume = f"{digest(path)}-large.qcow2"
+    site.run(where, check=True)
+    killed = 0
+    for _ in range(6):
+        delay = random.uniform(0, 0.6)  # noqa: S311 - no secret
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(site.run, where)
+            ended = site.lab.ssh("hv1", ["python3", "-c", _KILL, str(delay)], check=False)
+            result = running.result()["hv1"]
+        killed += result["failed"]
+        assert ended.returncode == 0, ended.stderr
+        assert set(site.files("hv1")) <= {volume}
+        done = site.run(where)["hv1"]
+        assert not done["failed"], done
+        site.only("hv1", volume)
+        assert site.sha256("hv1", f"{FOLDER}/{volume}") == digest(path)
+        remove = f"chattr -i {FOLDER}/* && virsh -q vol-delete {volume} {POOL}"
+        site.lab.ssh("hv1", remove)
+    assert killed
+
+
+def test_a_full_disk_leaves_nothing(site: Site) -> None:
+    site.convert("large.qcow2", os.urandom(24 * MIB), 64 * MIB)
+    mount = f"mkdir -p {FOLDER} && mount -t tmpfs -o size=16m,mode=0711 tmpfs {FOLDER}"
+    site.lab.ssh("hv1", mount)
+    try:
+        result = site.run("large.qcow2")["hv1"]
+        assert result["failed"]
+        assert "No space left on device" in result["msg"], result
+        assert site.files("hv1") == site.volumes("hv1") == site.staged("hv1") == []
+    finally:
+        site.lab.ssh("hv1", f"virsh -q pool-destroy {POOL}; umount {FOLDER}", check=False)
+
+
+def test_a_cache_that_lies_does_not_get_through(site: Site) -> None:
+    """The hypervisor verifies what arrives; the controller's memory is not believed there."""
+    path = site.convert("small.qcow2", os.urandom(MIB), 8 * MIB)
+    cache = site.ansible.environment()["XDG_CACHE_HOME"] + "/fleet.virt/digests.json"
+    wait_for(lambda: site.run("small.qcow2") and os.path.exists(cache), 30, "it is remembered")
+    lie = "f" * 64
+    Path(cache).write_text(Path(cache).read_text().replace(digest(path), lie))
+    result = site.run("small.qcow2")["hv1"]
+    assert result["failed"]
+    assert f"arrived with the SHA-256 {digest(path)} instead of {lie}" in result["msg"]
+    site.only("hv1", f"{digest(path)}-small.qcow2")
+
+
+def test_examples_run_as_written(site: Site) -> None:
+    """With the folders that they name, and this test's base pool."""
+    for example in documentation.examples("virt_image"):
+        task = dict(example.task)
+        options = dict(task[MODULE])
+        name = options["image"].rpartition("/")[2]
+        path = site.convert(name, os.urandom(MIB), 8 * MIB)
+        if options["image"].startswith("/"):
+            options["image"] = site.put("hv1", path, name)
+        else:
+            options["image_dir"] = str(site.images)
+        task[MODULE] = {**options, "base_pool": POOL, "base_path": FOLDER}
+        task["become"] = True
+        site.ansible.play([task], "hv1").succeeded()
