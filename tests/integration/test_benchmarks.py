@@ -1,0 +1,31 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The benchmarks run and stay within their limits."""
+
+from __future__ import annotations
+
+import os
+
+from ansible_collections.fleet.virt.tests.benchmarks import query
+from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
+
+
+def test_query_costs_at_most_twice_raw_libvirt() -> None:
+    lab = Laboratory(f"b{os.getpid()}", os.getpid()).up(1)  # its host must have no other domains
+    try:
+        figures = query.measure(lab, "hv1", [100, 200], running=10, rounds=3)
+    finally:
+        lab.down()
+    assert [(one.domains, one.running) for one in figures] == [(100, 0), (200, 0), (200, 10)]
+    assert query.excesses(figures) == []
+
+
+def test_query_limits_are_limits() -> None:
+    good = query.Figures(200, 0, 0.2, 0.1, 2.0, 2.2, 2.2)
+    assert query.excesses([good]) == []
+    assert query.excesses([good._replace(ratio=2.01)])
+    assert query.excesses([good._replace(growth=2.21, cpu_growth=2.21)])
+    assert query.excesses(
+        [good, good._replace(running=10, ratio=2.5, growth=None, cpu_growth=None)]
+    )
