@@ -186,13 +186,16 @@ host:
           description: Free there.
           type: int
         promised_mib:
-          description: With O(placement=true), the sum of the volumes' virtual sizes.
+          description: The sum of the volumes' virtual sizes.
+          returned: with O(placement=true)
           type: int
         volume_allocation_mib:
-          description: With O(placement=true), what the volumes occupy.
+          description: What the volumes occupy.
+          returned: with O(placement=true)
           type: int
         claimed_mib:
-          description: With O(placement=true), disks of VMs in creation that are not there yet.
+          description: Disks of VMs in creation that are not there yet.
+          returned: with O(placement=true)
           type: int
         error:
           description: Why the pool could not be read, else null.
@@ -261,16 +264,49 @@ host:
         be read.
       type: bool
     vms:
-      description: With O(placement=true), the defined domains with V(name), V(uuid), V(managed),
-        V(phase), V(run), V(groups), V(anti_affinity), V(macs) and V(active).
+      description: The defined domains as placement sees them.
+      returned: with O(placement=true)
       type: list
       elements: dict
+      contains:
+        name:
+          description: Name of the domain.
+          type: str
+        uuid:
+          description: UUID of the domain.
+          type: str
+        managed:
+          description: Whether this collection made it.
+          type: bool
+        phase:
+          description: What is being done with it, null in ordinary life.
+          type: str
+        run:
+          description: The run that does it.
+          type: str
+        groups:
+          description: Inventory groups.
+          type: list
+          elements: str
+        anti_affinity:
+          description: Groups whose members it is kept apart from.
+          type: list
+          elements: str
+        macs:
+          description: MAC addresses of its NICs.
+          type: list
+          elements: str
+        active:
+          description: Whether it is active.
+          type: bool
     machines:
-      description: With O(placement=true), machine types of the host's architecture.
+      description: Machine types of the host's architecture.
+      returned: with O(placement=true)
       type: list
       elements: str
     images:
-      description: With O(placement=true), volumes of the pool of base images.
+      description: Volumes of the pool of base images.
+      returned: with O(placement=true)
       type: list
       elements: str
     errors:

@@ -82,6 +82,7 @@ def _usable(given: t.Any) -> str | None:
         address = ipaddress.ip_address(str(given))
     except ValueError:
         return None
+    address = getattr(address, "ipv4_mapped", None) or address
     if address.is_link_local or address.is_loopback or address.is_unspecified:
         return None
     if address.is_multicast or getattr(address, "scope_id", None) is not None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from ansible_collections.fleet.virt.tests.integration.support.guests import IMAGES, NIC, Guests
+from ansible_collections.fleet.virt.tests.integration.support.guests import NIC, Guests
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 
 # Names by hypervisor; tests state for each what they expect of it.
@@ -68,7 +68,7 @@ _BROKEN = """
 
 _NETWORK = "<network><name>lan</name><forward mode='bridge'/><bridge name='br0'/></network>"
 
-_PREPARE = f"""
+_PREPARE = """
 mkdir -p /srv/raw
 truncate -s 8M /srv/raw/rich1.raw /srv/raw/nbd.raw
 head -c 65536 /dev/urandom > /srv/raw/garbage.qcow2
@@ -91,7 +91,7 @@ for device in /sys/bus/pci/devices/*; do
 done
 """
 
-_CLEAN = f"""
+_CLEAN = """
 systemctl stop test-nbd
 virsh -q net-destroy lan; virsh -q net-undefine lan
 virsh -q pool-undefine cold
