@@ -76,7 +76,7 @@ groups:
   running_guests: virt_state == 'running'
 keyed_groups:
   - key: virt_hypervisor
-    prefix: on
+    prefix: "on"
 ---
 # libvirt's test driver, with nothing installed but the binding
 plugin: fleet.virt.virt

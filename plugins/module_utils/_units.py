@@ -35,7 +35,7 @@ def parse_mib(value: t.Any) -> int:
     if not match["unit"] and kind:
         power = 0  # "4096B" is bytes
     base = 1000 if kind == "b" and match["unit"] else 1024
-    whole, _, fraction = match["number"].partition(".")
+    whole, _dummy, fraction = match["number"].partition(".")
     scaled = int(whole + fraction) * base**power
     mib: int = -(-scaled // (10 ** len(fraction) * MIB))
     if mib > _LIMIT_MIB:

@@ -115,5 +115,5 @@ def write_script(ssh: Ssh, uri: str, folder: Path, number: int) -> str:
     path = folder / f"hypervisor{number}"
     path.touch(mode=0o700)
     path.write_text(script(ssh, uri), encoding="utf-8")
-    scheme, _, rest = uri.partition("://")
+    scheme, _dummy, rest = uri.partition("://")
     return f"{scheme}+ext://{rest}?command={quote(str(path), safe='/')}"

@@ -108,7 +108,7 @@ class Connection:
 def is_local(uri: str) -> bool:
     """Whether ``uri`` is a hypervisor of this machine (libvirt's test driver is none)."""
     parts = urlsplit(uri)
-    driver, _, transport = parts.scheme.partition("+")
+    driver, _dummy, transport = parts.scheme.partition("+")
     return (
         driver not in ("", "test")
         and transport in ("", "unix")

@@ -117,7 +117,7 @@ def each(
 
     def hire(count: int) -> None:
         nonlocal workers
-        for _ in range(count):
+        for _dummy in range(count):
             workers += 1
             threading.Thread(target=run.work, args=(workers,), daemon=True).start()
 
@@ -125,7 +125,7 @@ def each(
         hire(min(parallel, len(items)))
         while run.open and run.bug is None:
             now = time.monotonic()
-            due = min((since for _, since in run.active.values()), default=now) + seconds
+            due = min((since for _dummy, since in run.active.values()), default=now) + seconds
             run.changed.wait(max(0.001, due - now))
             now = time.monotonic()
             for worker, (index, since) in list(run.active.items()):
@@ -145,7 +145,7 @@ def each(
 
 def call(function: t.Callable[[], Value], *, seconds: float, what: str) -> Value:
     """Value of ``function()``; raises DeadlineExceeded after ``seconds``."""
-    outcome = each(lambda _: function(), [None], seconds=seconds, what=lambda _: what)[0]
+    outcome = each(lambda _dummy: function(), [None], seconds=seconds, what=lambda _dummy: what)[0]
     if isinstance(outcome, Failed):
         raise outcome.error
     return outcome.value

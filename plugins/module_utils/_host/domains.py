@@ -94,14 +94,14 @@ def read_domains(connection: Connection, wanted: Wanted) -> list[dict[str, t.Any
             readable.append((domain, entry))
         entries.append(entry)
     if wanted.storage:
-        host.disks = Disks(connection, [entry for _, entry in readable])
+        host.disks = Disks(connection, [entry for _dummy, entry in readable])
     _read_stats(connection, readable, wanted, host)
     outcomes = connection.each(
         lambda one: _complete(one[0], one[1], host, wanted),
         readable,
         lambda one: f"read domain {one[1]['name']}",
     )
-    for (_, entry), outcome in zip(readable, outcomes):
+    for (_dummy, entry), outcome in zip(readable, outcomes):
         if isinstance(outcome, Failed):
             _note(entry, _reason(outcome.error))
     if wanted.addresses:
@@ -171,7 +171,7 @@ def _bulk(connection: Connection, chosen: list[_Read], groups: int, host: _Host)
         return
 
     def read(some: list[_Read]) -> list[tuple[str, dict[str, t.Any]]]:
-        domains = [domain for domain, _ in some]
+        domains = [domain for domain, _dummy in some]
         answer = connection.raw.domainListGetStats(domains, groups, _STATS_NOWAIT)
         return [(str(domain.UUIDString()), values) for domain, values in answer]
 
@@ -186,7 +186,7 @@ def _bulk(connection: Connection, chosen: list[_Read], groups: int, host: _Host)
     outcomes = connection.each(
         lambda one: read([one]), chosen, lambda one: f"statistics of {one[1]['name']}"
     )
-    for (_, entry), outcome in zip(chosen, outcomes):
+    for (_dummy, entry), outcome in zip(chosen, outcomes):
         if isinstance(outcome, Failed):
             host.stats_errors[entry["uuid"]] = _reason(outcome.error)
         else:
@@ -263,6 +263,6 @@ def _add_addresses(connection: Connection, readable: list[_Read]) -> None:
         lambda one: f"addresses of {one[1]['name']}",
         parallel=4,  # below what a daemon works on at once for one client
     )
-    for (_, entry), outcome in zip(asked, outcomes):
+    for (_dummy, entry), outcome in zip(asked, outcomes):
         if isinstance(outcome, Failed):
             _note(entry, _reason(outcome.error))

@@ -67,7 +67,7 @@ def base_volume_name(name: str, digest: str, image_format: str) -> str:
 
 def require_local(connection: Connection) -> None:
     """Raises PlanRefused when libvirt's files are not this machine's files."""
-    scheme, _, rest = connection.uri.partition("://")
+    scheme, _dummy, rest = connection.uri.partition("://")
     if scheme == "test" or "+" in scheme or not rest.startswith("/"):
         raise PlanRefused(
             f"uri {connection.uri}: images are files of the machine the module runs on; use a"
@@ -248,7 +248,7 @@ def _consume(path: str) -> None:
 
 
 def _describe(pool: Pool, volume: str, found: ImageFormat) -> BaseImage:
-    digest, _, name = volume.removesuffix(f".{found.format}").partition("-")
+    digest, _dummy, name = volume.removesuffix(f".{found.format}").partition("-")
     return BaseImage(
         name=name,
         digest=digest,

@@ -67,7 +67,7 @@ def probe(paths: t.Iterable[str], seconds: float) -> Probed:
         what=lambda group: f"look into {group[0]}",
         parallel=_PARALLEL if len(groups) > 1 else 1,
     )
-    for (_, members), outcome in zip(groups, outcomes):
+    for (_dummy, members), outcome in zip(groups, outcomes):
         if isinstance(outcome, Failed):
             found.hanging.update(members)
             continue

@@ -75,7 +75,7 @@ class Guest:
             for address, mac in table.items()
             if mac in order and address not in known
         ]
-        by_source["neighbour"] = [address for _, address in sorted(near)]
+        by_source["neighbour"] = [address for _dummy, address in sorted(near)]
         found: dict[str, str] = {}
         for source in SOURCES:
             some = (console.usable(address) for address in by_source.get(source, ()))

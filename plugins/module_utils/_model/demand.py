@@ -63,7 +63,7 @@ def disk_sizes(
 
 def request_of(domain: Domain, images: t.Mapping[str, ImageFacts]) -> Request:
     """The request that placement answers."""
-    sizes, _ = disk_sizes(domain, images)
+    sizes, _dummy = disk_sizes(domain, images)
     image = domain.image
     facts = images.get(image.value) if image else None
     return Request(

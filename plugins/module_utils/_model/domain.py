@@ -216,7 +216,7 @@ def many(
         if domain is not None:
             domains.append((where, domain))
     problems.extend(batch_problems(domains))
-    return ([] if problems else [domain for _, domain in domains]), problems
+    return ([] if problems else [domain for _dummy, domain in domains]), problems
 
 
 def batch_problems(domains: t.Sequence[tuple[str, Domain]]) -> list[Problem]:

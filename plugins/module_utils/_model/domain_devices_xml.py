@@ -93,7 +93,7 @@ def add_devices(
         _lxml.add(devices, "controller", {"type": "scsi", "index": "0", "model": "virtio-scsi"})
     if is_pci_express(machine, arch):
         _lxml.add(devices, "controller", {"type": "pci", "index": "0", "model": "pcie-root"})
-        for _ in range(_express_devices(domain) + _SPARE_PORTS):
+        for _dummy in range(_express_devices(domain) + _SPARE_PORTS):
             _lxml.add(devices, "controller", {"type": "pci", "model": "pcie-root-port"})
     for nic in domain.nics:
         _add_nic(devices, nic, order.get(nic.name))

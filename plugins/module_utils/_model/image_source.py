@@ -34,7 +34,7 @@ class ImageSource:
     @property
     def pool_and_volume(self) -> tuple[str, str]:
         """The two parts of a ``volume``."""
-        pool, _, volume = self.value.partition("/")
+        pool, _dummy, volume = self.value.partition("/")
         return pool, volume
 
     @property
@@ -67,7 +67,7 @@ def parse_image(value: t.Any) -> ImageSource:
 
 
 def _url(text: str) -> ImageSource:
-    scheme, _, rest = text.partition("://")
+    scheme, _dummy, rest = text.partition("://")
     if scheme == "salt":
         name = rest.rpartition("/")[2]
         raise ValueError(

@@ -140,7 +140,7 @@ def public_key_problem(text: t.Any) -> str | None:
         return f"this is a PRIVATE key, which belongs into no variable; {remedy}"
     if not text.isprintable():
         return f"this is more than one line, or has control characters; {remedy}"
-    kind, _, rest = text.partition(" ")
+    kind, _dummy, rest = text.partition(" ")
     if kind not in _KEY_TYPES:
         return f"this does not start with a known type ({', '.join(_KEY_TYPES)}); {remedy}"
     try:
