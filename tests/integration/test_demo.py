@@ -1,0 +1,109 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The demonstration does what it says, and what it suggests works when pasted into a shell."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.tests.lab import cleanup
+
+_NAME = f"d{os.getpid()}"
+
+# What each suggestion must print, by how it begins ({lab}: the laboratory's program)
+_EXPECTED = (
+    (
+        "ansible-playbook fleet.virt.query -e virt_names=web1",
+        [r"web1\n +CPU: 1", r"vnc - \S+:5900"],
+    ),
+    ("ansible-playbook fleet.virt.list -e virt_output=json", [r'"name": "spare1"']),
+    ("ansible hypervisors -b -m fleet.virt.virt_query", [r"hv1 \| SUCCESS", r'"name": "db1"']),
+    ("ansible-inventory --graph", [r"@hypervisor_hv2:\n(.*\n)*.*--db1", r"@shutoff:\n(.*\n)*.*--spare1"]),
+    ("ansible-inventory --host web1", [r'"ansible_host": "198\.(18|19)\.\d+\.\d+"']),
+    ("{lab} ssh hv1", [r"web1 +running"]),
+    ("{lab} kill hv2", [r"hv2: power cut"]),
+    # while hv2 is dead
+    ("ansible-playbook fleet.virt.list", [r"web1 +running", r"hv2"]),
+    ("{lab} start hv2", [r"hv2: answers"]),
+)
+
+
+def _run(command: list[str], limit: float = 300, cwd: Path | str = "/") -> str:
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=limit,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def shown(checkout: Path) -> Iterator[tuple[str, float]]:
+    """What the demonstration prints, and the seconds it takes."""
+    program = [str(checkout / "tests" / "demo"), "--name", _NAME]
+    started = time.monotonic()
+    try:
+        text = _run([*program, "--owner", str(os.getpid()), "up"])
+        yield text, time.monotonic() - started
+    finally:
+        _run([*program, "down"])
+
+
+def _suggested(text: str) -> list[str]:
+    _, found, rest = text.partition("\nTry next.")
+    assert found
+    return re.findall(r"^ {4}(\S.*)$", rest, re.MULTILINE)
+
+
+def test_it_shows_hypervisors_and_guests(shown: tuple[str, float]) -> None:
+    text, seconds = shown
+    steps = [int(number) for number in re.findall(r"^== (\d+)\. \S", text, re.MULTILINE)]
+    assert steps == list(range(1, len(steps) + 1))
+    for pattern in (
+        r"\$ ansible-playbook fleet\.virt\.host_info",
+        r"hv1 +ready",
+        r"hv2 +ready",
+        r"\$ ansible-playbook fleet\.virt\.list",
+        r"hv1 +web1 +running",
+        r"hv2 +spare1 +shutoff",
+        r"\$ ansible-playbook fleet\.virt\.query",
+        r"Graphics: vnc - \S+:5900",
+        r"Addresses: 198\.",
+    ):
+        assert re.search(pattern, text), f"{pattern}\n{text}"
+    # 25 s on two idle cores; only gross slowness is caught on a machine that does other things too
+    assert seconds < 240
+
+
+def test_what_it_suggests_works(shown: tuple[str, float], checkout: Path) -> None:
+    activate, *commands, down = _suggested(shown[0])
+    lab = f"{checkout}/tests/lab/lab --name {_NAME}"
+    assert len(commands) == len(_EXPECTED)
+    for command, (beginning, patterns) in zip(commands, _EXPECTED):
+        assert command.startswith(beginning.format(lab=lab))
+        printed = _run(["/bin/sh", "-c", f"{activate}\n{command}"])
+        for pattern in patterns:
+            assert re.search(pattern, printed), f"{command}\n{pattern}\n{printed}"
+    again = _run([str(checkout / "tests" / "demo"), "--name", _NAME, "up"])
+    assert "web1 is on hv1 already" in again
+    _run(["/bin/sh", "-c", down])
+    assert _NAME not in dict(cleanup.registered())
+
+
+def test_its_name_is_the_default(checkout: Path) -> None:
+    text = _run([str(checkout / "tests" / "demo"), "--help"])
+    assert "default: demo" in text
