@@ -25,7 +25,10 @@ _EXPECTED = (
     ),
     ("ansible-playbook fleet.virt.list -e virt_output=json", [r'"name": "spare1"']),
     ("ansible hypervisors -b -m fleet.virt.virt_query", [r"hv1 \| SUCCESS", r'"name": "db1"']),
-    ("ansible-inventory --graph", [r"@hypervisor_hv2:\n(.*\n)*.*--db1", r"@shutoff:\n(.*\n)*.*--spare1"]),
+    (
+        "ansible-inventory --graph",
+        [r"@hypervisor_hv2:\n(.*\n)*.*--db1", r"@shutoff:\n(.*\n)*.*--spare1"],
+    ),
     ("ansible-inventory --host web1", [r'"ansible_host": "198\.(18|19)\.\d+\.\d+"']),
     ("{lab} ssh hv1", [r"web1 +running"]),
     ("{lab} kill hv2", [r"hv2: power cut"]),
