@@ -1,0 +1,190 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""virt_state on real guests: from every state, as check mode says, and a second time nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from ansible_collections.fleet.virt.tests.contract import documentation
+from ansible_collections.fleet.virt.tests.integration import harness
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
+from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
+from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
+from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
+
+STATE = "fleet.virt.virt_state"
+NAME = "state1"
+SLEEPS = "<pm><suspend-to-mem enabled='yes'/></pm>"
+PANIC = "echo c > /proc/sysrq-trigger"
+PHASE = "<metadata><fleet xmlns='urn:fleet.virt:1'><phase>{}</phase></fleet></metadata>"
+
+
+@pytest.fixture(scope="module")
+def guest(all_guests: Guests) -> Iterator[Guests]:
+    """One guest that can be suspended, and that is kept when it panics."""
+    all_guests.define(
+        "hv1", NAME, start=True, top=SLEEPS, on_crash="preserve", devices="<panic model='isa'/>"
+    )
+    yield all_guests
+    all_guests.remove("hv1", NAME)
+
+
+@pytest.fixture
+def awake(guest: Guests) -> Guests:
+    """The guest, running, its agent answering, with a file that only this boot of it has."""
+    state = guest.state("hv1", NAME)
+    if not state.startswith("running"):
+        guest.lab.ssh("hv1", f"virsh -q destroy {NAME}; virsh -q start {NAME}", check=False)
+    guest.wait_agent("hv1", NAME)
+    guest.execute("hv1", NAME, "touch /run/this-boot; rm -f /run/stubborn")
+    return guest
+
+
+def bring(ansible: Ansible, guest: Guests, state: str, steps: list[str], **options: object) -> None:
+    """Verify one way, and that it is the one expected."""
+    wanted = {"name": NAME, "state": state, **options}
+    done = harness.verify(ansible, guest.lab, "hv1", STATE, wanted, expect_changed=bool(steps))
+    (vm,) = done.real["hv1"]["vms"]
+    assert vm["state"] == state
+    assert vm["steps"] == steps
+    words = {"running": "running", "shutoff": "shut off"}
+    assert guest.virsh("hv1", "domstate", NAME).strip() == words[state]
+
+
+def same_boot(guest: Guests) -> None:
+    guest.wait_agent("hv1", NAME)
+    guest.execute("hv1", NAME, "test -e /run/this-boot")
+
+
+def test_shut_off_started_and_again(ansible: Ansible, awake: Guests) -> None:
+    bring(ansible, awake, "shutoff", ["shut down, within 60 s"], shutdown_timeout=60)
+    assert awake.state("hv1", NAME) == "shut off (shutdown)"
+    bring(ansible, awake, "running", ["start"])
+
+
+def test_paused_is_resumed(ansible: Ansible, awake: Guests) -> None:
+    awake.virsh("hv1", "suspend", NAME)
+    bring(ansible, awake, "running", ["resume"])
+    same_boot(awake)
+
+
+def test_paused_is_resumed_to_shut_down(ansible: Ansible, awake: Guests) -> None:
+    awake.virsh("hv1", "suspend", NAME)
+    bring(ansible, awake, "shutoff", ["resume", "shut down, within 120 s"])
+    assert awake.state("hv1", NAME) == "shut off (shutdown)"
+
+
+def test_saved_memory_goes_on(ansible: Ansible, awake: Guests) -> None:
+    awake.virsh("hv1", "managedsave", NAME)
+    bring(ansible, awake, "running", ["start, going on from its saved memory"])
+    same_boot(awake)
+
+
+def test_standby_is_woken(ansible: Ansible, awake: Guests) -> None:
+    awake.virsh("hv1", "dompmsuspend", NAME, "mem")
+    wait_for(lambda: "pmsuspended" in awake.state("hv1", NAME), 20, "standby")
+    bring(ansible, awake, "running", ["wake up"])
+    same_boot(awake)
+
+
+def test_crashed_is_destroyed_and_started(ansible: Ansible, awake: Guests) -> None:
+    awake.execute("hv1", NAME, PANIC, wait=False)
+    wait_for(lambda: "crashed" in awake.state("hv1", NAME), 20, "the crash")
+    bring(ansible, awake, "running", ["destroy what has crashed", "start"])
+
+
+def test_a_killed_qemu_is_started_again(ansible: Ansible, awake: Guests) -> None:
+    awake.script("hv1", f"kill -9 $(cat /run/libvirt/qemu/{NAME}.pid)")
+    wait_for(lambda: awake.state("hv1", NAME) == "shut off (crashed)", 20, "the end of qemu")
+    done = ansible.module("hv1", "virt_state", {"name": NAME, "state": "running"})["hv1"]
+    assert done["vms"][0]["steps"] == ["start"]
+    assert awake.state("hv1", NAME).startswith("running")
+
+
+def test_a_guest_in_its_first_second_hears_later(ansible: Ansible, awake: Guests) -> None:
+    """The firmware hears no power button, so it is pressed again."""
+    awake.script("hv1", f"virsh -q destroy {NAME}; virsh -q start {NAME}")
+    done = ansible.module("hv1", "virt_state", {"name": NAME, "state": "shutoff"})["hv1"]
+    assert not done["failed"], done
+    assert awake.state("hv1", NAME) == "shut off (shutdown)"
+
+
+def test_a_guest_that_does_not_listen(ansible: Ansible, awake: Guests) -> None:
+    awake.execute("hv1", NAME, "touch /run/stubborn")
+    wanted = {"name": NAME, "state": "shutoff", "shutdown_timeout": 4}
+    started = time.monotonic()
+    done = ansible.module("hv1", "virt_state", wanted)["hv1"]
+    assert done["failed"]
+    assert not done["changed"]
+    assert "'state1' did not shut down within 4 seconds" in done["msg"]
+    assert "force" in done["msg"]
+    assert done["vms"][0]["state"] == "running"
+    assert awake.state("hv1", NAME).startswith("running")
+    assert time.monotonic() - started < 30
+    done = ansible.module("hv1", "virt_state", {**wanted, "force": True})["hv1"]
+    assert not done["failed"], done
+    assert done["vms"][0]["msg"] == "destroyed: it did not shut down within 4 seconds"
+    assert awake.state("hv1", NAME) == "shut off (destroyed)"
+
+
+def test_several_at_once_with_autostart(ansible: Ansible, lab: Laboratory, guests: Guests) -> None:
+    """What is asked of several happens to all at the same time."""
+    names = ["several1", "several2", "several3"]
+    for name in names:
+        guests.define("hv1", name)
+    wanted = {"names": names, "state": "running", "autostart": True}
+    done = harness.verify(ansible, lab, "hv1", STATE, wanted)
+    assert [vm["steps"] for vm in done.real["hv1"]["vms"]] == [["set autostart", "start"]] * 3
+    for name in names:
+        guests.wait_agent("hv1", name)
+    wanted = {"names": names, "state": "shutoff", "autostart": False}
+    done = harness.verify(ansible, lab, "hv1", STATE, wanted)
+    assert {vm["state"] for vm in done.real["hv1"]["vms"]} == {"shutoff"}
+    assert not any(vm["autostart"] for vm in done.real["hv1"]["vms"])
+
+
+@pytest.mark.parametrize("phase", ["creating", "migrating", "purging"])
+def test_a_phase_is_named_and_nobody_is_touched(
+    phase: str, ansible: Ansible, lab: Laboratory, guests: Guests
+) -> None:
+    guests.define("hv1", "free1")
+    guests.define("hv1", "phase1", top=PHASE.format(phase))
+    wanted = {"names": ["free1", "phase1"], "state": "running"}
+    match = rf"'phase1' is in phase {phase}"
+    harness.refuse(ansible, lab, "hv1", STATE, wanted, match=match)
+
+
+def test_an_unknown_name_is_refused(ansible: Ansible, lab: Laboratory, guests: Guests) -> None:
+    guests.define("hv1", "known1")
+    wanted = {"names": ["known1", "unknown1"], "state": "running"}
+    match = r"no domain 'unknown1' on this hypervisor; there are: .*known1"
+    harness.refuse(ansible, lab, "hv1", STATE, wanted, match=match)
+
+
+def test_saved_memory_that_cannot_be_restored_is_not_thrown_away(
+    ansible: Ansible, awake: Guests
+) -> None:
+    awake.virsh("hv1", "managedsave", NAME)
+    image = f"/var/lib/libvirt/qemu/save/{NAME}.save"
+    awake.script("hv1", f"cp {image} /run/kept.save; truncate -s 200000 {image}")
+    done = ansible.module("hv1", "virt_state", {"name": NAME, "state": "running"})["hv1"]
+    assert done["failed"], done
+    assert f"virsh managedsave-remove {NAME}" in done["msg"]
+    assert done["vms"][0]["state"] == "shutoff"
+    awake.script("hv1", f"mv /run/kept.save {image}")
+    done = ansible.module("hv1", "virt_state", {"name": NAME, "state": "running"})["hv1"]
+    assert done["vms"][0]["steps"] == ["start, going on from its saved memory"], done
+    same_boot(awake)
+
+
+def test_examples_run_as_written(ansible: Ansible, guests: Guests) -> None:
+    for name in ("web1", "db1"):
+        guests.define("hv1", name)
+    tasks = [example.task for example in documentation.examples("virt_state")]
+    run = ansible.play(tasks, "hv1", become=True).succeeded()
+    assert [event.status for event in run.events] == ["ok"] * len(tasks)
+    assert guests.state("hv1", "web1").startswith("shut off")
