@@ -45,6 +45,8 @@ class ActionModule(ActionBase):
                     f"{name}: {options[name]:g} is not a time limit; it is a number of seconds"
                     " above 0"
                 )
+        if not 0 < options["port"] < 65536:
+            raise AnsibleActionFail(f"port: {options['port']} is no TCP port; it is 1 to 65535")
         variables = task_vars or {}
         progress = Progress(
             str(variables.get("inventory_hostname")),

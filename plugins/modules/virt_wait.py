@@ -15,9 +15,9 @@ description:
     reachable from the controller.
   - An address is taken, in this order, from the domain's metadata, the guest agent, the leases of
     libvirt's networks, the hypervisor's neighbour table, and the lines cloud-init writes to the
-    serial console. For a VM that has sent something but is in none of them, the hypervisor asks the
-    VM's own network, once in 5 seconds, and only where that is no larger than a /24 and the
-    hypervisor has an IPv4 address on the bridge.
+    serial console. For a VM that is in none of them, the hypervisor asks the VM's own network, once
+    in 5 seconds, and only where that is no larger than a /24 and the hypervisor has an IPv4 address
+    on the bridge.
   - An address that answers with the MAC address of another machine does not count.
   - Waiting ends at once for a VM that is seen not to run, such as one that crashed or was shut off.
   - Prints what it waits for and how far it is. It asks the hypervisor again and again in short

@@ -201,11 +201,14 @@ class _Wait:
             undecided = undecided or attempt.busy
 
     def _stir(self, guest: Guest) -> None:
-        """Ask the networks of a VM that has spoken there, but whose address nobody knows."""
+        """Ask the networks of a VM whose address nobody knows: at once if it has spoken there."""
         now = time.monotonic()
         for bridge, mac in guest.bridges:
             last = self.stirred.get(bridge)
-            if (last is None or now - last >= _STIR_PAUSE) and neighbours.has_spoken(bridge, mac):
+            if last is not None and now - last < _STIR_PAUSE:
+                continue
+            # one that is idle for minutes is forgotten by the bridge
+            if neighbours.has_spoken(bridge, mac) or now - self.started >= _STIR_PAUSE:
                 self.stirred[bridge] = now
                 neighbours.stir(bridge)
 
