@@ -1,0 +1,25 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The options of ``virt_purge``, for the module and its controller half.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "names": {"type": "list", "elements": "str", "required": True, "aliases": ["name"]},
+    "force": {"type": "bool", "default": False},
+    "base_pool": {"type": "str", "default": "base"},
+    "asked": {"type": "list", "elements": "str", "default": []},
+    "stage": {"type": "str", "choices": ["all", "look", "decide", "report"], "default": "all"},
+    "files": {"type": "list", "elements": "str", "default": []},
+    "results": {"type": "str"},
+    "users": {"type": "str"},
+    "expected": {"type": "list", "elements": "str"},
+    "lost": {"type": "list", "elements": "str", "default": []},
+}

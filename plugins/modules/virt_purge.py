@@ -1,0 +1,235 @@
+#!/usr/bin/python
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_purge
+short_description: Remove domains with exactly the volumes that are their own
+version_added: 0.1.0
+description:
+  - Removes domains that this collection made, with the volumes made for them, seed medium, saved
+    memory, snapshots, firmware variables and the log of the serial console.
+  - A volume goes only if the domain's metadata names it, it is in the pool it was made in, and no
+    other domain, snapshot or image of this hypervisor, attached or not, names it or lies on it, and
+    no program has it locked. Base images, disks of others, media and folders stay; what stays, and
+    why, is returned.
+  - Everything is looked at before anything is touched. If one of several domains cannot be removed,
+    none is.
+  - A call that is killed leaves a domain that cannot be started; the next call finishes it. The
+    same holds for a VM whose creation was killed.
+  - The module knows one hypervisor. The playbook C(fleet.virt.purge_vm) also asks the others, which
+    volumes on shared storage require.
+author:
+  - Fleet Virt contributors (@fleet-virt)
+extends_documentation_fragment:
+  - fleet.virt._connection
+  - fleet.virt._attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Returns exactly what would go and what would stay.
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  uri:
+    description:
+      - Has to be a hypervisor of the machine that the module runs on, where its files are.
+  names:
+    description:
+      - Names of the domains. One that is not there is no error.
+    type: list
+    elements: str
+    required: true
+    aliases: [name]
+  force:
+    description:
+      - Destroy a running domain, which is like pulling its plug. Without this a running domain is
+        an error.
+    type: bool
+    default: false
+  base_pool:
+    description:
+      - Name of the pool of base images; nothing in it is removed.
+    type: str
+    default: base
+  asked:
+    description:
+      - Paths of volumes on storage that other hypervisors can reach, after all of those have been
+        asked and none uses them. Such a volume that is not listed here is an error.
+    type: list
+    elements: str
+    default: []
+  stage:
+    description:
+      - V(all) removes. V(look) only returns what other hypervisors have to know first.
+      - V(decide) and V(report) run on the controller, with C(run_once), on what V(look) and V(all)
+        registered on every hypervisor. V(decide) finds the hypervisor of each domain and refuses
+        what is not proven, V(report) prints what was removed.
+    type: str
+    choices: [all, look, decide, report]
+    default: all
+  files:
+    description:
+      - Names of files; with O(stage=look), whoever uses one is returned.
+    type: list
+    elements: str
+    default: []
+  results:
+    description:
+      - Name of the variable that the earlier task registered, for O(stage=decide) and
+        O(stage=report).
+    type: str
+  users:
+    description:
+      - Name of the variable that O(stage=look) with O(files) registered, for O(stage=decide).
+    type: str
+  expected:
+    description:
+      - Names of all hypervisors of the fleet, for O(stage=decide). One that is not in the play
+        (C(--limit)) counts as silent.
+    type: list
+    elements: str
+  lost:
+    description:
+      - Hypervisors that are known to be off for good, though they cannot be asked.
+    type: list
+    elements: str
+    default: []
+seealso:
+  - module: fleet.virt.virt_state
+    description: Shuts a domain down before it is removed.
+"""
+
+EXAMPLES = r"""
+- name: Remove a VM that is shut off
+  fleet.virt.virt_purge:
+    name: web1
+
+- name: Remove two VMs, running or not
+  fleet.virt.virt_purge:
+    names: [web2, db1]
+    force: true
+"""
+
+RETURN = r"""
+vms:
+  description: One entry for each domain, in the order of O(names). With O(stage=look), only those
+    that are there, with V(name), V(uuid) and V(volumes).
+  returned: with O(stage=all) and O(stage=look)
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the domain.
+      type: str
+    uuid:
+      description: UUID of the domain; null if it was not there.
+      type: str
+    changed:
+      description: Whether anything was removed.
+      type: bool
+    removed:
+      description: What was removed, in order.
+      type: list
+      elements: dict
+      contains:
+        kind:
+          description: What it is, V(managed_save), V(volume), V(seed), V(log), V(snapshot),
+            V(nvram) or V(domain).
+          type: str
+        name:
+          description: Its name, of a volume with its pool.
+          type: str
+        path:
+          description: Its file.
+          type: str
+        size_mib:
+          description: Virtual size of a volume.
+          type: int
+    kept:
+      description: Files of the domain that stay.
+      type: list
+      elements: dict
+      contains:
+        path:
+          description: The file.
+          type: str
+        reason:
+          description: Why it stays.
+          type: str
+    failed:
+      description: Whether it could not be removed.
+      type: bool
+    msg:
+      description: Why not, or that it was not there; else null.
+      type: str
+pool_ids:
+  description: Identities of the pools of this hypervisor that have one.
+  returned: with O(stage=look)
+  type: list
+  elements: str
+users:
+  description: Those of O(files) that are used here, with V(file) and V(users).
+  returned: with O(stage=look)
+  type: list
+  elements: dict
+shares:
+  description: For each hypervisor the names of the domains to remove there.
+  returned: with O(stage=decide)
+  type: dict
+absent:
+  description: Names that are proven to be nowhere.
+  returned: with O(stage=decide)
+  type: list
+  elements: str
+files:
+  description: Names of files on shared storage that all hypervisors have to be asked about.
+  returned: with O(stage=decide)
+  type: list
+  elements: str
+asked:
+  description: Paths of those files.
+  returned: with O(stage=decide)
+  type: list
+  elements: str
+homes:
+  description: For each of those files the hypervisor of its domain.
+  returned: with O(stage=decide)
+  type: dict
+output:
+  description: What was printed.
+  returned: with O(stage=report)
+  type: str
+"""
+
+from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
+from ansible_collections.fleet.virt.plugins.module_utils._host import purge
+from ansible_collections.fleet.virt.plugins.module_utils._host.connection import connect
+from ansible_collections.fleet.virt.plugins.module_utils._model.purge_options import ARGUMENTS
+from ansible_collections.fleet.virt.plugins.module_utils._model.purge_plan import Options
+
+
+def main() -> None:
+    module = create_module(ARGUMENTS)
+    params = module.params
+    settings = purge.Settings(
+        Options(force=params["force"], base_pool=params["base_pool"]), tuple(params["asked"])
+    )
+
+    def work() -> dict[str, object]:
+        with connect(params["uri"], params["timeout"]) as connection:
+            if params["stage"] == "look":
+                return purge.look(connection, params["names"], params["files"])
+            return purge.run(connection, params["names"], settings, check=module.check_mode)
+
+    run(module, work)
+
+
+if __name__ == "__main__":
+    main()
