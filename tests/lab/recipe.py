@@ -13,6 +13,16 @@ __all__ = ["MACHINE_PACKAGES", "SUITES", "Recipe", "recipe_for"]
 
 SUITES = ("bookworm", "trixie")
 
+# A user manager for each login costs more than most of what tests log in for.
+_NO_USER_MANAGER = (
+    "env",
+    "DEBIAN_FRONTEND=noninteractive",
+    "pam-auth-update",
+    "--package",
+    "--remove",
+    "systemd",
+)
+
 # What the machine itself must have; command -> Debian package.
 MACHINE_PACKAGES = {
     "bash": "bash",
@@ -38,7 +48,7 @@ _COMMON = (
 )
 _HYPERVISOR = (
     "udev,libvirt-daemon-system,libvirt-clients,qemu-system-x86,qemu-utils,python3-libvirt,"
-    "python3-lxml,xorriso,iptables,nftables,bridge-utils,gnutls-bin,kmod,polkitd"
+    "python3-lxml,xorriso,dnsmasq-base,iptables,nftables,bridge-utils,gnutls-bin,kmod,polkitd"
 )
 # Of use inside a newer root: ansible-core releases that want a newer Python than the machine's.
 _EXTRA = {"trixie": "python3-venv", "bookworm": ""}
@@ -124,5 +134,5 @@ def recipe_for(suite: str, bare: bool) -> Recipe:
         packages=names,
         files=files,
         append={} if bare else {"etc/libvirt/qemu.conf": _QEMU_CONF},
-        commands=((*adduser, *groups, "admin"),),
+        commands=((*adduser, *groups, "admin"), _NO_USER_MANAGER),
     )
