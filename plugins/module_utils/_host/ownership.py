@@ -330,4 +330,6 @@ def _read_header(path: str) -> list[str]:
         return []  # a drive without a medium, a disk that is gone: nobody reads an image off it
     finally:
         os.close(descriptor)
-    return [os.path.normpath(os.path.join(os.path.dirname(path), name)) for name in names]
+    folder = os.path.dirname(path)
+    resolved = [os.path.normpath(os.path.join(folder, name)) for name in names]
+    return [name for name in resolved if name != path]  # a VMDK image names itself
