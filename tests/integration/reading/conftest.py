@@ -16,16 +16,16 @@ from ansible_collections.fleet.virt.tests.integration.support.guests import NIC,
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 
 # Names by hypervisor; tests state for each what they expect of it.
-HV1 = ("broken1", "killed1", "off1", "paused1", "rich1", "saved1", "web1")
+HV1 = ("broken1", "killed1", "off1", "paused1", "saved1", "web1")
 HV2 = ("crashed2", "web2")
 
 _RICH = f"""
 <disk type='file' device='disk'>
-  <driver name='qemu' type='raw'/><source file='/srv/raw/rich1.raw'/>
+  <driver name='qemu' type='raw'/><source file='/srv/raw/web1.raw'/>
   <target dev='vdb' bus='virtio'/>
 </disk>
 <disk type='volume' device='disk'>
-  <driver name='qemu' type='qcow2'/><source pool='default' volume='rich1-c.qcow2'/>
+  <driver name='qemu' type='qcow2'/><source pool='default' volume='web1-c.qcow2'/>
   <target dev='vdc' bus='virtio'/>
 </disk>
 <disk type='network' device='disk'>
@@ -37,7 +37,7 @@ _RICH = f"""
 {NIC}
 <interface type='network'><source network='lan'/><model type='virtio'/></interface>
 <interface type='user'><model type='e1000e'/><link state='down'/></interface>
-<interface type='ethernet'><target dev='taprich1'/><model type='virtio'/></interface>
+<interface type='ethernet'><target dev='tapweb1'/><model type='virtio'/></interface>
 <graphics type='vnc' port='-1' autoport='yes' listen='127.0.0.1'/>
 <graphics type='spice' autoport='yes' listen='127.0.0.1'/>
 <console type='pty'><target type='virtio'/></console>
@@ -70,9 +70,9 @@ _NETWORK = "<network><name>lan</name><forward mode='bridge'/><bridge name='br0'/
 
 _PREPARE = """
 mkdir -p /srv/raw
-truncate -s 8M /srv/raw/rich1.raw /srv/raw/nbd.raw
+truncate -s 8M /srv/raw/web1.raw /srv/raw/nbd.raw
 head -c 65536 /dev/urandom > /srv/raw/garbage.qcow2
-virsh -q vol-create-as default rich1-c.qcow2 12M --format qcow2
+virsh -q vol-create-as default web1-c.qcow2 12M --format qcow2
 cat > /run/network.xml
 virsh -q net-define /run/network.xml
 virsh -q net-start lan
@@ -95,7 +95,7 @@ _CLEAN = """
 systemctl stop test-nbd
 virsh -q net-destroy lan; virsh -q net-undefine lan
 virsh -q pool-undefine cold
-virsh -q vol-delete rich1-c.qcow2 default
+virsh -q vol-delete web1-c.qcow2 default
 rm -rf /srv/raw
 """
 
@@ -151,8 +151,7 @@ def _make(fleet: Fleet) -> None:
         f"<group>{evil}</group><group>web</group></fleet></metadata>"
     )
     guests.define("hv2", "web2", start=True, top=top)
-    guests.define("hv1", "web1", start=True, memory=128, vcpus=2)
-    guests.define("hv1", "rich1", start=True, devices=_RICH)
+    guests.define("hv1", "web1", start=True, memory=128, vcpus=2, devices=_RICH)
     for name in ("paused1", "saved1", "killed1"):
         guests.define("hv1", name, paused=True)
     guests.define("hv1", "off1")
@@ -169,7 +168,7 @@ def _make(fleet: Fleet) -> None:
     wait_for(lambda: "crashed" in guests.state("hv1", "killed1"), 20, "killed1 is noticed")
     guests.wait_agent("hv2", "crashed2")
     guests.execute("hv2", "crashed2", _PANIC, wait=False)
-    for host, name in (("hv1", "web1"), ("hv1", "rich1"), ("hv2", "web2")):
+    for host, name in (("hv1", "web1"), ("hv2", "web2")):
         guests.wait_agent(host, name)
     guests.execute("hv2", "web2", f'hostname "{fleet.evil("h")}"')
     wait_for(lambda: "crashed" in guests.state("hv2", "crashed2"), 20, "crashed2 has crashed")

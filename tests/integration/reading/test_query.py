@@ -89,26 +89,26 @@ def test_size_and_flags(domains: Domains) -> None:
 
 def test_disks_of_every_kind(domains: Domains) -> None:
     """An overlay, a raw file outside any pool, a volume, a network disk, a drive without medium."""
-    disks = {disk["target"]: disk for disk in domains["rich1"]["disks"]}
+    disks = {disk["target"]: disk for disk in domains["web1"]["disks"]}
     seen = {
         target: (disk["type"], disk["device"], disk["format"], disk["source"], disk["size_mib"])
         for target, disk in disks.items()
     }
     images = "/var/lib/libvirt/images"
     assert seen == {
-        "vda": ("file", "disk", "qcow2", f"{images}/rich1.qcow2", 48),
-        "vdb": ("file", "disk", "raw", "/srv/raw/rich1.raw", 8),
-        "vdc": ("volume", "disk", "qcow2", "default/rich1-c.qcow2", 12),
+        "vda": ("file", "disk", "qcow2", f"{images}/web1.qcow2", 48),
+        "vdb": ("file", "disk", "raw", "/srv/raw/web1.raw", 8),
+        "vdc": ("volume", "disk", "qcow2", "default/web1-c.qcow2", 12),
         "vdd": ("network", "disk", "raw", "nbd:test", 8),
         "sda": ("file", "cdrom", None, None, None),
     }
     assert disks["vda"]["backing"] == f"{images}/tiny.qcow2"
-    assert (disks["vda"]["pool"], disks["vda"]["volume"]) == ("default", "rich1.qcow2")
-    assert (disks["vdc"]["pool"], disks["vdc"]["volume"]) == ("default", "rich1-c.qcow2")
+    assert (disks["vda"]["pool"], disks["vda"]["volume"]) == ("default", "web1.qcow2")
+    assert (disks["vdc"]["pool"], disks["vdc"]["volume"]) == ("default", "web1-c.qcow2")
     assert disks["vdb"]["pool"] is None
     assert disks["vdb"]["allocation_mib"] == 0
     assert disks["sda"]["readonly"] is True
-    assert domains["rich1"]["error"] is None
+    assert domains["web1"]["error"] is None
 
 
 @pytest.mark.parametrize("name", ["off1", "saved1", "paused1"])
@@ -121,7 +121,7 @@ def test_the_backing_file_is_known_in_every_state(domains: Domains, name: str) -
 
 def test_five_nics(domains: Domains) -> None:
     """Each NIC with what it is connected to; addresses where the agent tells them."""
-    nics = domains["rich1"]["nics"]
+    nics = domains["web1"]["nics"]
     assert [(nic["type"], nic["source"], nic["model"], nic["link"]) for nic in nics] == [
         ("bridge", "br0", "virtio", "up"),
         ("bridge", "br0", "virtio", "up"),
@@ -130,7 +130,7 @@ def test_five_nics(domains: Domains) -> None:
         ("user", None, "e1000e", "down"),
         ("ethernet", None, "virtio", "up"),
     ]
-    assert nics[4]["target"] == "taprich1"
+    assert nics[4]["target"] == "tapweb1"
     assert len({nic["mac"] for nic in nics}) == 5
     assert all(nic["addresses"] for nic in nics[:3])
 
@@ -139,7 +139,7 @@ def test_addresses_are_those_of_the_laboratory(domains: Domains, fleet: Fleet) -
     """The agents' answers are the DHCP server's leases."""
     leases = {mac: address for mac, address, *_ in reversed(fleet.guests.lab.leases())}
     for name in ("web1", "web2"):
-        (nic,) = domains[name]["nics"]
+        nic = domains[name]["nics"][0]
         assert nic["addresses"] == [leases[nic["mac"]]]
         assert ipaddress.ip_address(nic["addresses"][0]) in fleet.guests.lab.network
         assert domains[name]["agent"] is True
@@ -148,15 +148,15 @@ def test_addresses_are_those_of_the_laboratory(domains: Domains, fleet: Fleet) -
 
 def test_all_graphics_and_consoles(domains: Domains) -> None:
     """Two graphics, not the last of them; ports that are really listening."""
-    vnc, spice = domains["rich1"]["graphics"]
+    vnc, spice = domains["web1"]["graphics"]
     assert (vnc["type"], vnc["listen"]) == ("vnc", "127.0.0.1")
     assert (spice["type"], spice["listen"]) == ("spice", "127.0.0.1")
     assert vnc["port"] >= 5900
     assert spice["port"] >= 5900
     assert vnc["port"] != spice["port"]
-    serial, virtio = domains["rich1"]["consoles"]
+    serial, virtio = domains["web1"]["consoles"]
     assert (serial["target"], virtio["target"]) == ("isa-serial", "virtio")
-    assert serial["log"] == "/var/log/fleet-virt-test/rich1.log"
+    assert serial["log"] == "/var/log/fleet-virt-test/web1.log"
 
 
 def test_snapshots(domains: Domains) -> None:
@@ -169,13 +169,13 @@ def test_snapshots(domains: Domains) -> None:
 
 def test_counters(domains: Domains) -> None:
     """CPU, memory, NICs and disks of what runs."""
-    stats = domains["rich1"]["stats"]
+    stats = domains["web1"]["stats"]
     assert stats["cpu"]["time_ns"] > 1e8
-    assert stats["memory"]["actual_mib"] == 96
+    assert stats["memory"]["actual_mib"] == 128
     assert stats["memory"]["rss_mib"] > 50
     assert {disk["target"] for disk in stats["disks"]} >= {"vda", "vdb", "vdc", "vdd"}
     assert next(d for d in stats["disks"] if d["target"] == "vda")["read_bytes"] > 1e6
-    assert stats["nics"][0]["target"] == domains["rich1"]["nics"][0]["target"]
+    assert stats["nics"][0]["target"] == domains["web1"]["nics"][0]["target"]
     assert stats["nics"][0]["receive_bytes"] > 0
 
 

@@ -1,0 +1,245 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbooks host_info, list and query: for people and for programs, whatever is down."""
+
+from __future__ import annotations
+
+import json
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.fleet.virt.tests.integration.reading.conftest import Fleet
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
+from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
+from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
+
+PLAYBOOKS = ["host_info", "list", "query"]
+
+
+@pytest.fixture(scope="module")
+def dead(lab: Laboratory, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An inventory with one more hypervisor, hv9, at an address where nobody is."""
+    hypervisors = (lab.inventory / "10-hypervisors.yml").read_text(encoding="utf-8")
+    folder = tmp_path_factory.mktemp("dead")
+    more = f'    hv9:\n      ansible_host: "{lab.network[250]}"\n      ansible_user: root\n'
+    head, tail = hypervisors.split("bare:", 1)
+    text = f"{head.rstrip()}\n{more}bare:{tail}"
+    (folder / "10-hypervisors.yml").write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def cut(lab: Laboratory, ansible: Ansible) -> Iterator[str]:
+    """hv2 with its cable cut while Ansible holds a connection to it."""
+    assert not ansible.module("hv2", "ansible.builtin.ping")["hv2"]["unreachable"]
+    lab.cut("hv2")
+    try:
+        yield "hv2"
+    finally:
+        lab.heal("hv2")
+        ping = "ansible.builtin.ping"
+        wait_for(lambda: not ansible.module("hv2", ping)["hv2"]["unreachable"], 60, "hv2 again")
+
+
+def _shown(run: Run) -> str:
+    """What the playbook printed between Ansible's own lines."""
+    lines = run.stdout.split("TASK [Show what they answered]", 1)[1].splitlines()[1:]
+    end = next(i for i, line in enumerate(lines) if line.startswith(("ok:", "changed:", "fatal:")))
+    return "\n".join(lines[:end]).rstrip() + "\n"
+
+
+def test_list(ansible: Ansible, fleet: Fleet) -> None:
+    """One line a domain with hypervisor, name, state and reason; broken ones are named."""
+    assert fleet.guests.made
+    shown = _shown(ansible.playbook("list").succeeded())
+    rows = [line.split() for line in shown.splitlines()]
+    assert rows[0] == ["HYPERVISOR", "NAME", "STATE", "REASON"]
+    for row in (
+        ["hv1", "web1", "running", "booted"],
+        ["hv1", "paused1", "paused", "user"],
+        ["hv1", "saved1", "shutoff", "saved"],
+        ["hv1", "killed1", "shutoff", "crashed"],
+        ["hv2", "crashed2", "crashed", "panicked"],
+        ["hv2", "web2", "running", "booted"],
+    ):
+        assert row in rows
+    assert "hv1: broken1: disk vda: the file is no qcow2 image" in shown
+    assert not fleet.trap.exists()
+
+
+def test_query(ansible: Ansible, fleet: Fleet) -> None:
+    """The fields people know from the predecessor: CPU, memory, state, graphics, disks, NICs."""
+    shown = _shown(ansible.playbook("query").succeeded())
+    hv1 = shown.split("hv2:\n")[0]
+    web1 = hv1.split("  web1\n")[1]
+    for line in (
+        "    CPU: 2",
+        "    Memory: 128 MiB",
+        "    State: running (booted)",
+        "    Graphics: vnc - hv1:59",
+        "    Graphics: spice - hv1:59",
+        "    Disk - vda:\n      Size: 48.0M\n      File: /var/lib/libvirt/images/web1.qcow2\n"
+        "      File Format: qcow2",
+        "    Disk - vdd:\n      Size: 8.0M\n      File: nbd:test\n      File Format: raw",
+        "    Disk - sda:\n      Size: -\n      File: -\n      File Format: -",
+        "      Source: br0\n      Type: bridge",
+        "      Source: -\n      Type: ethernet",
+    ):
+        assert line in web1, f"{line!r} is not in\n{web1}"
+    assert web1.count("    Nic - 52:54:00:") == 5
+    assert "      Addresses: 198." in web1
+    assert not fleet.trap.exists()
+
+
+def test_host_info(ansible: Ansible, fleet: Fleet) -> None:
+    """One line a hypervisor."""
+    shown = _shown(ansible.playbook("host_info").succeeded())
+    heads, *rows = (line.split() for line in shown.splitlines())
+    assert heads[:4] == ["HYPERVISOR", "STATE", "TYPE", "CPUS"]
+    assert [row[:2] for row in rows] == [["hv1", "ready"], ["hv2", "ready"]]
+    assert rows[0][-1].startswith("default:")
+    kind = "kvm/qemu" if fleet.guests.lab.record.kvm else "qemu"
+    assert rows[0][2] == kind
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_json_in_a_file(ansible: Ansible, fleet: Fleet, playbook: str, tmp_path: Path) -> None:
+    """The same as data, for programs; nobody else may read the file."""
+    assert fleet.guests.made
+    path = tmp_path / "out.json"
+    strings = {
+        "virt_output": "json",
+        "virt_output_file": str(path),
+        "virt_hosts": "hypervisors",
+        "virt_uri": "qemu:///system",
+        "virt_become": "true",
+        "virt_timeout": "60",
+    }
+    ansible.playbook(playbook, strings).succeeded()
+    data = json.loads(path.read_text(encoding="utf-8"))
+    assert [(one["name"], one["answered"], one["error"]) for one in data["hypervisors"]] == [
+        ("hv1", True, None),
+        ("hv2", True, None),
+    ]
+    if playbook == "host_info":
+        assert data["hypervisors"][0]["host"]["uri"] == "qemu:///system"
+    else:
+        names = [one["name"] for one in data["hypervisors"][0]["domains"]]
+        assert names == sorted(names)
+        assert "web1" in names
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_json_is_printed(ansible: Ansible, fleet: Fleet) -> None:
+    """Without a file the same text is printed."""
+    assert fleet.guests.made
+    run = ansible.playbook("list", {"virt_output": "json"}, ["--limit", "hv2"]).succeeded()
+    (hypervisor,) = json.loads(_shown(run))["hypervisors"]
+    assert {one["name"] for one in hypervisor["domains"]} >= {"crashed2", "web2"}
+
+
+def test_the_file_changes_when_its_content_does(
+    ansible: Ansible, fleet: Fleet, tmp_path: Path
+) -> None:
+    """Check mode predicts and writes nothing; the same again is no change."""
+    assert fleet.guests.made
+    path = tmp_path / "list"
+    variables = {"virt_output_file": str(path)}
+    show = "Show what they answered"
+
+    def changed(check: bool) -> Any:
+        run = ansible.playbook("list", variables, check=check).succeeded()
+        return run.of(show)["hv1"]["changed"]
+
+    assert changed(check=True) is True
+    assert not path.exists()
+    assert changed(check=False) is True
+    assert "web1" in path.read_text(encoding="utf-8")
+    assert changed(check=False) is False
+
+
+def test_limit(ansible: Ansible, fleet: Fleet) -> None:
+    """``--limit`` chooses among the hypervisors."""
+    assert fleet.guests.made
+    shown = _shown(ansible.playbook("list", args=["--limit", "hv2"]).succeeded())
+    assert "hv2" in shown
+    assert "hv1" not in shown
+
+
+def test_names(ansible: Ansible, fleet: Fleet) -> None:
+    """One domain by its name, on whichever hypervisor; a name that is nowhere is an error."""
+    assert fleet.guests.made
+    shown = _shown(ansible.playbook("query", {"virt_names": "web2"}).succeeded())
+    assert "  web2\n" in shown
+    assert "web1" not in shown
+    run = ansible.playbook("query", {"virt_names": ["web2", "nope"]})
+    assert run.returncode != 0
+    assert "not found on any hypervisor: nope" in run.stdout
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_a_dead_hypervisor_is_named_and_stops_nothing(
+    ansible: Ansible, fleet: Fleet, dead: Path, playbook: str
+) -> None:
+    """The others are shown; it costs one connection's time limit, and success is success."""
+    assert fleet.guests.made
+    started = time.monotonic()
+    run = ansible.playbook(playbook, inventory=dead).succeeded()
+    assert time.monotonic() - started < 45
+    shown = _shown(run)
+    assert "hv9: no answer: " in shown
+    assert "hv1" in shown
+    assert "hv2" in shown
+
+
+def test_a_hypervisor_that_is_cut_off_costs_its_time_limit(
+    ansible: Ansible, fleet: Fleet, cut: str
+) -> None:
+    """Also while ssh still believes in a connection from before."""
+    assert fleet.guests.made
+    started = time.monotonic()
+    run = ansible.playbook("list", {"virt_timeout": "6"}).succeeded()
+    assert time.monotonic() - started < 40
+    shown = _shown(run)
+    assert f"{cut}: no answer: " in shown
+    assert "web1" in shown
+
+
+def test_nobody_answers(ansible: Ansible, lab: Laboratory, dead: Path) -> None:
+    """A failure that names each, with its reason."""
+    assert lab.hosts
+    run = ansible.playbook("list", args=["--limit", "hv9"], inventory=dead)
+    assert run.returncode != 0
+    assert "no hypervisor answered: hv9: " in run.stdout
+    run = ansible.playbook("list", {"virt_uri": "qemu+tcp://127.0.0.1:1/system"})
+    assert run.returncode != 0
+    message = run.of("Show what they answered")["hv1"]["msg"]
+    for name in ("hv1", "hv2"):
+        assert f"{name}: cannot connect to libvirt at qemu+tcp://127.0.0.1:1/system" in message
+
+
+@pytest.mark.parametrize(
+    ("inventory", "variables", "args", "words"),
+    [
+        ("localhost,", {}, [], "'hypervisors' matches no host of the inventory"),
+        (None, {"virt_hosts": "nope"}, [], "'nope' matches no host of the inventory"),
+        (None, {}, ["--limit", "localhost"], "--limit"),
+        (None, {"virt_hosts": "hv1"}, ["--limit", "hv2"], "leaves none of 'hv1'"),
+    ],
+)
+def test_no_hypervisor_at_all(
+    ansible: Ansible,
+    inventory: str | None,
+    variables: dict[str, str],
+    args: list[str],
+    words: str,
+) -> None:
+    """Doing nothing is no success."""
+    run = ansible.playbook("list", variables, args, inventory=inventory)
+    assert run.returncode != 0, str(run)
+    assert words in run.stdout + run.stderr
