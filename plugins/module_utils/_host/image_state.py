@@ -18,7 +18,7 @@ from .._errors import PlanRefused
 from .._model.image_source import parse_image
 from .._model.options import show
 from .._model.xml_values import mib_up
-from . import images, storage
+from . import images
 from .connection import Connection
 from .images import BaseImage
 from .storage import Pool
@@ -50,7 +50,7 @@ def present(
     In check mode nothing is written, and the result is what would come of it.
     """
     images.require_local(connection)
-    existing = storage.find_pool(connection, base_pool, base_path)
+    existing = images.find_pool(connection, base_pool, base_path, check=check)
     pool = existing or Pool(base_pool, base_path.rstrip("/"))
     path = None
     if source is None:
@@ -65,7 +65,7 @@ def present(
     if source.received and base is None and not check:
         images.judge_file(source.received, source.name)  # before a pool is made for it
     if not check and not missing:
-        pool = existing or storage.make_pool(connection, base_pool, base_path)
+        pool = existing or images.ensure_pool(connection, base_pool, base_path)
         if base is not None:
             images.settle(connection, pool, base)
         elif origin is not None:

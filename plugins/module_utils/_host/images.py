@@ -22,7 +22,7 @@ from pathlib import Path
 
 from .._errors import FleetVirtError, LibvirtFailure, PlanRefused
 from .._model.image_format import ImageFormat
-from . import base_file, deadline, image_check, storage
+from . import base_file, deadline, image_check, owner, storage
 from .connection import Connection
 from .digests import DigestCache
 from .storage import Pool
@@ -73,6 +73,21 @@ def require_local(connection: Connection) -> None:
             f"uri {connection.uri}: images are files of the machine the module runs on; use a"
             " local URI such as qemu:///system"
         )
+
+
+def find_pool(connection: Connection, name: str, path: str, *, check: bool) -> Pool | None:
+    """The pool of base images, not one that another call is just making (but in check mode)."""
+    if check:
+        return storage.find_pool(connection, name, path)
+    with owner.host_lock():
+        return storage.find_pool(connection, name, path)
+
+
+def ensure_pool(connection: Connection, name: str, path: str) -> Pool:
+    """The pool of base images, made if it is not there; by one call at a time."""
+    with owner.host_lock():
+        found = storage.find_pool(connection, name, path)
+        return found or storage.make_pool(connection, name, path)
 
 
 def list_bases(connection: Connection, pool: Pool) -> list[BaseImage]:
