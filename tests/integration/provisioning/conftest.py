@@ -1,0 +1,114 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What tests of provisioning share: an image folder, a key, and hypervisors swept clean."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
+from ansible_collections.fleet.virt.tests.lab import images
+from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
+
+_MIB = 1024 * 1024
+# Everything a VM of the collection may leave; the base images stay, they cost time to bring
+_SWEEP = r"""
+for name in $(virsh list --all --name); do
+  virsh destroy "$name" >/dev/null 2>&1
+  virsh undefine "$name" --nvram --managed-save --snapshots-metadata >/dev/null
+done
+rm -rf /var/lib/libvirt/images/*
+if virsh pool-info default >/dev/null 2>&1; then virsh pool-refresh default >/dev/null; fi
+"""
+
+
+class Fleet:
+    """The laboratory as an administrator has it: variables, and a look at what is there."""
+
+    def __init__(self, lab: Laboratory, ansible: Ansible, folder: Path) -> None:
+        self.lab = lab
+        self.ansible = ansible
+        self.images = folder / "images"
+        self.images.mkdir()
+        key = folder / "id_ed25519"
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(key)],
+            check=True,
+        )
+        self.key = key
+        self.variables: dict[str, Any] = {
+            "virt_image_dir": str(self.images),
+            "virt_ssh_public_key": str(key.with_suffix(".pub")),
+        }
+        (self.images / "tiny.qcow2").symlink_to(images.image("tiny"))
+
+    def raw_image(self, name: str, mib: int = 16, byte: bytes = b"") -> Path:
+        """A raw image of ``mib`` MiB that begins with ``byte``, in the image folder."""
+        path = self.images / name
+        with path.open("wb") as file:
+            file.write(byte)
+            file.truncate(mib * _MIB)
+        return path
+
+    def init(self, host: str, check: bool = False, **options: Any) -> dict[str, Any]:
+        """``virt_init`` ad hoc on one hypervisor; its result."""
+        return self.ansible.module(host, "virt_init", options, extra=self.variables, check=check)[
+            host
+        ]
+
+    def provision(self, check: bool = False, args: tuple[str, ...] = (), **variables: Any) -> Any:
+        """The playbook ``provision_vm``; the run."""
+        return self.ansible.playbook(
+            "provision_vm", {**self.variables, **variables}, args, check=check
+        )
+
+    def host(self, name: str, command: str) -> str:
+        """What a command prints on a hypervisor."""
+        return self.lab.ssh(name, command).stdout
+
+    def domains(self) -> dict[str, list[str]]:
+        """Names of the domains by hypervisor."""
+        return {
+            host.name: self.host(host.name, "virsh list --all --name").split()
+            for host in self.lab.hosts
+            if host.state == "running" and not host.bare
+        }
+
+    def files(self, host: str, folder: str = "/var/lib/libvirt/images") -> list[str]:
+        """Names of the files in a folder of a hypervisor."""
+        return sorted(self.host(host, f"ls -A {folder} 2>/dev/null || true").split())
+
+    def network(self, host: str, name: str, bridge: str) -> None:
+        """A libvirt network that is an existing bridge, active on a hypervisor."""
+        xml = (
+            f"<network><name>{name}</name><forward mode='bridge'/>"
+            f"<bridge name='{bridge}'/></network>"
+        )
+        self.lab.ssh(
+            host, f"virsh net-info {name} >/dev/null 2>&1 || virsh net-define /dev/stdin", input=xml
+        )
+        self.host(host, f"virsh net-start {name} 2>/dev/null || true")
+
+    def sweep(self) -> None:
+        """Remove every domain and every file of the disk pool."""
+        for host in self.lab.hosts:
+            if host.state == "running" and not host.bare:
+                self.lab.ssh(host.name, _SWEEP)
+
+
+@pytest.fixture(scope="session")
+def _fleet(lab: Laboratory, ansible: Ansible, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    return Fleet(lab, ansible, tmp_path_factory.mktemp("fleet"))
+
+
+@pytest.fixture
+def fleet(_fleet: Fleet) -> Iterator[Fleet]:
+    """The fleet without VMs, and swept again afterwards."""
+    _fleet.sweep()
+    yield _fleet
+    _fleet.sweep()

@@ -1,0 +1,143 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bad input of provision_vm: value, rule and remedy, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Fleet
+
+_VM = {"vm_name": "bad", "vm_memory": "64", "vm_seed": "false", "vm_start": "false"}
+
+
+def _refused(fleet: Fleet, variables: dict[str, Any], *words: str) -> None:
+    run = fleet.provision(**{**_VM, **variables})
+    assert run.returncode != 0, str(run)
+    text = " ".join((run.stdout + run.stderr).split())
+    for word in words:
+        assert word in text, f"without {word!r}:\n{run}"
+    assert "Traceback" not in text
+    assert fleet.domains() == {"hv1": [], "hv2": []}
+    for host in ("hv1", "hv2"):
+        assert fleet.files(host) == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        pytest.param({"vm_disk_profile": "nosuch"}, ["nosuch", "default"], id="disk profile"),
+        pytest.param({"vm_nic_profile": "nosuch"}, ["nosuch", "default"], id="nic profile"),
+        pytest.param(
+            {"vm_nics": '[{"name": "eth0", "bridge": "br9"}]'}, ["br9", "br0"], id="bridge"
+        ),
+        pytest.param(
+            {"vm_nics": '[{"name": "eth0", "network": "nonet"}]'},
+            ["nonet", "default"],
+            id="network",
+        ),
+        pytest.param({"vm_disks": '[{"name": "system", "pool": "nopool"}]'}, ["nopool"], id="pool"),
+        pytest.param({"vm_image": "nosuch.img"}, ["nosuch.img", "tiny.qcow2"], id="image"),
+        pytest.param({"vm_name": "a/b"}, ["a/b"], id="slash"),
+        pytest.param({"vm_name": ".."}, [".."], id="dots"),
+        pytest.param({"vm_name": "-rf"}, ["-rf"], id="dash"),
+        pytest.param({"vm_name": "<x>"}, ["<x>"], id="xml"),
+        pytest.param({"vm_name": "n" * 300}, ["300"], id="long"),
+        pytest.param({"vm_memory": "0"}, ["memory", "0"], id="no memory"),
+        pytest.param({"vm_memory": "-5"}, ["-5"], id="negative memory"),
+        pytest.param({"vm_memory": "lots"}, ["lots", "4GiB"], id="memory in words"),
+        pytest.param({"vm_memory": "40TiB"}, ["fits nowhere"], id="more than anybody has"),
+        pytest.param({"vm_vcpus": "many"}, ["many"], id="vcpus in words"),
+        pytest.param({"vm_overlay": "perhaps"}, ["perhaps"], id="not a truth value"),
+        pytest.param(
+            {"vm_disks": '[{"name": "a", "size": 1}, {"name": "a", "size": 2}]'},
+            ["a"],
+            id="two disks of one name",
+        ),
+        pytest.param({"vm_host": "hv9"}, ["hv9", "hv1"], id="unknown hypervisor"),
+    ],
+)
+def test_variables(fleet: Fleet, variables: dict[str, str], words: list[str]) -> None:
+    _refused(fleet, variables, *words)
+
+
+def test_names_with_spaces_and_umlauts(fleet: Fleet) -> None:
+    vms = [{"name": name, "memory": 64, "seed": False} for name in ("a b", "müller")]
+    run = fleet.provision(virt_vms=vms)
+    assert run.returncode != 0
+    assert "a b" in run.stdout
+    assert "ller" in run.stdout
+    assert fleet.domains() == {"hv1": [], "hv2": []}
+
+
+def _qemu_img(*words: str) -> None:
+    subprocess.run(["qemu-img", *words], check=True, capture_output=True)
+
+
+def _images(folder: Path) -> dict[str, list[str]]:
+    """Bad images by name, with the words their refusal must have."""
+    _qemu_img("create", "-f", "qcow2", str(folder / "good.qcow2"), "16M")
+    whole = (folder / "good.qcow2").read_bytes()
+    (folder / "truncated.qcow2").write_bytes(whole[:2000])
+    (folder / "corrupt.qcow2").write_bytes(whole[:4] + b"\xff" * 100 + whole[104:])
+    (folder / "empty.img").write_bytes(b"")
+    secret = folder / "secret"
+    secret.write_text("secret")
+    _qemu_img(
+        "create", "-f", "qcow2", "-u", "-b", "/etc/shadow", "-F", "raw",
+        str(folder / "backing.qcow2"), "16M",
+    )  # fmt: skip
+    data = folder / "outside.raw"
+    _qemu_img(
+        "create", "-f", "qcow2", "-o", f"data_file={data},data_file_raw=on",
+        str(folder / "data.qcow2"), "16M",
+    )  # fmt: skip
+    return {
+        "truncated.qcow2": ["truncated.qcow2"],
+        "corrupt.qcow2": ["corrupt.qcow2"],
+        "empty.img": ["empty.img"],
+        "backing.qcow2": ["backing.qcow2", "backing"],
+        "data.qcow2": ["data.qcow2", "data file"],
+    }
+
+
+def test_images_that_must_not_be_used(fleet: Fleet) -> None:
+    bad = _images(fleet.images)
+    for name, words in bad.items():
+        _refused(fleet, {"vm_image": name}, *words)
+
+
+def test_no_key_to_log_in_with(fleet: Fleet, tmp_path: Path) -> None:
+    run = fleet.ansible.playbook(
+        "provision_vm",
+        {"virt_image_dir": str(fleet.images), "vm_name": "keyless", "vm_image": "tiny.qcow2"},
+        environment={"HOME": str(tmp_path)},
+    )
+    assert run.returncode != 0
+    assert "virt_ssh_public_key" in run.stdout
+    assert "ssh-keygen" in run.stdout
+    assert fleet.domains() == {"hv1": [], "hv2": []}
+
+
+def test_nothing_is_asked_for(fleet: Fleet) -> None:
+    run = fleet.provision()
+    assert run.returncode != 0
+    assert "vm_name" in run.stdout
+
+
+def test_every_mistake_of_a_batch_is_named_at_once(fleet: Fleet) -> None:
+    vms = [
+        {"name": "x1", "memory": "lots", "seed": False},
+        {"name": "x2", "disk_profile": "nosuch", "seed": False},
+        {"name": "x2", "seed": False, "colour": "red"},
+    ]
+    run = fleet.provision(virt_vms=vms)
+    assert run.returncode != 0
+    for word in ("lots", "nosuch", "colour"):
+        assert word in run.stdout, json.dumps(vms) + str(run)
