@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import socket
 import time
+import typing as t
 from dataclasses import dataclass
 
 _CONNECT_SECONDS = 3.0
@@ -26,8 +27,11 @@ class Answer:
     text: str
 
 
-def probe(address: str, port: int) -> Answer:
-    """Connect and wait for the line that every SSH server begins with (RFC 4253, 4.2)."""
+def probe(address: str, port: int, note: t.Callable[[Answer], None] = lambda _: None) -> Answer:
+    """Connect and wait for the line that every SSH server begins with (RFC 4253, 4.2).
+
+    ``note`` is given what is known so far, for those who cannot wait for the end.
+    """
     try:
         link = socket.create_connection((address, port), timeout=_CONNECT_SECONDS)
     except socket.timeout:
@@ -35,6 +39,7 @@ def probe(address: str, port: int) -> Answer:
     except OSError as error:
         return Answer(False, f"port {port}: {error.strerror or error}")
     with link:
+        note(Answer(False, f"port {port} is open, but sends no SSH banner"))
         if link.getsockname()[0] == link.getpeername()[0]:
             return Answer(False, "this is an address of the hypervisor itself")
         return _banner(link, port)

@@ -175,7 +175,10 @@ class _Wait:
                 self._stir(one.guest)
 
     def _try(self, guest: Guest, address: str, attempt: _Try) -> None:
-        answer = probe(address, self.settings.port)
+        def note(answer: Answer) -> None:
+            attempt.answer = attempt.answer or answer
+
+        answer = probe(address, self.settings.port, note)
         if answer.ok and self.connection.local:
             owner = neighbours.table().get(address)
             if owner is not None and owner not in guest.macs:
