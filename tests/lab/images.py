@@ -84,7 +84,7 @@ def recipe_digest(name: str) -> str:
     sources = [Path(str(module.__file__)) for module in modules]
     guest = sorted(path for path in recipe.GUEST_FILES.rglob("*") if path.is_file())
     for path in (*sources, *guest):
-        mode = path.stat().st_mode & 0o111
+        mode = path.stat().st_mode & 0o100
         digest.update(f"{path.relative_to(here)} {mode:o} {path.stat().st_size}\n".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -10,10 +10,9 @@ systemd gives them, so that a seed which counts on eth0 is found out.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-from .images_disk import Disk
+from .images_disk import Disk, put_files
 
 __all__ = ["GUEST_FILES", "OPTIONS", "PACKAGES", "VARIANT", "prepare"]
 
@@ -67,7 +66,7 @@ def prepare(source: Path, work: Path) -> Disk:  # noqa: ARG001
     for key in source.glob("etc/ssh/ssh_host_*"):
         key.unlink()
     (source / "var/lib/dbus/machine-id").unlink(missing_ok=True)
-    shutil.copytree(GUEST_FILES, source, dirs_exist_ok=True)
+    put_files(GUEST_FILES, source)
     for unit in _MASKED:
         link = source / "etc/systemd/system" / unit
         link.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ disk, so that it can be grown, as in Debian's own cloud images.
 
 from __future__ import annotations
 
+import shutil
 import struct
 import uuid
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from pathlib import Path
 from . import processes
 from .errors import LabError
 
-__all__ = ["MBR_CODE", "Disk", "run", "write_disk"]
+__all__ = ["MBR_CODE", "Disk", "put_files", "run", "write_disk"]
 
 SECTOR = 512
 MIB = 1024 * 1024
@@ -46,6 +47,20 @@ def run(*argv: str | Path, limit: float = 120, role: str | None = None) -> str:
     """
     command = ["setpriv", "--pdeathsig", "KILL", "--", *map(str, argv)]
     return processes.run(command, timeout=limit, role=role).stdout
+
+
+def put_files(source: Path, target: Path, leave_out: Sequence[str] = ()) -> None:
+    """Copy a folder's files into a guest's tree; nothing but "executable" is taken of their modes.
+
+    The checkout's owner, umask and times are nobody's business in a guest.
+    """
+    for path in sorted(source.rglob("*")):
+        place = target / path.relative_to(source)
+        if path.is_dir():
+            place.mkdir(exist_ok=True)
+        elif path.name not in leave_out:
+            shutil.copyfile(path, place)
+            place.chmod(0o755 if path.stat().st_mode & 0o100 else 0o644)
 
 
 def _entry(bootable: bool, kind: int, start: int, size: int) -> bytes:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .errors import LabError
-from .images_disk import Disk, run
+from .images_disk import Disk, put_files, run
 
 PACKAGES = ("busybox-static", "dropbear-bin", "linux-image-cloud-amd64", "qemu-guest-agent")
 VARIANT = "extract"
@@ -156,7 +156,8 @@ def _initramfs(source: Path, work: Path) -> Path:
     for name in ("bin", "dev", "proc", "root", "sbin", "sys"):
         (folder / name).mkdir(parents=True)
     shutil.copy2(source / "bin/busybox", folder / "bin/busybox")
-    shutil.copy2(GUEST_FILES / "init", folder / "init")
+    shutil.copyfile(GUEST_FILES / "init", folder / "init")
+    (folder / "init").chmod(0o755)
     _put_modules(source, folder, LATER_MODULES, BOOT_MODULES)
     archive = work / "initrd"
     archive.write_bytes(gzip.compress(cpio(folder), mtime=0))
@@ -172,7 +173,7 @@ def _root(source: Path, work: Path) -> Path:
     for name, text in FILES.items():
         (folder / name).write_text(text)
     (folder / "etc/shadow").chmod(0o600)
-    shutil.copytree(GUEST_FILES, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("init"))
+    put_files(GUEST_FILES, folder, ["init"])
     shutil.copy2(source / "bin/busybox", folder / "bin/busybox")
     for applet in run("chroot", source, "/bin/busybox", "--list").split():
         link = folder / "bin" / applet
