@@ -260,7 +260,11 @@ def _add_addresses(connection: Connection, readable: list[_Read]) -> None:
     outcomes = connection.each(
         lambda one: guest_addresses.read(one[0], one[1]),
         asked,
-        lambda one: f"addresses of {one[1]['name']}",
+        lambda one: (
+            f"ask the guest agent of {one[1]['name']} for addresses"
+            if one[1]["agent"]
+            else f"read leases of {one[1]['name']}"
+        ),
         parallel=4,  # below what a daemon works on at once for one client
     )
     for (_dummy, entry), outcome in zip(asked, outcomes):
