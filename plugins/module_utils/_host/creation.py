@@ -204,7 +204,7 @@ def _build(host: Host, job: Job, made: list[DiskPlan]) -> None:
         pool = _ready_pool(host, job.seed)
         nics = [seed.SeededNic(nic.name, nic.mac) for nic in job.domain.nics]
         files = seed.nocloud(job.domain.seed, job.domain.name, str(job.uuid), nics)
-        content = seed_nocloud.medium(files)
+        content = seed_nocloud.medium(files, str(job.uuid))
         if storage.is_taken(connection, pool, job.seed.volume):
             raise PlanRefused(f"{job.seed.path} appeared meanwhile; nothing is taken over")
         volume = storage.create_volume(
@@ -353,6 +353,7 @@ def _undo(host: Host, job: Job, run: str, made: t.Sequence[DiskPlan]) -> None:
 
 def _remove(host: Host, raw: t.Any, kept: Metadata) -> None:
     """What a dead run left of a VM that never ran: the volumes its claim names, then the claim."""
+    seed_nocloud.clear(str(raw.UUIDString()))
     for volume in reversed(kept.volumes):
         pool = storage.find_pool(host.connection, volume.pool, None)
         if pool is not None:

@@ -9,10 +9,10 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
-import tempfile
 import typing as t
 from pathlib import Path
 
@@ -25,6 +25,7 @@ _PROGRAMS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("mkisofs", ()),
 )
 _SECONDS = 60
+_FOLDER = Path("/run/fleet-virt-seed")
 
 
 def program() -> tuple[str, ...]:
@@ -37,19 +38,23 @@ def program() -> tuple[str, ...]:
     )
 
 
-def medium(files: t.Mapping[str, bytes]) -> bytes:
-    """An ISO 9660 image labelled ``cidata`` that holds ``files``.
+def medium(files: t.Mapping[str, bytes], uuid: str) -> bytes:
+    """An ISO 9660 image labelled ``cidata`` that holds ``files``, for the VM ``uuid``.
 
     It is built in memory-backed /run, in a folder nobody else may enter: what goes into a guest
-    before its first boot may be secret.
+    before its first boot may be secret. The folder is the VM's own; :func:`clear` removes what a
+    killed call left of it.
     """
     command = program()
-    with tempfile.TemporaryDirectory(prefix="fleet-virt-seed-", dir="/run") as folder:
-        content = Path(folder, "content")
+    folder = _FOLDER / uuid
+    clear(uuid)
+    folder.mkdir(mode=0o700, parents=True)
+    try:
+        content = folder / "content"
         content.mkdir(mode=0o700)
         for name, data in files.items():
             (content / name).write_bytes(data)
-        output = Path(folder, "seed.iso")
+        output = folder / "seed.iso"
         options = ["-quiet", "-V", "cidata", "-J", "-r", "-o", str(output), str(content)]
         result = subprocess.run(
             [*command, *options],
@@ -63,3 +68,12 @@ def medium(files: t.Mapping[str, bytes]) -> bytes:
             text = result.stderr.decode("utf-8", "replace").strip()[-500:]
             raise PlanRefused(f"{command[0]} could not make the seed medium: {text}")
         return output.read_bytes()
+    finally:
+        clear(uuid)
+
+
+def clear(uuid: str) -> None:
+    """Remove the folder that the medium of the VM ``uuid`` was built in, if it is there."""
+    shutil.rmtree(_FOLDER / uuid, ignore_errors=True)
+    with contextlib.suppress(OSError):  # another VM's medium is being built
+        _FOLDER.rmdir()

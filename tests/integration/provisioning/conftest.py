@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
+from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 from ansible_collections.fleet.virt.tests.lab import images
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
@@ -93,6 +95,30 @@ class Fleet:
             host, f"virsh net-info {name} >/dev/null 2>&1 || virsh net-define /dev/stdin", input=xml
         )
         self.host(host, f"virsh net-start {name} 2>/dev/null || true")
+
+    @contextlib.contextmanager
+    def cut(self, *names: str) -> Iterator[None]:
+        """Without these hypervisors; afterwards they are back as Ansible sees it.
+
+        A connection that was kept open over the cut takes a while until it sends again.
+        """
+        for name in names:
+            self.lab.cut(name)
+        try:
+            yield
+        finally:
+            for name in names:
+                self.lab.heal(name)
+            wait_for(
+                lambda: (
+                    self.ansible.run(
+                        "ansible", [",".join(names), "-b", "-m", "ansible.builtin.ping"]
+                    ).returncode
+                    == 0
+                ),
+                120,
+                f"answers of {', '.join(names)}",
+            )
 
     def sweep(self) -> None:
         """Remove every domain and every file of the disk pool."""

@@ -1,0 +1,155 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Creation killed at random moments: the same command again ends right and leaves nothing over.
+
+Environment: FLEET_VIRT_TRIALS is the number of kills of the module (default 4); half as many
+kills of the playbook follow. The seed is printed and may be given as FLEET_VIRT_SEED.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from typing import Any
+
+from ansible_collections.fleet.virt.tests.integration.provisioning.conftest import (  # noqa: F401
+    Fleet,
+    _fleet,
+    fleet,
+)
+from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS
+
+_TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "4"))
+_SEED = int(os.environ.get("FLEET_VIRT_SEED", "20261121"))
+_NAME = "killed"
+_VM = {"name": _NAME, "memory": 96, "image": "tiny.qcow2", "start": False}
+# Kills the module by its number once it has run for $1 seconds; prints whether there was one
+_KILLER = r"""
+for turn in $(seq 1 600); do
+  pid=$(pgrep -f 'python3 [^ ]*AnsiballZ_virt_init.py' | head -n 1)
+  [ -n "$pid" ] && { sleep "$1"; kill -9 $pid 2>/dev/null && echo killed; exit; }
+  sleep 0.02
+done
+"""
+# A stranger who tries to start it all the time; a start while it is in creation is a "theft"
+_STRANGER = rf"""
+end=$(($(date +%s) + 60))
+while [ "$(date +%s)" -lt "$end" ] && [ ! -e /run/stranger-stop ]; do
+  if virsh start {_NAME} >/dev/null 2>&1; then
+    if virsh dumpxml --inactive {_NAME} | grep -q '>creating<'; then echo theft; fi
+    virsh destroy {_NAME} >/dev/null 2>&1
+    echo started
+    break
+  fi
+done
+"""
+
+
+def _orphans(fleet: Fleet, host: str) -> list[str]:  # noqa: F811
+    """What is there besides one whole VM."""
+    found = []
+    expected = [f"{_NAME}_seed.iso", f"{_NAME}_system.qcow2"]
+    files = fleet.files(host)
+    if files != expected:
+        found.append(f"files {files}")
+    if fleet.domains()[host] != [_NAME]:
+        found.append(f"domains {fleet.domains()}")
+    if ">creating<" in fleet.host(host, f"virsh dumpxml --inactive {_NAME}"):
+        found.append("still in creation")
+    left = fleet.host(
+        host,
+        "ls -d /run/fleet-virt-seed 2>/dev/null; ls -A /var/lib/libvirt/base | grep '^[.]';"
+        " virsh vol-list default | awk 'NR > 2 && $1 {print $1}' | sort | tr '\\n' ' '",
+    ).split()
+    if left != expected:
+        found.append(f"left {left}")
+    backing = fleet.host(host, f"qemu-img check -q {'/var/lib/libvirt/images/' + expected[1]}")
+    return found + ([backing] if backing else [])
+
+
+def _command(fleet: Fleet, program: str, *words: str) -> subprocess.Popen[str]:  # noqa: F811
+    environment = fleet.ansible.environment(ANSIBLE_PIPELINING="false")
+    return subprocess.Popen(
+        [str(PROGRAMS / program), "-i", str(fleet.ansible.inventory), *words],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def _variables(fleet: Fleet) -> list[str]:  # noqa: F811
+    return ["-e", json.dumps(fleet.variables)]
+
+
+def test_the_module_killed_at_random_moments(fleet: Fleet) -> None:  # noqa: F811
+    chance = random.Random(_SEED)  # noqa: S311 (where to kill, no secret)
+    words = ("hv1", "-b", "-m", "fleet.virt.virt_init", "-a", json.dumps(_VM), *_variables(fleet))
+    assert fleet.init("hv1", **_VM)["changed"]  # brings the image, which is not what is killed
+    fleet.sweep()
+    kills = 0
+    for trial in range(_TRIALS):
+        after = chance.uniform(0.0, 1.2)
+        process = _command(fleet, "ansible", *words)
+        said = fleet.lab.ssh("hv1", f"set -- {after:.2f}; {_KILLER}").stdout
+        process.communicate(timeout=120)
+        kills += "killed" in said
+        again = fleet.init("hv1", **_VM)
+        assert not again["failed"], f"seed {_SEED}, trial {trial}, {after:.2f} s: {again}"
+        assert _orphans(fleet, "hv1") == [], f"seed {_SEED}, trial {trial}, {after:.2f} s"
+        assert not fleet.init("hv1", **_VM)["changed"]
+        fleet.sweep()
+    print(f"module killed {kills} times of {_TRIALS} (seed {_SEED})")
+    assert kills >= _TRIALS // 2
+
+
+def test_the_playbook_killed_at_random_moments(fleet: Fleet) -> None:  # noqa: F811
+    chance = random.Random(_SEED + 1)  # noqa: S311
+    variables: dict[str, Any] = {"virt_vms": [{**_VM, "host": "hv1"}]}
+    started = time.monotonic()
+    fleet.provision(**variables).succeeded()
+    duration = time.monotonic() - started
+    fleet.sweep()
+    trials = max(1, _TRIALS // 2)
+    for trial in range(trials):
+        after = chance.uniform(0.2 * duration, duration)
+        process = _command(
+            fleet,
+            "ansible-playbook",
+            "fleet.virt.provision_vm",
+            *_variables(fleet),
+            "-e",
+            json.dumps(variables),
+        )
+        try:
+            process.wait(timeout=after)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate(timeout=30)
+        run = fleet.provision(**variables)
+        assert run.returncode == 0, f"seed {_SEED}, trial {trial}, {after:.1f} s\n{run}"
+        assert _orphans(fleet, "hv1") == [], f"seed {_SEED}, trial {trial}, {after:.1f} s"
+        fleet.sweep()
+    print(f"playbook killed {trials} times within {duration:.1f} s (seed {_SEED})")
+
+
+def test_a_stranger_cannot_start_what_is_in_creation(fleet: Fleet) -> None:  # noqa: F811
+    assert fleet.init("hv1", **_VM)["changed"]
+    fleet.sweep()
+    login = fleet.lab.login("hv1", user_root=True)
+    stranger = subprocess.Popen(
+        [*login, _STRANGER], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        fleet.provision(virt_vms=[{**_VM, "host": "hv1"}]).succeeded()
+    finally:
+        output, _ = stranger.communicate(timeout=90)
+    assert "theft" not in output
+    assert "started" in output, "the finished VM can be started by anybody: the loop did work"
