@@ -169,13 +169,20 @@ class Ansible:
             limit=limit,
         )
 
-    def play(self, tasks: Sequence[Mapping[str, Any]], hosts: str, **settings: Any) -> Run:
+    def play(
+        self,
+        tasks: Sequence[Mapping[str, Any]],
+        hosts: str,
+        *,
+        inventory: Path | str | None = None,
+        **settings: Any,
+    ) -> Run:
         """Run a play of these tasks; ``settings`` are further keywords of the play."""
         with tempfile.TemporaryDirectory(prefix="fleet-virt-play-") as folder:
             path = Path(folder) / "play.yml"
             head = {"name": "Test", "hosts": hosts, "gather_facts": False, **settings}
             path.write_text(json.dumps([{**head, "tasks": list(tasks)}]), encoding="utf-8")
-            return self.playbook(str(path))
+            return self.playbook(str(path), inventory=inventory)
 
 
 def _options(check: bool, diff: bool, extra: Mapping[str, Any] | None) -> list[str]:
