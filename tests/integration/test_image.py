@@ -494,6 +494,21 @@ def test_killed_while_it_is_adopted(site: Site) -> None:
     assert killed
 
 
+def test_what_a_killed_call_had_named_is_finished(site: Site) -> None:
+    """Killed after the file got its name: libvirt does not know it, and it is not immutable."""
+    path = site.convert("small.qcow2", os.urandom(MIB), 8 * MIB)
+    first = site.run("small.qcow2")["hv1"]["image"]
+    site.lab.ssh("hv1", f"chattr -i {FOLDER}/*; virsh -q vol-delete {first['volume']} {POOL}")
+    there = site.put("hv1", path, "x")
+    site.lab.ssh("hv1", f"install -m 0644 {there} {first['path']}")
+    assert (site.files("hv1"), site.volumes("hv1")) == ([first["volume"]], [])
+    done = site.verify("small.qcow2")
+    assert done.real["hv1"]["image"] == first
+    assert "copying" not in done.runs[1].output
+    site.only("hv1", first["volume"])
+    assert site.lab.ssh("hv1", ["rm", "-f", first["path"]], check=False).returncode != 0
+
+
 def test_a_full_disk_leaves_nothing(site: Site) -> None:
     site.convert("large.qcow2", os.urandom(24 * MIB), 64 * MIB)
     mount = f"mkdir -p {FOLDER} && mount -t tmpfs -o size=16m,mode=0711 tmpfs {FOLDER}"

@@ -17,7 +17,7 @@ import os
 import re
 import stat
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .._errors import FleetVirtError, LibvirtFailure, PlanRefused
@@ -209,6 +209,25 @@ def judge_file(path: str, name: str) -> None:
             image_check.check_structure(descriptor, found, name)
 
     _file_work(f"read image {name}", judge)
+
+
+def take_path(
+    connection: Connection, pool_name: str, pool_path: str, path: str, *, check: bool
+) -> Examined:
+    """The base image for an absolute path on this hypervisor, made if it is not there.
+
+    In check mode nothing is made; ``base`` is None then if it would be.
+    """
+    pool = find_pool(connection, pool_name, pool_path, check=check)
+    planned = pool or Pool(pool_name, pool_path.rstrip("/"))
+    seen = examine_path(connection, planned, path, remember=not check)
+    if check:
+        return seen
+    pool = pool or ensure_pool(connection, pool_name, pool_path)
+    if seen.base is not None:
+        settle(connection, pool, seen.base)
+        return seen
+    return replace(seen, base=adopt_file(connection, pool, path, seen.name, seen.digest))
 
 
 def resolve_path(connection: Connection, pool: Pool, path: str) -> BaseImage:
