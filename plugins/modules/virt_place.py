@@ -81,13 +81,13 @@ EXAMPLES = r"""
     placement: true
   register: facts
 
-- name: Where would a VM of 8 GiB go
+- name: Where would a VM of 2 GiB go
   fleet.virt.virt_place:
     results: facts
     vms:
       - name: web1
-        vcpus: 4
-        memory: 8GiB
+        vcpus: 2
+        memory: 2GiB
   run_once: true
 """
 

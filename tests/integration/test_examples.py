@@ -1,0 +1,380 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Everything that the documentation shows is run: examples of modules and plugins, commands, plays.
+
+A module without an entry in ``_STAGES``, and a command without one in ``_COMMANDS``, is a failure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.fleet.virt.tests.contract import documentation
+from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS, Ansible
+from ansible_collections.fleet.virt.tests.integration.support.guests import BASE, IMAGES, Guests
+from ansible_collections.fleet.virt.tests.lab import images
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+GUIDES = sorted((CHECKOUT / "docs" / "docsite" / "rst").glob("*.rst"))
+_OTHER_PLUGINS = sorted(
+    path
+    for kind in ("inventory", "lookup")
+    for path in (CHECKOUT / "plugins" / kind).glob("*.py")
+    if not path.name.startswith("_")
+)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where a module's examples are run: hosts, extra variables, and words replaced in them."""
+
+    hosts: str = "hv1"
+    become: bool = True
+    variables: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    replaced: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+class Props:
+    """What a stage may need, and what is taken away afterwards."""
+
+    def __init__(self, ansible: Ansible, guests: Guests, folder: Path) -> None:
+        self.ansible = ansible
+        self.guests = guests
+        self.folder = folder
+        self.made: list[str] = []
+
+    def variables(self) -> dict[str, Any]:
+        """A folder of images and a key for the VMs, as an administrator sets them."""
+        pictures = self.folder / "images"
+        pictures.mkdir()
+        for name in ("debian12.qcow2", "centos.img"):
+            (pictures / name).symlink_to(images.image("tiny"))
+        key = self.folder / "id_ed25519"
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(key)]
+        subprocess.run(command, check=True)
+        return {"virt_image_dir": str(pictures), "virt_ssh_public_key": f"{key}.pub"}
+
+    def image_there(self) -> None:
+        """The image that examples expect on the hypervisor."""
+        self.guests.prepare("hv1")
+        self.guests.script("hv1", f"cp {BASE} {IMAGES}/centos.qcow2")
+
+    def vms(self, variables: Mapping[str, Any], *names: str, start: bool = True) -> None:
+        """Virtual machines made by the collection itself."""
+        self.made += names
+        for name in names:
+            options = {"name": name, "memory": 96, "image": "debian12.qcow2", "start": start}
+            done = self.ansible.module("hv1", "virt_init", options, extra=variables)
+            assert not done["hv1"]["failed"], done
+
+    def strike(self) -> None:
+        """Take away what examples made."""
+        for name in self.made:
+            self.guests.script(
+                "hv1",
+                f"virsh -q destroy {name} 2>/dev/null || true\n"
+                f"virsh -q undefine {name} --managed-save --nvram 2>/dev/null || true\n"
+                f"rm -f {IMAGES}/{name}[._-]*\n"
+                "virsh -q pool-refresh default || true\n",
+            )
+        self.guests.script("hv1", f"rm -f {IMAGES}/centos.qcow2")
+
+
+def _nothing(_props: Props) -> Stage:
+    return Stage("hypervisors")
+
+
+def _web1(props: Props) -> Stage:
+    props.guests.define("hv1", "web1", start=True)
+    return Stage()
+
+
+def _web1_and_db1(props: Props) -> Stage:
+    props.guests.define("hv1", "web1")
+    props.guests.define("hv1", "db1", start=True)
+    props.guests.wait_agent("hv1", "db1")
+    return Stage()
+
+
+def _image(props: Props) -> Stage:
+    props.image_there()
+    variables = props.variables()
+    return Stage(variables=variables, replaced={"/srv/images": variables["virt_image_dir"]})
+
+
+def _init(props: Props) -> Stage:
+    props.image_there()
+    props.made += ["centos1", "database1"]
+    return Stage(variables=props.variables())
+
+
+def _purge(props: Props) -> Stage:
+    variables = props.variables()
+    props.vms(variables, "web1", start=False)
+    props.vms(variables, "web2", "db1")
+    return Stage(variables=variables)
+
+
+def _wait(props: Props) -> Stage:
+    variables = props.variables()
+    props.vms(variables, "web1", "web2")
+    return Stage(variables=variables)
+
+
+_STAGES: dict[str, Callable[[Props], Stage]] = {
+    "virt_host_info": _nothing,
+    "virt_image": _image,
+    "virt_init": _init,
+    "virt_place": _nothing,
+    "virt_purge": _purge,
+    "virt_query": _web1,
+    "virt_show": _nothing,
+    "virt_state": _web1_and_db1,
+    "virt_wait": _wait,
+}
+
+
+@pytest.fixture
+def props(ansible: Ansible, guests: Guests, tmp_path: Path) -> Iterator[Props]:
+    """What stages are made of."""
+    found = Props(ansible, guests, tmp_path)
+    yield found
+    found.strike()
+
+
+def _replaced(value: Any, words: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _replaced(one, words) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_replaced(one, words) for one in value]
+    for old, new in words.items():
+        if isinstance(value, str):
+            value = value.replace(old, new)
+    return value
+
+
+def test_every_module_has_a_stage() -> None:
+    assert set(_STAGES) == set(documentation.modules())
+
+
+@pytest.mark.parametrize("module", documentation.modules())
+def test_examples_of_module(module: str, props: Props) -> None:
+    stage = _STAGES[module](props)
+    examples = documentation.examples(module)
+    assert examples
+    tasks = [_replaced(example.task, stage.replaced) for example in examples]
+    run = props.ansible.play(
+        tasks, stage.hosts, become=stage.become, vars=dict(stage.variables)
+    ).succeeded()
+    for example in examples:
+        answers = [event for event in run.events if event.task == example.name]
+        assert answers, f"{example.name!r} was not run\n{run}"
+        assert {event.status for event in answers} == {"ok"}, f"{example.name!r}\n{run}"
+
+
+@pytest.mark.parametrize(
+    "plugin", _OTHER_PLUGINS, ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
+def test_examples_of_plugin(plugin: Path, props: Props, tmp_path: Path) -> None:
+    props.guests.define("hv1", "web1", start=True)
+    texts = list(yaml.safe_load_all(documentation.texts(plugin)["EXAMPLES"]))
+    assert texts
+    for number, content in enumerate(texts):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        if plugin.parent.name == "inventory":
+            shutil.copy(props.guests.lab.inventory / "10-hypervisors.yml", folder)
+            (folder / "20-guests.virt.yml").write_text(yaml.safe_dump(content), encoding="utf-8")
+            strict = {"ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true"}
+            run = props.ansible.run(
+                "ansible-inventory", ["--list"], inventory=folder, environment=strict
+            ).succeeded()
+            name = "test" if "uris" in content else "web1"
+            assert f'"{name}"' in run.stdout, str(run)
+        else:
+            path = folder / "play.yml"
+            path.write_text(yaml.safe_dump(content), encoding="utf-8")
+            run = props.ansible.playbook(str(path)).succeeded()
+            assert {event.host for event in run.events} == {"hv1", "hv2"}
+
+
+# Commands of README.md and the guides, and what each prints
+_PLAY = "ansible-playbook fleet.virt."
+_ADHOC = "ansible hypervisors "
+_JSON_FILE = "-e virt_output=json -e virt_output_file=fleet.json"
+_ASK_WEB1 = "-b -m fleet.virt.virt_query -a 'names=web1 ignore_missing=true"
+_WEB1 = r"web1\n +CPU: 1"
+_DB1 = r"db1\n +CPU: 1"
+_COMMANDS: dict[str, str] = {
+    f"{_ADHOC}-m ansible.builtin.ping": r'hv2 \| SUCCESS[^{]*\{(.*\n)*.*"ping": "pong"',
+    f"{_ADHOC}-b -m fleet.virt.virt_host_info": r"hv2 \| SUCCESS",
+    f"{_ADHOC}{_ASK_WEB1} stats=true'": r'"name": "web1"',
+    f"{_ADHOC}{_ASK_WEB1} addresses=true'": r'"name": "web1"',
+    f"{_ADHOC}-m fleet.virt.virt_host_info -a 'uri=qemu:///session'": r'"uri": "qemu:///session"',
+    "ansible localhost -m fleet.virt.virt_query -a 'uri=test:///default'": r'"name": "test"',
+    f"{_PLAY}host_info": r"hv1 +ready(.*\n)*hv2 +ready",
+    f"{_PLAY}host_info --limit hv1": r"hv1 +ready",
+    f"{_PLAY}list": r"hv1 +web1 +running(.*\n)*hv2 +db1 +shutoff",
+    f"{_PLAY}list --limit hv1": r"hv1 +web1",
+    f"{_PLAY}list -e virt_output=json": r'"name": "db1"',
+    f"{_PLAY}list {_JSON_FILE}": r"changed: ",
+    f"{_PLAY}query": rf"{_WEB1}(.*\n)*.*{_DB1}",
+    f"{_PLAY}query -e virt_names=web1": _WEB1,
+    f"{_PLAY}query -e virt_names=web1,db1": rf"{_WEB1}(.*\n)*.*{_DB1}",
+    f"""{_PLAY}query -e '{{"virt_names": ["web1", "db1"]}}'""": _DB1,
+    f"{_PLAY}query {_JSON_FILE}": r"changed: ",
+    'ansible-playbook -i "$(tests/lab/lab inventory)" fleet.virt.list': r"hv1 +web1 +running",
+    "ansible-inventory --graph": r"@guests_hv1:\n.*web1",
+    "ansible-inventory --host web1": r'"virt_hypervisor": "hv1"',
+    "ansible-galaxy collection install ./fleet.virt": r"fleet\.virt:\S+ was installed successfully",
+    'make lab ARGS="up 2"': r"up with 2 host",
+    'make lab ARGS="status"': r"hv1 \S+ bookworm",
+    'make lab ARGS="down"': r"down \(",
+}
+_SHOWN = re.compile(r"(?:\$ )?((?:ansible(?:-\w+)?|make lab) .*?)(?:  +#.*)?$")
+
+
+def _blocks(path: Path) -> Iterator[tuple[str, str]]:
+    """The code blocks of a document: language and text."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        yield from re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        return
+    pattern = r"^\.\. code-block:: (\w+)\n\n((?:    .*\n|\n)+)"
+    for language, block in re.findall(pattern, text, re.MULTILINE):
+        yield language, re.sub(r"^    ", "", block, flags=re.MULTILINE)
+
+
+def _shown() -> list[str]:
+    found: list[str] = []
+    for path in (CHECKOUT / "README.md", *GUIDES):
+        for language, block in _blocks(path):
+            if language in {"sh", "shell", "console"}:
+                lines = [part for line in block.splitlines() for part in line.split(" && ")]
+                found += [match[1] for line in lines if (match := _SHOWN.match(line))]
+    return list(dict.fromkeys(found))
+
+
+def test_every_command_shown_is_run() -> None:
+    assert sorted(_shown()) == sorted(_COMMANDS)
+
+
+class Desk:
+    """An administrator's shell in the folder of the example fleet."""
+
+    def __init__(self, ansible: Ansible, guests: Guests, folder: Path) -> None:
+        self.folder = folder / "fleet"
+        shutil.copytree(CHECKOUT / "docs" / "examples" / "fleet", self.folder)
+        shutil.copy(guests.lab.inventory / "10-hypervisors.yml", self.folder / "inventory")
+        (self.folder / "fleet.virt").symlink_to(CHECKOUT)
+        self.environment = {
+            key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")
+        }
+        self.environment["ANSIBLE_COLLECTIONS_PATH"] = os.environ["ANSIBLE_COLLECTIONS_PATH"]
+        self.environment["ANSIBLE_HOME"] = str(ansible.home)
+        self.environment["PATH"] = f"{PROGRAMS}:{os.environ['PATH']}"
+        self.lab = guests.lab.name
+
+    def run(self, command: str, *, folder: Path | None = None, **environment: str) -> str:
+        done = subprocess.run(
+            ["/bin/sh", "-c", command],
+            cwd=folder or self.folder,
+            env={**self.environment, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}"
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def desk(
+    ansible: Ansible, all_guests: Guests, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Desk]:
+    """A fleet with a guest that runs on hv1 and one that is shut off on hv2."""
+    all_guests.define("hv1", "web1", start=True)
+    all_guests.define("hv2", "db1")
+    yield Desk(ansible, all_guests, tmp_path_factory.mktemp("desk"))
+    all_guests.remove("hv1", "web1")
+    all_guests.remove("hv2", "db1")
+
+
+def _others(lab: str) -> str:
+    """The name of a laboratory of its own, for commands about laboratories."""
+    return f"e{os.getpid()}" if lab != f"e{os.getpid()}" else "examples"
+
+
+@pytest.mark.parametrize("command", [c for c in _COMMANDS if not c.startswith("make")])
+def test_command(command: str, desk: Desk) -> None:
+    if "tests/lab/lab" in command:
+        named = command.replace("tests/lab/lab", f"tests/lab/lab --name {desk.lab}")
+        printed = desk.run(named, folder=CHECKOUT)
+    elif command.startswith("ansible-galaxy"):
+        printed = desk.run(command, ANSIBLE_COLLECTIONS_PATH=str(desk.folder / "collections"))
+        assert (desk.folder / "collections/ansible_collections/fleet/virt/meta").is_dir()
+    else:
+        printed = desk.run(command)
+    assert re.search(_COMMANDS[command], printed), f"{_COMMANDS[command]}\n{printed}"
+    (desk.folder / "fleet.json").unlink(missing_ok=True)
+
+
+def test_commands_of_the_laboratory(desk: Desk) -> None:
+    """In the order shown; a name of their own instead of the default."""
+    name = _others(desk.lab)
+    commands = [command for command in _shown() if command.startswith("make")]
+    assert commands
+    try:
+        for command in commands:
+            named = command.replace('ARGS="', f'ARGS="--name {name} ')
+            printed = desk.run(named, folder=CHECKOUT)
+            assert re.search(_COMMANDS[command], printed), printed
+    finally:
+        desk.run(f"tests/lab/lab --name {name} down", folder=CHECKOUT)
+
+
+def _plays() -> Iterator[list[dict[str, Any]]]:
+    for path in (CHECKOUT / "README.md", *GUIDES):
+        for language, block in _blocks(path):
+            content = yaml.safe_load(block) if language == "yaml" else None
+            if isinstance(content, list) and "hosts" in content[0]:
+                yield content
+
+
+def _names(plays: Sequence[list[dict[str, Any]]]) -> list[str]:
+    return [str(play[0].get("name")) for play in plays]
+
+
+@pytest.mark.parametrize("play", list(_plays()), ids=_names(list(_plays())))
+def test_play(play: list[dict[str, Any]], desk: Desk) -> None:
+    path = desk.folder / "play.yml"
+    path.write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
+    printed = desk.run("ansible-playbook play.yml")
+    assert re.search(r"hv1 +: ok=[1-9]\d* .*failed=0", printed), printed
+
+
+def test_inventory_shown_is_one(desk: Desk) -> None:
+    """Blocks of YAML that are inventories are read as such."""
+    found = 0
+    for path in GUIDES:
+        for language, block in _blocks(path):
+            if language == "yaml" and isinstance(yaml.safe_load(block), dict):
+                (desk.folder / "shown.yml").write_text(block, encoding="utf-8")
+                printed = desk.run("ansible-inventory -i shown.yml --graph")
+                assert "@hypervisors:\n  |  |--hv1" in printed
+                found += 1
+    assert found
