@@ -17,12 +17,9 @@ import subprocess
 import time
 from typing import Any
 
-from ansible_collections.fleet.virt.tests.integration.provisioning.conftest import (  # noqa: F401
-    Fleet,
-    _fleet,
-    fleet,
-)
 from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS
+
+from .conftest import Fleet
 
 _TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "4"))
 _SEED = int(os.environ.get("FLEET_VIRT_SEED", "20261121"))
@@ -50,7 +47,7 @@ done
 """
 
 
-def _orphans(fleet: Fleet, host: str) -> list[str]:  # noqa: F811
+def _orphans(fleet: Fleet, host: str) -> list[str]:
     """What is there besides one whole VM."""
     found = []
     expected = [f"{_NAME}_seed.iso", f"{_NAME}_system.qcow2"]
@@ -72,7 +69,7 @@ def _orphans(fleet: Fleet, host: str) -> list[str]:  # noqa: F811
     return found + ([backing] if backing else [])
 
 
-def _command(fleet: Fleet, program: str, *words: str) -> subprocess.Popen[str]:  # noqa: F811
+def _command(fleet: Fleet, program: str, *words: str) -> subprocess.Popen[str]:
     environment = fleet.ansible.environment(ANSIBLE_PIPELINING="false")
     return subprocess.Popen(
         [str(PROGRAMS / program), "-i", str(fleet.ansible.inventory), *words],
@@ -85,11 +82,11 @@ def _command(fleet: Fleet, program: str, *words: str) -> subprocess.Popen[str]: 
     )
 
 
-def _variables(fleet: Fleet) -> list[str]:  # noqa: F811
+def _variables(fleet: Fleet) -> list[str]:
     return ["-e", json.dumps(fleet.variables)]
 
 
-def test_the_module_killed_at_random_moments(fleet: Fleet) -> None:  # noqa: F811
+def test_the_module_killed_at_random_moments(fleet: Fleet) -> None:
     chance = random.Random(_SEED)  # noqa: S311 (where to kill, no secret)
     words = ("hv1", "-b", "-m", "fleet.virt.virt_init", "-a", json.dumps(_VM), *_variables(fleet))
     assert fleet.init("hv1", **_VM)["changed"]  # brings the image, which is not what is killed
@@ -110,7 +107,7 @@ def test_the_module_killed_at_random_moments(fleet: Fleet) -> None:  # noqa: F81
     assert kills >= _TRIALS // 2
 
 
-def test_the_playbook_killed_at_random_moments(fleet: Fleet) -> None:  # noqa: F811
+def test_the_playbook_killed_at_random_moments(fleet: Fleet) -> None:
     chance = random.Random(_SEED + 1)  # noqa: S311
     variables: dict[str, Any] = {"virt_vms": [{**_VM, "host": "hv1"}]}
     started = time.monotonic()
@@ -140,7 +137,7 @@ def test_the_playbook_killed_at_random_moments(fleet: Fleet) -> None:  # noqa: F
     print(f"playbook killed {trials} times within {duration:.1f} s (seed {_SEED})")
 
 
-def test_a_stranger_cannot_start_what_is_in_creation(fleet: Fleet) -> None:  # noqa: F811
+def test_a_stranger_cannot_start_what_is_in_creation(fleet: Fleet) -> None:
     assert fleet.init("hv1", **_VM)["changed"]
     fleet.sweep()
     login = fleet.lab.login("hv1", user_root=True)
