@@ -92,6 +92,24 @@ def test_it_shows_hypervisors_and_guests(shown: tuple[str, float]) -> None:
     assert seconds < 240
 
 
+def _shape(text: str) -> list[str]:
+    """Lines without what differs from run to run: numbers, addresses, width of columns."""
+    text = re.sub(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", "MAC", text)
+    text = re.sub(r"(?<=[\s:(])[\d.]+(?=[MGT]?\b)", "N", text)
+    return [re.sub(r"\s+", " ", line).strip() for line in text.splitlines() if line.strip()]
+
+
+def test_readme_shows_what_it_prints(shown: tuple[str, float], checkout: Path) -> None:
+    readme = (checkout / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```console\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    printed = _shape(shown[0])
+    lines = [line for line in _shape(block) if not line.startswith("$")]
+    assert len(lines) > 15
+    assert [line for line in lines if line not in printed] == []
+    commands = re.findall(r"^\$ (ansible-playbook \S+)", block, re.MULTILINE)
+    assert [command for command in commands if f"$ {command}" not in printed] == []
+
+
 def test_what_it_suggests_works(shown: tuple[str, float], checkout: Path) -> None:
     activate, *commands, down = _suggested(shown[0])
     lab = f"{checkout}/tests/lab/lab --name {_NAME}"

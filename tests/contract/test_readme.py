@@ -1,0 +1,69 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""README.md has what its readers look for, and names what is there."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from ansible_collections.fleet.virt.tests.contract import _tools, documentation
+
+README = (_tools.CHECKOUT / "README.md").read_text(encoding="utf-8")
+GUIDES = _tools.CHECKOUT / "docs" / "docsite" / "rst"
+
+# What automation hub asks for, in this order, and what the inclusion checklist adds
+SECTIONS = [
+    "Description",
+    "Requirements",
+    "Installation",
+    "Use Cases",
+    "Testing",
+    "Support",
+    "Release Notes and Roadmap",
+    "Related Information",
+    "License Information",
+]
+
+
+def test_sections() -> None:
+    heads = re.findall(r"^## (.*)$", README, re.MULTILINE)
+    assert [head for head in heads if head in SECTIONS] == SECTIONS
+    smaller = re.findall(r"^### (.*)$", README, re.MULTILINE)
+    assert {"Communication", "Code of Conduct", "What it never does"} <= set(smaller)
+
+
+def test_it_says_what_it_is_in_three_lines() -> None:
+    text = README.partition("# fleet.virt\n\n")[2].partition("\n\n")[0]
+    assert len(text.splitlines()) == 3
+
+
+@pytest.mark.parametrize("module", documentation.modules())
+def test_names_module(module: str) -> None:
+    assert re.search(rf"`(fleet\.virt\.)?{module}`", README)
+
+
+@pytest.mark.parametrize(
+    "playbook", sorted(path.stem for path in (_tools.CHECKOUT / "playbooks").glob("*.yml"))
+)
+def test_names_playbook(playbook: str) -> None:
+    assert re.search(rf"`(fleet\.virt\.)?{playbook}`", README)
+
+
+def test_names_nothing_that_is_not_there() -> None:
+    named = set(re.findall(r"`(?:fleet\.virt\.)?(virt_\w+|\w+_vms?)`", README))
+    playbooks = {path.stem for path in (_tools.CHECKOUT / "playbooks").glob("*.yml")}
+    assert named <= set(documentation.modules()) | playbooks
+
+
+def test_links_lead_somewhere() -> None:
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)\)", README)
+    assert targets
+    assert [target for target in targets if not (_tools.CHECKOUT / target).exists()] == []
+
+
+def test_guides_are_listed() -> None:
+    contents = (GUIDES.parent / "extra-docs.yml").read_text(encoding="utf-8")
+    listed = re.findall(r"^ +- (\w+)$", contents, re.MULTILINE)
+    assert sorted(listed) == sorted(path.stem for path in GUIDES.glob("*.rst"))
