@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from . import cleanup, roots
+from . import cleanup, images, roots
 from .errors import LabError, Progress
 from .host import Host
 from .laboratory import Laboratory
@@ -91,7 +91,7 @@ def _do(arguments: argparse.Namespace) -> int:
     lab = Laboratory(arguments.name)
     verb = arguments.verb
     if verb == "packages":
-        print(" ".join(sorted(set(MACHINE_PACKAGES.values()))))
+        print(" ".join(sorted({*MACHINE_PACKAGES.values(), *images.machine_packages()})))
     elif verb == "roots":
         roots.check_machine()
         wanted = [(suite, bare) for bare in (False, True) for suite in SUITES]
