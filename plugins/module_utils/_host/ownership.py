@@ -98,7 +98,7 @@ class References:
         }
 
     def add(self, path: str, user: User) -> None:
-        for one in {path, os.path.realpath(path)}:
+        for one in dict.fromkeys((path, os.path.realpath(path))):
             self.by_path.setdefault(one, set()).add(user)
         identity = _identity(path)
         if identity is not None:
@@ -180,7 +180,7 @@ def _sharing(folder: str) -> tuple[bool, str | None]:
     file_system, longest = "", -1
     real = os.path.realpath(folder)
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
-        before, _, after = line.partition(" - ")
+        before, after = line.split(" - ", 1)
         # blanks in a mount point are written \040 (proc(5))
         point = before.split()[4].encode().decode("unicode_escape")
         inside = real == point or real.startswith(point.rstrip("/") + "/")
@@ -297,7 +297,7 @@ def _files_of(folder: str) -> list[str]:
 def _follow(found: References, image: str) -> None:
     """Note what ``image`` lies on, and what that lies on."""
     waiting = [image]
-    for _ in range(_MAX_DEPTH):
+    for _depth in range(_MAX_DEPTH):
         if not waiting:
             return
         path = waiting.pop()

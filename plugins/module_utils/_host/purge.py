@@ -273,7 +273,7 @@ def _once_more(connection: Connection, job: _Job, settings: Settings, me: Owner)
     stopped = dataclasses.replace(
         settings, options=dataclasses.replace(settings.options, force=False)
     )
-    _, plan = _look(connection, job.raw, stopped, ownership.read(connection), me)
+    _domain, plan = _look(connection, job.raw, stopped, ownership.read(connection), me)
     if plan.problems:
         raise PlanRefused("; ".join(plan.problems))
     if (plan.removed, plan.kept) != (job.plan.removed, job.plan.kept):

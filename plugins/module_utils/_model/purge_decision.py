@@ -107,7 +107,7 @@ def decide(names: t.Sequence[str], seen: Fleet) -> Decision:
                 )
             found.absent.append(name)
             continue
-        (host, vm), *_ = places.items()
+        host, vm = next(iter(places.items()))
         found.shares.setdefault(host, []).append(name)
         for volume in vm["volumes"]:
             if not _shared(volume, host, seen):
@@ -147,11 +147,14 @@ def require_unused(decision: Decision, seen: Fleet) -> None:
 
 
 def _shared(volume: Answer, host: str, seen: Fleet) -> bool:
-    """Whether another hypervisor can reach the volume: its pool's kind says so, or its id."""
+    """Whether another hypervisor can reach the volume: its pool's kind says so, or its identity,
+    which another has too, or may have while it is silent."""
     if volume["shared"]:
         return True
+    if volume["pool_id"] is None:
+        return False
     others = [answer["pool_ids"] for name, answer in seen.answers.items() if name != host]
-    return volume["pool_id"] is not None and any(volume["pool_id"] in ids for ids in others)
+    return bool(seen.unproven) or any(volume["pool_id"] in ids for ids in others)
 
 
 def _named(silent: t.Mapping[str, str]) -> str:

@@ -50,7 +50,9 @@ TABLE: list[tuple[dict[str, t.Any], dict[str, t.Any], list[str], dict[str, list[
     (SHARED, NOTHING, [], {"hv1": ["web1"]}),
     (SHARED, SILENT, [], "shared storage"),
     (SHARED, SILENT, ["hv2"], {"hv1": ["web1"]}),
-    (WITH_ID, SILENT, [], {"hv1": ["web1"]}),
+    (WITH_ID, NOTHING, [], {"hv1": ["web1"]}),
+    (WITH_ID, SILENT, [], "shared storage"),
+    (WITH_ID, SILENT, ["hv2"], {"hv1": ["web1"]}),
 ]
 
 
