@@ -33,10 +33,10 @@ options:
     choices: [fleet.virt.virt]
   group:
     description:
-      - Inventory group whose hosts are the hypervisors. Each is reached over SSH with its own
-        connection variables (user, port, key, common arguments, become), or directly where
-        C(ansible_connection) is V(local). A host's variable C(virt_inventory_uri) is used instead
-        if it is set, for example V(qemu+tls://hv1.example.org/system).
+      - Inventory group whose hosts are the hypervisors. Each is reached over SSH as Ansible itself
+        would reach it (user, port, key, arguments, checking of host keys, become), or directly
+        where C(ansible_connection) is V(local). A host's variable C(virt_inventory_uri) is used
+        instead if it is set, for example V(qemu+tls://hv1.example.org/system).
     type: str
     default: hypervisors
   uri:

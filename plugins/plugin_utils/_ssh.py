@@ -19,6 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from ansible import context
+from ansible.playbook.play_context import PlayContext
+from ansible.plugins.loader import connection_loader
+
 # virt-ssh-helper comes with libvirt 6.8 and newer; elsewhere netcat does, if it knows sockets
 _REMOTE = """\
 if command -v virt-ssh-helper >/dev/null 2>&1; then exec {become}virt-ssh-helper {uri}; fi
@@ -27,6 +31,19 @@ for socket in /run/libvirt/virtqemud-sock /run/libvirt/libvirt-sock; do
 done
 echo "no virt-ssh-helper and no libvirt socket there" >&2; exit 1
 """
+
+
+# Options of Ansible's ssh connection plugin that decide how a host is reached
+OPTIONS = (
+    "host",
+    "host_key_checking",
+    "port",
+    "private_key_file",
+    "remote_user",
+    "ssh_common_args",
+    "ssh_executable",
+    "ssh_extra_args",
+)
 
 
 @dataclass(frozen=True)
@@ -40,40 +57,55 @@ class Ssh:
     arguments: tuple[str, ...] = ()
     become: bool = False
     timeout: int = 10
+    executable: str = "ssh"
 
 
-def from_variables(name: str, variables: t.Mapping[str, t.Any], timeout: float) -> Ssh:
-    """The Ssh for inventory host ``name`` with its ``variables`` (already templated)."""
+def ansible_options(variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """OPTIONS as Ansible has them for a host: its variables, the command line, configuration."""
+    plugin: t.Any = connection_loader.get("ansible.builtin.ssh", PlayContext())
+    plugin.set_options(var_options=dict(variables))
+    options = {}
+    for name in OPTIONS:
+        options[name], origin = plugin.get_option_and_origin(name, hostvars=dict(variables))
+        if not str(origin).startswith("var:") and context.CLIARGS.get(name) is not None:
+            options[name] = context.CLIARGS[name]
+    return options
 
-    def first(*keys: str) -> t.Any:
-        return next((variables[key] for key in keys if variables.get(key) is not None), None)
 
+def from_options(
+    options: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any], timeout: float
+) -> Ssh:
+    """The Ssh for a host with these OPTIONS and (templated) variables.
+
+    Root is become where ``virt_become`` or ``ansible_become`` say so, and where neither says
+    anything and the user is not root.
+    """
     arguments: list[str] = []
-    for key in ("ansible_ssh_common_args", "ansible_ssh_extra_args"):
-        arguments += shlex.split(str(variables.get(key) or ""))
-    checking = first("ansible_ssh_host_key_checking", "ansible_host_key_checking")
-    if checking is not None and str(checking).lower() in ("false", "no", "0", "off"):
+    for key in ("ssh_common_args", "ssh_extra_args"):
+        arguments += shlex.split(str(options.get(key) or ""))
+    if not _true(options.get("host_key_checking", True)):
         arguments += ["-o", "StrictHostKeyChecking=no"]
-    user = first("ansible_user", "ansible_ssh_user")
-    port = first("ansible_port", "ansible_ssh_port")
-    key_file = first("ansible_ssh_private_key_file", "ansible_private_key_file")
-    become = first("virt_become", "ansible_become")
+    user, port, key_file = (options.get(key) for key in ("remote_user", "port", "private_key_file"))
+    become = variables.get("virt_become", variables.get("ansible_become"))
     return Ssh(
-        host=str(first("ansible_host", "ansible_ssh_host") or name),
+        host=str(options["host"]),
         user=None if user is None else str(user),
         port=None if port is None else int(port),
-        key_file=None if key_file is None else str(Path(str(key_file)).expanduser()),
+        key_file=str(Path(str(key_file)).expanduser()) if key_file else None,
         arguments=tuple(arguments),
-        become=str(user) != "root"
-        if become is None
-        else str(become).lower() in ("true", "yes", "1", "on"),
+        become=user != "root" if become is None else _true(become),
         timeout=max(1, int(timeout)),
+        executable=str(options.get("ssh_executable") or "ssh"),
     )
+
+
+def _true(value: t.Any) -> bool:
+    return str(value).lower() in ("true", "yes", "1", "on", "y", "t")
 
 
 def script(ssh: Ssh, uri: str) -> str:
     """The shell script that connects its standard input and output with libvirt there."""
-    command = ["ssh", "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={ssh.timeout}"]
+    command = [ssh.executable, "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={ssh.timeout}"]
     command += ["-o", f"ServerAliveInterval={ssh.timeout}", "-o", "ServerAliveCountMax=1"]
     # a control master outlives this process and hangs on a host that is cut off
     command += ["-o", "ControlMaster=no", "-o", "ControlPath=none"]
@@ -107,7 +139,8 @@ def uri_for(
         return str(own)
     if variables.get("ansible_connection") in ("local", "ansible.builtin.local"):
         return uri
-    return write_script(from_variables(name, variables, timeout), uri, folder, number)
+    options = ansible_options({**variables, "inventory_hostname": name})
+    return write_script(from_options(options, variables, timeout), uri, folder, number)
 
 
 def write_script(ssh: Ssh, uri: str, folder: Path, number: int) -> str:
