@@ -71,7 +71,8 @@ class LookupModule(LookupBase):
             manager.add_group(group)
             for host in hosts:
                 manager.add_host(host, group=group)
-        matched = _names(manager, pattern)
+        # an empty pattern would mean all hosts to Ansible
+        matched = _names(manager, pattern) if pattern.strip(" ,") else []
         if not matched:
             raise AnsibleError(
                 f"no hypervisor: {pattern!r} matches no host of the inventory; put the hypervisors"

@@ -31,6 +31,8 @@ def write_if_changed(path: str, text: str, *, check: bool) -> str | None:
             raise FleetVirtError(
                 f"output_file {path}: the folder {target.parent} does not exist; create it first"
             )
+        if target.is_dir():
+            raise FleetVirtError(f"output_file {path}: is a folder; name a file in it")
         if check:
             return before or ""
         descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")

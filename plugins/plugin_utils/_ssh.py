@@ -62,7 +62,7 @@ class Ssh:
 
 def ansible_options(variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """OPTIONS as Ansible has them for a host: its variables, the command line, configuration."""
-    plugin: t.Any = connection_loader.get("ansible.builtin.ssh", PlayContext())
+    plugin: t.Any = connection_loader.get("ssh", PlayContext())
     plugin.set_options(var_options=dict(variables))
     options = {}
     for name in OPTIONS:

@@ -1,0 +1,143 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How the controller reaches libvirt over SSH: as Ansible would, and no name can add to it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import subprocess
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.plugins.plugin_utils import _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils._ssh import Ssh
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "expected"),
+    [
+        ({}, {}, Ssh("hv1", become=True)),
+        ({"remote_user": "root"}, {}, Ssh("hv1", "root", become=False)),
+        ({"remote_user": "admin"}, {}, Ssh("hv1", "admin", become=True)),
+        ({"remote_user": "admin"}, {"virt_become": "false"}, Ssh("hv1", "admin", become=False)),
+        ({"remote_user": "root"}, {"ansible_become": True}, Ssh("hv1", "root", become=True)),
+        (
+            {},
+            {"virt_become": "no", "ansible_become": True},
+            Ssh("hv1", become=False),
+        ),
+        ({"port": "2222"}, {}, Ssh("hv1", port=2222, become=True)),
+        ({"private_key_file": "/k"}, {}, Ssh("hv1", key_file="/k", become=True)),
+        (
+            {"ssh_common_args": "-o A=1 -J 'jump host'", "ssh_extra_args": "-4"},
+            {},
+            Ssh("hv1", arguments=("-o", "A=1", "-J", "jump host", "-4"), become=True),
+        ),
+        (
+            {"host_key_checking": False},
+            {},
+            Ssh("hv1", arguments=("-o", "StrictHostKeyChecking=no"), become=True),
+        ),
+        ({"host_key_checking": "yes"}, {}, Ssh("hv1", become=True)),
+        ({"ssh_executable": "/opt/ssh"}, {}, Ssh("hv1", become=True, executable="/opt/ssh")),
+    ],
+)
+def test_from_options(
+    options: dict[str, t.Any], variables: dict[str, t.Any], expected: Ssh
+) -> None:
+    assert _ssh.from_options({"host": "hv1", **options}, variables, 10.0) == expected
+
+
+def test_settings_from_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables first, then the configuration (here the environment), then nothing."""
+    monkeypatch.setenv("ANSIBLE_REMOTE_USER", "configured")
+    monkeypatch.setenv("ANSIBLE_HOST_KEY_CHECKING", "false")
+    options = _ssh.ansible_options(
+        {"inventory_hostname": "hv1", "ansible_host": "192.0.2.1", "ansible_port": 2222}
+    )
+    assert options["host"] == "192.0.2.1"
+    assert options["port"] == 2222
+    assert options["remote_user"] == "configured"
+    assert options["host_key_checking"] is False
+    options = _ssh.ansible_options({"inventory_hostname": "hv1", "ansible_user": "admin"})
+    assert options["host"] == "hv1"
+    assert options["remote_user"] == "admin"
+
+
+def run_script(tmp_path: Path, ssh: Ssh, uri: str = "qemu:///system") -> list[str]:
+    """The arguments that ssh is started with by the script."""
+    told = tmp_path / "told"
+    fake = tmp_path / "bin" / "ssh"
+    fake.parent.mkdir(exist_ok=True)
+    fake.write_text(f"#!/bin/sh\nprintf '%s\\0' \"$@\" > {told}\n")
+    fake.chmod(0o700)
+    path = tmp_path / "script"
+    path.write_text(_ssh.script(ssh, uri))
+    environment = {**os.environ, "PATH": f"{fake.parent}:{os.environ['PATH']}"}
+    subprocess.run(["/bin/sh", str(path)], env=environment, check=True)
+    return told.read_text().split("\0")[:-1]
+
+
+def test_the_script_asks_nothing_and_ends(tmp_path: Path) -> None:
+    ssh = Ssh("hv1", "admin", 2222, "/key", ("-J", "jump host"), timeout=7)
+    arguments = run_script(tmp_path, ssh)
+    joined = " ".join(arguments)
+    for option in ("BatchMode=yes", "ConnectTimeout=7", "ServerAliveInterval=7"):
+        assert f"-o {option}" in joined
+    assert "-o ControlPath=none" in joined
+    at = arguments.index("--")
+    assert arguments[at + 1] == "hv1"
+    assert arguments[arguments.index("-J") + 1] == "jump host"
+    assert arguments[arguments.index("-l") + 1] == "admin"
+    assert arguments[arguments.index("-p") + 1] == "2222"
+    assert arguments[arguments.index("-i") + 1] == "/key"
+
+
+@pytest.mark.parametrize(
+    "name", ["-oProxyCommand=touch x", "; touch x", "$(touch x)", "`touch x`", "a'b\"c\nd"]
+)
+def test_names_are_arguments_and_nothing_else(tmp_path: Path, name: str) -> None:
+    arguments = run_script(tmp_path, Ssh(name, user=name, key_file=name), f"qemu:///{name}")
+    at = arguments.index("--")
+    assert arguments[at + 1] == name
+    assert arguments[arguments.index("-l") + 1] == name
+    assert len(arguments) == at + 3
+    assert not (tmp_path / "x").exists()
+    # what the remote shell gets is one word for sh -c, whose own text is valid
+    shell, flag, remote = shlex.split(arguments[at + 2])
+    assert (shell, flag) == ("sh", "-c")
+    assert subprocess.run(["sh", "-n", "-c", remote], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("become", [True, False])
+def test_root_is_become_without_asking(tmp_path: Path, become: bool) -> None:
+    remote = run_script(tmp_path, Ssh("hv1", become=become))[-1]
+    assert ("sudo -n virt-ssh-helper" in remote) is become
+    assert "virt-ssh-helper" in remote
+
+
+def test_the_script_is_private(tmp_path: Path) -> None:
+    uri = _ssh.write_script(Ssh("hv1"), "qemu:///system", tmp_path, 3)
+    path = tmp_path / "hypervisor3"
+    assert uri == f"qemu+ext:///system?command={path}"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"virt_inventory_uri": "qemu+tls://hv1/system"}, "qemu+tls://hv1/system"),
+        ({"ansible_connection": "local"}, "qemu:///system"),
+        ({"ansible_connection": "ansible.builtin.local"}, "qemu:///system"),
+        ({}, "qemu+ext:///system?command={}/hypervisor0"),
+        ({"ansible_connection": "ssh"}, "qemu+ext:///system?command={}/hypervisor0"),
+    ],
+)
+def test_uri_for(tmp_path: Path, variables: dict[str, str], expected: str) -> None:
+    found = _ssh.uri_for("hv1", variables, "qemu:///system", 10, tmp_path, 0)
+    assert found == expected.format(tmp_path)

@@ -1,0 +1,80 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The lookup that refuses to run a play for no hypervisor at all."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible import context
+from ansible.errors import AnsibleError
+from ansible.parsing.dataloader import DataLoader
+from ansible_collections.fleet.virt.plugins.lookup.virt_hosts import LookupModule
+
+GROUPS = {
+    "all": ["hv1", "hv2", "web1"],
+    "hypervisors": ["hv1", "hv2"],
+    "empty": [],
+    "guests": ["web1"],
+}
+
+
+def look_up(*terms: t.Any, limit: str | None = None, groups: t.Any = GROUPS) -> list[str]:
+    variables = {"groups": groups, "ansible_limit": limit}
+    return LookupModule(loader=DataLoader()).run(list(terms), variables)
+
+
+@pytest.mark.parametrize(
+    ("terms", "limit", "expected"),
+    [
+        (["hypervisors"], None, ["hv1", "hv2"]),
+        (["hypervisors:!hv1"], None, ["hv2"]),
+        (["all:&hypervisors"], None, ["hv1", "hv2"]),
+        ([["hv2", "hv1"]], None, ["hv2", "hv1"]),
+        (["hypervisors"], "hv2", ["hv2"]),
+        (["hypervisors"], "hv1,web1", ["hv1"]),
+        (["hypervisors"], "all:!hv1", ["hv2"]),
+        (["hypervisors"], "~hv[2-9]", ["hv2"]),
+        (["localhost"], None, ["localhost"]),
+    ],
+)
+def test_hosts(terms: list[t.Any], limit: str | None, expected: list[str]) -> None:
+    assert sorted(look_up(*terms, limit=limit)) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("terms", "limit", "message"),
+    [
+        (["hypervisors2"], None, "'hypervisors2' matches no host of the inventory"),
+        (["empty"], None, "'empty' matches no host of the inventory"),
+        (["hypervisors"], "web1", "--limit web1 leaves none of 'hypervisors', .* hv1, hv2"),
+        (["hypervisors"], "nope", "--limit nope leaves none"),
+        ([[]], None, "'' matches no host"),
+        ([""], None, "'' matches no host"),
+        ([" , "], None, "matches no host"),
+    ],
+)
+def test_none(terms: list[t.Any], limit: str | None, message: str) -> None:
+    with pytest.raises(AnsibleError, match=message):
+        look_up(*terms, limit=limit)
+
+
+def test_no_inventory_at_all() -> None:
+    with pytest.raises(AnsibleError, match="-e virt_hosts="):
+        look_up("hypervisors", groups={"all": [], "ungrouped": []})
+
+
+def test_a_limit_from_a_file(tmp_path: Path) -> None:
+    retry = tmp_path / "retry"
+    retry.write_text("hv2\n")
+    assert look_up("hypervisors", limit=f"@{retry}") == ["hv2"]
+
+
+@pytest.mark.parametrize("option", ["syntax", "listhosts", "listtasks", "listtags"])
+def test_what_needs_no_hosts_gets_the_pattern(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context, "CLIARGS", {option: True})
+    assert look_up("hypervisors", groups={}) == ["hypervisors"]
