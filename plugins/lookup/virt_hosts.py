@@ -53,14 +53,12 @@ _WITHOUT_HOSTS = ("syntax", "listhosts", "listtasks", "listtags")
 
 
 class LookupModule(LookupBase):
-    if t.TYPE_CHECKING:  # ansible-core states no types for these
+    if t.TYPE_CHECKING:  # ansible-core states no types for it
         _loader: t.Any
-        set_options: t.Any
 
     def run(
-        self, terms: list[str], variables: dict[str, t.Any] | None = None, **kwargs: t.Any
+        self, terms: list[str], variables: dict[str, t.Any] | None = None, **_options: t.Any
     ) -> list[str]:
-        self.set_options(var_options=variables, direct=kwargs)
         patterns = [str(part) for term in terms for part in _parts(term)]
         if any(context.CLIARGS.get(key) for key in _WITHOUT_HOSTS):
             return patterns
