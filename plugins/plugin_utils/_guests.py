@@ -30,6 +30,9 @@ def variables(hypervisor: str, domain: t.Mapping[str, t.Any]) -> dict[str, t.Any
         "virt_addresses": addresses,
         "virt_error": domain["error"],
     }
+    user = domain["metadata"]["user"]
+    if user is not None:
+        values["ansible_user"] = user
     if addresses:
         values["ansible_host"] = addresses[0]
     return values

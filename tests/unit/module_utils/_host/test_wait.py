@@ -79,7 +79,7 @@ def test_what_does_not_run_ends_at_once_and_the_rest_is_waited_for(connection: C
 def test_the_time_limit(connection: Connection) -> None:
     begun = time.monotonic()
     result = run(connection, "runs", "nowhere", "runs", wait_timeout=1.5)
-    assert 1.5 <= time.monotonic() - begun < 5
+    assert 1.5 <= time.monotonic() - begun < 30
     assert [vm["name"] for vm in result["vms"]] == ["runs", "nowhere"]
     assert [vm["msg"] for vm in result["vms"]] == [
         "no address: it has no NIC",

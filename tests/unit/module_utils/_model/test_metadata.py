@@ -69,6 +69,7 @@ def test_round_trip(wanted: Metadata) -> None:
 def test_round_trip_through_libvirt(wanted: Metadata) -> None:
     libvirt = pytest.importorskip("libvirt")
     connection = libvirt.open("test:///default")
+    domain = None
     try:
         root = _lxml.parse("<domain type='test'><name>m</name><memory>1024</memory></domain>", "m")
         _lxml.add(root, "vcpu", text="1")
@@ -86,6 +87,8 @@ def test_round_trip_through_libvirt(wanted: Metadata) -> None:
             alone = domain.metadata(kind, metadata.NAMESPACE)
             assert metadata.parse(_lxml.parse(alone, "m")) == value
     finally:
+        if domain is not None:
+            domain.undefine()  # the driver is one for the process while anybody has it open
         connection.close()
 
 
