@@ -60,7 +60,7 @@ def shown(checkout: Path) -> Iterator[tuple[str, float]]:
     program = [str(checkout / "tests" / "demo"), "--name", _NAME]
     started = time.monotonic()
     try:
-        text = _run([*program, "--owner", str(os.getpid()), "up"])
+        text = _run([*program, "--owner", str(os.getpid()), "up"], limit=1200)
         yield text, time.monotonic() - started
     finally:
         _run([*program, "down"])
@@ -86,10 +86,14 @@ def test_it_shows_hypervisors_and_guests(shown: tuple[str, float]) -> None:
         r"\$ ansible-playbook fleet\.virt\.query",
         r"Graphics: vnc - \S+:5900",
         r"Addresses: 198\.",
+        r"debian1 +hv[12] +chosen",
+        r"debian1 +hv[12] +198\.\S+ +created",
+        r"debian1 \| SUCCESS",
     ):
         assert re.search(pattern, text), f"{pattern}\n{text}"
-    # 25 s on two idle cores; only gross slowness is caught on a machine that does other things too
-    assert seconds < 240
+    # under 2 minutes on two idle cores, mostly Debian's boot without KVM; only gross slowness is
+    # caught on a machine that does other things too
+    assert seconds < 900
 
 
 def _shape(text: str) -> list[str]:
@@ -107,7 +111,9 @@ def test_readme_shows_what_it_prints(shown: tuple[str, float], checkout: Path) -
     assert len(lines) > 15
     assert [line for line in lines if line not in printed] == []
     commands = re.findall(r"^\$ (ansible-playbook \S+)", block, re.MULTILINE)
-    assert [command for command in commands if f"$ {command}" not in printed] == []
+    shown_commands = [line for line in printed if line.startswith("$ ")]
+    for command in commands:
+        assert any(line.startswith(f"$ {command}") for line in shown_commands), command
 
 
 def test_what_it_suggests_works(shown: tuple[str, float], checkout: Path) -> None:
@@ -119,7 +125,8 @@ def test_what_it_suggests_works(shown: tuple[str, float], checkout: Path) -> Non
         printed = _run(["/bin/sh", "-c", f"{activate}\n{command}"])
         for pattern in patterns:
             assert re.search(pattern, printed), f"{command}\n{pattern}\n{printed}"
-    again = _run([str(checkout / "tests" / "demo"), "--name", _NAME, "up"])
+    again = _run([str(checkout / "tests" / "demo"), "--name", _NAME, "up"], limit=600)
+    assert re.search(r"debian1 +hv[12] +198\.\S+ +unchanged", again)
     assert "web1 is on hv1 already" in again
     _run(["/bin/sh", "-c", down])
     assert _NAME not in dict(cleanup.registered())
