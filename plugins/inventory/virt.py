@@ -17,6 +17,10 @@ description:
     warning; it gets the variable C(virt_unreachable) with the reason.
   - Whatever a guest or its definition says (titles, metadata, answers of its agent) is data and
     never evaluated.
+  - A guest's variables are C(virt_hypervisor), C(virt_uuid), C(virt_state), C(virt_vcpus),
+    C(virt_memory_mib), C(virt_title), C(virt_metadata), C(virt_addresses) and C(virt_error), with
+    the meaning of the return values of M(fleet.virt.virt_query). C(ansible_host) is set where an
+    address is known, C(ansible_user) where the metadata names a user.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:

@@ -100,14 +100,17 @@ hypervisors:
       description: Why it did not answer, else null.
       type: str
     host:
-      description: With O(view=host_info), RV(fleet.virt.virt_host_info#module:host).
+      description: As RV(fleet.virt.virt_host_info#module:host); null if it did not answer.
+      returned: with O(view=host_info)
       type: dict
     vms:
-      description: With O(view=vms), RV(fleet.virt.virt_init#module:vms), each with its C(address).
+      description: As RV(fleet.virt.virt_init#module:vms), each with its C(address).
+      returned: with O(view=vms)
       type: list
       elements: dict
     domains:
-      description: With the other views, RV(fleet.virt.virt_query#module:domains).
+      description: As RV(fleet.virt.virt_query#module:domains); empty if it did not answer.
+      returned: with O(view=list) and O(view=query)
       type: list
       elements: dict
 output:

@@ -17,7 +17,7 @@ from ansible_collections.fleet.virt.tests.integration.support.waiting import wai
 
 # Names by hypervisor; tests state for each what they expect of it.
 HV1 = ("broken1", "killed1", "off1", "paused1", "saved1", "web1")
-HV2 = ("crashed2", "web2")
+HV2 = ("crashed2", "liar2", "web2")
 
 _RICH = f"""
 <disk type='file' device='disk'>
@@ -151,6 +151,7 @@ def _make(fleet: Fleet) -> None:
         f"<group>{evil}</group><group>web</group></fleet></metadata>"
     )
     guests.define("hv2", "web2", start=True, top=top)
+    guests.define("hv2", "liar2", start=True)
     guests.define("hv1", "web1", start=True, memory=128, vcpus=2, devices=_RICH)
     for name in ("paused1", "saved1", "killed1"):
         guests.define("hv1", name, paused=True)

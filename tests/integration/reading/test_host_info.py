@@ -96,15 +96,25 @@ def test_pools_and_networks(hosts: dict[str, dict[str, Any]], fleet: Fleet) -> N
 
 def test_maintenance_mark(ansible: Ansible, fleet: Fleet) -> None:
     """The mark is a volume of the base pool; a base pool that is inactive leaves it unknown."""
-    guests = fleet.guests
+    virsh = "virsh -q -c qemu:///system"
+    steps = {
+        "without": f"mkdir -p /srv/marks; {virsh} pool-define-as marks dir --target /srv/marks;"
+        f" {virsh} pool-start marks",
+        "with": f"{virsh} vol-create-as marks fleet-virt.maintenance 0",
+        "unknown": f"{virsh} pool-destroy marks",
+    }
+    tasks: list[dict[str, Any]] = []
+    for label, command in steps.items():
+        tasks.append({"name": f"make {label}", "ansible.builtin.shell": command})
+        tasks.append({"name": label, "fleet.virt.virt_host_info": {"base_pool": "marks"}})
     try:
-        guests.pool("hv2", "marks", "/srv/marks")
-        ask = {"base_pool": "marks"}
-        assert ansible.module("hv2", "virt_host_info", ask)["hv2"]["host"]["maintenance"] is False
-        guests.virsh("hv2", "vol-create-as", "marks", "fleet-virt.maintenance", "0")
-        assert ansible.module("hv2", "virt_host_info", ask)["hv2"]["host"]["maintenance"] is True
-        guests.virsh("hv2", "pool-destroy", "marks")
-        assert ansible.module("hv2", "virt_host_info", ask)["hv2"]["host"]["maintenance"] is None
+        run = ansible.play(tasks, "hv2", become=True).succeeded()
     finally:
-        clean = "virsh -q pool-destroy marks; virsh -q pool-undefine marks; rm -r /srv/marks"
-        guests.lab.ssh("hv2", clean, check=False)
+        clean = f"{virsh} pool-destroy marks; {virsh} pool-undefine marks; rm -r /srv/marks"
+        fleet.guests.lab.ssh("hv2", clean, check=False)
+    found = {label: run.of(label)["hv2"] for label in steps}
+    assert {label: answer["host"]["maintenance"] for label, answer in found.items()} == {
+        "without": False,
+        "with": True,
+        "unknown": None,
+    }

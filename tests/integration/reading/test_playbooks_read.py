@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from ansible_collections.fleet.virt.tests.integration.reading.conftest import Fleet
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
+from ansible_collections.fleet.virt.tests.integration.support.documented import undocumented
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
@@ -53,10 +54,19 @@ def _shown(run: Run) -> str:
     return "\n".join(lines[:end]).rstrip() + "\n"
 
 
+def _documented(run: Run) -> bool:
+    """Whether the showing task returned what its documentation says."""
+    result = run.of("Show what they answered")["hv1"]
+    known = {key: result[key] for key in ("hypervisors", "output")}
+    return undocumented("virt_show", known) == []
+
+
 def test_list(ansible: Ansible, fleet: Fleet) -> None:
     """One line a domain with hypervisor, name, state and reason; broken ones are named."""
     assert fleet.guests.made
-    shown = _shown(ansible.playbook("list").succeeded())
+    run = ansible.playbook("list").succeeded()
+    assert _documented(run)
+    shown = _shown(run)
     rows = [line.split() for line in shown.splitlines()]
     assert rows[0] == ["HYPERVISOR", "NAME", "STATE", "REASON"]
     for row in (
@@ -98,7 +108,9 @@ def test_query(ansible: Ansible, fleet: Fleet) -> None:
 
 def test_host_info(ansible: Ansible, fleet: Fleet) -> None:
     """One line a hypervisor."""
-    shown = _shown(ansible.playbook("host_info").succeeded())
+    run = ansible.playbook("host_info").succeeded()
+    assert _documented(run)
+    shown = _shown(run)
     heads, *rows = (line.split() for line in shown.splitlines())
     assert heads[:4] == ["HYPERVISOR", "STATE", "TYPE", "CPUS"]
     assert [row[:2] for row in rows] == [["hv1", "ready"], ["hv2", "ready"]]
@@ -180,6 +192,9 @@ def test_names(ansible: Ansible, fleet: Fleet) -> None:
     run = ansible.playbook("query", {"virt_names": ["web2", "nope"]})
     assert run.returncode != 0
     assert "not found on any hypervisor: nope" in run.stdout
+    run = ansible.playbook("query", {"virt_output": "yaml"})
+    assert run.returncode != 0
+    assert "one of: table, json, got: yaml" in run.stdout
 
 
 @pytest.mark.parametrize("playbook", PLAYBOOKS)

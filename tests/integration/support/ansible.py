@@ -42,8 +42,8 @@ class Run:
     events: list[Event] = field(default_factory=list)
 
     def of(self, task: str) -> dict[str, dict[str, Any]]:
-        """Results by host of the task whose name ends in ``task``."""
-        return {event.host: event.result for event in self.events if event.task.endswith(task)}
+        """Results by host of the task ``task``."""
+        return {event.host: event.result for event in self.events if event.task == task}
 
     def succeeded(self) -> Run:
         """Itself, after asserting that it ended with success."""
