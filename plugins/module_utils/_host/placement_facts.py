@@ -16,6 +16,7 @@ from .._errors import FleetVirtError
 from .._lxml import parse
 from .._model import metadata as own_metadata
 from .._model.metadata import Metadata
+from . import paths
 from .connection import Connection
 from .deadline import Failed
 from .pools import describe_volume, list_handles, list_pools
@@ -51,6 +52,12 @@ def add_placement_facts(
             continue
         if entry["name"] == base_pool or entry["path"] == base_path:
             host["images"] = sorted(handle.name for handle in handles.values())
+        if connection.local:
+            files = [path for path in handles if path.startswith("/")]
+            silent = paths.probe(files, connection.timeout).hanging
+            if silent:
+                entry["error"] = f"{min(silent)} does not answer"
+                continue
         outcomes = connection.each(
             describe_volume, list(handles.values()), lambda handle: f"read volume {handle.name}"
         )

@@ -85,8 +85,13 @@ def test_a_mount_that_hangs(ansible: Ansible, hung: Guests) -> None:
         assert well["disks"][0]["size_mib"] == 48
         assert well["stats"]["memory"]["rss_mib"] > 10
 
-    host = ansible.module("hv1", "virt_host_info", {"timeout": 3})["hv1"]["host"]
-    assert {pool["name"]: pool["state"] for pool in host["pools"]}["hung"] == "running"
+    args = {"timeout": 3, "placement": True}
+    host = ansible.module("hv1", "virt_host_info", args)["hv1"]["host"]
+    pools = {pool["name"]: pool for pool in host["pools"]}
+    assert pools["hung"]["state"] == "running"
+    assert "does not answer" in pools["hung"]["error"]
+    assert pools["default"]["error"] is None
+    assert pools["default"]["promised_mib"] > 0
     # what only one of libvirt's threads hanging in a read would prevent
     names = hung.virsh("hv1", "list", "--all", "--name", limit=10).split()
     assert {"slow1", "stuck1", "well1"} <= set(names)

@@ -42,7 +42,7 @@ class Run:
     events: list[Event] = field(default_factory=list)
 
     def of(self, task: str) -> dict[str, dict[str, Any]]:
-        """Results by host of the task ``task``."""
+        """Results by host of the task of that name."""
         return {event.host: event.result for event in self.events if event.task == task}
 
     def succeeded(self) -> Run:
