@@ -230,15 +230,6 @@ def take_path(
     return replace(seen, base=adopt_file(connection, pool, path, seen.name, seen.digest))
 
 
-def resolve_path(connection: Connection, pool: Pool, path: str) -> BaseImage:
-    """The base image for an absolute path on this hypervisor, made if it is not there."""
-    found = examine_path(connection, pool, path)
-    if found.base is not None:
-        settle(connection, pool, found.base)
-        return found.base
-    return adopt_file(connection, pool, path, found.name, found.digest)
-
-
 def _adopt(
     connection: Connection,
     pool: Pool,

@@ -133,16 +133,13 @@ def bring_images(
                 base = images.find_base(connection, pool, digest) if pool else None
                 found[source.value] = base
             elif source.kind == "path":
-                pool = storage.find_pool(connection, settings.base_pool, base_path)
-                if check:
-                    seen = images.examine_path(connection, pool, source.value, remember=False)
-                    found[source.value] = seen.base
-                    facts[source.value] = _facts(seen)
-                else:
-                    pool = pool or storage.make_pool(connection, settings.base_pool, base_path)
-                    base = images.resolve_path(connection, pool, source.value)
-                    found[source.value] = base
-                    facts[source.value] = _facts(base)
+                seen = images.take_path(
+                    connection, settings.base_pool, base_path, source.value, check=check
+                )
+                found[source.value] = seen.base
+                facts[source.value] = ImageFacts(
+                    seen.name, seen.digest, seen.format, seen.virtual_bytes
+                )
             else:
                 raise PlanRefused(
                     f"image {source.value!r} of {domain.name!r} is a {source.kind}, which is not"
@@ -150,10 +147,6 @@ def bring_images(
                     " hypervisor"
                 )
     return Settings(**{**vars(settings), "images": found, "facts": facts})
-
-
-def _facts(image: images.BaseImage | images.Examined) -> ImageFacts:
-    return ImageFacts(image.name, image.digest, image.format, image.virtual_bytes)
 
 
 def _failed(jobs: t.Sequence[Job]) -> bool:
