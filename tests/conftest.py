@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,12 +53,22 @@ def collections_path() -> Path:
     return _TREE
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep what shares the laboratory in one process, one after the other."""
-    shared = {CHECKOUT / "tests" / name for name in ("integration", "faults", "lab")}
-    for item in items:
-        if shared.intersection(item.path.parents):
-            item.add_marker(pytest.mark.xdist_group("laboratory"))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep what shares the laboratory in one process, one after the other.
+
+    With ``--dist loadgroup``; xdist's own groups rely on an attribute that pytest 9.2 has not.
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneLaboratory(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            shared = nodeid.startswith(("tests/integration/", "tests/faults/", "tests/lab/"))
+            return "laboratory" if shared else nodeid
+
+    return OneLaboratory(config, log)
 
 
 class LastLine:
