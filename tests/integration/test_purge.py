@@ -285,6 +285,40 @@ def test_a_volume_that_a_program_has_open_is_refused(vms: Vms) -> None:
     verify(vms, "locked1")
 
 
+# Holds a lock where QEMU has its own, but on a byte that no QEMU looks at
+_HOLD = """
+import fcntl, os, struct, sys, time
+file = os.open(sys.argv[1], os.O_RDWR)
+fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 290, 1, 0))
+open("/run/test-purge-held", "w").close()
+time.sleep(300)
+"""
+
+
+def test_what_turns_out_only_after_the_plug_was_pulled_leaves_the_vm_as_it_was(vms: Vms) -> None:
+    """The lock of a program can be told from the VM's own only when the VM is off."""
+    (path,) = vms.make("undone1", start=True)
+    before = vms.files()
+    definition = vms.guests.virsh("hv1", "dumpxml", "--inactive", "undone1")
+    unit = "test-purge-hold"
+    vms.guests.script(
+        "hv1",
+        f"cat > /run/hold.py; systemd-run -q --unit={unit} python3 /run/hold.py {path}\n"
+        "for try in $(seq 100); do test -e /run/test-purge-held && break; sleep 0.1; done",
+        input=_HOLD,
+    )
+    try:
+        done = vms.purge("undone1", force=True)
+    finally:
+        vms.guests.script("hv1", f"systemctl stop {unit}; rm /run/test-purge-held /run/hold.py")
+    assert done["failed"]
+    assert "undone1.qcow2 is in use (locked)" in done["msg"]
+    assert done["vms"][0]["removed"] == []
+    assert vms.files() == before
+    assert vms.guests.virsh("hv1", "dumpxml", "--inactive", "undone1") == definition
+    assert not vms.start_fails("undone1")
+
+
 @pytest.mark.parametrize("phase", ["creating", "purging"])
 def test_what_a_dead_run_left_is_removed(vms: Vms, phase: str) -> None:
     """Some of its volumes are not there yet, or not any more."""
