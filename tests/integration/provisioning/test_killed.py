@@ -29,7 +29,7 @@ _VM = {"name": _NAME, "memory": 96, "image": "tiny.qcow2", "start": False}
 _KILLER = r"""
 for turn in $(seq 1 600); do
   pid=$(pgrep -f 'python3 [^ ]*AnsiballZ_virt_init.py' | head -n 1)
-  [ -n "$pid" ] && { sleep "$1"; kill -9 $pid 2>/dev/null && echo killed; exit; }
+  [ -n "$pid" ] && { sleep "$1"; kill -9 $pid 2>/dev/null && echo killed; exit 0; }
   sleep 0.02
 done
 """
