@@ -27,7 +27,7 @@ class ActionModule(ActionBase):
             arguments = self._module_arguments(variables)
         except FleetVirtError as error:
             raise AnsibleActionFail(str(error)) from None
-        if not arguments["vms"]:
+        if not arguments["vms"] and not arguments.get("withdraw"):
             return {**result, "changed": False, "vms": []}
         if arguments.get("stage", "all") == "all" and _elsewhere.others(variables):
             result.update(self._alone(arguments, variables))
@@ -67,7 +67,7 @@ class ActionModule(ActionBase):
             )
         except BaseException as error:
             if not self._task.check_mode:
-                self._module(arguments, task_vars, "withdraw")
+                self._module({**arguments, "vms": [], "withdraw": names}, task_vars, "finish")
             if isinstance(error, FleetVirtError):
                 return {"failed": True, "changed": False, "msg": str(error)}
             raise
@@ -98,7 +98,7 @@ class ActionModule(ActionBase):
         images = _batch.controller_images(domains, variables)
         if common.get("stage", "all") == "all" and not self._task.check_mode:
             self._bring(images, common, task_vars, variables)
-        kept = ("uri", "timeout", "stage", "run", "fleet_machine")
+        kept = ("uri", "timeout", "stage", "run", "fleet_machine", "withdraw")
         arguments = {key: common[key] for key in kept if common.get(key) is not None}
         return {
             **arguments,

@@ -31,6 +31,8 @@ _ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "expected": {"type": "list", "elements": "str"},
     "lost": {"type": "list", "elements": "str", "default": []},
     "attempt": {"type": "int", "default": 0},
+    "earlier": {"type": "dict", "default": {}},
+    "created": {"type": "str"},
 }
 
 
@@ -125,7 +127,9 @@ class _Work:
 
     def _waits(self, shares: t.Mapping[str, t.Collection[str]]) -> dict[str, list[str]]:
         """Those of each share that are to answer: seeded, started, and not shut off before."""
-        waits: dict[str, list[str]] = {}
+        again = {domain.name for domain in self.domains}
+        before = dict(self.options["earlier"]).get("waits") or {}
+        waits = {host: [name for name in before[host] if name not in again] for host in before}
         for host, names in shares.items():
             defined = {vm["name"]: vm for vm in self.answers[host]["host"]["vms"]}
             for domain in self.domains:
@@ -189,4 +193,14 @@ class _Work:
             "pending": [] if hopeless else sorted(retry),
             "attempt": attempt,
             "msg": "; ".join(f"{name}: {reason}" for name, reason in hopeless.items()),
+            "done": self._done(),
         }
+
+    def _done(self) -> dict[str, list[dict[str, t.Any]]]:
+        """What the rounds before this one have created, by hypervisor."""
+        done = dict(self.options["earlier"]).get("done") or {}
+        if self.options["created"]:
+            for host, answer in self._registered(self.options["created"]).items():
+                if answer.get("vms"):
+                    done = {**done, host: [*done.get(host, ()), *answer["vms"]]}
+        return t.cast("dict[str, list[dict[str, t.Any]]]", to_plain(done))

@@ -35,6 +35,7 @@ class ActionModule(ActionBase):
                 "view": {"type": "str", "required": True, "choices": list(_VIEWS)},
                 "results": {"type": "str", "required": True},
                 "addresses": {"type": "str"},
+                "earlier": {"type": "dict", "default": {}},
                 "names": {"type": "list", "elements": "str", "default": []},
                 "output": {"type": "str", "choices": ["table", "json"], "default": "table"},
                 "output_file": {"type": "path"},
@@ -43,11 +44,11 @@ class ActionModule(ActionBase):
         hypervisors = _collect(task_vars or {}, options["results"], _VIEWS[options["view"]])
         if options["view"] == "vms":
             waited = _collect(task_vars or {}, options["addresses"] or "", "vms")
-            hypervisors = _with_addresses(hypervisors, waited)
+            hypervisors = _with_addresses(_with_earlier(hypervisors, options["earlier"]), waited)
         if options["output"] == "json":
             text = json.dumps({"hypervisors": hypervisors}, indent=2, sort_keys=True) + "\n"
         else:
-            text = tables.VIEWS[options["view"]](hypervisors)
+            text = tables.render(options["view"], hypervisors, predicted=self._task.check_mode)
         result.update(changed=False, hypervisors=hypervisors, output=text)
         problem = None
         if options["view"] != "vms":
@@ -88,6 +89,19 @@ def _collect(task_vars: t.Mapping[str, t.Any], variable: str, key: str) -> list[
             entry[key] = []
         entries.append(entry)
     return entries
+
+
+def _with_earlier(
+    hypervisors: list[dict[str, t.Any]], earlier: t.Mapping[str, t.Any]
+) -> list[dict[str, t.Any]]:
+    """The hypervisors with what they had made in earlier rounds before what they made last."""
+    known = to_plain(earlier)
+    return [
+        {**entry, "answered": True, "vms": [*known[entry["name"]], *(entry["vms"] or ())]}
+        if known.get(entry["name"])
+        else entry
+        for entry in hypervisors
+    ]
 
 
 def _with_addresses(

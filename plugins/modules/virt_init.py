@@ -185,11 +185,17 @@ options:
     elements: str
   stage:
     description:
-      - V(claim) reserves name and capacity, V(finish) makes what O(run) has claimed, V(withdraw)
-        takes its claims back. V(all) does everything at once.
+      - V(claim) reserves name and capacity, V(finish) makes what O(run) has claimed. V(all) does
+        everything at once.
     type: str
-    choices: [all, claim, finish, withdraw]
+    choices: [all, claim, finish]
     default: all
+  withdraw:
+    description:
+      - Names of VMs whose claims by O(run) are taken back first.
+    type: list
+    elements: str
+    default: []
   run:
     description:
       - Identity of the run that claims belong to; a new one if left out.
@@ -336,7 +342,12 @@ def main() -> None:
         domains, settings = init.read_options(params, new_run=str(uuid.uuid4()))
         with connect(params["uri"], params["timeout"]) as connection:
             return init.run(
-                connection, domains, settings, stage=params["stage"], check=module.check_mode
+                connection,
+                domains,
+                settings,
+                stage=params["stage"],
+                check=module.check_mode,
+                withdraw=params["withdraw"],
             )
 
     run(module, work, commands=("qemu-img",))

@@ -70,6 +70,15 @@ options:
       - How often it was tried before; later attempts wait a random time first.
     type: int
     default: 0
+  earlier:
+    description:
+      - What this module returned in the round before, if this is another one.
+    type: dict
+    default: {}
+  created:
+    description:
+      - Name of the variable with what M(fleet.virt.virt_init) created in the round before.
+    type: str
 seealso:
   - module: fleet.virt.virt_init
     description: Creates the VMs.
@@ -154,6 +163,11 @@ attempt:
   description: How often it was tried by now.
   returned: with O(claims)
   type: int
+done:
+  description: What the rounds before have created, as hypervisor to a list like
+    RV(fleet.virt.virt_init#module:vms).
+  returned: with O(claims)
+  type: dict
 msg:
   description: Why nothing can be made, empty if all is well.
   returned: with O(claims)

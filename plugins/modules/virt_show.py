@@ -51,6 +51,12 @@ options:
     description:
       - With O(view=vms), name of the variable with results of M(fleet.virt.virt_wait).
     type: str
+  earlier:
+    description:
+      - With O(view=vms), what was made before O(results), as hypervisor to a list like
+        RV(fleet.virt.virt_init#module:vms).
+    type: dict
+    default: {}
   names:
     description:
       - Names of domains that must have been found on some hypervisor; the task fails for one that

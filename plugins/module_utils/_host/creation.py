@@ -6,44 +6,49 @@
 
 A VM is claimed by defining it, with phase ``creating`` and a drive whose medium never exists, so
 that libvirt itself refuses to start it, whoever asks. Then the host is read: if it now promises
-more than it has, the claim is withdrawn. Volumes are made under the claim, which names them; the
-last step replaces the definition by the final one. Whatever fails on the way, exactly what this
-call made is removed; a call that is killed leaves a claim whose owner is gone, which the next run
-of the same request removes and makes anew.
+more than it has, the claim is withdrawn. Volumes are made under the claim, which names them. The
+last step replaces the definition by the final one, with phase ``starting`` until it was started.
+All volumes of a batch are made before its first VM starts: guests that boot take the time of the
+host that the rest of the work needs.
+
+Whatever fails on the way, exactly what this call made is removed; a call that is killed leaves a
+claim whose owner is gone, which the next run of the same request removes and makes anew, or a whole
+VM that is yet to be started, which it starts.
 
 This file is private to the collection.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import time
 import typing as t
 import uuid as uuids
 
-from .. import _lxml
 from .._errors import FleetVirtError, LibvirtFailure, PlanRefused
-from .._libvirt import ERR_NO_DOMAIN
-from .._model import domain_xml, metadata, placement, request, seed
-from .._model.domain_devices_xml import VolumeRef
-from .._model.metadata import ImageRef, Metadata, Owner, OwnVolume
+from .._libvirt import ERR_NO_DOMAIN, ERR_OPERATION_INVALID
+from .._model import placement, request
+from .._model.metadata import Metadata, Owner
+from . import creation_definition as definition
 from . import owner as owners
 from . import seed_nocloud, storage
-from .creation_plan import DiskPlan, Host, Job, kept_metadata, lookup
+from .connection import Connection
+from .creation_plan import DiskPlan, Host, Job
+from .creation_volumes import build
+from .lookup import find_domain, kept_metadata
 
 _START_SECONDS = 300.0
 _UNDEFINE = 1 | 2 | 4 | 16  # managed save, snapshots, NVRAM, checkpoints
-_VALIDATE = 1  # VIR_DOMAIN_DEFINE_VALIDATE
 _POLL = 0.25
 _PATIENCE = 180.0  # seconds that a live run on this host may take to finish its VM
-_LOG_FOLDER = "/var/log/libvirt/qemu"
-MARKER_SUFFIX = ".fleet-virt-creating"
 
 
 def claim(host: Host, jobs: t.Sequence[Job], owner: Owner) -> None:
     """Define a claim for every new job; those that cannot stay are failed and leave nothing."""
-    for job in jobs:
-        if job.state == "half":
+    for job in [job for job in jobs if job.state == "half"]:
+        job.changed = job.whole
+        if not job.whole:
             _guarded(job, functools.partial(_take_over, host, job))
     claimed: list[Job] = []
     with owners.host_lock():
@@ -58,7 +63,8 @@ def claim(host: Host, jobs: t.Sequence[Job], owner: Owner) -> None:
             if not excess:
                 break
             job = claimed.pop()
-            _withdraw(host, job, owner.run)
+            _withdraw(host.connection, job.domain.name, owner.run)
+            job.changed = False
             job.fail("; ".join(entry.reason for entry in excess), refused=True)
 
 
@@ -70,11 +76,11 @@ def _guarded(job: Job, function: t.Callable[[], None]) -> None:
 
 
 def _define_claim(host: Host, job: Job, owner: Owner) -> None:
-    if lookup(host.connection, job.domain.name) is not None:
+    if find_domain(host.connection, job.domain.name) is not None:
         job.fail(f"{job.domain.name!r} was defined on this host meanwhile", refused=True)
         return
     job.uuid = str(uuids.uuid4())
-    _define(host, job, owner)
+    definition.define_claim(host, job, owner)
     job.changed = True
 
 
@@ -87,7 +93,7 @@ def _take_over(host: Host, job: Job) -> None:
     since, seen = time.monotonic(), None
     started = since
     while True:
-        raw = lookup(host.connection, job.domain.name)
+        raw = find_domain(host.connection, job.domain.name)
         if raw is None:
             job.state = "new"
             return
@@ -109,6 +115,9 @@ def _take_over(host: Host, job: Job) -> None:
         dead = not owners.is_alive(kept.owner)
         same_boot = kept.owner.boot_id == owners.boot_id()
         waiting = kept.owner.pid == 0 and same_boot
+        if dead and kept.phase == "starting":
+            job.whole, job.uuid = True, str(raw.UUIDString())
+            return
         if dead and (not waiting or now - since >= host.settings.observe):
             with owners.host_lock():
                 again = kept_metadata(host.connection, raw)
@@ -126,34 +135,48 @@ def _take_over(host: Host, job: Job) -> None:
 
 def finish(host: Host, jobs: t.Sequence[Job], run: str) -> None:
     """Make what was claimed by ``run``; a job that fails leaves nothing behind."""
-    for job in jobs:
-        if job.state not in ("new", "mine"):
-            continue
-        made: list[DiskPlan] = []
-        try:
-            _own(host, job, run)
-            _build(host, job, made)
-            _final(host, job)
-            job.changed = True
-        except BaseException as error:
+    built: list[tuple[Job, list[DiskPlan]]] = []
+    try:
+        for job in [job for job in jobs if job.state in ("new", "mine")]:
+            made: list[DiskPlan] = []
+            built.append((job, made))
+            try:
+                _own(host, job, run)
+                build(host, job, made)
+            except FleetVirtError as error:
+                _failed(host, *built.pop(), run, error)
+        for job in [job for job in jobs if job.whole]:
+            _guarded(job, functools.partial(_start_whole, host, job, run))
+        while built:
+            try:
+                _complete(host, built[0][0], run)
+            except FleetVirtError as error:
+                _failed(host, *built[0], run, error)
+            built.pop(0)
+    except BaseException:
+        for job, made in built:
             _undo(host, job, run, made)
-            if not isinstance(error, FleetVirtError):
-                raise
-            job.fail(str(error))
-            job.changed = False
+        raise
 
 
-def withdraw(host: Host, jobs: t.Sequence[Job], run: str) -> None:
-    """Take the claims of ``run`` back."""
-    for job in jobs:
-        _withdraw(host, job, run)
+def _failed(
+    host: Host, job: Job, made: t.Sequence[DiskPlan], run: str, error: FleetVirtError
+) -> None:
+    _undo(host, job, run, made)
+    job.fail(str(error))
+    job.changed = False
+
+
+def withdraw(connection: Connection, names: t.Iterable[str], run: str) -> list[str]:
+    """Take back the claims of ``run`` on these names; those that were there."""
+    return [name for name in names if _withdraw(connection, name, run)]
 
 
 def _own(host: Host, job: Job, run: str) -> None:
     """The claim passes from its run to this process, if it is still that run's."""
     me = owners.myself(run)
     with owners.host_lock():
-        raw = lookup(host.connection, job.domain.name)
+        raw = find_domain(host.connection, job.domain.name)
         kept = kept_metadata(host.connection, raw) if raw is not None else None
         owner = kept.owner if kept is not None else None
         if raw is None or kept is None or kept.phase != "creating" or owner is None:
@@ -162,193 +185,76 @@ def _own(host: Host, job: Job, run: str) -> None:
             raise PlanRefused(f"the claim of {job.domain.name!r} was taken over; try again")
         job.uuid = str(raw.UUIDString())
         if owner != me:
-            _define(host, job, me)
+            mine = dataclasses.replace(kept, owner=me)
+            definition.write_metadata(host, raw, mine, definition.AFFECT_CONFIG)
 
 
-def _build(host: Host, job: Job, made: list[DiskPlan]) -> None:
-    connection = host.connection
-    for plan in job.disks:
-        pool = _ready_pool(host, plan)
-        base, disk = plan.base, plan.disk
-        if storage.is_taken(connection, pool, plan.volume):
-            raise PlanRefused(f"{plan.path} appeared meanwhile; nothing is taken over")
-        if base is None:
-            storage.create_volume(
-                connection, pool, plan.volume, size=plan.size, volume_format=disk.format
-            )
-        elif disk.overlay:
-            storage.create_volume(
-                connection,
-                pool,
-                plan.volume,
-                size=plan.size,
-                volume_format="qcow2",
-                backing=(base.path, base.format),
-            )
-        else:
-            source = storage.find_pool(connection, host.settings.base_pool, None)
-            volume = storage.find_volume(connection, source, base.volume) if source else None
-            if volume is None:
-                raise PlanRefused(f"base image {base.volume} is gone from its pool; try again")
-            storage.create_volume(
-                connection,
-                pool,
-                plan.volume,
-                size=plan.size,
-                volume_format=disk.format,
-                copy_of=volume,
-            )
-        made.append(plan)
-        storage.flush(plan.path)
-    if job.seed is not None and job.domain.seed is not None:
-        pool = _ready_pool(host, job.seed)
-        nics = [seed.SeededNic(nic.name, nic.mac) for nic in job.domain.nics]
-        files = seed.nocloud(job.domain.seed, job.domain.name, str(job.uuid), nics)
-        content = seed_nocloud.medium(files, str(job.uuid))
-        if storage.is_taken(connection, pool, job.seed.volume):
-            raise PlanRefused(f"{job.seed.path} appeared meanwhile; nothing is taken over")
-        volume = storage.create_volume(
-            connection,
-            pool,
-            job.seed.volume,
-            size=len(content),
-            volume_format="raw",
-            mode="0600",
-        )
-        made.append(job.seed)
-        storage.upload(connection, volume, job.seed.volume, content)
-        storage.flush(job.seed.path)
-
-
-def _ready_pool(host: Host, plan: DiskPlan) -> storage.Pool:
-    """The pool of the plan, made now if it was not there."""
-    pool = host.pool(plan.key)
-    if pool.raw is not None:
-        return pool
-    with owners.host_lock():
-        found = storage.find_pool(host.connection, pool.name, pool.path)
-        pool = found or storage.make_pool(host.connection, pool.name, pool.path)
-    host.pools[plan.key] = pool
-    return pool
-
-
-def _final(host: Host, job: Job) -> None:
+def _complete(host: Host, job: Job, run: str) -> None:
+    """The claim, whose volumes are there, becomes the VM."""
     connection, domain = host.connection, job.domain
-    raw = connection.call(
-        f"define {domain.name}",
-        connection.raw.defineXMLFlags,
-        xml(host, job, None, final=True),
-        _VALIDATE,
-    )
     if domain.autostart:
+        raw = connection.call("find the claim", connection.raw.lookupByUUIDString, job.uuid)
         connection.call(f"set autostart of {domain.name}", raw.setAutostart, 1)
+    raw = definition.define_final(host, job, owners.myself(run) if domain.start else None)
     if domain.start:
-        connection.call(f"start {domain.name}", raw.create, seconds=_START_SECONDS)
+        _start(host, raw, definition.kept_of(host, job, None, None))
+    job.changed = True
 
 
-def xml(host: Host, job: Job, owner: Owner | None, *, final: bool) -> str:
-    """The domain's XML, as a claim of ``owner`` or final."""
-    domain = job.domain
-    machine = host.machine(domain)
-    volumes = {
-        plan.disk.name: VolumeRef(
-            plan.path,
-            plan.disk.format,
-            plan.base.path if plan.base and plan.disk.overlay else None,
-            plan.base.format if plan.base and plan.disk.overlay else None,
-        )
-        for plan in job.disks
-    }
-    image = next((plan.base for plan in job.disks if plan.base), None)
-    kept = Metadata(
-        phase=None if final else "creating",
-        owner=None if final else owner,
-        home=host.settings.home,
-        image=ImageRef(image.name, image.digest, image.format) if image else None,
-        groups=domain.groups,
-        anti_affinity=domain.placement.anti_affinity,
-        tags=domain.placement.tags,
-        zone=domain.placement.zone,
-        user=domain.seed.user if domain.seed else None,
-        volumes=tuple(
-            OwnVolume(
-                plan.pool.name,
-                plan.volume,
-                plan.path,
-                plan.disk.name,
-                "seed" if plan is job.seed else "disk",
-            )
-            for plan in job.volumes
-        ),
-        request=request.to_text(domain),
-    )
-    text = domain_xml.render(
-        domain,
-        uuid=str(job.uuid),
-        domain_type=host.domain_type(domain),
-        machine=str(machine),
-        arch=host.facts["arch"],
-        volumes=volumes,
-        cpu=_lxml.new("cpu", {"mode": "host-model"}) if host.domain_type(domain) == "kvm" else None,
-        seed_path=job.seed.path if job.seed else None,
-        metadata=metadata.to_element(kept),
-        log_path=f"{_LOG_FOLDER}/{domain.name}-console.log",
-    )
-    return text if final else _with_marker(text, job)
-
-
-def _with_marker(text: str, job: Job) -> str:
-    """The definition with a drive whose medium never exists: nobody can start it."""
-    root = _lxml.parse(text, "claim")
-    devices = root.find("devices")
-    marker = _lxml.new("disk", {"type": "file", "device": "cdrom"})
-    _lxml.add(marker, "driver", {"name": "qemu", "type": "raw"})
-    folder = job.disks[0].pool.path if job.disks else "/var/lib/libvirt/images"
-    path = f"{folder}/{job.domain.name}{MARKER_SUFFIX}"
-    _lxml.add(marker, "source", {"file": path, "startupPolicy": "mandatory"})
-    _lxml.add(marker, "target", {"dev": "sdzz", "bus": "scsi"})
-    _lxml.add(marker, "readonly")
-    devices.append(marker)
-    return _lxml.tostring(root)
-
-
-def _define(host: Host, job: Job, owner: Owner) -> None:
-    host.connection.call(
-        f"define {job.domain.name}",
-        host.connection.raw.defineXMLFlags,
-        xml(host, job, owner, final=False),
-        _VALIDATE,
-    )
-
-
-def _withdraw(host: Host, job: Job, run: str) -> None:
-    raw = lookup(host.connection, job.domain.name)
-    if raw is None:
+def _start_whole(host: Host, job: Job, run: str) -> None:
+    """Start what a dead run had made but not started."""
+    _take_over(host, job)
+    if job.state == "same":
         return
-    kept = kept_metadata(host.connection, raw)
+    with owners.host_lock():
+        raw = find_domain(host.connection, job.domain.name)
+        kept = kept_metadata(host.connection, raw) if raw is not None else None
+        if raw is None or kept is None or kept.phase != "starting" or owners.is_alive(kept.owner):
+            raise PlanRefused(f"another run is at work on {job.domain.name!r}; try again")
+        mine = dataclasses.replace(kept, owner=owners.myself(run))
+        definition.write_metadata(host, raw, mine, definition.AFFECT_CONFIG)
+    _start(host, raw, dataclasses.replace(kept, phase=None, owner=None))
+    job.changed = True
+
+
+def _start(host: Host, raw: t.Any, kept: Metadata) -> None:
+    """Start the domain unless it runs, and note that this is done."""
+    try:
+        host.connection.call(f"start {raw.name()}", raw.create, seconds=_START_SECONDS)
+    except LibvirtFailure as error:
+        running = error.code == ERR_OPERATION_INVALID
+        if not running or not host.connection.call("read the state", raw.isActive):
+            raise
+    definition.write_metadata(host, raw, kept, definition.AFFECT_CONFIG)
+    try:
+        definition.write_metadata(host, raw, kept, definition.AFFECT_LIVE)
+    except LibvirtFailure as error:
+        if error.code != ERR_OPERATION_INVALID:  # a guest that has shut itself off meanwhile
+            raise
+
+
+def _withdraw(connection: Connection, name: str, run: str) -> bool:
+    raw = find_domain(connection, name)
+    kept = kept_metadata(connection, raw) if raw is not None else None
     if kept is None or kept.phase != "creating" or kept.owner is None or kept.owner.run != run:
-        return
-    _undefine(host, raw)
-    job.changed = False
+        return False
+    _undefine(connection, raw)
+    return True
 
 
 def _undo(host: Host, job: Job, run: str, made: t.Sequence[DiskPlan]) -> None:
     """Remove what this call made; the definition goes last, it is what names the rest."""
-    raw = lookup(host.connection, job.domain.name)
+    raw = find_domain(host.connection, job.domain.name)
     if raw is None or str(raw.UUIDString()) != job.uuid:
         return
     kept = kept_metadata(host.connection, raw)
-    if (
-        kept is not None
-        and kept.phase is not None
-        and (kept.owner is None or kept.owner.run != run)
-    ):
-        return
+    if kept is None or kept.phase is None or kept.owner is None or kept.owner.run != run:
+        return  # not ours, or complete
     if host.connection.call("read the state", raw.isActive):
         host.connection.call(f"stop {job.domain.name}", raw.destroy, seconds=_START_SECONDS)
     for plan in reversed(made):
         storage.delete_volume(host.connection, host.pool(plan.key), plan.volume)
-    _undefine(host, raw)
+    _undefine(host.connection, raw)
 
 
 def _remove(host: Host, raw: t.Any, kept: Metadata) -> None:
@@ -358,12 +264,12 @@ def _remove(host: Host, raw: t.Any, kept: Metadata) -> None:
         pool = storage.find_pool(host.connection, volume.pool, None)
         if pool is not None:
             storage.delete_volume(host.connection, pool, volume.name)
-    _undefine(host, raw)
+    _undefine(host.connection, raw)
 
 
-def _undefine(host: Host, raw: t.Any) -> None:
+def _undefine(connection: Connection, raw: t.Any) -> None:
     try:
-        host.connection.call(f"undefine {raw.name()}", raw.undefineFlags, _UNDEFINE)
+        connection.call(f"undefine {raw.name()}", raw.undefineFlags, _UNDEFINE)
     except LibvirtFailure as error:
         if error.code != ERR_NO_DOMAIN:
             raise

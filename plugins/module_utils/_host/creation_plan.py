@@ -14,18 +14,16 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from .._errors import FleetVirtError, LibvirtFailure, PlanRefused
-from .._libvirt import ERR_NO_DOMAIN
-from .._lxml import parse
-from .._model import demand, machines, metadata, placement, request
+from .._errors import FleetVirtError, PlanRefused
+from .._model import demand, machines, placement, request
 from .._model.demand import ImageFacts
 from .._model.devices import Disk
 from .._model.domain import Domain, machine_problems
-from .._model.metadata import Metadata
 from . import seed_nocloud, storage
 from .connection import Connection
 from .host import read_host
 from .images import BaseImage
+from .lookup import find_domain, kept_metadata
 from .placement_facts import add_placement_facts
 
 SEED_SUFFIX = "_seed.iso"
@@ -81,6 +79,7 @@ class Job:
     state: str = "new"
     msg: str | None = None
     steps: list[str] = field(default_factory=list)
+    whole: bool = False  # half, but nothing is left to do than to start it
     changed: bool = False
     refused: bool = False
 
@@ -140,22 +139,6 @@ class Host:
         return self.pools[name]
 
 
-def lookup(connection: Connection, name: str) -> t.Any | None:
-    """libvirt's object for the domain ``name``, None if there is none."""
-    try:
-        return connection.call(f"look for domain {name}", connection.raw.lookupByName, name)
-    except LibvirtFailure as error:
-        if error.code == ERR_NO_DOMAIN:
-            return None
-        raise
-
-
-def kept_metadata(connection: Connection, raw: t.Any) -> Metadata | None:
-    """Our metadata in the persistent definition."""
-    text = connection.call(f"read domain {raw.name()}", raw.XMLDesc, 2)  # INACTIVE
-    return metadata.parse(parse(text, f"domain {raw.name()}"))
-
-
 def prepare(host: Host, domains: t.Sequence[Domain]) -> list[Job]:
     """A job for each VM; those with problems are failed, with every problem in ``msg``."""
     jobs = [Job(domain) for domain in domains]
@@ -172,7 +155,7 @@ def prepare(host: Host, domains: t.Sequence[Domain]) -> list[Job]:
 
 def _existing(host: Host, job: Job) -> None:
     """Compare with a VM of that name that is defined here already."""
-    raw = lookup(host.connection, job.domain.name)
+    raw = find_domain(host.connection, job.domain.name)
     if raw is None:
         return
     job.uuid = str(raw.UUIDString())
@@ -184,7 +167,7 @@ def _existing(host: Host, job: Job) -> None:
         )
     different = request.differences(kept.request, job.domain)
     if kept.phase is not None:
-        if kept.phase != "creating":
+        if kept.phase not in ("creating", "starting"):
             raise PlanRefused(f"{job.domain.name!r} is in phase {kept.phase}; finish that first")
         if different:
             raise PlanRefused(
@@ -193,7 +176,10 @@ def _existing(host: Host, job: Job) -> None:
             )
         mine = kept.owner is not None and kept.owner.run == host.settings.run
         job.state = "mine" if mine else "half"
+        job.whole = kept.phase == "starting"
         _plan(host, job, taken_ok=True)
+        if job.whole:
+            job.steps = ["start"]
         return
     if different:
         raise PlanRefused(

@@ -22,7 +22,7 @@ from .connection import Connection
 from .creation_plan import Host, Job, Settings, prepare
 
 GENERATED = "(generated)"
-STAGES = ("all", "claim", "finish", "withdraw")
+STAGES = ("all", "claim", "finish")
 
 
 # Options that describe one VM; the action plugin hands them on in ``vms``. They are read by
@@ -33,6 +33,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "run": {"type": "str"},
     "vms": {"type": "list", "elements": "dict"},
     "only": {"type": "list", "elements": "str"},
+    "withdraw": {"type": "list", "elements": "str", "default": []},
     "stage": {"type": "str", "choices": list(STAGES), "default": "all"},
     "disk_profiles": {"type": "dict", "default": {}},
     "nic_profiles": {"type": "dict", "default": {}},
@@ -89,17 +90,20 @@ def run(
     *,
     stage: str,
     check: bool,
+    withdraw: t.Sequence[str] = (),
 ) -> dict[str, t.Any]:
     """Carry out ``stage`` (one of STAGES) for the batch; the module's result.
 
-    Unless every VM of the batch can be done, none is touched.
+    Unless every VM of the batch can be done, none is touched. The run's claims on the names
+    ``withdraw`` are taken back before.
     """
+    withdrawn = [] if check else creation.withdraw(connection, withdraw, settings.run)
+    if not domains:
+        return {"changed": bool(withdrawn), "vms": []}
     settings = bring_images(connection, domains, settings, check=check)
     host = Host(connection, settings)
     jobs = prepare(host, domains)
-    if stage == "withdraw":
-        creation.withdraw(host, jobs, settings.run)
-    elif check:
+    if check:
         _predict(jobs)
     elif not _failed(jobs):
         if stage in ("all", "claim"):
@@ -108,7 +112,9 @@ def run(
             creation.claim(host, jobs, owner)
         if stage in ("all", "finish"):
             creation.finish(host, jobs, settings.run)
-    return _result(jobs)
+    result = _result(jobs)
+    result["changed"] = result["changed"] or bool(withdrawn)
+    return result
 
 
 def bring_images(
@@ -159,7 +165,7 @@ def _predict(jobs: t.Sequence[Job]) -> None:
     for job in jobs:
         if job.state in ("new", "half"):
             job.changed = True
-            job.uuid = GENERATED
+            job.uuid = job.uuid if job.whole else GENERATED
 
 
 def _result(jobs: t.Sequence[Job]) -> dict[str, t.Any]:

@@ -161,7 +161,11 @@ def _wait_for_others(connection: Connection, name: str) -> None:
     while True:
         raw = find_domain(connection, name)
         kept = kept_metadata(connection, raw) if raw is not None else None
-        if kept is None or kept.phase not in ("creating", "purging") or kept.owner is None:
+        if (
+            kept is None
+            or kept.phase not in ("creating", "starting", "purging")
+            or kept.owner is None
+        ):
             return
         now = time.monotonic()
         if kept.owner != seen:

@@ -35,7 +35,7 @@ _QUALIFIED = f"{{{NAMESPACE}}}"
 
 # A phase means: nobody starts this domain but the call that is named as the owner, or repair.
 # One that is not listed here was written by a later version; it is kept and counts as well.
-PHASES = ("creating", "migrating", "purging")
+PHASES = ("creating", "starting", "migrating", "purging")
 ROLES = ("disk", "seed")
 
 _MAX_LINE = 4096  # characters of any value but the request: PATH_MAX

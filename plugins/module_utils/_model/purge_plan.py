@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from .metadata import Metadata, OwnVolume
 
 _WHERE = "virsh -c qemu:///system"
+# Phases that a run on the VM's own host is in, and what it does to the VM
+_AT_WORK = {"creating": "created", "starting": "created", "purging": "removed"}
 
 
 @dataclass(frozen=True)
@@ -137,13 +139,13 @@ def _refusals(domain: DomainFacts, options: Options) -> list[str]:
             " --nvram --managed-save --snapshots-metadata, then its files"
         ]
     found = []
-    if kept.phase not in (None, "creating", "purging"):
+    if kept.phase not in (None, *_AT_WORK):
         found.append(
             f"{name!r} is in phase {kept.phase}: another run is at work on it, or died at it; let"
             " that end, or run it again to finish it, before anything is removed"
         )
     elif kept.phase is not None and domain.owner_alive:
-        work = {"creating": "created", "purging": "removed"}[kept.phase]
+        work = _AT_WORK[kept.phase]
         pid = f" (process {kept.owner.pid})" if kept.owner else ""
         found.append(
             f"{name!r} is being {work} by a run on this host{pid}; wait for it and try again"

@@ -173,14 +173,14 @@ def placements(found: t.Sequence[Entry]) -> str:
     return table(["VM", "HYPERVISOR", "PLACE", "WHY"], rows) + "\n"
 
 
-def made(hypervisors: t.Sequence[Entry]) -> str:
+def made(hypervisors: t.Sequence[Entry], created: str = "created") -> str:
     """Name, hypervisor, address and what was done: the end of a provisioning run."""
     rows = [
         [
             vm["name"],
             entry["name"],
             vm["address"],
-            vm["msg"] or ("created" if vm["changed"] else "unchanged"),
+            vm["msg"] or (created if vm["changed"] else "unchanged"),
         ]
         for entry in hypervisors
         for vm in entry["vms"]
@@ -188,9 +188,16 @@ def made(hypervisors: t.Sequence[Entry]) -> str:
     return table(["VM", "HYPERVISOR", "ADDRESS", "RESULT"], rows) + "\n"
 
 
-VIEWS: dict[str, t.Callable[[t.Sequence[Entry]], str]] = {
+_VIEWS: dict[str, t.Callable[[t.Sequence[Entry]], str]] = {
     "host_info": host_info,
     "list": listing,
     "query": query,
     "vms": made,
 }
+
+
+def render(view: str, hypervisors: t.Sequence[Entry], *, predicted: bool = False) -> str:
+    """The table ``view``; ``predicted`` if what it tells of was not done (check mode)."""
+    if view == "vms" and predicted:
+        return made(hypervisors, "would be created")
+    return _VIEWS[view](hypervisors)

@@ -187,6 +187,58 @@ def test_b11_b12_the_prediction_is_the_change_and_it_happens_once(fleet: Fleet) 
     )
 
 
+def test_b25_what_is_not_mentioned_keeps_its_value(fleet: Fleet) -> None:
+    vm = {"name": "b25", "console": {"type": "vnc"}, "autostart": True, **_BLANK}
+    _made(fleet.init("hv1", **vm))
+    # an administrator's own change, by libvirt's own tools
+    fleet.host(
+        "hv1",
+        "virsh dumpxml --inactive --security-info b25"
+        " | sed 's,<on_reboot>restart<,<on_reboot>destroy<,' > /run/b25.xml"
+        " && virsh define /run/b25.xml && rm /run/b25.xml",
+    )
+
+    def kept() -> tuple[str | None, bool, bool]:
+        definition = _definition(fleet, "hv1", "b25")
+        autostart = "enable" in fleet.host("hv1", "virsh dominfo b25 | grep -i autostart")
+        vnc = definition.find("devices/graphics[@type='vnc']") is not None
+        return definition.findtext("on_reboot"), autostart, vnc
+
+    before = kept()
+    assert before == ("destroy", True, True)
+    assert not _made(fleet.init("hv1", **vm))["changed"]
+    assert kept() == before
+    state = fleet.ansible.module("hv1", "virt_state", {"names": ["b25"], "state": "running"})
+    assert state["hv1"]["changed"]
+    assert kept() == before
+    refused = fleet.init("hv1", name="b25", **_BLANK)
+    assert refused["failed"]
+    assert "autostart" in refused["msg"]
+    assert "console" in refused["msg"]
+    assert kept() == before
+
+
+def test_a_whole_vm_that_a_dead_run_did_not_start_is_started(fleet: Fleet) -> None:
+    vm = {"name": "whole", "memory": 64, "seed": False}
+    made = _made(fleet.init("hv1", **vm))
+    fleet.host("hv1", "virsh destroy whole")
+    text = fleet.host("hv1", "virsh metadata whole urn:fleet.virt:1 --config")
+    assert "phase" not in text
+    owner = '<phase>starting</phase><owner boot_id="gone" pid="1" start_time="1" run="gone"/>'
+    text = text.strip().replace("<fleet>", f"<fleet>{owner}", 1)
+    assert "starting" in text
+    fleet.host("hv1", f"virsh metadata whole urn:fleet.virt:1 --config --key fleet --set '{text}'")
+    predicted = _made(fleet.init("hv1", check=True, **vm))
+    assert (predicted["changed"], predicted["steps"]) == (True, ["start"])
+    assert fleet.host("hv1", "virsh domstate whole").strip() == "shut off"
+    started = _made(fleet.init("hv1", **vm))
+    assert (started["changed"], started["uuid"]) == (True, made["uuid"])
+    assert fleet.host("hv1", "virsh domstate whole").strip() == "running"
+    for which in ("--config", "--live"):
+        assert "phase" not in fleet.host("hv1", f"virsh metadata whole urn:fleet.virt:1 {which}")
+    assert not _made(fleet.init("hv1", **vm))["changed"]
+
+
 def test_an_image_of_the_hypervisor_by_its_absolute_path(fleet: Fleet) -> None:
     fleet.host("hv1", "qemu-img create -q -f qcow2 /var/lib/libvirt/centos.qcow2 32M")
     path = "/var/lib/libvirt/centos.qcow2"

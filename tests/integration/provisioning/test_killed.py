@@ -24,7 +24,7 @@ from .conftest import Fleet
 _TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "4"))
 _SEED = int(os.environ.get("FLEET_VIRT_SEED", "20261121"))
 _NAME = "killed"
-_VM = {"name": _NAME, "memory": 96, "image": "tiny.qcow2", "start": False}
+_VM = {"name": _NAME, "memory": 96, "image": "tiny.qcow2", "wait": False}
 # Kills the module by its number once it has run for $1 seconds; prints whether there was one
 _KILLER = r"""
 for turn in $(seq 1 600); do
@@ -56,8 +56,11 @@ def _orphans(fleet: Fleet, host: str) -> list[str]:
         found.append(f"files {files}")
     if fleet.domains()[host] != [_NAME]:
         found.append(f"domains {fleet.domains()}")
-    if ">creating<" in fleet.host(host, f"virsh dumpxml --inactive {_NAME}"):
-        found.append("still in creation")
+    for which in ("", "--inactive"):
+        if "phase>" in fleet.host(host, f"virsh dumpxml {which} {_NAME}"):
+            found.append(f"still in creation {which}")
+    if fleet.host(host, f"virsh domstate {_NAME}").strip() != "running":
+        found.append("it does not run")
     left = fleet.host(
         host,
         "ls -d /run/fleet-virt-seed 2>/dev/null; ls -A /var/lib/libvirt/base | grep '^[.]';"
@@ -65,6 +68,7 @@ def _orphans(fleet: Fleet, host: str) -> list[str]:
     ).split()
     if left != expected:
         found.append(f"left {left}")
+    fleet.host(host, f"virsh destroy {_NAME} 2>&1 || true")
     backing = fleet.host(host, f"qemu-img check -q {'/var/lib/libvirt/images/' + expected[1]}")
     return found + ([backing] if backing else [])
 
@@ -93,7 +97,7 @@ def test_the_module_killed_at_random_moments(fleet: Fleet) -> None:
     fleet.sweep()
     kills = 0
     for trial in range(_TRIALS):
-        after = chance.uniform(0.0, 1.2)
+        after = chance.uniform(0.0, 1.6)
         process = _command(fleet, "ansible", *words)
         said = fleet.lab.ssh("hv1", f"set -- {after:.2f}; {_KILLER}").stdout
         process.communicate(timeout=120)
@@ -138,14 +142,15 @@ def test_the_playbook_killed_at_random_moments(fleet: Fleet) -> None:
 
 
 def test_a_stranger_cannot_start_what_is_in_creation(fleet: Fleet) -> None:
-    assert fleet.init("hv1", **_VM)["changed"]
+    vm = {**_VM, "start": False}
+    assert fleet.init("hv1", **vm)["changed"]
     fleet.sweep()
     login = fleet.lab.login("hv1", user_root=True)
     stranger = subprocess.Popen(
         [*login, _STRANGER], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     )
     try:
-        fleet.provision(virt_vms=[{**_VM, "host": "hv1"}]).succeeded()
+        fleet.provision(virt_vms=[{**vm, "host": "hv1"}]).succeeded()
     finally:
         output, _ = stranger.communicate(timeout=90)
     assert "theft" not in output

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import os
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,6 +127,34 @@ def test_the_same_name_from_two_controllers_is_one_vm(fleet: Fleet) -> None:
         assert len(places) == 1, "\n".join(str(run) for run in runs)
         phase = fleet.host(places[0], f"virsh dumpxml --inactive {name}")
         assert "creating" not in phase
+
+
+def test_every_round_of_a_run_is_shown_at_its_end(fleet: Fleet) -> None:
+    """Whoever comes second finds the VM that both want made, and tells of its own as well."""
+    requests = [[{"name": own, **_BLANK}, {"name": "both", **_BLANK}] for own in ("left", "right")]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        runs = list(pool.map(lambda vms: fleet.provision(virt_vms=vms), requests))
+    for own, run in zip(("left", "right"), runs):
+        run.succeeded()
+        shown = re.findall(r"^(\w+) +hv\d +- +(created|unchanged)$", run.stdout, re.MULTILINE)
+        assert dict(shown)[own] == "created", str(run)
+        assert sorted(name for name, _ in shown) == sorted([own, "both"]), str(run)
+    made = [name for domains in fleet.domains().values() for name in domains]
+    assert sorted(made) == ["both", "left", "right"]
+
+
+def test_twice_in_one_site_playbook(fleet: Fleet, tmp_path: Path) -> None:
+    site = tmp_path / "site.yml"
+    site.write_text(
+        "".join(
+            "- name: One\n  ansible.builtin.import_playbook: fleet.virt.provision_vm\n"
+            f"  vars: {json.dumps({'virt_vms': [{'name': name, **_BLANK}]})}\n"
+            for name in ("first", "second")
+        )
+    )
+    fleet.ansible.playbook(str(site), fleet.variables).succeeded()
+    made = [name for domains in fleet.domains().values() for name in domains]
+    assert sorted(made) == ["first", "second"]
 
 
 def test_four_controllers_and_room_for_three(fleet: Fleet) -> None:

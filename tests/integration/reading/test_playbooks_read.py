@@ -61,7 +61,7 @@ def _documented(run: Run) -> bool:
     return undocumented("virt_show", known) == []
 
 
-def test_list(ansible: Ansible, fleet: Fleet) -> None:
+def test_b15_list(ansible: Ansible, fleet: Fleet) -> None:
     """One line a domain with hypervisor, name, state and reason; broken ones are named."""
     assert fleet.guests.made
     run = ansible.playbook("list").succeeded()
@@ -82,7 +82,7 @@ def test_list(ansible: Ansible, fleet: Fleet) -> None:
     assert not fleet.trap.exists()
 
 
-def test_query(ansible: Ansible, fleet: Fleet) -> None:
+def test_b14_query(ansible: Ansible, fleet: Fleet) -> None:
     """The fields people know from the predecessor: CPU, memory, state, graphics, disks, NICs."""
     shown = _shown(ansible.playbook("query").succeeded())
     hv1 = shown.split("hv2:\n")[0]
@@ -106,7 +106,7 @@ def test_query(ansible: Ansible, fleet: Fleet) -> None:
     assert not fleet.trap.exists()
 
 
-def test_host_info(ansible: Ansible, fleet: Fleet) -> None:
+def test_b15_host_info(ansible: Ansible, fleet: Fleet) -> None:
     """One line a hypervisor."""
     run = ansible.playbook("host_info").succeeded()
     assert _documented(run)
@@ -198,7 +198,7 @@ def test_names(ansible: Ansible, fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("playbook", PLAYBOOKS)
-def test_a_dead_hypervisor_is_named_and_stops_nothing(
+def test_b15_a_dead_hypervisor_is_named_and_stops_nothing(
     ansible: Ansible, fleet: Fleet, dead: Path, playbook: str
 ) -> None:
     """The others are shown; it costs one connection's time limit, and success is success."""

@@ -1,0 +1,84 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Creating VMs: the volumes of one VM.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+from .._errors import PlanRefused
+from .._model import seed
+from . import owner as owners
+from . import seed_nocloud, storage
+from .creation_plan import DiskPlan, Host, Job
+
+
+def build(host: Host, job: Job, made: list[DiskPlan]) -> None:
+    """Make all volumes of the job; ``made`` gets each as soon as it is there."""
+    connection = host.connection
+    for plan in job.disks:
+        pool = _ready_pool(host, plan)
+        base, disk = plan.base, plan.disk
+        if storage.is_taken(connection, pool, plan.volume):
+            raise PlanRefused(f"{plan.path} appeared meanwhile; nothing is taken over")
+        if base is None:
+            storage.create_volume(
+                connection, pool, plan.volume, size=plan.size, volume_format=disk.format
+            )
+        elif disk.overlay:
+            storage.create_volume(
+                connection,
+                pool,
+                plan.volume,
+                size=plan.size,
+                volume_format="qcow2",
+                backing=(base.path, base.format),
+            )
+        else:
+            source = storage.find_pool(connection, host.settings.base_pool, None)
+            volume = storage.find_volume(connection, source, base.volume) if source else None
+            if volume is None:
+                raise PlanRefused(f"base image {base.volume} is gone from its pool; try again")
+            storage.create_volume(
+                connection,
+                pool,
+                plan.volume,
+                size=plan.size,
+                volume_format=disk.format,
+                copy_of=volume,
+            )
+        made.append(plan)
+        storage.flush(plan.path)
+    if job.seed is not None and job.domain.seed is not None:
+        pool = _ready_pool(host, job.seed)
+        nics = [seed.SeededNic(nic.name, nic.mac) for nic in job.domain.nics]
+        files = seed.nocloud(job.domain.seed, job.domain.name, str(job.uuid), nics)
+        content = seed_nocloud.medium(files, str(job.uuid))
+        if storage.is_taken(connection, pool, job.seed.volume):
+            raise PlanRefused(f"{job.seed.path} appeared meanwhile; nothing is taken over")
+        volume = storage.create_volume(
+            connection,
+            pool,
+            job.seed.volume,
+            size=len(content),
+            volume_format="raw",
+            mode="0600",
+        )
+        made.append(job.seed)
+        storage.upload(connection, volume, job.seed.volume, content)
+        storage.flush(job.seed.path)
+
+
+def _ready_pool(host: Host, plan: DiskPlan) -> storage.Pool:
+    """The pool of the plan, made now if it was not there."""
+    pool = host.pool(plan.key)
+    if pool.raw is not None:
+        return pool
+    with owners.host_lock():
+        found = storage.find_pool(host.connection, pool.name, pool.path)
+        pool = found or storage.make_pool(host.connection, pool.name, pool.path)
+    host.pools[plan.key] = pool
+    return pool
