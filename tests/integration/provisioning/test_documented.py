@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible_collections.fleet.virt.tests.lab import images
 
 from .conftest import Fleet
 
 _STATE = "ansible hv1 -b -m fleet.virt.virt_state -a"
+_PROVISION = "ansible-playbook fleet.virt.provision_vm"
 _PURGE = "ansible-playbook fleet.virt.purge_vm"
 # Each with what it must print
 COMMANDS = {
@@ -20,6 +26,73 @@ COMMANDS = {
     f"{_PURGE} -e vm_name=web1": r"web1_system\.qcow2",
     f"{_PURGE} -e virt_names=web1,web2 -e vm_force=true": r"web2_system\.qcow2",
 }
+
+
+_CENTOS = f"{_PROVISION} -e vm_name=centos1 -e vm_vcpus=2 -e vm_memory=512 -e vm_image=centos.img"
+CREATING = {
+    f"{_CENTOS} --check": r"centos1 +hv\d +- +would be created",
+    _CENTOS: r"centos1 +hv\d +198\.\S+ +created",
+    f"{_PROVISION} -e vm_name=web1 -e vm_image=debian12.qcow2 -e virt_image_dir=/srv/images": (
+        r"web1 +hv\d +198\.\S+ +created"
+    ),
+    "ansible hv1 -b -m fleet.virt.virt_init -a 'name=centos2 vcpus=2 memory=512"
+    " image=/var/lib/libvirt/images/centos.qcow2'": r"hv1 \| CHANGED",
+}
+CREATING_SEVERAL = f"{_PROVISION} -e @vms.yml"
+_GUIDE = Path(__file__).resolve().parents[3] / "docs" / "docsite" / "rst" / "creating.rst"
+
+
+def _have(fleet: Fleet, *names: str) -> None:
+    for name in names:
+        path = fleet.images / name
+        path.unlink(missing_ok=True)
+        path.symlink_to(images.image("tiny"))
+
+
+def _shown(key: str) -> dict[str, Any]:
+    """The YAML in the guide that begins with ``key``."""
+    blocks = re.findall(r"code-block:: yaml\n\n((?:    .*\n|\n)+)", _GUIDE.read_text("utf-8"))
+    (block,) = [block for block in blocks if block.strip().startswith(f"{key}:")]
+    return dict(yaml.safe_load(block))
+
+
+def test_commands_that_create_vms(fleet: Fleet) -> None:
+    _have(fleet, "centos.img", "debian12.qcow2")
+    copy = (
+        "install -m 644 $(ls /var/lib/libvirt/base/*.qcow2 | head -n 1)"
+        " /var/lib/libvirt/images/centos.qcow2"
+    )
+    fleet.init("hv1", name="first", memory=64, image="tiny.qcow2", start=False)
+    for command, pattern in CREATING.items():
+        program, *words = shlex.split(command.replace("/srv/images", str(fleet.images)))
+        if "/var/lib" in command:
+            fleet.host("hv1", copy)
+        for name, value in fleet.variables.items():
+            words += [] if name in command else ["-e", f"{name}={value}"]
+        run = fleet.ansible.run(program, words).succeeded()
+        assert re.search(pattern, run.stdout), str(run)
+
+
+def test_several_and_profiles_as_the_guide_shows_them(fleet: Fleet, tmp_path: Path) -> None:
+    """The lists of the guide, smaller: memory, and the VMs are not started."""
+    _have(fleet, "debian12.qcow2")
+    vms = [{**vm, "memory": 64, "start": False} for vm in _shown("virt_vms")["virt_vms"]]
+    for name in ("service_br", "storage_br"):
+        fleet.network("hv1", name, "br0")
+    vms[2].update(disk_profile="database", nic_profile="dual")
+    profiles = _shown("virt_disk_profiles")
+    assert {"virt_disk_profiles", "virt_nic_profiles"} == set(profiles)
+    path = tmp_path / "vms.yml"
+    path.write_text(yaml.safe_dump({"virt_vms": vms, **profiles, **fleet.variables}))
+    program, *words = shlex.split(CREATING_SEVERAL.replace("vms.yml", str(path)))
+    fleet.ansible.run(program, words).succeeded()
+    found = fleet.domains()
+    assert "db1" in found["hv1"]
+    assert [sorted({"web1", "web2"} & set(found[host])) for host in ("hv1", "hv2")] in (
+        [["web1"], ["web2"]],
+        [["web2"], ["web1"]],
+    )
+    assert {"db1_system.qcow2", "db1_data.qcow2"} <= set(fleet.files("hv1"))
 
 
 def test_commands_that_change_vms(fleet: Fleet) -> None:
