@@ -28,7 +28,7 @@ import uuid as uuids
 
 from .._errors import FleetVirtError, LibvirtFailure, PlanRefused
 from .._libvirt import ERR_NO_DOMAIN, ERR_OPERATION_INVALID
-from .._model import placement, request
+from .._model import request
 from .._model.metadata import Metadata, Owner
 from . import creation_definition as definition
 from . import owner as owners
@@ -50,6 +50,8 @@ def claim(host: Host, jobs: t.Sequence[Job], owner: Owner) -> None:
         job.changed = job.whole
         if not job.whole:
             _guarded(job, functools.partial(_take_over, host, job))
+    from . import creation_capacity  # finishing needs none of it
+
     claimed: list[Job] = []
     with owners.host_lock():
         for job in [job for job in jobs if job.state == "new"]:
@@ -58,14 +60,13 @@ def claim(host: Host, jobs: t.Sequence[Job], owner: Owner) -> None:
                 claimed.append(job)
         # the last claims go first: those before them may stay
         while claimed:
-            candidate = host.placement_host(host.read_facts())
-            excess = placement.excess(candidate, host.policy)
+            excess = creation_capacity.excess(host)
             if not excess:
                 break
             job = claimed.pop()
             _withdraw(host.connection, job.domain.name, owner.run)
             job.changed = False
-            job.fail("; ".join(entry.reason for entry in excess), refused=True)
+            job.fail(excess, refused=True)
 
 
 def _guarded(job: Job, function: t.Callable[[], None]) -> None:

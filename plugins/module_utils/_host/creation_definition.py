@@ -52,7 +52,7 @@ def final_xml(host: Host, job: Job, owner: Owner | None) -> str:
         uuid=str(job.uuid),
         domain_type=domain_type,
         machine=str(host.machine(domain)),
-        arch=host.facts["arch"],
+        arch=host.arch,
         volumes=volumes,
         cpu=_lxml.new("cpu", {"mode": "host-model"}) if domain_type == "kvm" else None,
         seed_path=job.seed.path if job.seed else None,

@@ -15,16 +15,15 @@ import typing as t
 from dataclasses import dataclass, field
 
 from .._errors import FleetVirtError, PlanRefused
-from .._model import demand, machines, placement, request
+from .._model import demand, host_info, machines, request
 from .._model.demand import ImageFacts
 from .._model.devices import Disk
 from .._model.domain import Domain, machine_problems
 from . import seed_nocloud, storage
 from .connection import Connection
-from .host import read_host
 from .images import BaseImage
 from .lookup import find_domain, kept_metadata
-from .placement_facts import add_placement_facts
+from .pools import list_pools
 
 SEED_SUFFIX = "_seed.iso"
 
@@ -99,33 +98,24 @@ class Host:
     def __init__(self, connection: Connection, settings: Settings) -> None:
         self.connection = connection
         self.settings = settings
-        self.facts = self.read_facts()
+        self.capabilities = host_info.capabilities(
+            connection.call("read capabilities", connection.raw.getCapabilities)
+        )
         self.pools: dict[str, storage.Pool] = {}
 
-    def read_facts(self) -> dict[str, t.Any]:
-        base = self.settings.base_pool
-        facts = read_host(self.connection, base)
-        add_placement_facts(self.connection, facts, base, self.settings.pool_paths.get(base, ""))
-        return facts
-
     @property
-    def policy(self) -> placement.Policy:
-        return placement.Policy(
-            pool_paths=self.settings.pool_paths, base_pool=self.settings.base_pool
-        )
-
-    def placement_host(self, facts: t.Mapping[str, t.Any]) -> placement.PlacementHost:
-        return placement.host_from_info(facts, self.settings.limits, name=self.settings.home)
+    def arch(self) -> str:
+        return str(self.capabilities["arch"])
 
     def domain_type(self, domain: Domain) -> str:
-        types = self.facts["domain_types"]
+        types = self.capabilities["domain_types"]
         return domain.domain_type or ("kvm" if "kvm" in types else "qemu")
 
     def machine(self, domain: Domain) -> str | None:
         """The versioned machine type, the fleet's if the caller knows it."""
         if self.settings.machine and domain.machine is None:
             return self.settings.machine
-        return machines.newest_common([self.facts["machines"]], domain.machine)
+        return machines.newest_common([self.capabilities["machines"]], domain.machine)
 
     def pool(self, name: str) -> storage.Pool:
         """The pool, or the one that would be made (``raw`` None)."""
@@ -133,7 +123,7 @@ class Host:
             path = self.settings.pool_paths.get(name)
             found = storage.find_pool(self.connection, name, path)
             if found is None and path is None:
-                known = ", ".join(pool["name"] for pool in self.facts["pools"]) or "none"
+                known = ", ".join(str(raw.name()) for raw in list_pools(self.connection)) or "none"
                 raise PlanRefused(f"no pool {name!r} on {self.settings.home}; there are: {known}")
             self.pools[name] = found or storage.Pool(name, str(path))
         return self.pools[name]
@@ -149,7 +139,12 @@ def prepare(host: Host, domains: t.Sequence[Domain]) -> list[Job]:
                 _plan(host, job)
         except FleetVirtError as error:
             job.fail(str(error))
-    _place(host, [job for job in jobs if job.state == "new"])
+    new = [job for job in jobs if job.state == "new"]
+    if new:
+        # what was claimed before needs no room: finishing it reads and imports less
+        from . import creation_capacity
+
+        creation_capacity.place(host, new)
     return jobs
 
 
@@ -219,8 +214,8 @@ def _plan(host: Host, job: Job, taken_ok: bool = False) -> None:
             else f"{settings.home} has no machine type of the usual families"
         )
     else:
-        arch = host.facts["arch"]
-        problems += [str(p) for p in machine_problems(domain, machine=machine, arch=arch)]
+        found = machine_problems(domain, machine=machine, arch=host.arch)
+        problems += [str(problem) for problem in found]
     for plan in [] if taken_ok else job.volumes:
         if storage.is_taken(host.connection, plan.pool, plan.volume):
             problems.append(
@@ -236,23 +231,3 @@ def _plan(host: Host, job: Job, taken_ok: bool = False) -> None:
         job.steps.append("set autostart")
     if domain.start:
         job.steps.append("start")
-
-
-def _place(host: Host, jobs: t.Sequence[Job]) -> None:
-    """Whether this hypervisor can take them, all together."""
-    if not jobs:
-        return
-    requests = [demand.request_of(job.domain, host.settings.facts) for job in jobs]
-    candidate = host.placement_host(host.facts)
-    placements = placement.place([candidate], requests, host.policy)
-    taken = {mac: vm["name"] for vm in host.facts["vms"] for mac in vm["macs"]}
-    for job, found in zip(jobs, placements):
-        if found.host is None:
-            job.fail(placement.describe(found), refused=True)
-            continue
-        for nic in job.domain.nics:
-            if nic.mac in taken:
-                job.fail(
-                    f"MAC address {nic.mac} of {nic.name!r} is that of {taken[nic.mac]!r};"
-                    " give the NIC another"
-                )

@@ -14,6 +14,7 @@ import typing as t
 
 from .._errors import FleetVirtError
 from .._lxml import parse
+from .._model import host_info
 from .._model import metadata as own_metadata
 from .._model.metadata import Metadata
 from . import paths
@@ -40,7 +41,8 @@ def add_placement_facts(
         {**_entry(name, uuid, macs, kept), "active": uuid in active}
         for name, uuid, macs, kept in domains
     ]
-    host["machines"] = _machines(connection, host["arch"])
+    text = connection.call("read capabilities", connection.raw.getCapabilities)
+    host["machines"] = host_info.capabilities(text)["machines"]
     host["images"] = []
     listed: set[str] = set()
     for raw in list_pools(connection, active_only=True):
@@ -120,19 +122,3 @@ def _claimed(
             if volume.pool == pool["name"] and volume.path not in listed:
                 total += sizes.get(volume.target, 0)
     return total
-
-
-def _machines(connection: Connection, arch: str) -> list[str]:
-    """Machine types of the host's own architecture, from its capabilities."""
-    text = connection.call("read capabilities", connection.raw.getCapabilities)
-    root = parse(text, "capabilities")
-    return sorted(
-        {
-            str(machine.text)
-            for guest in root.iterchildren("guest")
-            for one in guest.iterchildren("arch")
-            if one.get("name") == arch
-            for machine in one.iter("machine")
-            if machine.text
-        }
-    )

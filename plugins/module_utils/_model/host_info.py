@@ -43,6 +43,7 @@ def capabilities(xml: str, what: str = "capabilities") -> dict[str, t.Any]:
         "uuid": text_of(host.get("uuid")),
         "arch": arch,
         "domain_types": _domain_types(root, arch),
+        "machines": _machines(root, arch),
         "cpu_model": text_of(cpu.get("model")),
         "cpu_vendor": text_of(cpu.get("vendor")),
         "topology": _topology(cells, cpu.get("topology")),
@@ -52,6 +53,20 @@ def capabilities(xml: str, what: str = "capabilities") -> dict[str, t.Any]:
             name for name in map(text_of, _children(transports, "uri_transport")) if name
         ],
     }
+
+
+def _machines(root: Element, arch: str | None) -> list[str]:
+    """Machine types of that architecture, sorted, each once."""
+    return sorted(
+        {
+            str(machine.text)
+            for guest in _children(root, "guest")
+            for one in _children(guest, "arch")
+            if one.get("name") == arch
+            for machine in one.iter("machine")
+            if machine.text
+        }
+    )
 
 
 def _children(element: Element | None, tag: str) -> list[Element]:

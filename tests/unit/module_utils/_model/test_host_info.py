@@ -23,6 +23,7 @@ def test_two_nodes() -> None:
         "uuid": "4c4c4544-0042-3510-8056-b4c04f383532",
         "arch": "x86_64",
         "domain_types": ["kvm", "qemu"],
+        "machines": ["pc-i440fx-7.2"],
         "cpu_model": "EPYC-Rome",
         "cpu_vendor": "AMD",
         # libvirt's summary has 1 socket, that of one node
@@ -51,6 +52,7 @@ def test_no_nodes() -> None:
         "uuid": None,
         "arch": "aarch64",
         "domain_types": ["qemu"],
+        "machines": [],
         "cpu_model": None,
         "cpu_vendor": None,
         "topology": {"sockets": 2, "cores": 16, "threads": 1},

@@ -1,0 +1,56 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Creating VMs: whether this hypervisor has room for them.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._model import demand, placement
+from .creation_plan import Host, Job
+from .host import read_host
+from .placement_facts import add_placement_facts
+
+
+def place(host: Host, jobs: t.Sequence[Job]) -> None:
+    """Fail the jobs that this hypervisor cannot take, all together."""
+    facts = _read(host)
+    requests = [demand.request_of(job.domain, host.settings.facts) for job in jobs]
+    placements = placement.place([_candidate(host, facts)], requests, _policy(host))
+    taken = {mac: vm["name"] for vm in facts["vms"] for mac in vm["macs"]}
+    for job, found in zip(jobs, placements):
+        if found.host is None:
+            job.fail(placement.describe(found), refused=True)
+            continue
+        for nic in job.domain.nics:
+            if nic.mac in taken:
+                job.fail(
+                    f"MAC address {nic.mac} of {nic.name!r} is that of {taken[nic.mac]!r};"
+                    " give the NIC another"
+                )
+
+
+def excess(host: Host) -> str:
+    """What is promised now beyond a limit of the host; empty if nothing is."""
+    found = placement.excess(_candidate(host, _read(host)), _policy(host))
+    return "; ".join(entry.reason for entry in found)
+
+
+def _read(host: Host) -> dict[str, t.Any]:
+    base = host.settings.base_pool
+    facts = read_host(host.connection, base)
+    add_placement_facts(host.connection, facts, base, host.settings.pool_paths.get(base, ""))
+    return facts
+
+
+def _policy(host: Host) -> placement.Policy:
+    return placement.Policy(pool_paths=host.settings.pool_paths, base_pool=host.settings.base_pool)
+
+
+def _candidate(host: Host, facts: t.Mapping[str, t.Any]) -> placement.PlacementHost:
+    return placement.host_from_info(facts, host.settings.limits, name=host.settings.home)
