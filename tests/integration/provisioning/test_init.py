@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
+import subprocess
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from ansible_collections.fleet.virt.tests.integration import harness
+from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 
 from .conftest import Fleet
 
@@ -174,6 +178,24 @@ def test_b13_vnc_listens_on_loopback_and_its_password_is_shown_nowhere(fleet: Fl
     assert found["port"] >= 5900
     listeners = fleet.host("hv1", "ss -Hltn")
     assert f"127.0.0.1:{found['port']}" in listeners
+    # the way to it that the guide shows
+    *login, host_name = fleet.lab.login("hv1")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        here = probe.getsockname()[1]
+    forward = ["-N", "-L", f"{here}:127.0.0.1:{found['port']}"]
+    tunnel = subprocess.Popen([*login, *forward, host_name], stdin=subprocess.DEVNULL)
+
+    def greeting() -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", here), 5) as end:
+            return end.recv(4) == b"RFB "
+        return False
+
+    try:
+        wait_for(greeting, 30, "the greeting of the VNC server through the tunnel")
+    finally:
+        tunnel.terminate()
+        tunnel.wait(timeout=10)
 
 
 def test_b11_b12_the_prediction_is_the_change_and_it_happens_once(fleet: Fleet) -> None:
