@@ -54,7 +54,8 @@ def run(
     done = subprocess.run(
         [str(word) for word in argv],
         cwd=cwd,
-        env=env,
+        # what is looked at must stay as it is: a tool that imports a plugin would compile it there
+        env={**(os.environ if env is None else env), "PYTHONDONTWRITEBYTECODE": "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

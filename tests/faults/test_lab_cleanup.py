@@ -31,7 +31,8 @@ from tests.lab.recipe import SUITES
 
 NAME = f"k{os.getpid()}"
 OTHER = f"o{os.getpid()}"
-MOMENTS = 10
+# Moments at which it is killed, of each kind
+MOMENTS = int(os.environ.get("FLEET_VIRT_TRIALS", "4"))
 SEED = 198018
 
 

@@ -242,10 +242,12 @@ def test_it_outlives_its_ssh_connection(mute: Guests, ansible: Ansible) -> None:
 
     def disturb() -> None:
         command = ["ssh", *common, "-O", "exit", target]
-        cut.append(subprocess.run(command, capture_output=True, check=False).returncode)
+        for _ in range(6):  # once it would be between two calls, and nothing would be cut
+            cut.append(subprocess.run(command, capture_output=True, check=False).returncode)
+            time.sleep(0.8)
 
     run = disturbed(ansible, disturb)
-    assert cut == [0], "there was no connection to cut"
+    assert 0 in cut, "there was no connection to cut"
     assert "hv1: cannot be reached" in run.stdout, str(run)
     assert run.of("Wait")["hv1"]["msg"] == "mute: no address: it has no NIC", str(run)
     assert mute.state("hv1", "mute").startswith("running")

@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
+import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +17,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.fleet.virt.tests.integration.reading.conftest import Fleet
-from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
+from ansible_collections.fleet.virt.tests.integration.support.ansible import (
+    PLAIN_SSH_ARGS,
+    SSH_ARGS,
+    Ansible,
+    Run,
+)
 from ansible_collections.fleet.virt.tests.integration.support.documented import undocumented
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
@@ -36,13 +44,21 @@ def dead(lab: Laboratory, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def cut(lab: Laboratory, ansible: Ansible) -> Iterator[str]:
-    """hv2 with its cable cut while Ansible holds a connection to it."""
+    """hv2 with its cable cut while Ansible holds a connection to it, which does not notice."""
+    # a connection of its own; a folder of pytest's would be too long a name for a socket
+    sockets = tempfile.mkdtemp(prefix="fleet-virt-")
+    ansible.ssh_args = f"{PLAIN_SSH_ARGS} -o ControlPath={sockets}/%C"
     assert not ansible.module("hv2", "ansible.builtin.ping")["hv2"]["unreachable"]
     lab.cut("hv2")
     try:
         yield "hv2"
     finally:
         lab.heal("hv2")
+        for path in Path(sockets).iterdir():
+            command = ["ssh", "-o", f"ControlPath={path}", "-O", "exit", "any"]
+            subprocess.run(command, capture_output=True, check=False)
+        shutil.rmtree(sockets)
+        ansible.ssh_args = SSH_ARGS
         ping = "ansible.builtin.ping"
         wait_for(lambda: not ansible.module("hv2", ping)["hv2"]["unreachable"], 60, "hv2 again")
 

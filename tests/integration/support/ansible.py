@@ -55,12 +55,20 @@ class Run:
         return f"{command}\nexit status {self.returncode}\n{self.stdout}\n{self.stderr}"
 
 
+# Ansible's own default, and what the example fleet adds to it: a cable that is cut is noticed
+PLAIN_SSH_ARGS = "-C -o ControlMaster=auto -o ControlPersist=60s"
+SSH_ARGS = (
+    f"{PLAIN_SSH_ARGS} -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3"
+)
+
+
 class Ansible:
     """Runs Ansible's programs with an environment of their own."""
 
     def __init__(self, inventory: Path | str | None, home: Path) -> None:
         self.inventory = inventory
         self.home = home
+        self.ssh_args = SSH_ARGS
 
     def environment(self, **more: str) -> dict[str, str]:
         """The environment of every command."""
@@ -69,6 +77,7 @@ class Ansible:
             "ANSIBLE_HOME": str(self.home),
             "ANSIBLE_FORKS": "50",
             "ANSIBLE_PIPELINING": "true",
+            "ANSIBLE_SSH_ARGS": self.ssh_args,
             "ANSIBLE_NOCOLOR": "true",
             "ANSIBLE_CALLBACK_PLUGINS": str(Path(__file__).parent / "callbacks"),
             "ANSIBLE_CALLBACKS_ENABLED": "record",
