@@ -243,3 +243,10 @@ def _mentions(value: t.Any, words: t.Collection[str]) -> bool:
     if isinstance(value, (list, tuple)):
         return any(_mentions(one, words) for one in value)
     return isinstance(value, str) and value in words
+
+
+def legacy_drops(listed: str, words: t.Collection[str]) -> bool:
+    """Whether the chain that ``iptables -S`` listed drops by policy and names none of ``words``."""
+    lines = [line.split() for line in listed.splitlines()]
+    drops = any(line[:1] == ["-P"] and line[-1] == "DROP" for line in lines)
+    return drops and not any(word in line for line in lines for word in words)

@@ -94,7 +94,17 @@ def test_ufw_lines_come_back_as_they_were_written() -> None:
 
 def test_ufw_words() -> None:
     (line,) = firewall.ufw_lines(networks("198.51.100.7"), PORTS)
-    rule = ["allow", "from", "198.51.100.7", "to", "any", "port", "16514,49152:49215", "proto", "tcp"]
+    rule = [
+        "allow",
+        "from",
+        "198.51.100.7",
+        "to",
+        "any",
+        "port",
+        "16514,49152:49215",
+        "proto",
+        "tcp",
+    ]
     assert firewall.ufw_words(line, "prepend") == ["prepend", *rule, "comment", "fleet.virt"]
     assert firewall.ufw_words(line, "delete") == ["delete", *rule]
     with pytest.raises(ValueError, match="ufw allow 22"):
