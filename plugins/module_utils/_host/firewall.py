@@ -29,15 +29,15 @@ _NOTHING = {
 
 
 class Backend(t.Protocol):
-    """A firewall: what is there of ours and what shall be, and making it so."""
+    """A firewall: what is there of ours and what shall be (read anew each time), and doing that."""
 
     name: str
 
     def plan(self) -> firewall.Change:
-        """What would change."""
+        """What there is and what shall be."""
 
     def apply(self) -> None:
-        """Change it."""
+        """Make it so, as it was planned last."""
 
 
 class Ufw:
@@ -49,18 +49,19 @@ class Ufw:
         self, networks: t.Sequence[firewall.Network], ports: t.Sequence[firewall.Ports]
     ) -> None:
         self.wanted = firewall.ufw_lines(networks, ports)
+        self.change = firewall.Change((), ())
 
     def plan(self) -> firewall.Change:
         own = firewall.ufw_own(programs.run(["ufw", "show", "added"]))
-        return firewall.Change(tuple(sorted(own)), tuple(sorted(self.wanted)))
+        self.change = firewall.Change(tuple(sorted(own)), tuple(sorted(self.wanted)))
+        return self.change
 
     def apply(self) -> None:
-        change = self.plan()
-        for line in change.add:
+        for line in self.change.add:
             programs.run(["ufw", "--dry-run", *firewall.ufw_words(line, "prepend")])
-        for line in change.add:
+        for line in self.change.add:
             programs.run(["ufw", *firewall.ufw_words(line, "prepend")])
-        for line in change.remove:
+        for line in self.change.remove:
             programs.run(["ufw", *firewall.ufw_words(line, "delete")])
 
 
@@ -79,31 +80,27 @@ class Firewalld:
         default = programs.run(["firewall-cmd", "--get-default-zone"]).strip()
         active = programs.run(["firewall-cmd", "--get-active-zones"])
         self.zones = firewall.zones(default, active)
-        # one that peers were let in by, and that is not in use any more, is looked after too
-        self.every = programs.run(["firewall-cmd", "--permanent", "--get-zones"]).split()
-
-    def _changes(self) -> list[tuple[str, tuple[str, ...], firewall.Change]]:
-        changes: list[tuple[str, tuple[str, ...], firewall.Change]] = []
-        kept = _by_zone(programs.run(["firewall-cmd", "--permanent", "--list-all-zones"]))
-        runs = _by_zone(programs.run(["firewall-cmd", "--list-all-zones"]))
-        for zone in self.every:
-            wanted = tuple(sorted(self.wanted)) if zone in self.zones else ()
-            for kind, found in ((("--permanent",), kept), ((), runs)):
-                if zone in found:
-                    own = tuple(sorted(firewall.own_rich_rules("\n".join(found[zone]))))
-                    changes.append((zone, kind, firewall.Change(own, wanted)))
-        return changes
+        self.changes: list[tuple[str, tuple[str, ...], firewall.Change]] = []
 
     def plan(self) -> firewall.Change:
+        self.changes = []
+        kinds: tuple[tuple[str, ...], ...] = ((), ("--permanent",))
+        for kind in kinds:
+            zones = _by_zone(programs.run(["firewall-cmd", *kind, "--list-all-zones"]))
+            # one that peers were let in by, and that is not in use any more, is looked after too
+            for zone, lines in zones.items():
+                wanted = tuple(sorted(self.wanted)) if zone in self.zones else ()
+                own = tuple(sorted(firewall.own_rich_rules("\n".join(lines))))
+                self.changes.append((zone, kind, firewall.Change(own, wanted)))
         before, after = [], []
-        for zone, kind, change in self._changes():
+        for zone, kind, change in self.changes:
             what = f"zone {zone} ({'kept' if kind else 'running'}): "
             before += [what + rule for rule in change.before]
             after += [what + rule for rule in change.after]
         return firewall.Change(tuple(before), tuple(after))
 
     def apply(self) -> None:
-        for zone, kind, change in self._changes():
+        for zone, kind, change in self.changes:
             for verb, rules in (("add", change.add), ("remove", change.remove)):
                 if rules:
                     named = [f"--{verb}-rich-rule={rule}" for rule in rules]
@@ -162,7 +159,7 @@ def open_ports(
     change = backend.plan()
     if change.changed and not check:
         backend.apply()
-        left = find_backend(wanted, firewall.parse_ports(ports)).plan()
+        left = backend.plan()
         if left.changed:
             raise FleetVirtError(
                 f"{backend.name} took the rules but does not list them: {left.add + left.remove};"

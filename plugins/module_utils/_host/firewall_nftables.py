@@ -42,17 +42,19 @@ class Nftables:
     ) -> None:
         self.networks = networks
         self.ports = ports
-        self.live = nft_rules.parse(json.loads(programs.run(["nft", "-j", "list", "ruleset"])))
+        self.live = nft_rules.Ruleset()
+        self.kept: list[nft_rules.Chain] = []
         self.main = _main_file()
         self.include = Path(FILE)
 
     def plan(self) -> firewall.Change:
         """What is open for our peers now and after a boot, and what shall be."""
-        shut = firewall.shut_chains(self.live, self.ports)
+        self.live = nft_rules.parse(json.loads(programs.run(["nft", "-j", "list", "ruleset"])))
+        shut = self._shut(self.live)
         firewall.refuse_iptables(shut, self.ports)
-        kept = self._kept()
-        self._require_kept(shut, kept)
-        file = firewall.nft_lines(kept, self.networks, self.ports)
+        self.kept = self._kept()
+        self._require_kept(shut)
+        file = firewall.nft_lines(self.kept, self.networks, self.ports)
         before = _lines(self.include) if self._included() else []
         return firewall.Change(
             (*_shown(file=before), *self._shown_live(firewall.opened_chains(self.live))),
@@ -61,13 +63,10 @@ class Nftables:
 
     def apply(self) -> None:
         """Open live what is shut, in one transaction, and write what a boot loads."""
-        shut = firewall.shut_chains(self.live, self.ports)
-        lines = firewall.nft_lines(self._kept(), self.networks, self.ports)
+        shut = self._shut(self.live)
+        lines = firewall.nft_lines(self.kept, self.networks, self.ports)
         text = "".join(f"{line}\n" for line in lines)
-        commands = []
-        for chain in firewall.opened_chains(self.live):
-            if chain.key not in {one.key for one in shut}:
-                commands += firewall.nft_close(chain)
+        commands = firewall.nft_close(firewall.opened_chains(self.live), shut)
         for chain in shut:
             jump = not firewall.jump_handles(chain)
             commands += firewall.nft_open(chain, self.networks, self.ports, jump)
@@ -85,6 +84,10 @@ class Nftables:
             self._set_include(wanted=False)
             self.include.unlink(missing_ok=True)
 
+    def _shut(self, ruleset: nft_rules.Ruleset) -> list[nft_rules.Chain]:
+        """The chains that want a rule of ours; none when nobody is to be let in."""
+        return firewall.shut_chains(ruleset, self.ports) if self.networks else []
+
     # What a boot loads
 
     def _kept(self) -> list[nft_rules.Chain]:
@@ -100,12 +103,10 @@ class Nftables:
         if done is None or done.status != 0:
             # It names interfaces, which are not in that empty network: what is loaded now is then
             # taken for what will be.
-            return firewall.shut_chains(self.live, self.ports)
-        return firewall.shut_chains(nft_rules.parse(json.loads(done.out)), self.ports)
+            return self._shut(self.live)
+        return self._shut(nft_rules.parse(json.loads(done.out)))
 
-    def _require_kept(
-        self, shut: t.Sequence[nft_rules.Chain], kept: t.Sequence[nft_rules.Chain]
-    ) -> None:
+    def _require_kept(self, shut: t.Sequence[nft_rules.Chain]) -> None:
         if not shut:
             return
         if self.main is None:
@@ -114,7 +115,7 @@ class Nftables:
                 f" {_UNIT} that is enabled loads it: what is opened now would be shut after a"
                 f" reboot; have {_UNIT} load the ruleset (systemctl enable {_UNIT})"
             )
-        unknown = [chain for chain in shut if str(chain) not in {str(one) for one in kept}]
+        unknown = [chain for chain in shut if str(chain) not in {str(one) for one in self.kept}]
         if unknown:
             raise PlanRefused(
                 f"the chain {unknown[0]} of nftables drops what comes from the peers, but is not"

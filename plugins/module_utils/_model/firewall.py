@@ -217,13 +217,21 @@ def nft_open(
     return commands
 
 
-def nft_close(chain: nft_rules.Chain) -> list[str]:
-    """Commands that take our rules out of a table again."""
-    table = f"{chain.family} {chain.table}"
+def nft_close(opened: t.Sequence[nft_rules.Chain], shut: t.Sequence[nft_rules.Chain]) -> list[str]:
+    """Commands that take our rules out of those ``opened`` that are not ``shut`` any more."""
+    names = {str(chain) for chain in shut}
     commands = [
-        f"delete rule {table} {chain.name} handle {handle}" for handle in jump_handles(chain)
+        f"delete rule {chain} handle {handle}"
+        for chain in opened
+        if str(chain) not in names
+        for handle in jump_handles(chain)
     ]
-    return [*commands, f"flush chain {table} {CHAIN}", f"delete chain {table} {CHAIN}"]
+    kept = {chain.key for chain in shut}
+    for family, table in dict.fromkeys(chain.key for chain in opened):
+        if (family, table) not in kept:
+            place = f"{family} {table} {CHAIN}"
+            commands += [f"flush chain {place}", f"delete chain {place}"]
+    return commands
 
 
 def nft_lines(

@@ -205,7 +205,8 @@ def test_the_commands_open_and_close() -> None:
         'insert rule inet filter input jump fleet_virt comment "fleet.virt"',
     ]
     assert firewall.nft_open(chain, networks("198.51.100.7"), PORTS, jump=False) == commands[:-1]
-    assert firewall.nft_close(chain) == [
+    assert firewall.nft_close([chain], [chain]) == []
+    assert firewall.nft_close([chain], []) == [
         "delete rule inet filter input handle 9",
         "flush chain inet filter fleet_virt",
         "delete chain inet filter fleet_virt",
