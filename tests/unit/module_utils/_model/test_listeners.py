@@ -11,7 +11,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._model import listeners
 
 ANY = "0.0.0.0"  # noqa: S104 - read, not bound
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
-LINE = "   0: {place} {other} {state} 00000000:00000000 00:00000000 00000000     0        0 {inode} 1\n"
+LINE = "   0: {place} {other} {state} 00000000:00000000 00:00000000 00000000  0  0 {inode}\n"
 NOBODY = "00000000:0000"
 
 
