@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
+from pathlib import Path
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._model import findings, tables
@@ -184,6 +186,12 @@ def test_two_hypervisors(more: dict[str, t.Any], kind: str, words: str) -> None:
     assert finding.id == kind
     assert words in finding.message
     assert set(finding.hosts) <= {"hv1", "hv2"}
+
+
+def test_the_guide_lists_every_kind() -> None:
+    guide = Path(__file__).parents[4] / "docs" / "docsite" / "rst" / "preflight.rst"
+    shown = re.findall(r"^``(\w+)`` +(error|warning|info) ", guide.read_text(), re.MULTILINE)
+    assert shown == [(kind, severity) for kind, (severity, _remedy) in findings.KINDS.items()]
 
 
 def test_every_kind_is_tested() -> None:
