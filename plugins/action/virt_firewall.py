@@ -24,6 +24,7 @@ class ActionModule(ActionBase):
             found = [_peers.addresses(name, variables) for name in _peers.names(group, variables)]
             arguments["networks"] = [one for several in found for one in several]
             if arguments.get("controller") is None:
-                arguments["controller"] = True
+                # a login that leads to this machine itself says nothing of a controller
+                arguments["controller"] = self._connection.transport != "local"
         answer: dict[str, t.Any] = self._execute_module(module_args=arguments, task_vars=task_vars)
         return {**result, **answer}

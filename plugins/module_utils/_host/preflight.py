@@ -63,7 +63,7 @@ def read(settings: Settings) -> dict[str, t.Any]:
     check("bridges", lambda: [preflight_machine.bridge(name) for name in settings.bridges])
     check("bridge_filter", lambda: preflight_machine.bridge_filter(settings.bridges))
     check("listeners", preflight_machine.open_sockets)
-    check("tls", lambda: preflight_tls.reach(settings.peers))
+    check("tls", lambda: preflight_tls.reach(settings.peers, facts.get("listeners", ())))
     check("keys", preflight_tls.keys)
     return facts
 

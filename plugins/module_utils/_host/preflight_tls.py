@@ -52,15 +52,24 @@ _KEYS = (
     ),
 )
 _CRLS = (_CONTROL_CRL, "/etc/pki/qemu/ca-crl.pem")
+# Where a socket is reached that listens everywhere
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - found, not bound
 _BLOCK = re.compile(
     r"-----BEGIN (?:CERTIFICATE|X509 CRL)-----.*?-----END (?:CERTIFICATE|X509 CRL)-----", re.DOTALL
 )
 
 
-def reach(peers: t.Sequence[t.Mapping[str, str]]) -> dict[str, t.Any]:
-    """What comes of a TLS connection to each of ``peers`` (name, address)."""
+def reach(
+    peers: t.Sequence[t.Mapping[str, str]], listeners: t.Sequence[t.Mapping[str, t.Any]]
+) -> dict[str, t.Any]:
+    """What comes of a TLS connection to each of ``peers`` (name, address).
+
+    ``listeners`` are the sockets of this machine; the one of TLS is tried without a certificate.
+    """
     missing = [path for path in CONTROL.values() if not os.path.exists(path)]
-    found: dict[str, t.Any] = {"missing": missing, "anonymous": _lets_anybody_in(), "peers": []}
+    found: dict[str, t.Any] = {"missing": missing, "peers": []}
+    own = [str(one["address"]) for one in listeners if one["port"] == TLS_PORT]
+    found["anonymous"] = any(_lets_anybody_in(address) for address in own)
     if missing:
         return found
 
@@ -114,17 +123,16 @@ def _greeting(context: ssl.SSLContext, address: str) -> bytes:
             return b""  # an alert in place of the byte
 
 
-def _lets_anybody_in() -> bool:
-    """Whether libvirt here accepts a client without a certificate."""
+def _lets_anybody_in(address: str) -> bool:
+    """Whether libvirt, which listens on this address, accepts a client without a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    for address in ("127.0.0.1", "::1"):
-        try:
-            return _greeting(context, address) == b"\1"
-        except OSError:
-            continue
-    return False
+    reached = _LOOPBACK.get(address, address)
+    try:
+        return _greeting(context, reached) == b"\1"
+    except OSError:
+        return False
 
 
 def keys() -> list[dict[str, t.Any]]:

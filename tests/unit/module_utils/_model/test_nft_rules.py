@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._model.nft_rules import (
     Packet,
     Ruleset,
+    legacy_drops,
     parse,
 )
 
@@ -157,3 +158,16 @@ def test_mentions() -> None:
     assert found.mentions(("inet", "filter"), {"br0"})
     assert not found.mentions(("inet", "filter"), {"br1"})
     assert not found.mentions(("ip", "filter"), {"br0"})
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        ("-P FORWARD ACCEPT", False),
+        ("-P FORWARD DROP\n-A FORWARD -j DOCKER", True),
+        ("-P FORWARD DROP\n-A FORWARD -i br0 -j ACCEPT", False),
+        ("-P FORWARD DROP\n-A FORWARD -m physdev --physdev-is-bridged -j ACCEPT", False),
+    ],
+)
+def test_the_legacy_chain(listed: str, expected: bool) -> None:
+    assert legacy_drops(listed, {"br0", "physdev"}) is expected
