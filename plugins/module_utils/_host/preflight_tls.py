@@ -159,7 +159,7 @@ def _validity(path: str, kind: str) -> list[dict[str, t.Any]]:
         options = ["x509", "-noout", "-startdate", "-enddate", "-subject"]
     found = []
     for block in blocks:
-        printed = programs.run(["openssl", *options], text=block)
+        printed = programs.run(["openssl", *options, "-nameopt", "RFC2253"], text=block)
         fields = dict(line.partition("=")[::2] for line in printed.splitlines())
         first = ssl.cert_time_to_seconds(fields.get("notBefore") or fields["lastUpdate"])
         last = ssl.cert_time_to_seconds(fields.get("notAfter") or fields["nextUpdate"])

@@ -169,7 +169,7 @@ PROVOKED = [
     ("libvirt_unverified", ["hv2"], "no certificate"),
     ("uuid_duplicate", ["hv1", "hv2"], "have the host UUID"),
     ("tls_failed", ["hv1", "hv2"], "TLS to hv2"),
-    ("key_expires", ["hv2"], "servercert.pem (CN = hv2) expires in 20 days"),
+    ("key_expires", ["hv2"], "servercert.pem (CN=hv2) expires in 20 days"),
     ("pool_low", ["hv2"], "pool base has"),
 ]
 
