@@ -68,7 +68,7 @@ table inet filter {
 # What the firewall says of itself, and its files: nothing of it may change in check mode
 _STATE = """
 nft list ruleset
-cat /etc/nftables.conf /etc/ufw/*.rules /etc/firewalld/zones/* 2>&1
+cat /etc/nftables.conf /etc/ufw/*.rules /etc/firewalld/zones/*.xml 2>&1
 echo; echo ==ours==
 cat /etc/fleet-virt/firewall.nft 2>&1
 """
