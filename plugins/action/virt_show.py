@@ -4,15 +4,13 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._model import tables
-from ansible_collections.fleet.virt.plugins.plugin_utils._files import write_if_changed
+from ansible_collections.fleet.virt.plugins.plugin_utils import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
 _VIEWS = {"host_info": "host", "list": "domains", "query": "domains", "vms": "vms"}
@@ -37,7 +35,7 @@ class ActionModule(ActionBase):
                 "addresses": {"type": "str"},
                 "earlier": {"type": "dict", "default": {}},
                 "names": {"type": "list", "elements": "str", "default": []},
-                "output": {"type": "str", "choices": ["table", "json"], "default": "table"},
+                "output": {"type": "str", "choices": ["table", "json", "yaml"], "default": "table"},
                 "output_file": {"type": "path"},
             }
         )
@@ -45,30 +43,21 @@ class ActionModule(ActionBase):
         if options["view"] == "vms":
             waited = _collect(task_vars or {}, options["addresses"] or "", "vms")
             hypervisors = _with_addresses(_with_earlier(hypervisors, options["earlier"]), waited)
-        if options["output"] == "json":
-            text = json.dumps({"hypervisors": hypervisors}, indent=2, sort_keys=True) + "\n"
-        else:
-            text = tables.render(options["view"], hypervisors, predicted=self._task.check_mode)
-        result.update(changed=False, hypervisors=hypervisors, output=text)
+        check = bool(self._task.check_mode)
+        text = _output.render(
+            options["output"],
+            {"hypervisors": hypervisors},
+            lambda: tables.render(options["view"], hypervisors, predicted=check),
+        )
+        result.update(hypervisors=hypervisors, output=text)
         problem = None
         if options["view"] != "vms":
             problem = _problem(hypervisors, options["names"])
-        if options["output_file"]:
-            try:
-                before = write_if_changed(options["output_file"], text, check=self._task.check_mode)
-                result["changed"] = before is not None
-                if self._task.diff and before is not None:
-                    where = options["output_file"]
-                    result["diff"] = {
-                        "before_header": where,
-                        "before": before,
-                        "after_header": where,
-                        "after": text,
-                    }
-            except FleetVirtError as error:
-                raise AnsibleActionFail(str(error)) from None
-        else:
-            Display().display(text.rstrip("\n"))
+        try:
+            path = options["output_file"]
+            result.update(_output.deliver(text, path, check=check, diff=bool(self._task.diff)))
+        except FleetVirtError as error:
+            raise AnsibleActionFail(str(error)) from None
         if problem:
             result.update(failed=True, msg=problem)
         return result

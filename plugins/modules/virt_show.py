@@ -66,9 +66,9 @@ options:
     default: []
   output:
     description:
-      - A table for people, or JSON.
+      - A table for people, JSON or YAML.
     type: str
-    choices: [table, json]
+    choices: [table, json, yaml]
     default: table
   output_file:
     description:

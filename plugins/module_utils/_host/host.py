@@ -45,8 +45,8 @@ def read_host(connection: Connection, base_pool: str) -> dict[str, t.Any]:
         "name": str(connection.call("read the host name", raw.getHostname)),
         "uri": connection.uri,
         "uuid": capabilities["uuid"],
-        "libvirt_version": _version(_optional(connection, "read the version", raw.getLibVersion)),
-        "hypervisor_version": _version(_optional(connection, "read the version", raw.getVersion)),
+        "libvirt_version": version(_optional(connection, "read the version", raw.getLibVersion)),
+        "hypervisor_version": version(_optional(connection, "read the version", raw.getVersion)),
         "domain_types": capabilities["domain_types"],
         "arch": capabilities["arch"],
         "cpu": {
@@ -90,7 +90,7 @@ def _optional(connection: Connection, action: str, function: t.Callable[..., t.A
         raise
 
 
-def _version(number: int | None) -> str | None:
+def version(number: int | None) -> str | None:
     """``9.0.0`` for 9000000 (libvirt's major * 1,000,000 + minor * 1,000 + release)."""
     if number is None:
         return None

@@ -76,6 +76,21 @@ def resolve_nics(
     return _resolve("nic", profile, profiles, DEFAULT_NIC_PROFILES, explicit, path)
 
 
+def bridges(profiles: t.Any) -> list[str]:
+    """The bridges that the user's NIC profiles name; without any, those of the defaults."""
+    chosen = profiles if isinstance(profiles, Mapping) and profiles else DEFAULT_NIC_PROFILES
+    found = set()
+    for name, content in chosen.items():
+        for entry in _entries(content, str(name), "nic", []):
+            options = entry.options
+            bridge = options.get("bridge")
+            if bridge is None and options.get("type") == "bridge":
+                bridge = options.get("source")
+            if bridge is not None:
+                found.add(str(bridge))
+    return sorted(found)
+
+
 def _resolve(
     kind: str,
     profile: str | None,

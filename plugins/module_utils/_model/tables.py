@@ -188,6 +188,17 @@ def made(hypervisors: t.Sequence[Entry], created: str = "created") -> str:
     return table(["VM", "HYPERVISOR", "ADDRESS", "RESULT"], rows) + "\n"
 
 
+def findings(found: t.Sequence[Entry]) -> str:
+    """What preflight found: each finding with its remedy below, and how many there are."""
+    lines: list[str] = []
+    for one in found:
+        head = f"{one['severity'].upper()}  {', '.join(map(_clean, one['hosts']))}  [{one['id']}]"
+        lines += [head, f"  {_clean(one['message'])}", f"  > {_clean(one['remedy'])}"]
+    words = ("error", "warning", "info")
+    counts = [f"{sum(one['severity'] == word for one in found)} {word}" for word in words]
+    return "\n".join([*lines, ", ".join(counts)]) + "\n"
+
+
 _VIEWS: dict[str, t.Callable[[t.Sequence[Entry]], str]] = {
     "host_info": host_info,
     "list": listing,

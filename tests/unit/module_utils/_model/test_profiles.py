@@ -11,6 +11,7 @@ import typing as t
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._model.domain import Defaults, from_options
 from ansible_collections.fleet.virt.plugins.module_utils._model.profiles import (
+    bridges,
     resolve_disks,
     resolve_nics,
 )
@@ -232,3 +233,21 @@ def test_a_given_bus_or_place_replaces_the_profiles_other_word_for_it() -> None:
     assert (nic.type, nic.source, nic.model) == ("bridge", "br1", "e1000")
     nic = vm({"nics": [{"eth0": {"source": "wan"}}]}, nic_profiles=profiles).nics[0]
     assert (nic.type, nic.source) == ("network", "wan")
+
+
+@pytest.mark.parametrize(
+    ("profiles", "expected"),
+    [
+        (None, ["br0"]),
+        ({}, ["br0"]),
+        ("nonsense", ["br0"]),
+        (
+            {"dual": NIC_PROFILES["dual"], "one": NIC_PROFILES["single"]},
+            ["service_br", "storage_br"],
+        ),
+        ({"lan": [{"name": "eth0", "type": "bridge", "source": "br7"}]}, ["br7"]),
+        ({"nat": {"eth0": {"network": "default"}}}, []),
+    ],
+)
+def test_the_bridges_that_profiles_need(profiles: t.Any, expected: list[str]) -> None:
+    assert bridges(profiles) == expected

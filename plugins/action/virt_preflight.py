@@ -1,0 +1,142 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._model import preflight, profiles, tables
+from ansible_collections.fleet.virt.plugins.module_utils._model.preflight_host import Limits
+from ansible_collections.fleet.virt.plugins.module_utils._model.preflight_options import ARGUMENTS
+from ansible_collections.fleet.virt.plugins.module_utils._units import parse_mib
+from ansible_collections.fleet.virt.plugins.plugin_utils import _clock, _output, _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+
+_CONNECTION: dict[str, dict[str, t.Any]] = {
+    "uri": {"type": "str", "default": "qemu:///system"},
+    "timeout": {"type": "float", "default": 10.0},
+}
+
+
+class ActionModule(ActionBase):
+    """Stages of the hypervisor go to the module; what spans hosts is here."""
+
+    if t.TYPE_CHECKING:  # ansible-core states no types for it
+        validate_argument_spec: t.Any
+        _low_level_execute_command: t.Any
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
+    ) -> dict[str, t.Any]:
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        _validation, validated = self.validate_argument_spec(
+            argument_spec={**ARGUMENTS, **_CONNECTION}
+        )
+        options = to_plain(validated)
+        if options["stage"] == "read":
+            return {**result, **self._read(options, variables)}
+        if options["stage"] == "compare":
+            return {**result, **self._compare(options, variables)}
+        try:
+            return {**result, **self._report(options, variables)}
+        except FleetVirtError as error:
+            raise AnsibleActionFail(str(error)) from None
+
+    def _read(self, options: dict[str, t.Any], variables: dict[str, t.Any]) -> dict[str, t.Any]:
+        own = str(variables.get("inventory_hostname"))
+        arguments = dict(self._task.args)
+        if options["peers"] is None:
+            arguments["peers"] = [
+                {"name": name, "address": _peers.address(name, variables)}
+                for name in _expected(options, variables)
+                if name != own
+            ]
+        if options["bridges"] is None:
+            chosen = Variables(variables, self._templar).get("virt_nic_profiles")
+            arguments["bridges"] = profiles.bridges(chosen)
+        answer: dict[str, t.Any] = self._execute_module(module_args=arguments, task_vars=variables)
+        if isinstance(answer.get("facts"), dict):
+            answer["facts"]["clock"] = _clock.measure(self._date, time.time)
+        return answer
+
+    def _date(self) -> str:
+        return str(self._low_level_execute_command(_clock.COMMAND, sudoable=False)["stdout"])
+
+    def _compare(self, options: dict[str, t.Any], variables: dict[str, t.Any]) -> dict[str, t.Any]:
+        arguments = dict(self._task.args)
+        if options["cpus"] is None and options["results"]:
+            own = _facts(variables, options["results"]).get(str(variables["inventory_hostname"]))
+            found = [
+                one["cpu"]["xml"]
+                for one in _facts(variables, options["results"]).values()
+                if (one.get("cpu") or {}).get("xml")
+                and own is not None
+                and one.get("arch") == own.get("arch")
+            ]
+            arguments["cpus"] = sorted(set(found))
+        answer: dict[str, t.Any] = self._execute_module(module_args=arguments, task_vars=variables)
+        return answer
+
+    def _report(self, options: dict[str, t.Any], variables: dict[str, t.Any]) -> dict[str, t.Any]:
+        if not options["results"]:
+            raise AnsibleActionFail(
+                "results: missing; name the variable that stage: read registered"
+            )
+        answers = []
+        compared = _registered(variables, options["compared"] or "")
+        for name, registered in _registered(variables, options["results"]).items():
+            facts = registered.get("facts")
+            if facts is not None:
+                facts["baseline"] = compared[name].get("baseline")
+            error = str(registered.get("msg") or "it gave no reason")
+            answers.append(preflight.Answer(name, facts, None if facts else error))
+        try:
+            min_free = parse_mib(options["min_free"])
+        except ValueError as error:
+            raise AnsibleActionFail(f"min_free: {error}") from None
+        limits = Limits(
+            min_free_mib=min_free,
+            expiry_days=options["expiry_days"],
+            clock_seconds=options["clock_seconds"],
+        )
+        findings = preflight.judge(answers, _expected(options, variables), limits)
+        found: dict[str, t.Any] = {
+            "findings": [one.as_dict() for one in findings],
+            "summary": preflight.summary(findings),
+        }
+        text = _output.render(options["output"], found, lambda: tables.findings(found["findings"]))
+        check = bool(self._task.check_mode)
+        delivered = _output.deliver(
+            text, options["output_file"], check=check, diff=bool(self._task.diff)
+        )
+        result = {**found, "output": text, **delivered}
+        if found["summary"]["error"]:
+            errors = [one for one in findings if one.severity == "error"]
+            told = "; ".join(f"{one.id} ({', '.join(one.hosts)}): {one.message}" for one in errors)
+            result.update(failed=True, msg=told)
+        return result
+
+
+def _expected(options: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> list[str]:
+    return options["expected"] or _peers.names("hypervisors", variables)
+
+
+def _registered(variables: t.Mapping[str, t.Any], name: str) -> dict[str, dict[str, t.Any]]:
+    """What each host of the play registered as ``name``, as plain data."""
+    hostvars = variables["hostvars"]
+    return {
+        str(host): to_plain(hostvars[host].get(name) or {})
+        for host in variables["ansible_play_hosts_all"]
+    }
+
+
+def _facts(variables: t.Mapping[str, t.Any], name: str) -> dict[str, dict[str, t.Any]]:
+    registered = _registered(variables, name)
+    return {host: one["facts"] for host, one in registered.items() if one.get("facts")}

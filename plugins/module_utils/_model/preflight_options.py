@@ -1,0 +1,35 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The options of virt_preflight, which module and action plugin share.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "stage": {"type": "str", "choices": ["read", "compare", "report"], "default": "read"},
+    "expected": {"type": "list", "elements": "str"},
+    "peers": {
+        "type": "list",
+        "elements": "dict",
+        "options": {
+            "name": {"type": "str", "required": True},
+            "address": {"type": "str", "required": True},
+        },
+    },
+    "bridges": {"type": "list", "elements": "str"},
+    "pools": {"type": "list", "elements": "str", "default": ["default", "base"]},
+    "cpus": {"type": "list", "elements": "str"},
+    "results": {"type": "str"},
+    "compared": {"type": "str"},
+    "min_free": {"type": "str", "default": "10GiB"},
+    "expiry_days": {"type": "int", "default": 30},
+    "clock_seconds": {"type": "float", "default": 1.0},
+    "output": {"type": "str", "choices": ["table", "json", "yaml"], "default": "table"},
+    "output_file": {"type": "path"},
+}

@@ -1,0 +1,73 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The smallest guest that shows whether KVM works, and how its run is read.
+
+/dev/kvm may be there, open, and even make a virtual machine, and yet guests crash at their first
+instructions: in a virtual machine that does not pass everything on. Only a trial tells. This one
+goes the way a kernel goes (real mode, page tables, long mode), counts for a while, and ends qemu
+with a status of its own; it takes a quarter of a second.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+# GNU as, Intel syntax, linked at 0x7c00; what it leaves of 512 bytes is zero but for the signature.
+#   .code16  cli; xor ax,ax; mov ds,ax; mov es,ax; mov ss,ax; mov sp,0x7c00; ljmp 0,offset here
+#   here:    cld; mov di,0x1000; mov cx,0x1800; rep stosw        three empty page tables
+#            mov word ptr [0x1000],0x2003; mov word ptr [0x2000],0x3003
+#            mov word ptr [0x3000],0x0083                        one page of 2 MiB, as it is
+#            mov eax,0x1000; mov cr3,eax; mov eax,cr4; or al,0x20; mov cr4,eax          PAE
+#            mov ecx,0xc0000080; rdmsr; or ah,1; wrmsr                                  LME
+#            lgdt [gdtr]; mov eax,cr0; or eax,0x80000001; mov cr0,eax                   PG, PE
+#            ljmp 8,offset long
+#   .code64
+#   long:    xor eax,eax; cpuid; mov ecx,1000000; xor eax,eax
+#   again:   inc eax; dec ecx; jnz again; cmp eax,1000000; jne fail
+#            mov al,0x31; out 0xf4,al                            qemu ends with 2 * 0x31 + 1
+#   fail:    hlt; jmp fail
+#   .align 8; gdt: .quad 0; .quad 0x00209a0000000000; gdtr: .word 15; .long gdt
+SECTOR = (
+    bytes.fromhex(
+        "fa31c08ed88ec08ed0bc007cea117c0000"
+        "fcbf0010b90018f3abc70600100320c70600200330c70600308300"
+        "66b8001000000f22d80f20e00c200f22e066b9800000c00f3280cc010f300f0116907c"
+        "0f20c0660d010000800f22c0ea607c0800"
+        "31c00fa2b940420f0031c0ffc0ffc975fa3d40420f007504b031e6f4f4ebfd"
+    ).ljust(0x80, b"\0")
+    + bytes(8)
+    + 0x00209A0000000000.to_bytes(8, "little")
+    + b"\x0f\x00\x80\x7c"
+).ljust(510, b"\0") + b"\x55\xaa"
+
+SUCCESS = 2 * 0x31 + 1
+# Builds of qemu without the device that ends it, or without the machine it is on
+_NOT_BUILT_IN = ("is not a valid device model", "unsupported machine type", "No machine")
+
+
+def arguments(emulator: str, accelerator: str, disk: str) -> list[str]:
+    """The command that boots the guest from the file ``disk``.
+
+    With all of the processor's features (max), as guests are given them: an older model may boot
+    where that fails.
+    """
+    argv = [emulator, "-accel", accelerator, "-machine", "pc", "-cpu", "max", "-m", "32"]
+    argv += ["-nodefaults", "-display", "none", "-no-reboot"]
+    argv += ["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]
+    return [*argv, "-drive", f"file={disk},format=raw,if=ide,snapshot=off"]
+
+
+def outcome(status: int, said: str) -> dict[str, t.Any]:
+    """Whether it was ``tried``, and the ``problem`` there was; None when it ran to its end."""
+    if status == SUCCESS:
+        return {"tried": True, "problem": None}
+    if any(words in said for words in _NOT_BUILT_IN):
+        return {"tried": False, "problem": f"this qemu cannot boot the trial guest: {said[:200]}"}
+    return {
+        "tried": True,
+        "problem": f"the trial guest failed (qemu ended with {status}): {said[:300]}",
+    }

@@ -1,0 +1,224 @@
+#!/usr/bin/python
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_preflight
+short_description: Find what would keep a hypervisor from being one of the fleet
+version_added: 0.1.0
+description:
+  - Looks at each hypervisor, and at all of them together, for what goes wrong later. KVM is tried
+    by booting a guest of 512 bytes, TLS by connecting to every other hypervisor with names
+    verified, the clock by asking for the time.
+  - Each finding has an id that stays the same, a severity, the hosts it is about, a message with
+    the value that was found, and a remedy. Only errors fail the task.
+  - A hypervisor whose libvirt is down is looked at as far as that is possible.
+  - Needs root on the hypervisor. The playbook C(fleet.virt.preflight) runs all stages.
+author:
+  - Fleet Virt contributors (@fleet-virt)
+extends_documentation_fragment:
+  - fleet.virt._connection
+  - fleet.virt._attributes
+  - fleet.virt._attributes.reading
+options:
+  stage:
+    description:
+      - V(read) returns the facts of the hypervisor, V(compare) what it makes of the CPUs of all.
+      - V(report) runs on the controller, with C(run_once), on what V(read) and V(compare)
+        registered on every hypervisor, and prints the findings.
+    type: str
+    choices: [read, compare, report]
+    default: read
+  expected:
+    description:
+      - Names of all hypervisors of the fleet, whatever C(--limit) says. By default the hosts of
+        the group C(hypervisors).
+    type: list
+    elements: str
+  peers:
+    description:
+      - Hypervisors that TLS is tried to, for O(stage=read). By default all others of O(expected).
+    type: list
+    elements: dict
+    suboptions:
+      name:
+        description:
+          - Name in the inventory.
+        type: str
+        required: true
+      address:
+        description:
+          - Address or name that is connected to, which the certificate there has to name.
+        type: str
+        required: true
+  bridges:
+    description:
+      - Bridges that have to be there. By default those of C(virt_nic_profiles), without these
+        C(br0).
+    type: list
+    elements: str
+  pools:
+    description:
+      - Names of the pools that have to be active.
+    type: list
+    elements: str
+    default: [default, base]
+  cpus:
+    description:
+      - CPUs as XML, for O(stage=compare). By default those that O(results) has.
+    type: list
+    elements: str
+  results:
+    description:
+      - Name of the variable that O(stage=read) registered, for O(stage=compare) and
+        O(stage=report).
+    type: str
+  compared:
+    description:
+      - Name of the variable that O(stage=compare) registered, for O(stage=report).
+    type: str
+  min_free:
+    description:
+      - Space that should be free in each pool, as C(10GiB); a bare number is MiB.
+    type: str
+    default: 10GiB
+  expiry_days:
+    description:
+      - Days before its end from which on a certificate is a finding. A list of revocations is one
+        in the last tenth of its own life.
+    type: int
+    default: 30
+  clock_seconds:
+    description:
+      - Seconds that clocks may differ by. What cannot be told from the time the question takes is
+        no finding.
+    type: float
+    default: 1.0
+  output:
+    description:
+      - A table for people, JSON or YAML, for O(stage=report).
+    type: str
+    choices: [table, json, yaml]
+    default: table
+  output_file:
+    description:
+      - File on the controller that the output is written to instead of being printed.
+      - It is written with mode 0600 beside its final name and renamed.
+    type: path
+"""
+
+EXAMPLES = r"""
+- name: Look at every hypervisor
+  fleet.virt.virt_preflight:
+  register: preflight
+
+- name: Compare their CPUs
+  fleet.virt.virt_preflight:
+    stage: compare
+    results: preflight
+  register: compared
+
+- name: Print what was found
+  fleet.virt.virt_preflight:
+    stage: report
+    results: preflight
+    compared: compared
+  run_once: true
+"""
+
+RETURN = r"""
+facts:
+  description: What was found on the hypervisor, unjudged; what could not be found out is in
+    C(errors).
+  returned: with O(stage=read)
+  type: dict
+baseline:
+  description: The CPU that all hypervisors have.
+  returned: with O(stage=compare)
+  type: dict
+  contains:
+    model:
+      description: Its name, with the number of features it has more and less; null if there is
+        none.
+      type: str
+    xml:
+      description: The same as libvirt writes it.
+      type: str
+    runs:
+      description: Whether this hypervisor has it.
+      type: bool
+    error:
+      description: Why there is none, else null.
+      type: str
+findings:
+  description: What was found, errors first.
+  returned: with O(stage=report)
+  type: list
+  elements: dict
+  contains:
+    id:
+      description: Kind of the finding, the same in all versions.
+      type: str
+    severity:
+      description: V(error), V(warning) or V(info).
+      type: str
+    hosts:
+      description: Hypervisors it is about.
+      type: list
+      elements: str
+    message:
+      description: What was found, with the value.
+      type: str
+    remedy:
+      description: What to do.
+      type: str
+summary:
+  description: How many findings there are of each severity.
+  returned: with O(stage=report)
+  type: dict
+  contains:
+    error:
+      description: Errors.
+      type: int
+    warning:
+      description: Warnings.
+      type: int
+    info:
+      description: What is only worth knowing.
+      type: int
+output:
+  description: The text that was printed or written.
+  returned: with O(stage=report)
+  type: str
+"""
+
+from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
+from ansible_collections.fleet.virt.plugins.module_utils._host import preflight
+from ansible_collections.fleet.virt.plugins.module_utils._model.preflight_options import ARGUMENTS
+
+
+def main() -> None:
+    module = create_module(ARGUMENTS)
+    params = module.params
+
+    def work() -> dict[str, object]:
+        if params["stage"] == "compare":
+            found = preflight.compare(params["uri"], params["timeout"], params["cpus"] or [])
+            return {"changed": False, "baseline": found}
+        settings = preflight.Settings(
+            uri=params["uri"],
+            timeout=params["timeout"],
+            bridges=params["bridges"] or [],
+            pools=params["pools"],
+            peers=params["peers"] or [],
+        )
+        return {"changed": False, "facts": preflight.read(settings)}
+
+    run(module, work)
+
+
+if __name__ == "__main__":
+    main()

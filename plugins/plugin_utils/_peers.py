@@ -1,0 +1,38 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The hypervisors of the inventory and where they are reached, whatever ``--limit`` says.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+
+Values = t.Mapping[str, t.Any]
+
+
+def names(group: str, task_vars: Values) -> list[str]:
+    """Names of the group's hosts, in the inventory's order."""
+    return [str(name) for name in (task_vars.get("groups") or {}).get(group, ())]
+
+
+def address(name: str, task_vars: Values) -> str:
+    """Where a host is reached by others: its migration address, else its own, else its name."""
+    found = _variable(name, "virt_migration_address", task_vars)
+    return found or _variable(name, "ansible_host", task_vars) or name
+
+
+def addresses(name: str, task_vars: Values) -> list[str]:
+    """Every address a host may come from, its name where it has none."""
+    found = [_variable(name, key, task_vars) for key in ("ansible_host", "virt_migration_address")]
+    return list(dict.fromkeys(one for one in found if one)) or [name]
+
+
+def _variable(name: str, variable: str, task_vars: Values) -> str | None:
+    value = to_plain(task_vars["hostvars"][name].get(variable))
+    return str(value) if value else None
