@@ -201,7 +201,7 @@ def _renamed(word: str, uplink: str, bridge: str) -> str:
 def _divided(block: t.Sequence[str], wanted: Wanted, uplink: str, first: bool) -> list[str]:
     """An uplink's stanza as two: what is of the wire, and what is of the address."""
     family, method = _head(block)[2:4]
-    items = _items(block)[1:]
+    items = [item if item.endswith("\n") else f"{item}\n" for item in _items(block)[1:]]
     tail: list[str] = []
     while items and (not items[-1].strip() or items[-1].lstrip().startswith("#")):
         tail.insert(0, items.pop())

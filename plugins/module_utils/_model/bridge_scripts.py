@@ -110,7 +110,11 @@ def _install(number: int, file: File) -> list[str]:
 def _restore(number: int, file: File) -> list[str]:
     path = shlex.quote(file.path)
     if file.before is None:
-        return [f"rm -f {path} {path}.fleet-virt"]
+        lines = [f"rm -f {path} {path}.fleet-virt"]
+        folder = file.path.rpartition("/")[0]
+        if folder.endswith(".d"):  # of drop-ins: made with the file
+            lines.append(f"rmdir {shlex.quote(folder)} 2>/dev/null || :")
+        return lines
     return [f"cp -a saved/{number} {path}.fleet-virt", f"mv -f {path}.fleet-virt {path}"]
 
 
