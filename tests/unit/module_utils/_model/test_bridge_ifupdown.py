@@ -54,7 +54,8 @@ def switch(
             id="dhcp",
         ),
         pytest.param(
-            "auto eth0\niface eth0 inet dhcp\niface eth0 inet6 static\n    address 2001:db8::7/64\n",
+            "auto eth0\niface eth0 inet dhcp\n"
+            "iface eth0 inet6 static\n    address 2001:db8::7/64\n",
             "auto eth0\niface eth0 inet manual\n\nauto br0\niface br0 inet dhcp\n"
             + WIRED
             + "iface br0 inet6 static\n    address 2001:db8::7/64\n",
