@@ -19,6 +19,7 @@ BACKENDS = ("ifupdown", "networkd", "networkmanager", "netplan")
 SUITES = {"networkd": "trixie"}
 _PACKAGES = {"networkmanager": "network-manager", "netplan": "netplan.io"}
 _INSTALL = "export DEBIAN_FRONTEND=noninteractive; apt-get -q update && apt-get -qy install {}"
+_SSHD = "/etc/ssh/sshd_config.d/probe.conf"
 _LOOPBACK = "auto lo\niface lo inet loopback\n"
 _FILES = {
     "networkd": {
@@ -97,6 +98,9 @@ def hand_over(lab: Laboratory, name: str, backend: str) -> None:
     """Let ``backend`` manage the network of a bare host, which is as it comes under ifupdown."""
     if backend in _PACKAGES:
         lab.ssh(name, _INSTALL.format(_PACKAGES[backend]), timeout=180)
+    if lab.ssh(name, "sshd -T | grep -qi ^persourcepenalties", check=False).returncode == 0:
+        # OpenSSH 9.8 and newer shut out for a while who asks, as a probe does, and never logs in
+        lab.ssh(name, f"echo PerSourcePenalties no > {_SSHD}; systemctl reload ssh")
     host = lab.host(name)
     for path, text in _FILES.get(backend, {}).items():
         content = text.format(address=host.address, gateway=lab.gateway)
