@@ -72,7 +72,9 @@ def switch(
             changed[path] = copy
     # Each file keeps its part: what several say of one list is put together by netplan
     home = next(iter(changed), FILE)
-    changed.setdefault(home, {"network": {"version": 2}})
+    if home not in changed:
+        there = facts.netplan[home][1] if home in facts.netplan else {"network": {"version": 2}}
+        changed[home] = json.loads(json.dumps(there))
     for path, data in changed.items():
         moved = {} if wanted.explicit else found.get(path, {})
         definition = {**(_own(wanted, manager, link) if path == home else {}), **moved}
