@@ -122,8 +122,8 @@ def arm(plan: Plan, switch: Switch, identifier: str, window: int) -> None:
         os.mkdir(f"{FOLDER}/{folder}", 0o700)
     for number, file in enumerate(files):
         _save(number, file.path, file.before, file.after, file.mode)
-    _write("rollback", scripts.rollback(switch))
-    _write("apply", scripts.apply(switch))
+    _write("rollback", scripts.rollback(switch, identifier))
+    _write("apply", scripts.apply(switch, identifier))
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
     content = {
         "id": identifier,
@@ -139,21 +139,16 @@ def arm(plan: Plan, switch: Switch, identifier: str, window: int) -> None:
     with contextlib.suppress(FileExistsError):
         os.symlink(scripts.BOOT_FILE, scripts.BOOT_LINK)
     os.sync()
-    for unit in (f"{scripts.ROLLBACK_UNIT}.timer", f"{scripts.APPLY_UNIT}.timer"):
-        run(["systemctl", "stop", unit])  # of a run that was killed before it armed
-    run(
-        [
-            "systemctl",
-            "reset-failed",
-            f"{scripts.ROLLBACK_UNIT}.service",
-            f"{scripts.APPLY_UNIT}.service",
-        ]
-    )
-    rollback = f"{FOLDER}/rollback timer"
-    run(scripts.start(scripts.ROLLBACK_UNIT, rollback, window), check=True)
+    run(["systemctl", "stop", scripts.TIMERS])  # of a run that was killed before it armed
+    _start("rollback", identifier, ["timer", identifier], window)
     _write("armed", "")
     os.sync()
-    run(scripts.start(scripts.APPLY_UNIT, f"{FOLDER}/apply", _APPLY_AFTER), check=True)
+    _start("apply", identifier, [], _APPLY_AFTER)
+
+
+def _start(what: str, identifier: str, words: t.Sequence[str], seconds: float) -> None:
+    name = scripts.unit(what, identifier)
+    run(scripts.start(name, [f"{FOLDER}/{what}", *words], seconds), check=True)
 
 
 def confirm() -> bool:
@@ -168,7 +163,7 @@ def confirm() -> bool:
 
 def disarm() -> None:
     """Take the timer and the boot unit away; both do nothing any more."""
-    run(["systemctl", "stop", f"{scripts.ROLLBACK_UNIT}.timer"])
+    run(["systemctl", "stop", scripts.TIMERS])
     for path in (scripts.BOOT_LINK, scripts.BOOT_FILE):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)

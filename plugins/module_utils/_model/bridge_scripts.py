@@ -18,8 +18,7 @@ import typing as t
 from .bridge_types import File, Switch
 
 FOLDER = "/var/lib/fleet-virt/bridge"
-APPLY_UNIT = "fleet-virt-bridge-apply"
-ROLLBACK_UNIT = "fleet-virt-bridge-rollback"
+TIMERS = "fleet-virt-bridge-*.timer"
 BOOT_UNIT = "fleet-virt-bridge-boot.service"
 UNITS = "/etc/systemd/system"
 BOOT_FILE = f"{UNITS}/{BOOT_UNIT}"
@@ -28,7 +27,15 @@ BOOT_LINK = f"{UNITS}/sysinit.target.wants/{BOOT_UNIT}"
 _HEAD = "#!/bin/sh\n# Written by fleet.virt for one switch to a bridge; of no use afterwards.\n"
 
 
-def apply(switch: Switch) -> str:
+def unit(what: str, identifier: str) -> str:
+    """The name of a unit (C(apply) or C(rollback)) of one switch.
+
+    Another for each: a unit stays loaded as long as the DHCP client lives that its script started.
+    """
+    return f"fleet-virt-bridge-{what}-{identifier[:8]}"
+
+
+def apply(switch: Switch, identifier: str) -> str:
     """The script that puts the new configuration in place and brings it up."""
     lines = [
         _HEAD,
@@ -37,7 +44,7 @@ def apply(switch: Switch) -> str:
         "exec >apply.log 2>&1 </dev/null",
         "fail() {",
         '  printf "%s\\n" "$1" >failed',
-        f"  systemctl start --no-block {ROLLBACK_UNIT}.service",
+        f"  systemctl start --no-block {unit('rollback', identifier)}.service",
         "  exit 1",
         "}",
         *(f"{line} || :" for line in switch.leave),
@@ -51,17 +58,22 @@ def apply(switch: Switch) -> str:
     return "\n".join([*lines, ""])
 
 
-def rollback(switch: Switch) -> str:
-    """The script that puts the former configuration back; its argument says who called."""
+def rollback(switch: Switch, identifier: str) -> str:
+    """The script that puts the former configuration back; its arguments say who called.
+
+    A timer that is left of another switch has nothing to say.
+    """
+    started = unit("apply", identifier)
     lines = [
         _HEAD,
         f"cd {FOLDER} || exit 1",
+        f'[ "$1" = boot ] || [ "$2" = {identifier} ] || exit 0',
         "[ -e rolling-back ] || mv armed rolling-back 2>/dev/null || exit 0",
         '[ -e reason ] || printf "%s\\n" "$1" >reason',
         'if [ "$1" != boot ]; then',
         "  exec >rollback.log 2>&1 </dev/null",
-        f"  systemctl stop {ROLLBACK_UNIT}.timer {APPLY_UNIT}.timer || :",
-        f"  systemctl kill --signal=KILL {APPLY_UNIT}.service || :",
+        f"  systemctl stop {unit('rollback', identifier)}.timer {started}.timer || :",
+        f"  systemctl kill --signal=KILL {started}.service || :",
         *(f"  {line} || :" for line in switch.undo),
         "fi",
     ]
@@ -118,8 +130,8 @@ def _restore(number: int, file: File) -> list[str]:
     return [f"cp -a saved/{number} {path}.fleet-virt", f"mv -f {path}.fleet-virt {path}"]
 
 
-def start(unit: str, script: str, seconds: float) -> list[str]:
-    """The command that runs a script of ours apart from the connection, after some seconds.
+def start(name: str, words: t.Sequence[str], seconds: float) -> list[str]:
+    """The command that runs a script of ours as a unit, after some seconds.
 
     Without AccuracySec a timer is a minute late; with another KillMode the end of the script
     would end the DHCP client that it started.
@@ -128,12 +140,12 @@ def start(unit: str, script: str, seconds: float) -> list[str]:
         "systemd-run",
         "--quiet",
         "--collect",
-        f"--unit={unit}",
+        f"--unit={name}",
         f"--on-active={seconds:g}s",
         "--timer-property=AccuracySec=100ms",
         "--property=KillMode=process",
         "/bin/sh",
-        *script.split(),
+        *words,
     ]
 
 

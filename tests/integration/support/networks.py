@@ -21,7 +21,18 @@ _PACKAGES = {"networkmanager": "network-manager", "netplan": "netplan.io"}
 _INSTALL = "export DEBIAN_FRONTEND=noninteractive; apt-get -q update && apt-get -qy install {}"
 _SSHD = "/etc/ssh/sshd_config.d/probe.conf"
 _LOOPBACK = "auto lo\niface lo inet loopback\n"
+# An address of its own, by which it is reached, and one from DHCP besides
 _FILES = {
+    "ifupdown": {
+        "/etc/network/interfaces": f"""\
+{_LOOPBACK}
+auto eth0
+iface eth0 inet static
+    address {{address}}/24
+    gateway {{gateway}}
+iface eth0 inet dhcp
+""",
+    },
     "networkd": {
         "/etc/network/interfaces": _LOOPBACK,
         "/etc/systemd/network/10-lan.network": """\
@@ -29,6 +40,7 @@ _FILES = {
 Name=eth0
 
 [Network]
+DHCP=ipv4
 Address={address}/24
 Gateway={gateway}
 """,
@@ -43,7 +55,7 @@ type=ethernet
 interface-name=eth0
 
 [ipv4]
-method=manual
+method=auto
 address1={address}/24,{gateway}
 
 [ipv6]
@@ -58,6 +70,7 @@ network:
   version: 2
   ethernets:
     eth0:
+      dhcp4: true
       addresses: [{address}/24]
       routes:
         - to: default
@@ -66,6 +79,7 @@ network:
     },
 }
 _UNITS = {
+    "ifupdown": ("systemd-networkd.service", "networking.service"),
     "networkd": ("networking.service", "systemd-networkd.service"),
     "networkmanager": ("networking.service", "NetworkManager.service"),
     "netplan": ("networking.service", "systemd-networkd.service"),
@@ -102,17 +116,22 @@ def hand_over(lab: Laboratory, name: str, backend: str) -> None:
         # OpenSSH 9.8 and newer shut out for a while who asks, as a probe does, and never logs in
         lab.ssh(name, f"echo PerSourcePenalties no > {_SSHD}; systemctl reload ssh")
     host = lab.host(name)
-    for path, text in _FILES.get(backend, {}).items():
+    for path, text in _FILES[backend].items():
         content = text.format(address=host.address, gateway=lab.gateway)
         folder = path.rpartition("/")[0]
         command = f"mkdir -p {folder}; umask 077; cat > {path}; chmod --reference {folder} {path}"
         mode = "600" if "NetworkManager" in path else "644"
         lab.ssh(name, f"{command}; chmod {mode} {path}", input=content)
-    if backend in _UNITS:
-        former, now = _UNITS[backend]
-        lab.ssh(name, f"systemctl disable -q {former}; systemctl enable -q {now}; sync")
-        lab.kill(name)
-        lab.start(name)
+    former, now = _UNITS[backend]
+    lab.ssh(name, f"systemctl disable -q {former}; systemctl enable -q {now}; sync")
+    lab.kill(name)
+    lab.start(name)
+
+
+def identities(lab: Laboratory) -> dict[str, str]:
+    """What each MAC address goes by at the DHCP server, besides that."""
+    lines = (lab.directory / "dhcp.leases").read_text().splitlines()
+    return {words[1]: words[4] for words in map(str.split, lines) if len(words) == 5}
 
 
 def state(lab: Laboratory, name: str) -> dict[str, Any]:

@@ -14,6 +14,8 @@ import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._model import bridge_scripts
 from ansible_collections.fleet.virt.plugins.module_utils._model.bridge_types import File, Switch
 
+ID = "0c8bb2f0-6a6b-4a2b-8d3e-0d4b4a6b3f10"
+
 
 class Machine:
     """A folder in place of the machine's root; commands in ``bin`` note that they were called."""
@@ -58,10 +60,10 @@ class Machine:
         subprocess.run(["/bin/sh", script, *words], env={"PATH": path}, check=False)
 
     def apply(self) -> None:
-        self.run(bridge_scripts.apply(self.switch))
+        self.run(bridge_scripts.apply(self.switch, ID))
 
-    def rollback(self, word: str = "timer") -> None:
-        self.run(bridge_scripts.rollback(self.switch), word)
+    def rollback(self, word: str = "timer", identifier: str = ID) -> None:
+        self.run(bridge_scripts.rollback(self.switch, ID), word, identifier)
 
     @property
     def calls(self) -> list[str]:
@@ -93,7 +95,9 @@ def test_apply_after_the_rollback_does_nothing(machine: Machine) -> None:
 def test_what_does_not_come_up_is_rolled_back_at_once(machine: Machine) -> None:
     (machine.folder / "bin" / "up").write_text("#!/bin/sh\necho no such device\nexit 1\n")
     machine.apply()
-    assert "start --no-block fleet-virt-bridge-rollback.service" in machine.called.read_text()
+    assert (
+        "start --no-block fleet-virt-bridge-rollback-0c8bb2f0.service" in machine.called.read_text()
+    )
     assert (machine.journal / "failed").read_text() == "up\n"
     assert "no such device" in (machine.journal / "apply.log").read_text()
     assert not (machine.journal / "applied").exists()
@@ -126,6 +130,13 @@ def test_a_rollback_that_was_cut_off_is_finished_at_boot(machine: Machine) -> No
     assert (machine.journal / "rolled-back").exists()
 
 
+def test_the_timer_of_another_switch_has_nothing_to_say(machine: Machine) -> None:
+    machine.apply()
+    machine.rollback("timer", "another")
+    assert machine.file.read_text() == "now\n"
+    assert machine.armed.exists()
+
+
 @pytest.mark.parametrize("word", ["timer", "boot"])
 def test_no_rollback_of_what_is_confirmed(machine: Machine, word: str) -> None:
     machine.apply()
@@ -136,7 +147,7 @@ def test_no_rollback_of_what_is_confirmed(machine: Machine, word: str) -> None:
 
 
 def test_timers_are_exact_and_leave_the_dhcp_client_alive() -> None:
-    command = bridge_scripts.start("unit", "/folder/rollback timer", 8.5)
+    command = bridge_scripts.start("unit", ["/folder/rollback", "timer"], 8.5)
     assert "--on-active=8.5s" in command
     assert "--timer-property=AccuracySec=100ms" in command
     assert "--property=KillMode=process" in command
