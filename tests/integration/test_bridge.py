@@ -241,6 +241,7 @@ def test_a_right_one_has_the_same_address(fleet: Fleet) -> None:
     predicted = fleet.run(right, check=True)
     assert fleet.states() == before
     known = networks.identities(fleet.lab)
+    print(known)
     with fleet.probes() as probes:
         real = fleet.run(right, window=60)
     after = fleet.states()
