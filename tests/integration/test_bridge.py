@@ -128,6 +128,10 @@ class Fleet:
         """Files, addresses, ports and routes of each, by backend."""
         return self.each(lambda _, name: networks.state(self.lab, name))
 
+    def identities(self, link: str) -> dict[str, str]:
+        """What each goes by at the DHCP server, by backend."""
+        return self.each(lambda backend, name: networks.identity(self.lab, name, backend, link))
+
     def settle(self, count: int) -> dict[str, dict[str, Any]]:
         """The states once each has that many addresses: one comes from DHCP, in its own time."""
 
@@ -240,12 +244,12 @@ def test_a_right_one_has_the_same_address(fleet: Fleet) -> None:
     before = fleet.states()
     predicted = fleet.run(right, check=True)
     assert fleet.states() == before
-    known = networks.identities(fleet.lab)
-    print(known)
+    known = fleet.identities("eth0")
+    assert all(known.values()), known
     with fleet.probes() as probes:
         real = fleet.run(right, window=60)
     after = fleet.states()
-    assert networks.identities(fleet.lab) == known
+    assert fleet.identities("br0") == known
     for backend, result in real.items():
         print(f"{backend}: not reached for {probes[backend].outages()} s")
         assert "msg" not in result, result["msg"]

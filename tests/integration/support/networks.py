@@ -84,6 +84,14 @@ _UNITS = {
     "networkmanager": ("networking.service", "NetworkManager.service"),
     "netplan": ("networking.service", "systemd-networkd.service"),
 }
+_LEASE = "sed -n s/^CLIENTID=//p /run/systemd/netif/leases/$(cat /sys/class/net/{link}/ifindex)"
+_IDENTITY = {
+    "ifupdown": "sed -n 's/^default-duid //p' /var/lib/dhcp/dhclient.{link}.leases | tail -n 1",
+    "networkd": _LEASE,
+    "networkmanager": "nmcli -t -f DHCP4 device show {link}"
+    " | sed -n 's/.*dhcp_client_identifier = //p'",
+    "netplan": _LEASE,
+}
 # Everything that says how the network is to be, and how it is
 _STATE = r"""
 import hashlib, json, os, subprocess
@@ -128,10 +136,12 @@ def hand_over(lab: Laboratory, name: str, backend: str) -> None:
     lab.start(name)
 
 
-def identities(lab: Laboratory) -> dict[str, str]:
-    """What each MAC address goes by at the DHCP server, besides that."""
-    lines = (lab.directory / "dhcp.leases").read_text().splitlines()
-    return {words[1]: words[4] for words in map(str.split, lines) if len(words) == 5}
+def identity(lab: Laboratory, name: str, backend: str, link: str) -> str:
+    """What an interface goes by at the DHCP server, as its client keeps it.
+
+    The laboratory's server goes by the MAC address only, so the address alone proves nothing.
+    """
+    return lab.ssh(name, _IDENTITY[backend].format(link=link)).stdout.strip()
 
 
 def state(lab: Laboratory, name: str) -> dict[str, Any]:
