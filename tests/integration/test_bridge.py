@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -329,9 +330,17 @@ def test_an_interrupted_run_is_finished_by_the_next(spare: Fleet) -> None:
     assert not spare.run({"ifupdown": _RIGHT})["ifupdown"]["changed"]
 
 
-def test_examples_and_a_bridge_of_somebody_else(bridge_lab: Laboratory, spare: Fleet) -> None:
+def test_examples_and_a_bridge_of_somebody_else(
+    bridge_lab: Laboratory, spare: Fleet, checkout: Path, tmp_path: Path
+) -> None:
     """The ready host has br0 by its own configuration: it is left alone."""
     before = networks.state(bridge_lab, "hv1")
+    readme = (checkout / "roles" / "bridge" / "README.md").read_text(encoding="utf-8")
+    (play,) = re.findall(r"^```yaml\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
+    (tmp_path / "play.yml").write_text(play)
+    run = spare.ansible.playbook(str(tmp_path / "play.yml")).succeeded()
+    assert [one["changed"] for one in run.of(_TASK)["hv1"]["bridges"]] == [False]
+    assert networks.state(bridge_lab, "hv1") == before
     changed = []
     for example in documentation.examples("virt_bridge"):
         run = spare.ansible.play([example.task], "hv1", become=True).succeeded()
