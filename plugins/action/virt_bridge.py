@@ -47,7 +47,7 @@ class ActionModule(ActionBase):
         variables = task_vars or {}
         host = str(variables.get("inventory_hostname"))
         finished = False
-        for _ in range(_ROUNDS):
+        for _round in range(_ROUNDS):
             answer = self._call({**options, "stage": "switch"}, variables)
             pending = answer.pop("pending", None)
             window = float(answer.pop("window", 0))

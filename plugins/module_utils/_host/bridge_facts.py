@@ -136,7 +136,7 @@ def _index(link: Link) -> str:
 
 def _values(path: str) -> dict[str, str]:
     pairs = (line.partition("=") for line in read(path).splitlines())
-    return {key: value for key, _, value in pairs}
+    return {key: value for key, _sep, value in pairs}
 
 
 def _networkd(link: Link) -> Manager | None:
@@ -170,14 +170,14 @@ def _networkmanager(link: Link) -> Manager | None:
     for line in run(
         ["nmcli", "--terse", "--escape", "no", "--fields", "UUID,FILENAME", "connection", "show"]
     ).splitlines():
-        uuid, _, file = line.partition(":")
+        uuid, _sep, file = line.partition(":")
         if uuid == identifier:
             path = file
     options = {
         key: value
         for name, text in fields.items()
         if name.startswith(("DHCP4.OPTION", "DHCP6.OPTION"))
-        for key, _, value in [text.partition(" = ")]
+        for key, _sep, value in [text.partition(" = ")]
     }
     if path.startswith("/run/NetworkManager/system-connections/netplan-"):
         return Manager("netplan", path, read(path), "")
@@ -192,7 +192,7 @@ def _networkmanager(link: Link) -> Manager | None:
 
 
 def _field(line: str) -> tuple[str, str]:
-    name, _, value = line.partition(":")
+    name, _sep, value = line.partition(":")
     return name, value.replace("\\:", ":")
 
 

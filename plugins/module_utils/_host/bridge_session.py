@@ -35,6 +35,6 @@ def _process(pid: int) -> tuple[str, int, int]:
 
 def fields(text: str) -> tuple[str, int, int]:
     """Name, parent and start of a process in the text of /proc/PID/stat."""
-    name, _, rest = text.rpartition(")")
+    name, _sep, rest = text.rpartition(")")
     words = rest.split()
     return name.partition("(")[2], int(words[1]), int(words[19])

@@ -207,7 +207,7 @@ def _divided(block: t.Sequence[str], wanted: Wanted, uplink: str, first: bool) -
         tail.insert(0, items.pop())
     wire, address = [], []
     for item in items:
-        key, _, value = item.strip().partition(" ")
+        key, _sep, value = item.strip().partition(" ")
         if _LINK_OPTIONS.fullmatch(key) or (key in _HOOKS and not _ADDRESSING.search(value)):
             wire.append(item)
         else:

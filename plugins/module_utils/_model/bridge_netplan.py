@@ -34,7 +34,7 @@ Definition = dict[str, t.Any]
 def known(facts: Facts, manager: Manager, _uplink: str) -> set[str]:
     """The addresses, with their prefix lengths, that the files give to the uplink."""
     found = set()
-    for _, data in facts.netplan.values():
+    for _text, data in facts.netplan.values():
         for definition in _definitions(data, manager.ident):
             for entry in definition.get("addresses") or ():
                 address = next(iter(entry)) if isinstance(entry, dict) else entry
@@ -47,7 +47,7 @@ def switch(
 ) -> tuple[Switch, Facts]:
     """The files and commands, and the facts as the next bridge finds them."""
     bridge, uplink = wanted.name, link.name if link else ""
-    for path, (_, data) in facts.netplan.items():
+    for path, (_text, data) in facts.netplan.items():
         network = _network(data)
         if bridge in (network.get("bridges") or {}):
             raise PlanRefused(
@@ -63,7 +63,7 @@ def switch(
     found: Definition = {}
     after: dict[str, tuple[str, t.Any]] = dict(facts.netplan)
     changed: dict[str, t.Any] = {}
-    for path, (_, data) in facts.netplan.items():
+    for path, (_text, data) in facts.netplan.items():
         if uplink and _definitions(data, manager.ident):
             copy = json.loads(json.dumps(data))
             for definition in _definitions(copy, manager.ident):

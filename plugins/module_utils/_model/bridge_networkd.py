@@ -33,7 +33,7 @@ def known(_facts: Facts, manager: Manager, _uplink: str) -> set[str]:
     found = set()
     for section, lines in sections(manager.text):
         for line in lines:
-            key, _, value = line.partition("=")
+            key, _sep, value = line.partition("=")
             if section in ("Network", "Address") and key.strip() == "Address":
                 try:
                     found.add(str(ipaddress.ip_interface(value.strip())))
@@ -140,6 +140,6 @@ def _bridge(wanted: Wanted, manager: Manager) -> str:
             parts.append((section, kept))
     given = {name for name, lines in parts for line in lines if line.startswith("IAID=")}
     parts += [(name, [line]) for name, line in identity(manager.identity) if name not in given]
-    if not any(name == "Network" for name, _ in parts):
+    if not any(name == "Network" for name, _lines in parts):
         parts.append(("Network", ["LinkLocalAddressing=no"]))
     return _render(parts, wanted.name)

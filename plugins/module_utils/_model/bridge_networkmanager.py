@@ -29,7 +29,7 @@ def known(_facts: Facts, manager: Manager, _uplink: str) -> set[str]:
     found = set()
     for section, lines in sections(manager.text):
         for line in lines:
-            key, _, value = line.partition("=")
+            key, _sep, value = line.partition("=")
             if section in ("ipv4", "ipv6") and key.startswith("address") and key[7:].isdigit():
                 found.add(str(ipaddress.ip_interface(value.split(",")[0].strip())))
     return found
