@@ -1,0 +1,145 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import contextlib
+import time
+import typing as t
+
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._model.bridge_options import (
+    ARGUMENTS,
+    parse,
+)
+
+_ROUNDS = 3  # an interrupted run is finished, or told, and then this one has its turn
+_CONNECT = 3  # seconds for a connection to a machine that is perhaps cut off
+_PAUSE = 0.5
+_GRACE = 60.0  # seconds after the window in which the former network has to answer again
+
+
+class ActionModule(ActionBase):
+    """Starts the switch, and confirms it over a new connection."""
+
+    if t.TYPE_CHECKING:  # ansible-core states no types for it
+        validate_argument_spec: t.Any
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
+    ) -> dict[str, t.Any]:
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        _validation, options = self.validate_argument_spec(
+            argument_spec={
+                **ARGUMENTS,
+                "uri": {"type": "str", "default": "qemu:///system"},
+                "timeout": {"type": "float", "default": 10.0},
+            }
+        )
+        try:
+            parse(options["bridges"], options["rollback_seconds"])
+        except FleetVirtError as error:
+            raise AnsibleActionFail(str(error)) from None
+        variables = task_vars or {}
+        host = str(variables.get("inventory_hostname"))
+        finished = False
+        for _round in range(_ROUNDS):
+            answer = self._call({**options, "stage": "switch"}, variables)
+            pending = answer.pop("pending", None)
+            window = float(answer.pop("window", 0))
+            resumed = answer.pop("resumed", False)
+            if pending is None:
+                result.update(answer)
+                result["changed"] = bool(answer.get("changed")) or finished
+                return result
+            if resumed:
+                _say(f"{host}: an earlier run was interrupted after its switch; looking at it")
+            else:
+                _tell(host, answer, window)
+            outcome, why = self._confirm({**options, "switch": pending}, window, variables)
+            if outcome == "confirmed":
+                finished = True
+                if resumed:
+                    continue
+                result.update(answer)
+                return result
+            if resumed and outcome == "rolled back":
+                continue
+            result.update(answer)
+            result.update(_failure(outcome, why))
+            return result
+        raise AnsibleActionFail("other runs change this machine's bridges at the same time")
+
+    def _confirm(
+        self, options: dict[str, t.Any], window: float, task_vars: dict[str, t.Any]
+    ) -> tuple[str, str]:
+        """What became of the switch, and why."""
+        deadline = time.monotonic() + window + _GRACE
+        self._impatient()
+        why = ""
+        while time.monotonic() < deadline:
+            # The shared connection is from before the switch: it proves nothing, and may hang
+            with contextlib.suppress(Exception):
+                self._connection.reset()
+            time.sleep(_PAUSE)
+            try:
+                answer = self._call({**options, "stage": "confirm"}, task_vars)
+            except AnsibleConnectionFailure as error:
+                why = f"it cannot be reached ({error})"
+                continue
+            if "outcome" not in answer:  # cut off in the middle of the call
+                why = str(answer.get("msg", answer))
+                continue
+            outcome, why = answer["outcome"], answer["why"]
+            if outcome in ("confirmed", "rolled back"):
+                return outcome, why
+        return "silent", why
+
+    def _impatient(self) -> None:
+        """Let a connection to a machine that is cut off fail soon, whatever is configured."""
+        with contextlib.suppress(Exception):  # other connections than ssh have no such options
+            extra = self._connection.get_option("ssh_extra_args") or ""
+            alive = "-o ServerAliveInterval=2 -o ServerAliveCountMax=2"
+            self._connection.set_option("ssh_extra_args", f"{extra} {alive}".strip())
+        with contextlib.suppress(Exception):
+            self._connection.set_option("timeout", _CONNECT)
+
+    def _call(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        return t.cast(
+            "dict[str, t.Any]",
+            self._execute_module(
+                module_name="fleet.virt.virt_bridge", module_args=options, task_vars=task_vars
+            ),
+        )
+
+
+def _tell(host: str, answer: t.Mapping[str, t.Any], window: float) -> None:
+    earlier = answer.get("earlier")
+    if earlier:
+        _say(f"{host}: the switch of {earlier['armed']} was rolled back: {earlier['reason']}")
+    for bridge in answer["bridges"]:
+        if bridge["changed"]:
+            over = f"over {bridge['uplink']}" if bridge["uplink"] else "without uplink"
+            _say(
+                f"{host}: bridge {bridge['name']} {over} ({bridge['backend']}); the former network"
+                f" comes back after {window:g} s unless this controller reaches it again"
+            )
+
+
+def _failure(outcome: str, why: str) -> dict[str, t.Any]:
+    if outcome == "rolled back":
+        text = f"rolled back, the former network configuration is in place again: {why}"
+    else:
+        text = (
+            f"no answer, though its former network configuration had to be in place again: {why};"
+            " look at the machine's console and at /var/lib/fleet-virt/bridge/rollback.log there"
+        )
+    return {"failed": True, "changed": False, "msg": text}
+
+
+def _say(line: str) -> None:
+    Display().display(line)
