@@ -29,7 +29,7 @@ attributes:
     support: full
     details:
       - A CA and keys that would be made are made by no check; what depends on them is returned as
-        V((generated\)).
+        "(generated)".
   diff_mode:
     support: full
   idempotent:
@@ -265,6 +265,19 @@ pending:
   returned: with O(stage=prepare)
   type: list
   elements: str
+made:
+  description: For each kind that gets a new CA its name.
+  returned: with O(stage=prepare)
+  type: dict
+  contains:
+    control:
+      description: Name of the new CA for control.
+      returned: when there is one
+      type: str
+    data:
+      description: Name of the new CA for data.
+      returned: when there is one
+      type: str
 refused:
   description: Names that were revoked and get no certificates.
   returned: with O(stage=prepare)

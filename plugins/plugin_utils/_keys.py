@@ -142,6 +142,7 @@ class Preparation:
         self.waiting: list[str] = []
         self.phases: dict[str, str] = {}
         self.pending: set[str] = set()
+        self.made: dict[str, str] = {}
 
     def run(self, orders: Orders) -> dict[str, t.Any]:
         """Everything, in an order in which it may end at any point and be done again."""
@@ -164,6 +165,7 @@ class Preparation:
             "phases": self.phases,
             "waiting": self.waiting,
             "pending": sorted(self.pending),
+            "made": self.made,
             "refused": sorted(refused),
             "revoked": sorted(orders.revoke),
             "warnings": self.warnings,
@@ -296,7 +298,8 @@ class Preparation:
             foreign = {host: ca for host, ca in foreign.items() if ca != given.id}
         if foreign and starts:
             return self._begin(part, None)
-        self.changes.append(f"{part.kind}: new CA {self._new_name(part)}")
+        self.made[part.kind] = self._new_name(part)
+        self.changes.append(f"{part.kind}: new CA {self.made[part.kind]}")
         self.pending.add(part.kind)
         if self.check:
             return None
@@ -305,7 +308,7 @@ class Preparation:
 
     def _begin(self, part: KindStore, rotation: Rotation | None) -> Rotation | None:
         """Begin an exchange: what hypervisors trust now, whoever made it, is the overlap."""
-        name = self._new_name(part)
+        name = self.made[part.kind] = self._new_name(part)
         self.changes.append(f"{part.kind}: exchange for the new CA {name}")
         self.pending.add(part.kind)
         if self.check:

@@ -26,7 +26,6 @@ from ansible_collections.fleet.virt.plugins.plugin_utils import _keys, _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils._key_store import KeyStore
 from ansible_collections.fleet.virt.plugins.plugin_utils._x509 import Ca
 
-GENERATED = "(generated)"
 Module = t.Callable[..., dict[str, t.Any]]
 
 
@@ -99,7 +98,8 @@ def _part(job: Job, kind: str, now: float) -> Part:
                 f"there is no {kind} CA in {job.store.folder}; prepare comes first"
             )
         reason: Reason | None = Reason("it has none", True)
-        issuer, trust, ca, crl = GENERATED, [f"the new {kind} CA"], "", ""
+        issuer = job.prepared["made"][kind]
+        trust, ca, crl = [issuer], "", ""
     else:
         chosen = _keys.authority(part, rotation)
         reason = keys.reason_to_issue(found, chosen, job.wanted, now)
