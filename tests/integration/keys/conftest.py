@@ -59,6 +59,7 @@ class Keys:
         self.ansible = ansible
         self.folder = folder / "keys"
         self.variables: dict[str, Any] = {"libvirt_keys_dir": str(self.folder)}
+        self._key: Any = None
 
     def run(
         self,
@@ -123,14 +124,19 @@ class Keys:
         return KeyStore(str(self.folder), None)
 
     def virsh(
-        self, target: str, *, pki: Path | None = None, source: str | None = None
+        self,
+        target: str,
+        *,
+        pki: Path | None = None,
+        source: str | None = None,
+        options: str = "",
     ) -> subprocess.CompletedProcess[str]:
         """``virsh hostname`` over verified TLS, from the controller or from a hypervisor."""
         if source is not None:
             return self.lab.ssh(
                 source, f"virsh -c qemu+tls://{target}/system hostname", check=False
             )
-        uri = f"qemu+tls://{target}/system?pkipath={pki or self.folder / 'client'}"
+        uri = f"qemu+tls://{target}/system?pkipath={pki or self.folder / 'client'}{options}"
         return subprocess.run(
             ["virsh", "-c", uri, "hostname"],
             capture_output=True,
@@ -163,7 +169,7 @@ class Keys:
         wanted = Wanted(
             changes.get("organization", "fleet"), "somebody", (), changes.get("days", 30), 1
         )
-        key = _x509.new_key()
+        key = self._key = self._key or _x509.new_key()
         now = time.time() - changes.get("days_ago", 0) * 86400
         certificate = _x509.sign(ca, key.public_key(), wanted, now, server=False)
         folder.mkdir()
