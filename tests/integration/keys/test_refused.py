@@ -19,6 +19,8 @@ from .conftest import HOSTS, PORT, Keys
 # What libvirt 9.0 and 11.3 write into their log
 _NO_CERTIFICATE = "The peer did not send any certificate|No certificate was found"
 _UNKNOWN = "hasn't got a known issuer|issuer is not known|is not trusted"
+# libvirt has no words of its own for this one: all that differs from the one beside it is the date
+_EXPIRED = "has expired|The certificate is not trusted"
 _NAME = "not on the list of allowed clients"
 
 
@@ -36,7 +38,7 @@ def _now(keys: Keys, host: str) -> str:
     [
         pytest.param({"certificate": False}, _NO_CERTIFICATE, id="no certificate"),
         pytest.param({"number": None}, _UNKNOWN, id="another CA of the same name"),
-        pytest.param({"days": 9, "days_ago": 20}, "expired", id="expired"),
+        pytest.param({"days": 9, "days_ago": 20}, _EXPIRED, id="expired"),
         pytest.param({"organization": "other"}, _NAME, id="wrong pattern of name"),
         pytest.param({"kind": "data"}, _UNKNOWN, id="data certificate for control"),
     ],
@@ -51,7 +53,7 @@ def test_a_client_is_refused(
     for host in HOSTS:
         address = keys.address(host)
         assert "control CA" in tls_client.connect(_with(right), address), "the like that is right"
-        with pytest.raises(OSError, match="did not accept|alert|EOF|reset"):
+        with pytest.raises(OSError, match=r"did not accept|alert|EOF|reset"):
             tls_client.connect(_with(wrong), address)
         log = _log(keys, host, since[host])
         assert any(word in log for word in reason.split("|")), log
