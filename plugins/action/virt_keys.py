@@ -15,7 +15,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._model.keys_options imp
     ARGUMENTS,
     ON_HYPERVISOR,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils import _keys, _keys_apply
+from ansible_collections.fleet.virt.plugins.plugin_utils import _keys, _keys_apply, _keys_signing
 from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._cryptography import require
 from ansible_collections.fleet.virt.plugins.plugin_utils._key_store import KeyStore
@@ -84,7 +84,7 @@ class ActionModule(ActionBase):
             store=self._store(options, values),
             host=host,
             look=look,
-            wanted=_keys.wanted_on(_settings(options), host, address, options["names"]),
+            wanted=_keys_signing.wanted_on(_settings(options), host, address, options["names"]),
             prepared=_registered(values, host, options["prepared"]),
             replace=options["replace"],
             check=bool(self._task.check_mode),
@@ -122,7 +122,7 @@ class ActionModule(ActionBase):
         return KeyStore(options["keys_dir"], passphrase, found)
 
 
-def _settings(options: t.Mapping[str, t.Any]) -> _keys.Settings:
+def _settings(options: t.Mapping[str, t.Any]) -> _keys_signing.Settings:
     problem = keys.organization_problem(options["organization"])
     if problem is not None:
         raise FleetVirtError(f"libvirt_keys_organization: {problem}")
@@ -133,7 +133,7 @@ def _settings(options: t.Mapping[str, t.Any]) -> _keys.Settings:
             f" libvirt_keys_days ({days}), and that at most libvirt_keys_ca_days"
             f" ({options['ca_days']}): a certificate is renewed before it expires"
         )
-    return _keys.Settings(
+    return _keys_signing.Settings(
         options["organization"],
         days,
         options["ca_days"],

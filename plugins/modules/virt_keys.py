@@ -17,7 +17,7 @@ description:
     hypervisor says of itself.
   - All files of a hypervisor are exchanged at once, by renaming one link, and running daemons read
     them again without a restart. A call that is killed is finished by the next.
-  - The role M(fleet.virt.libvirt_keys#role) runs the stages in order; it is the way to use this
+  - The role P(fleet.virt.libvirt_keys#role) runs the stages in order; it is the way to use this
     module. V(look), V(request) and V(deploy) run on hypervisors, V(prepare) and V(apply) on the
     controller.
 author:

@@ -41,6 +41,7 @@ class KeyStore:
         self.folder = Path(folder).expanduser()
         self.passphrase = passphrase
         self.given = dict(given or {})
+        self.opened: dict[Path, Ca] = {}
 
     def check_folder(self) -> None:
         """Refuse a folder that others may look into."""
@@ -151,6 +152,8 @@ class KindStore:
         if given is not None:
             return given
         path = self.folder / str(number) / "ca.key"
+        if path in self._store.opened:
+            return self._store.opened[path]
         try:
             text = path.read_bytes()
         except FileNotFoundError:
@@ -162,7 +165,8 @@ class KindStore:
         key = _x509.load_key(text, self._store.passphrase, str(path))
         if _x509.key_id(key.public_key()) != _x509.key_id(certificate.public_key()):
             raise FleetVirtError(f"{path} is not the key of {path.with_name('ca.pem')}")
-        return Ca(certificate, key)
+        self._store.opened[path] = Ca(certificate, key)
+        return self._store.opened[path]
 
     def unfinished(self, rotation: Rotation | None) -> int | None:
         """A generation that was made, but not yet taken into use."""

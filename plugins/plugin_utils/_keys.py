@@ -9,10 +9,8 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import os
-import shutil
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._model import keys
@@ -21,34 +19,15 @@ from ansible_collections.fleet.virt.plugins.module_utils._model.keys import (
     DAY,
     KINDS,
     STEADY,
-    Authority,
     Rotation,
     Seen,
-    Wanted,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils import _key_store, _x509
+from ansible_collections.fleet.virt.plugins.plugin_utils import _keys_client, _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils._key_store import KeyStore, KindStore
+from ansible_collections.fleet.virt.plugins.plugin_utils._keys_signing import Settings
 from ansible_collections.fleet.virt.plugins.plugin_utils._x509 import Ca
 
-CLIENT_FILES = {
-    "ca": "cacert.pem",
-    "crl": "cacrl.pem",
-    "certificate": "clientcert.pem",
-    "key": "clientkey.pem",
-}
 Look = t.Mapping[str, t.Any]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How long things are valid, and whose they are."""
-
-    organization: str
-    days: int
-    ca_days: int
-    renew_days: int
-    client_name: str
-    renew: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,51 +58,6 @@ def seen(look: Look, kind: str, own: t.Sequence[Ca]) -> Seen:
     return Seen(
         tuple(_x509.trusted(entry["ca"])), _x509.read(entry["certificate"], own), entry["key_id"]
     )
-
-
-def authority(part: KindStore, rotation: Rotation) -> Authority:
-    """Who signs now, whom to trust, and what was revoked."""
-    signing = rotation.signing
-    return Authority(
-        part.ca(signing).id if part.is_own(signing) else None,
-        tuple(part.ca(number).id for number in rotation.trusted),
-        frozenset(serial for number in rotation.trusted for serial in part.revoked(number)),
-    )
-
-
-def bundles(part: KindStore, rotation: Rotation) -> tuple[str, str]:
-    """The text of the CA file and of the file of revocation lists."""
-    trusted = rotation.trusted
-    return "".join(part.ca(n).pem for n in trusted), "".join(part.crl(n) for n in trusted)
-
-
-def sign(
-    part: KindStore, number: int, public_key: t.Any, wanted: Wanted, now: float, *, server: bool
-) -> str:
-    """A certificate, written down before it leaves; the folder is locked."""
-    issued = part.issued(number)
-    for name, entries in issued.items():
-        latest = entries[-1]
-        if name == wanted.common_name or latest["revoked"] is not None:
-            continue
-        shared = sorted(set(latest["names"]) & set(wanted.names))
-        if shared and latest["not_after"] > now:
-            raise PlanRefused(
-                f"{wanted.common_name}: {', '.join(shared)} is in the certificate of {name}, which"
-                f" could stand in for it; if {name} is gone or has another address now, revoke it"
-                f" first (-e libvirt_keys_revoke={name}) and then readmit it"
-            )
-    certificate = _x509.sign(part.signer(number), public_key, wanted, now, server=server)
-    issued.setdefault(wanted.common_name, []).append(
-        {
-            "serial": f"{certificate.serial_number:x}",
-            "not_after": _x509.expiry(certificate),
-            "names": list(wanted.names),
-            "revoked": None,
-        }
-    )
-    part.save_issued(number, issued, now)
-    return _x509.to_pem(certificate)
 
 
 class Preparation:
@@ -158,7 +92,12 @@ class Preparation:
                 if part.protect(check=self.check):
                     self.changes.append(f"{kind}: the CA's key is encrypted")
                 self._revocation_lists(part, refused)
-            self._client()
+            part = self.store.kind("control")
+            settings = replace(self.settings, renew=self.settings.renew and not self.fleet.silent)
+            pending = self.check and "control" in self.pending
+            why = _keys_client.ensure(self.store, part, settings, self.now, self.check, pending)
+            if why is not None:
+                self.changes.append(f"client certificate: {why}")
         return {
             "changed": bool(self.changes),
             "diff": {"before": "", "after": "".join(f"{line}\n" for line in self.changes)},
@@ -427,101 +366,9 @@ class Preparation:
         self.changes.append(f"{part.kind}: new revocation list of {name}")
         self.pending.add(part.kind)
 
-    # The controller's own certificate, for control
-
-    def _client(self) -> None:
-        part = self.store.kind("control")
-        rotation = part.rotation()
-        folder = self.store.folder / "client"
-        wanted = Wanted(
-            self.settings.organization,
-            self.settings.client_name,
-            (),
-            self.settings.days,
-            self.settings.renew_days,
-            self.settings.renew and not self.fleet.silent,
-        )
-        if rotation is None:
-            self.changes.append("client certificate: it has none")
-            return
-        have = _texts(folder)
-        chosen = authority(part, rotation)
-        key = None
-        if have["key"]:
-            key = _x509.load_key(have["key"].encode("ascii"), None, str(folder / "clientkey.pem"))
-        found = Seen(
-            tuple(_x509.trusted(have["ca"])),
-            _x509.read(have["certificate"], part.own()),
-            _x509.key_id(key.public_key()) if key is not None else None,
-        )
-        reason = keys.reason_to_issue(found, chosen, wanted, self.now)
-        ca, crl = bundles(part, rotation)
-        same = (ca, crl) == (have["ca"], have["crl"])
-        if reason is None and same and not (self.check and "control" in self.pending):
-            return
-        self.changes.append(
-            f"client certificate: {reason.text if reason else 'other CAs or revocation lists'}"
-        )
-        if self.check:
-            return
-        texts = {**have, "ca": ca, "crl": crl}
-        if reason is not None:
-            if reason.new_key or key is None:
-                key = _x509.new_key()
-            texts["key"] = _x509.key_bytes(key, None).decode("ascii")
-            texts["certificate"] = sign(
-                part, rotation.signing, key.public_key(), wanted, self.now, server=False
-            )
-        _write_client(self.store, {name: text for name, text in texts.items() if text})
-
-
-def _texts(folder: t.Any) -> dict[str, str]:
-    found = {}
-    for name, file in CLIENT_FILES.items():
-        path = folder / file
-        found[name] = path.read_text(encoding="ascii") if path.is_file() else ""
-    return found
-
-
-def _write_client(store: KeyStore, texts: t.Mapping[str, str]) -> None:
-    """All of the client's files at once: a new folder, and the link to it renamed."""
-    link = store.folder / "client"
-    numbers = [
-        int(entry.name[8:]) for entry in store.folder.glob("client.v*") if entry.name[8:].isdigit()
-    ]
-    name = f"client.v{max(numbers, default=0) + 1}"
-    before = os.readlink(link) if link.is_symlink() else None
-    new = store.folder / ".client.new"
-    shutil.rmtree(new, ignore_errors=True)
-    _key_store.make_folder(new)
-    for part, text in texts.items():
-        mode = 0o600 if part == "key" else 0o644
-        _key_store.write(new / CLIENT_FILES[part], text.encode("ascii"), mode)
-    os.rename(new, store.folder / name)
-    temporary = store.folder / ".client.link"
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(name)
-    os.rename(temporary, link)
-    _key_store.flush(store.folder)
-    for entry in store.folder.glob("client.v*"):
-        if entry.name not in (name, before):
-            shutil.rmtree(entry)
-
 
 def _names(names: t.Sequence[str]) -> str:
     return ", ".join(names)
-
-
-def wanted_on(settings: Settings, host: str, address: str | None, names: t.Sequence[str]) -> Wanted:
-    """What a hypervisor's certificates are to say: only what the inventory says."""
-    return Wanted(
-        settings.organization,
-        host,
-        keys.certificate_names(host, address, names),
-        settings.days,
-        settings.renew_days,
-        settings.renew,
-    )
 
 
 def given_ca(kind: str, value: t.Any, passphrase: str | None, now: float) -> Ca | None:

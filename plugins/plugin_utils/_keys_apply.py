@@ -22,7 +22,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._model.keys import (
     Seen,
     Wanted,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils import _keys, _x509
+from ansible_collections.fleet.virt.plugins.plugin_utils import _keys, _keys_signing, _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils._key_store import KeyStore
 from ansible_collections.fleet.virt.plugins.plugin_utils._x509 import Ca
 
@@ -101,9 +101,9 @@ def _part(job: Job, kind: str, now: float) -> Part:
         issuer = job.prepared["made"][kind]
         trust, ca, crl = [issuer], "", ""
     else:
-        chosen = _keys.authority(part, rotation)
+        chosen = _keys_signing.authority(part, rotation)
         reason = keys.reason_to_issue(found, chosen, job.wanted, now)
-        ca, crl = _keys.bundles(part, rotation)
+        ca, crl = _keys_signing.bundles(part, rotation)
         issuer = part.ca(rotation.signing).name
         trust = [names[identity] for identity in chosen.trust]
     predicted = job.check and kind in job.prepared.get("pending", ())
@@ -173,4 +173,4 @@ def _sign(job: Job, kind: str, public_key: t.Any, now: float) -> str:
         rotation = part.rotation()
         assert rotation is not None  # noqa: S101 - there was one before
         wanted = dataclasses.replace(job.wanted, renew=False)
-        return _keys.sign(part, rotation.signing, public_key, wanted, now, server=True)
+        return _keys_signing.sign(part, rotation.signing, public_key, wanted, now, server=True)

@@ -4,19 +4,33 @@
 
 """Have running daemons read their TLS files again, without a restart.
 
+libvirt frees the old credentials at once, also those of connections whose handshake is under way;
+when such a connection goes on, the daemon crashes (seen with 9.0 and 11.3). So for a moment nobody
+enters: with a limit of one client, which is us, connections wait in the kernel's queue, and those
+under way come to their end. Then the files are read, and the limits are what they were.
+
 This file is private to the collection.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
+import socket
 import subprocess
+import time
+import typing as t
+from pathlib import Path
 
 from .._errors import FleetVirtError
 
 # The daemons that listen with TLS: the one for all, or of the modular ones the proxy
 _DAEMONS = ("libvirtd", "virtproxyd")
+_SOCKET = "/run/libvirt/libvirt-sock-ro"
+_NO_TLS = "no tls service found"
+_HANDSHAKE_SECONDS = 5.0
 
 
 def serving(timeout: float) -> list[str]:
@@ -39,16 +53,92 @@ def reload(timeout: float) -> list[str]:
                 f"{daemon} runs, and virt-admin, which tells it to read its TLS files again, is not"
                 " installed (package libvirt-clients, on RHEL and SUSE libvirt-client)"
             )
-        status, said = _run(
-            ["virt-admin", "-c", f"{daemon}:///system", "server-update-tls", daemon], timeout
-        )
-        if status != 0:
-            raise FleetVirtError(
-                f"{daemon} did not read its TLS files again: {said}; the new files are in place,"
-                " run again when the cause is gone"
-            )
+        with _nobody_enters(daemon, timeout):
+            try:
+                _admin(daemon, timeout, "server-update-tls", daemon)
+            except FleetVirtError as error:
+                if _NO_TLS not in str(error):
+                    raise
+                continue  # it began before its socket, and reads the files when it begins anew
         done.append(daemon)
     return done
+
+
+@contextlib.contextmanager
+def _nobody_enters(daemon: str, timeout: float) -> t.Iterator[None]:
+    """Nobody is let in, and no handshake is under way.
+
+    Should this process be killed, a timer of systemd's lets people in again.
+    """
+    unit, saved = f"fleet-virt-keys-{daemon}", Path(f"/run/fleet-virt-keys-{daemon}.json")
+    limits = _limits(daemon, timeout)
+    if limits["nclients_max"] == 1 and saved.exists():  # an earlier run was killed just here
+        limits = json.loads(saved.read_text(encoding="ascii"))
+    saved.write_text(json.dumps(limits), encoding="ascii")
+    _run(["systemctl", "stop", f"{unit}.timer"], timeout)
+    back = (
+        *("server-clients-set", daemon, "--max-clients", str(limits["nclients_max"])),
+        *("--max-unauth-clients", str(limits["nclients_unauth_max"])),
+    )
+    command = ["systemd-run", "--quiet", "--collect", f"--unit={unit}", "--on-active=20s"]
+    command += ["--timer-property=AccuracySec=100ms", shutil.which("virt-admin") or "virt-admin"]
+    status, said = _run([*command, "-c", f"{daemon}:///system", *back], timeout)
+    if status != 0:
+        raise FleetVirtError(f"systemd-run failed, without which {daemon} is not touched: {said}")
+    with socket.socket(socket.AF_UNIX) as ours:
+        ours.settimeout(timeout)
+        try:
+            ours.connect(_SOCKET)
+            only = ("--max-clients", "1", "--max-unauth-clients", "1")
+            _admin(daemon, timeout, "server-clients-set", daemon, *only)
+            _settle(daemon, timeout)
+            yield
+        except OSError as error:
+            raise FleetVirtError(f"{_SOCKET}: {error.strerror}; is {daemon} alive?") from None
+        finally:
+            _admin(daemon, timeout, *back)
+            _run(["systemctl", "stop", f"{unit}.timer"], timeout)
+            saved.unlink(missing_ok=True)
+
+
+def _settle(daemon: str, timeout: float) -> None:
+    """Wait until nobody is being verified but us; who takes too long is disconnected."""
+    limit = time.monotonic() + _HANDSHAKE_SECONDS
+    while _limits(daemon, timeout)["nclients_unauth"] > 1:
+        if time.monotonic() > limit:
+            _disconnect_unverified(daemon, timeout)
+            return
+        time.sleep(0.05)
+
+
+def _disconnect_unverified(daemon: str, timeout: float) -> None:
+    """Disconnect who has come by TLS and has not shown a certificate yet."""
+    for line in _admin(daemon, timeout, "client-list", daemon).splitlines():
+        words = line.split()
+        if len(words) > 1 and words[0].isdigit() and words[1] == "tls":
+            told = _admin(daemon, timeout, "client-info", daemon, words[0], missing=True)
+            if "tls_x509_dname" not in told:
+                _admin(daemon, timeout, "client-disconnect", daemon, words[0], missing=True)
+
+
+def _limits(daemon: str, timeout: float) -> dict[str, int]:
+    found = {}
+    for line in _admin(daemon, timeout, "server-clients-info", daemon).splitlines():
+        name, colon, number = line.partition(":")
+        if colon:
+            found[name.strip()] = int(number)
+    return found
+
+
+def _admin(daemon: str, timeout: float, *words: str, missing: bool = False) -> str:
+    """What virt-admin says; ``missing`` when the client may have gone meanwhile."""
+    status, said = _run(["virt-admin", "-c", f"{daemon}:///system", *words], timeout)
+    if status != 0 and not missing:
+        raise FleetVirtError(
+            f"{daemon} did not read its TLS files again ({words[0]}: {said}); the new files are in"
+            " place, run again when the cause is gone"
+        )
+    return said
 
 
 def _is_running(daemon: str, timeout: float) -> bool:
@@ -84,5 +174,5 @@ def _run(words: list[str], timeout: float) -> tuple[int, str]:
         return 127, f"{words[0]} is not installed"
     except subprocess.TimeoutExpired:
         return 124, f"{' '.join(words)} did not end within {timeout:g} seconds"
-    said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
-    return done.returncode, said
+    said = done.stdout if done.returncode == 0 else done.stderr or done.stdout
+    return done.returncode, said.decode("utf-8", "replace").strip()

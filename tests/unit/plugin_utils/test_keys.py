@@ -14,15 +14,17 @@ from typing import Any
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._model import keys
 from ansible_collections.fleet.virt.plugins.module_utils._model.keys import (
     DAY,
     KINDS,
     Rotation,
     Wanted,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils import _keys, _x509
+from ansible_collections.fleet.virt.plugins.plugin_utils import _keys, _keys_signing, _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils._key_store import KeyStore
-from ansible_collections.fleet.virt.plugins.plugin_utils._keys import Fleet, Orders, Settings
+from ansible_collections.fleet.virt.plugins.plugin_utils._keys import Fleet, Orders
+from ansible_collections.fleet.virt.plugins.plugin_utils._keys_signing import Settings
 
 NOW = 1_800_000_000.0
 SETTINGS = Settings("fleet", 365, 3650, 30, "controller")
@@ -66,15 +68,17 @@ class Host:
             part = store.kind(kind)
             rotation = part.rotation()
             assert rotation is not None
-            wanted = _keys.wanted_on(SETTINGS, self.name, None, [])
+            wanted = _keys_signing.wanted_on(SETTINGS, self.name, None, [])
             found = _keys.seen(self.look(), kind, part.own())
-            reason = _keys.keys.reason_to_issue(found, _keys.authority(part, rotation), wanted, now)
+            reason = keys.reason_to_issue(
+                found, _keys_signing.authority(part, rotation), wanted, now
+            )
             if reason is not None:
                 self.kinds[kind]["key_id"] = _x509.key_id(self.keys[kind].public_key())
-                self.kinds[kind]["certificate"] = _keys.sign(
+                self.kinds[kind]["certificate"] = _keys_signing.sign(
                     part, rotation.signing, self.keys[kind].public_key(), wanted, now, server=True
                 )
-            self.kinds[kind]["ca"], self.kinds[kind]["crl"] = _keys.bundles(part, rotation)
+            self.kinds[kind]["ca"], self.kinds[kind]["crl"] = _keys_signing.bundles(part, rotation)
 
 
 def prepare(
@@ -224,11 +228,11 @@ def test_a_name_belongs_to_one_hypervisor(tmp_path: Path) -> None:
     prepare(store, {"hv1": Host("hv1").look()})
     part, key = store.kind("control"), _x509.new_key().public_key()
     first = Wanted("fleet", "hv1", ("DNS:hv1", "IP:198.51.100.1"), 9, 1)
-    _keys.sign(part, 1, key, first, NOW, server=True)
+    _keys_signing.sign(part, 1, key, first, NOW, server=True)
     second = Wanted("fleet", "hv2", ("DNS:hv2", "IP:198.51.100.1"), 9, 1)
     with pytest.raises(PlanRefused, match=r"IP:198.51.100.1 is in the certificate of hv1"):
-        _keys.sign(part, 1, key, second, NOW, server=True)
-    _keys.sign(part, 1, key, second, NOW + 10 * DAY, server=True)
+        _keys_signing.sign(part, 1, key, second, NOW, server=True)
+    _keys_signing.sign(part, 1, key, second, NOW + 10 * DAY, server=True)
 
 
 def test_revoked_until_readmitted(tmp_path: Path) -> None:
