@@ -21,6 +21,9 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.fleet.virt.tests.contract import documentation
+from ansible_collections.fleet.virt.tests.integration.keys.test_documented import (
+    COMMANDS as OF_KEYS,
+)
 from ansible_collections.fleet.virt.tests.integration.provisioning.test_documented import (
     COMMANDS as CHANGING,
 )
@@ -60,6 +63,7 @@ class Props:
         self.guests = guests
         self.folder = folder
         self.made: list[str] = []
+        self.keys = False
 
     def variables(self) -> dict[str, Any]:
         """A folder of images and a key for the VMs, as an administrator sets them."""
@@ -96,6 +100,9 @@ class Props:
                 "virsh -q pool-refresh default || true\n",
             )
         self.guests.script("hv1", f"rm -f {IMAGES}/centos.qcow2")
+        for host in ("hv1", "hv2") if self.keys else ():
+            folders = "/etc/pki/CA /etc/pki/libvirt /etc/pki/libvirt-vnc /etc/pki/qemu"
+            self.guests.script(host, f"rm -rf {folders}")
 
 
 def _nothing(_props: Props) -> Stage:
@@ -126,6 +133,12 @@ def _init(props: Props) -> Stage:
     return Stage(variables=props.variables())
 
 
+def _keys(props: Props) -> Stage:
+    props.keys = True
+    folder = str(props.folder / "keys")
+    return Stage("hypervisors", replaced={"~/.local/share/fleet-virt/keys/fleet": folder})
+
+
 def _purge(props: Props) -> Stage:
     variables = props.variables()
     props.vms(variables, "web1", start=False)
@@ -143,6 +156,7 @@ _STAGES: dict[str, Callable[[Props], Stage]] = {
     "virt_host_info": _nothing,
     "virt_image": _image,
     "virt_init": _init,
+    "virt_keys": _keys,
     "virt_place": _nothing,
     "virt_purge": _purge,
     "virt_query": _web1,
@@ -281,7 +295,7 @@ _OF_THE_DEMONSTRATION = (
 
 
 def test_every_command_shown_is_run() -> None:
-    run = {*_COMMANDS, *CHANGING, *CREATING, CREATING_SEVERAL, *_OF_THE_DEMONSTRATION}
+    run = {*_COMMANDS, *CHANGING, *CREATING, CREATING_SEVERAL, *OF_KEYS, *_OF_THE_DEMONSTRATION}
     assert sorted(_shown()) == sorted(run)
 
 
