@@ -17,8 +17,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import shutil
-import socket
 import subprocess
 import time
 import typing as t
@@ -28,7 +28,6 @@ from .._errors import FleetVirtError
 
 # The daemons that listen with TLS: the one for all, or of the modular ones the proxy
 _DAEMONS = ("libvirtd", "virtproxyd")
-_SOCKET = "/run/libvirt/libvirt-sock-ro"
 _NO_TLS = "no tls service found"
 _HANDSHAKE_SECONDS = 5.0
 
@@ -85,40 +84,80 @@ def _nobody_enters(daemon: str, timeout: float) -> t.Iterator[None]:
     status, said = _run([*command, "-c", f"{daemon}:///system", *back], timeout)
     if status != 0:
         raise FleetVirtError(f"systemd-run failed, without which {daemon} is not touched: {said}")
-    with socket.socket(socket.AF_UNIX) as ours:
-        ours.settimeout(timeout)
+    with _a_client(daemon, timeout):
         try:
-            ours.connect(_SOCKET)
             only = ("--max-clients", "1", "--max-unauth-clients", "1")
             _admin(daemon, timeout, "server-clients-set", daemon, *only)
             _settle(daemon, timeout)
             yield
-        except OSError as error:
-            raise FleetVirtError(f"{_SOCKET}: {error.strerror}; is {daemon} alive?") from None
         finally:
             _admin(daemon, timeout, *back)
             _run(["systemctl", "stop", f"{unit}.timer"], timeout)
             saved.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def _a_client(daemon: str, timeout: float) -> t.Iterator[None]:
+    """A client of the daemon that has been let in, and stays."""
+    process = subprocess.Popen(
+        ["virsh", "--readonly", "--quiet", "--connect", "qemu:///system"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "LC_ALL": "C"},
+    )
+    assert process.stdin is not None  # noqa: S101 - both are pipes
+    assert process.stdout is not None  # noqa: S101
+    try:
+        process.stdin.write(b"uri\n")
+        process.stdin.flush()
+        said, limit = b"", time.monotonic() + timeout
+        while b"://" not in said:
+            ready = select.select([process.stdout], [], [], max(0.0, limit - time.monotonic()))[0]
+            more = os.read(process.stdout.fileno(), 4096) if ready else b""
+            if not more:
+                text = said.decode("utf-8", "replace").strip()
+                raise FleetVirtError(f"{daemon} lets nobody in: {text or 'no answer'}")
+            said += more
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
 def _settle(daemon: str, timeout: float) -> None:
-    """Wait until nobody is being verified but us; who takes too long is disconnected."""
+    """Wait until nobody is being verified; who takes too long is disconnected.
+
+    libvirt does not count those in a handshake among the unauthenticated. Who has been verified has
+    a name. Nobody twice in a row: one may have been on its way in when the limit came.
+    """
     limit = time.monotonic() + _HANDSHAKE_SECONDS
-    while _limits(daemon, timeout)["nclients_unauth"] > 1:
-        if time.monotonic() > limit:
-            _disconnect_unverified(daemon, timeout)
-            return
+    verified: set[str] = set()
+    clean = 0
+    while clean < 2:
+        unverified = _unverified(daemon, timeout, verified)
+        clean = 0 if unverified else clean + 1
+        if unverified and time.monotonic() > limit:
+            for client in unverified:
+                _admin(daemon, timeout, "client-disconnect", daemon, client, missing=True)
+            limit += _HANDSHAKE_SECONDS
         time.sleep(0.05)
 
 
-def _disconnect_unverified(daemon: str, timeout: float) -> None:
-    """Disconnect who has come by TLS and has not shown a certificate yet."""
+def _unverified(daemon: str, timeout: float, verified: set[str]) -> list[str]:
+    """Clients that have come by TLS and have no name yet; those that have are added."""
+    found = []
     for line in _admin(daemon, timeout, "client-list", daemon).splitlines():
         words = line.split()
-        if len(words) > 1 and words[0].isdigit() and words[1] == "tls":
+        if len(words) > 1 and words[0].isdigit() and words[1] == "tls" and words[0] not in verified:
             told = _admin(daemon, timeout, "client-info", daemon, words[0], missing=True)
-            if "tls_x509_dname" not in told:
-                _admin(daemon, timeout, "client-disconnect", daemon, words[0], missing=True)
+            if "tls_x509_dname" in told:
+                verified.add(words[0])
+            else:
+                found.append(words[0])
+    return found
 
 
 def _limits(daemon: str, timeout: float) -> dict[str, int]:
