@@ -46,6 +46,7 @@ def _client(keys: Keys, source: str | None) -> subprocess.Popen[str]:
     assert process.stdin is not None
     process.stdin.write(f"OPTIONS = {options!r}\n{_SOURCE}\n")
     process.stdin.close()
+    process.stdin = None  # said and done: communicate() would write to it
     return process
 
 
