@@ -11,10 +11,19 @@ from __future__ import annotations
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import DependencyMissing
 
-_NAMES = (
-    *("ExtendedKeyUsageOID", "InvalidSignature", "NameOID", "ec", "hashes", "padding", "rsa"),
-    *("serialization", "x509"),
-)
+__all__ = [
+    "AVAILABLE",
+    "ExtendedKeyUsageOID",
+    "InvalidSignature",
+    "NameOID",
+    "ec",
+    "hashes",
+    "padding",
+    "require",
+    "rsa",
+    "serialization",
+    "x509",
+]
 
 try:
     from cryptography import x509
@@ -23,12 +32,10 @@ try:
     from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 except ImportError:
+    globals().update(dict.fromkeys(__all__))  # require() says so before any of them is used
     AVAILABLE = False
-    globals().update(dict.fromkeys(_NAMES))  # require() says so before any of them is used
 else:
     AVAILABLE = True
-
-__all__ = ["AVAILABLE", "require", *_NAMES]
 
 
 def require() -> None:
