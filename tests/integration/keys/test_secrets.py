@@ -90,7 +90,7 @@ def test_nothing_secret_is_readable(keys: Keys, tmp_path: Path) -> None:
     assert "PRIVATE KEY" not in output
     assert not _found(words, output), "in Ansible's output"
     for host in HOSTS:
-        assert len(seen[host]) > 10000, "nothing was watched"
+        assert len(seen[host]) > 1000, "nothing was watched"
         assert "openssl" in seen[host], "the making of keys was not watched"
         assert not _found(words, seen[host]), f"in a process of {host}"
         log = keys.host(host, "journalctl --no-pager --since '-20min'; cat /var/log/*log || true")
