@@ -9,11 +9,16 @@ import json
 import subprocess
 import threading
 import time
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from .conftest import HOSTS, Keys
 
-_PASSPHRASE = "correct horse battery staple"  # noqa: S105
+# Another one each time: none that is in some copy of this file
+_PASSPHRASE = f"correct horse {uuid.uuid4()}"
 # Everything but what is made of device files and the like
 _PLACES = "/etc /home /root /run /tmp /var --exclude-dir=ssh"
 _WATCH = r"""
@@ -36,7 +41,15 @@ def _watch(keys: Keys, host: str, found: dict[str, str]) -> None:
     found[host] = keys.lab.ssh(host, ["python3", "-"], input=_WATCH, timeout=300).stdout
 
 
-def test_nothing_secret_is_readable(keys: Keys, tmp_path: Path) -> None:
+@pytest.fixture
+def protected(keys: Keys) -> Iterator[Keys]:
+    """A fleet whose CAs get a passphrase, which no other test knows."""
+    yield keys
+    keys.forget()
+
+
+def test_nothing_secret_is_readable(protected: Keys, tmp_path: Path) -> None:
+    keys = protected
     secrets = tmp_path / "secrets.yml"
     secrets.touch(mode=0o600)
     secrets.write_text(json.dumps({"libvirt_keys_passphrase": _PASSPHRASE}))
@@ -106,7 +119,6 @@ def test_nothing_secret_is_readable(keys: Keys, tmp_path: Path) -> None:
     assert run.returncode != 0
     assert "give its passphrase in libvirt_keys_passphrase" in str(run)
     assert keys.changed(keys.run(["-e", f"@{secrets}"]).succeeded()) == []
-    keys.forget()
 
 
 def _lines(text: str) -> set[str]:
