@@ -21,6 +21,9 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.fleet.virt.tests.contract import documentation
+from ansible_collections.fleet.virt.tests.integration.keys.test_documented import (
+    COMMANDS as OF_KEYS,
+)
 from ansible_collections.fleet.virt.tests.integration.preflight.test_preflight import (
     COMMANDS as OF_PREFLIGHT,
 )
@@ -63,6 +66,7 @@ class Props:
         self.guests = guests
         self.folder = folder
         self.made: list[str] = []
+        self.keys = False
 
     def variables(self) -> dict[str, Any]:
         """A folder of images and a key for the VMs, as an administrator sets them."""
@@ -99,6 +103,9 @@ class Props:
                 "virsh -q pool-refresh default || true\n",
             )
         self.guests.script("hv1", f"rm -f {IMAGES}/centos.qcow2")
+        for host in ("hv1", "hv2") if self.keys else ():
+            folders = "/etc/pki/CA /etc/pki/libvirt /etc/pki/libvirt-vnc /etc/pki/qemu"
+            self.guests.script(host, f"rm -rf {folders}")
 
 
 def _nothing(_props: Props) -> Stage:
@@ -129,6 +136,12 @@ def _init(props: Props) -> Stage:
     return Stage(variables=props.variables())
 
 
+def _keys(props: Props) -> Stage:
+    props.keys = True
+    folder = str(props.folder / "keys")
+    return Stage("hypervisors", replaced={"~/.local/share/fleet-virt/keys/fleet": folder})
+
+
 def _purge(props: Props) -> Stage:
     variables = props.variables()
     props.vms(variables, "web1", start=False)
@@ -147,6 +160,7 @@ _STAGES: dict[str, Callable[[Props], Stage]] = {
     "virt_host_info": _nothing,
     "virt_image": _image,
     "virt_init": _init,
+    "virt_keys": _keys,
     "virt_place": _nothing,
     "virt_purge": _purge,
     "virt_query": _web1,
@@ -289,6 +303,7 @@ def test_every_command_shown_is_run() -> None:
     run = {
         *_COMMANDS,
         *CHANGING,
+        *OF_KEYS,
         *OF_PREFLIGHT,
         *CREATING,
         CREATING_SEVERAL,

@@ -1,0 +1,159 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._model import keys
+from ansible_collections.fleet.virt.plugins.module_utils._model.keys_options import (
+    ARGUMENTS,
+    ON_HYPERVISOR,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils import _keys, _keys_apply, _keys_signing
+from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
+from ansible_collections.fleet.virt.plugins.plugin_utils._cryptography import require
+from ansible_collections.fleet.virt.plugins.plugin_utils._key_store import KeyStore
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+
+_CONNECTION: dict[str, dict[str, t.Any]] = {
+    "uri": {"type": "str", "default": "qemu:///system"},
+    "timeout": {"type": "float", "default": 10.0},
+}
+
+
+class ActionModule(ActionBase):
+    """CAs are here, on the controller; a hypervisor's own files are the module's."""
+
+    if t.TYPE_CHECKING:  # ansible-core states no types for it
+        validate_argument_spec: t.Any
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
+    ) -> dict[str, t.Any]:
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        values = task_vars or {}
+        if self._task.args.get("stage") in ON_HYPERVISOR:
+            answer: dict[str, t.Any] = self._execute_module(task_vars=values)
+            return {**result, **answer}
+        _validation, options = self.validate_argument_spec(
+            argument_spec={**ARGUMENTS, **_CONNECTION}
+        )
+        try:
+            require()
+            work = self._prepare if options["stage"] == "prepare" else self._apply
+            result.update(work(to_plain(options), values))
+        except FleetVirtError as error:
+            raise AnsibleActionFail(str(error)) from None
+        return result
+
+    def _prepare(self, options: dict[str, t.Any], values: dict[str, t.Any]) -> dict[str, t.Any]:
+        store, now = self._store(options, values), time.time()
+        everybody = options["rotate"] == ["all"]
+        orders = _keys.Orders(
+            tuple(keys.KINDS if everybody else options["rotate"]),
+            tuple(options["revoke"]),
+            tuple(options["readmit"]),
+            options["replace"],
+        )
+        refused = {*store.refused(), *orders.revoke} - set(orders.readmit)
+        away = {*options["lost"], *refused}
+        hosts = values["ansible_play_hosts_all"]
+        expected = [*(options["expected"] or ()), *hosts]
+        looks: dict[str, _keys.Look | None] = {}
+        for name in dict.fromkeys(str(name) for name in expected):
+            if name not in away:
+                looks[name] = _answer(values, name, options["results"])
+        preparation = _keys.Preparation(
+            store, _settings(options), _keys.Fleet(looks), now, check=bool(self._task.check_mode)
+        )
+        return preparation.run(orders)
+
+    def _apply(self, options: dict[str, t.Any], values: dict[str, t.Any]) -> dict[str, t.Any]:
+        host = str(values["inventory_hostname"])
+        look = _answer(values, host, options["results"])
+        if look is None:
+            raise FleetVirtError(f"{host} gave no answer")
+        address = Variables(values, self._templar).get("ansible_host")
+        job = _keys_apply.Job(
+            store=self._store(options, values),
+            host=host,
+            look=look,
+            wanted=_keys_signing.wanted_on(_settings(options), host, address, options["names"]),
+            prepared=_registered(values, host, options["prepared"]),
+            replace=options["replace"],
+            check=bool(self._task.check_mode),
+        )
+
+        def module(stage: str, **more: t.Any) -> dict[str, t.Any]:
+            arguments = {
+                "stage": stage,
+                "qemu_user": options["qemu_user"],
+                "timeout": options["timeout"],
+                **more,
+            }
+            answer: dict[str, t.Any] = self._execute_module(
+                module_name="fleet.virt.virt_keys", module_args=arguments, task_vars=values
+            )
+            return answer
+
+        return _keys_apply.run(job, module, time.time())
+
+    def _store(self, options: dict[str, t.Any], values: dict[str, t.Any]) -> KeyStore:
+        if not options["keys_dir"]:
+            raise FleetVirtError("keys_dir: name the folder of the fleet's CAs")
+        variables = Variables(values, self._templar)
+
+        def variable(name: str) -> t.Any:
+            return variables.get(options[name]) if options[name] else None
+
+        passphrase = variable("passphrase_variable")
+        passphrase = str(passphrase) if passphrase is not None else None
+        given = {
+            kind: _keys.given_ca(kind, variable(f"{kind}_ca_variable"), passphrase, time.time())
+            for kind in keys.KINDS
+        }
+        found = {kind: ca for kind, ca in given.items() if ca is not None}
+        return KeyStore(options["keys_dir"], passphrase, found)
+
+
+def _settings(options: t.Mapping[str, t.Any]) -> _keys_signing.Settings:
+    problem = keys.organization_problem(options["organization"])
+    if problem is not None:
+        raise FleetVirtError(f"libvirt_keys_organization: {problem}")
+    days, renew_days = options["days"], options["renew_days"]
+    if not 1 <= renew_days < days or options["ca_days"] < days:
+        raise FleetVirtError(
+            f"libvirt_keys_renew_days ({renew_days}) has to be at least 1 and below"
+            f" libvirt_keys_days ({days}), and that at most libvirt_keys_ca_days"
+            f" ({options['ca_days']}): a certificate is renewed before it expires"
+        )
+    return _keys_signing.Settings(
+        options["organization"],
+        days,
+        options["ca_days"],
+        renew_days,
+        options["client_name"],
+        options["renew"],
+    )
+
+
+def _registered(values: t.Mapping[str, t.Any], host: str, variable: str | None) -> dict[str, t.Any]:
+    """What a host registered, as plain data."""
+    found = values["hostvars"][host].get(variable) if variable else None
+    return t.cast("dict[str, t.Any]", to_plain(found or {}))
+
+
+def _answer(
+    values: t.Mapping[str, t.Any], host: str, variable: str | None
+) -> dict[str, t.Any] | None:
+    """What a host of the play answered, or None."""
+    if host not in values["ansible_play_hosts_all"]:
+        return None
+    found = _registered(values, host, variable)
+    return found if "kinds" in found and not found.get("failed") else None

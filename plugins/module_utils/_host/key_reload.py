@@ -1,0 +1,217 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Have running daemons read their TLS files again, without a restart.
+
+libvirt frees the old credentials at once, also those of connections whose handshake is under way;
+when such a connection goes on, the daemon crashes (seen with 9.0 and 11.3). So for a moment nobody
+enters: with a limit of one client, which is us, connections wait in the kernel's queue, and those
+under way come to their end. Then the files are read, and the limits are what they were.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import subprocess
+import time
+import typing as t
+from pathlib import Path
+
+from .._errors import FleetVirtError
+
+# The daemons that listen with TLS: the one for all, or of the modular ones the proxy
+_DAEMONS = ("libvirtd", "virtproxyd")
+_NO_TLS = "no tls service found"
+_HANDSHAKE_SECONDS = 5.0
+
+
+def serving(timeout: float) -> list[str]:
+    """Names of the daemons that run and have TLS; one that does not run reads the files when it
+    starts."""
+    return [
+        daemon for daemon in _DAEMONS if _is_running(daemon, timeout) and _listens(daemon, timeout)
+    ]
+
+
+def reload(timeout: float) -> list[str]:
+    """Names of the daemons that have read the files again.
+
+    :raises FleetVirtError: one of them could not.
+    """
+    done = []
+    for daemon in serving(timeout):
+        if shutil.which("virt-admin") is None:
+            raise FleetVirtError(
+                f"{daemon} runs, and virt-admin, which tells it to read its TLS files again, is not"
+                " installed (package libvirt-clients, on RHEL and SUSE libvirt-client)"
+            )
+        with _nobody_enters(daemon, timeout):
+            try:
+                _admin(daemon, timeout, "server-update-tls", daemon)
+            except FleetVirtError as error:
+                if _NO_TLS not in str(error):
+                    raise
+                continue  # it began before its socket, and reads the files when it begins anew
+        done.append(daemon)
+    return done
+
+
+@contextlib.contextmanager
+def _nobody_enters(daemon: str, timeout: float) -> t.Iterator[None]:
+    """Nobody is let in, and no handshake is under way.
+
+    Should this process be killed, a timer of systemd's lets people in again.
+    """
+    unit, saved = f"fleet-virt-keys-{daemon}", Path(f"/run/fleet-virt-keys-{daemon}.json")
+    limits = _limits(daemon, timeout)
+    if limits["nclients_max"] == 1 and saved.exists():  # an earlier run was killed just here
+        limits = json.loads(saved.read_text(encoding="ascii"))
+    saved.write_text(json.dumps(limits), encoding="ascii")
+    _run(["systemctl", "stop", f"{unit}.timer"], timeout)
+    back = (
+        *("server-clients-set", daemon, "--max-clients", str(limits["nclients_max"])),
+        *("--max-unauth-clients", str(limits["nclients_unauth_max"])),
+    )
+    command = ["systemd-run", "--quiet", "--collect", f"--unit={unit}", "--on-active=20s"]
+    command += ["--timer-property=AccuracySec=100ms", shutil.which("virt-admin") or "virt-admin"]
+    status, said = _run([*command, "-c", f"{daemon}:///system", *back], timeout)
+    if status != 0:
+        raise FleetVirtError(f"systemd-run failed, without which {daemon} is not touched: {said}")
+    with _a_client(daemon, timeout):
+        try:
+            only = ("--max-clients", "1", "--max-unauth-clients", "1")
+            _admin(daemon, timeout, "server-clients-set", daemon, *only)
+            _settle(daemon, timeout)
+            yield
+        finally:
+            _admin(daemon, timeout, *back)
+            _run(["systemctl", "stop", f"{unit}.timer"], timeout)
+            saved.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _a_client(daemon: str, timeout: float) -> t.Iterator[None]:
+    """A client of the daemon that has been let in, and stays."""
+    process = subprocess.Popen(
+        ["virsh", "--readonly", "--quiet", "--connect", "qemu:///system"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "LC_ALL": "C"},
+    )
+    assert process.stdin is not None  # noqa: S101 - both are pipes
+    assert process.stdout is not None  # noqa: S101
+    try:
+        process.stdin.write(b"uri\n")
+        process.stdin.flush()
+        said, limit = b"", time.monotonic() + timeout
+        while b"://" not in said:
+            ready = select.select([process.stdout], [], [], max(0.0, limit - time.monotonic()))[0]
+            more = os.read(process.stdout.fileno(), 4096) if ready else b""
+            if not more:
+                text = said.decode("utf-8", "replace").strip()
+                raise FleetVirtError(f"{daemon} lets nobody in: {text or 'no answer'}")
+            said += more
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def _settle(daemon: str, timeout: float) -> None:
+    """Wait until nobody is being verified; who takes too long is disconnected.
+
+    libvirt does not count those in a handshake among the unauthenticated. Who has been verified has
+    a name. Nobody twice in a row: one may have been on its way in when the limit came.
+    """
+    limit = time.monotonic() + _HANDSHAKE_SECONDS
+    verified: set[str] = set()
+    clean = 0
+    while clean < 2:
+        unverified = _unverified(daemon, timeout, verified)
+        clean = 0 if unverified else clean + 1
+        if unverified and time.monotonic() > limit:
+            for client in unverified:
+                _admin(daemon, timeout, "client-disconnect", daemon, client, missing=True)
+            limit += _HANDSHAKE_SECONDS
+        time.sleep(0.05)
+
+
+def _unverified(daemon: str, timeout: float, verified: set[str]) -> list[str]:
+    """Clients that have come by TLS and have no name yet; those that have are added."""
+    found = []
+    for line in _admin(daemon, timeout, "client-list", daemon).splitlines():
+        words = line.split()
+        if len(words) > 1 and words[0].isdigit() and words[1] == "tls" and words[0] not in verified:
+            told = _admin(daemon, timeout, "client-info", daemon, words[0], missing=True)
+            if "tls_x509_dname" in told:
+                verified.add(words[0])
+            else:
+                found.append(words[0])
+    return found
+
+
+def _limits(daemon: str, timeout: float) -> dict[str, int]:
+    found = {}
+    for line in _admin(daemon, timeout, "server-clients-info", daemon).splitlines():
+        name, colon, number = line.partition(":")
+        if colon:
+            found[name.strip()] = int(number)
+    return found
+
+
+def _admin(daemon: str, timeout: float, *words: str, missing: bool = False) -> str:
+    """What virt-admin says; ``missing`` when the client may have gone meanwhile."""
+    status, said = _run(["virt-admin", "-c", f"{daemon}:///system", *words], timeout)
+    if status != 0 and not missing:
+        raise FleetVirtError(
+            f"{daemon} did not read its TLS files again ({words[0]}: {said}); the new files are in"
+            " place, run again when the cause is gone"
+        )
+    return said
+
+
+def _is_running(daemon: str, timeout: float) -> bool:
+    return _run(["systemctl", "is-active", "--quiet", f"{daemon}.service"], timeout)[0] == 0
+
+
+def _listens(daemon: str, timeout: float) -> bool:
+    """Whether a running daemon has TLS at all: by a socket of systemd's, or by itself."""
+    if _run(["systemctl", "is-active", "--quiet", f"{daemon}-tls.socket"], timeout)[0] == 0:
+        return True
+    _status, words = _run(
+        ["systemctl", "show", "--property=MainPID", "--value", f"{daemon}.service"], timeout
+    )
+    try:
+        with open(f"/proc/{int(words)}/cmdline", "rb") as file:
+            arguments = file.read().split(b"\0")
+    except (OSError, ValueError):
+        return False
+    return b"--listen" in arguments or b"-l" in arguments
+
+
+def _run(words: list[str], timeout: float) -> tuple[int, str]:
+    try:
+        done = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=timeout,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except FileNotFoundError:
+        return 127, f"{words[0]} is not installed"
+    except subprocess.TimeoutExpired:
+        return 124, f"{' '.join(words)} did not end within {timeout:g} seconds"
+    said = done.stdout if done.returncode == 0 else done.stderr or done.stdout
+    return done.returncode, said.decode("utf-8", "replace").strip()
