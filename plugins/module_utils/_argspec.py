@@ -44,13 +44,16 @@ def run(
     module: AnsibleModule,
     function: t.Callable[[], dict[str, t.Any]],
     commands: t.Sequence[str] = (),
+    *,
+    needs_libvirt: bool = True,
 ) -> t.NoReturn:
     """Exit with what ``function`` returns, or fail with what it raises.
 
     Under an interpreter without libvirt's binding the module starts again under the
-    distribution's, if that has it. ``commands`` are programs the work needs.
+    distribution's, if that has it. ``commands`` are programs the work needs. Without
+    ``needs_libvirt`` it is work for a machine that is no hypervisor yet.
     """
-    if LIBVIRT_IMPORT_ERROR is not None and not has_respawned():
+    if needs_libvirt and LIBVIRT_IMPORT_ERROR is not None and not has_respawned():
         interpreter = probe_interpreters_for_module(_INTERPRETERS, "libvirt")
         if interpreter is not None:
             respawn_module(interpreter)
@@ -60,7 +63,8 @@ def run(
                 f"timeout: {module.params['timeout']:g} is not a time limit;"
                 " it is a number of seconds above 0"
             )
-        requirements.require(*commands)
+        if needs_libvirt:
+            requirements.require(*commands)
         result = function()
     except FleetVirtError as error:
         module.fail_json(msg=str(error), **_details(error))
