@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,17 +20,6 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 SCENARIOS = CHECKOUT / "extensions" / "molecule"
 ROLES = sorted(path.name for path in (CHECKOUT / "roles").iterdir() if path.is_dir())
 _LIMIT = 600
-
-
-@pytest.fixture(scope="module")
-def bare(lab: Laboratory) -> Iterator[Host]:
-    """A bare host, reached as a user with sudo; roles that were there before stay on it."""
-    host = lab.add(bare=True, suite="bookworm")
-    if host.user == "root":
-        lab.kill(host.name)
-        host = lab.add(bare=True, suite="bookworm")
-    yield host
-    lab.kill(host.name)
 
 
 def _molecule(lab: Laboratory, host: Host, role: str, home: Path) -> str:
@@ -65,9 +53,9 @@ def _molecule(lab: Laboratory, host: Host, role: str, home: Path) -> str:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_scenario(role: str, lab: Laboratory, bare: Host, tmp_path: Path) -> None:
+def test_scenario(role: str, lab: Laboratory, bare_host: Host, tmp_path: Path) -> None:
     assert (SCENARIOS / role / "molecule.yml").exists(), f"{role} has no scenario"
-    said = _molecule(lab, bare, role, tmp_path)
+    said = _molecule(lab, bare_host, role, tmp_path)
     # What was left out would be as silent as what went well
     for action in ("syntax", "converge", "idempotence", "verify"):
         assert f"{role} > {action}: Executed: Successful" in said, said

@@ -82,8 +82,8 @@ iface eth0 inet static
 """
 
 
-# A bare host gets what a ready one has in its root tree as soon as libvirt comes, whoever brings it:
-# without the first a container starts no guest, without the second all hosts are one to libvirt.
+# A bare host gets what a ready one has in its root tree as soon as libvirt comes, whoever brings
+# it: without the first a container starts no guest, without the second all hosts look like one.
 _ARRIVAL = """\
 cd /etc/libvirt 2>/dev/null || exit 0
 if [ -f qemu.conf ] && ! grep -q '^# The laboratory' qemu.conf; then
