@@ -107,7 +107,7 @@ def configure(settings: Settings, check: bool) -> dict[str, t.Any]:
     if check:
         return result.returned()
     if steps:
-        _carry_out(steps, settings)
+        _carry_out(steps, settings, units)
     _no_other_port(listen)
     return result.returned()
 
@@ -228,7 +228,7 @@ def _environments(found: Shape, units: t.Mapping[str, Unit]) -> dict[str, str]:
 # Carrying it out
 
 
-def _carry_out(steps: t.Sequence[Step], settings: Settings) -> None:
+def _carry_out(steps: t.Sequence[Step], settings: Settings, units: t.Mapping[str, Unit]) -> None:
     """Do it, and see that libvirt answers; if it does not, put everything back."""
     done: list[Step] = []
     began = int(time.time())
@@ -240,7 +240,7 @@ def _carry_out(steps: t.Sequence[Step], settings: Settings) -> None:
             connection.call("ask for the version", connection.raw.getLibVersion)
     except FleetVirtError as error:
         said = _journal(began)
-        _undo(done)
+        _undo(done, _open_sockets(units))
         raise PlanRefused(
             f"libvirt does not work with these settings, so the former ones are back: {error}"
             f"{said and '; its log: '}{said}"
@@ -277,8 +277,19 @@ def _is_active(service: str) -> bool:
     return "ActiveState=active" in systemctl("show", "--property=ActiveState", service)
 
 
-def _undo(done: t.Sequence[Step]) -> None:
-    services = []
+def _open_sockets(units: t.Mapping[str, Unit]) -> list[str]:
+    """The sockets of the daemons that begin anew."""
+    others = ("virtlockd", "virtlogd")
+    return [
+        name
+        for name, unit in units.items()
+        if name.endswith(".socket") and unit.active and not name.startswith(others)
+    ]
+
+
+def _undo(done: t.Sequence[Step], sockets: t.Sequence[str]) -> None:
+    """The former files, and the daemons with the sockets that were open before."""
+    services: list[str] = []
     for step in reversed(done):
         with contextlib.suppress(FleetVirtError):
             if isinstance(step, Write):
@@ -290,12 +301,18 @@ def _undo(done: t.Sequence[Step]) -> None:
             elif isinstance(step, Restart):
                 services.append(step.service)
             elif step.verb == "start":
-                services += [unit for unit in step.units if unit != daemon_plan.GUESTS]
-    for service in services:
+                kept = (daemon_plan.GUESTS, daemon_plan.LOCK)
+                services += [one for one in step.units if one not in kept]
+    services = [one for one in dict.fromkeys(services) if one.endswith(".service")]
+    if not services:
+        return
+    # systemd closes the sockets of a service that failed too often
+    for words in (("stop", *services), ("reset-failed", *services, *sockets)):
         with contextlib.suppress(FleetVirtError):
-            systemctl("reset-failed", service)
+            systemctl(*words)
+    for word in (*sockets, *services):
         with contextlib.suppress(FleetVirtError):
-            systemctl("restart", service)
+            systemctl("start", word)
 
 
 def _journal(began: int) -> str:
