@@ -14,6 +14,7 @@ from collections.abc import Generator, Iterator
 import pytest
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
+from ansible_collections.fleet.virt.tests.lab.host import Host
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 _LINES = 40
@@ -34,6 +35,24 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Laboratory]:
         guests.remove_all()
     else:
         laboratory.down()
+
+
+@pytest.fixture(scope="session")
+def bare_host(lab: Laboratory) -> Iterator[Host]:
+    """A host that had nothing but ssh and Python at first, reached as a user with sudo.
+
+    What tests of roles bring to it stays: packages are installed once. It is in group bare.
+    """
+    kept = [host for host in lab.hosts if host.bare and host.user != "root"]
+    host = next((host for host in kept if host.state == "running"), None)
+    if host is None:
+        host = lab.add(bare=True, suite="bookworm")
+    if host.user == "root":
+        lab.kill(host.name)
+        host = lab.add(bare=True, suite="bookworm")
+    yield host
+    if "FLEET_VIRT_LAB" not in os.environ:
+        lab.kill(host.name)
 
 
 @pytest.fixture(scope="session")

@@ -94,6 +94,7 @@ class _Subject:
     watch: tuple[str, ...]
     watch_local: tuple[str, ...]
     limit: float
+    bare: tuple[str, ...] = ()
 
     def run(self, what: str, *, check: bool = False) -> Run:
         done = self.ansible.playbook(
@@ -120,7 +121,8 @@ class _Subject:
 
     def state(self) -> State:
         """Every running hypervisor, and the controller's files."""
-        hosts = [host for host in self.lab.hosts if host.state == "running" and not host.bare]
+        ready = [host for host in self.lab.hosts if not host.bare or host.name in self.bare]
+        hosts = [host for host in ready if host.state == "running"]
         names = [host.name for host in hosts]
         with ThreadPoolExecutor(max_workers=8) as pool:
             found = pool.map(lambda name: state_of(self.lab, name, self.watch), names)
@@ -178,6 +180,7 @@ def verify_playbook(
     only: Iterable[str] | None = None,
     environment: Mapping[str, str] | None = None,
     limit: float = 300,
+    bare: Iterable[str] = (),
 ) -> HarnessResult:
     """Verify a playbook, given by its path or by its full name (``fleet.virt.query``).
 
@@ -189,6 +192,7 @@ def verify_playbook(
     :param predicted_ignore: patterns of paths in the result that are not compared, as seldom as
         can be: ``vms.0.seconds``.
     :param only: names of the tasks to compare; all of them when left out.
+    :param bare: hosts that were bare, to be looked at because libvirt is on them by now.
     :raises Liar: what it found, in words.
     """
     subject = _Subject(
@@ -201,6 +205,7 @@ def verify_playbook(
         tuple(watch),
         tuple(watch_local),
         limit,
+        tuple(bare),
     )
     judge = _Judge(frozenset(generated), tuple(predicted_ignore), only and frozenset(only))
     start = subject.state()
@@ -242,6 +247,7 @@ def refuse(
     watch_local: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
     limit: float = 300,
+    bare: Iterable[str] = (),
 ) -> HarnessResult:
     """Verify that a task is refused, in check mode and for real, and that nothing is touched.
 
@@ -260,6 +266,7 @@ def refuse(
             tuple(watch),
             tuple(watch_local),
             limit,
+            tuple(bare),
         )
         judge = _Judge(frozenset(), (), frozenset([_TASK]))
         start = subject.state()

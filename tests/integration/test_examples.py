@@ -67,6 +67,8 @@ class Props:
         self.folder = folder
         self.made: list[str] = []
         self.keys = False
+        self.new_pool = False  # whether the pool base was not there before
+        self.as_shipped = False  # whether libvirt is to be as its packages left it
 
     def variables(self) -> dict[str, Any]:
         """A folder of images and a key for the VMs, as an administrator sets them."""
@@ -106,6 +108,19 @@ class Props:
         for host in ("hv1", "hv2") if self.keys else ():
             folders = "/etc/pki/CA /etc/pki/libvirt /etc/pki/libvirt-vnc /etc/pki/qemu"
             self.guests.script(host, f"rm -rf {folders}")
+        if self.new_pool:
+            self.guests.script(
+                "hv1",
+                "virsh -q pool-destroy base; virsh -q pool-undefine base\n"
+                "rm -r /var/lib/libvirt/base /var/lib/libvirt/images/fleet-virt.pool-id\n",
+            )
+        if self.as_shipped:
+            files = "/etc/libvirt/*.conf /etc/default/libvirt*"
+            self.guests.script(
+                "hv1",
+                f"sed -i '/BEGIN fleet.virt/,/END fleet.virt/d' {files}\n"
+                "systemctl restart libvirtd.service\n",
+            )
 
 
 def _nothing(_props: Props) -> Stage:
@@ -121,6 +136,16 @@ def _web1_and_db1(props: Props) -> Stage:
     props.guests.define("hv1", "web1")
     props.guests.define("hv1", "db1", start=True)
     props.guests.wait_agent("hv1", "db1")
+    return Stage()
+
+
+def _daemon(props: Props) -> Stage:
+    props.as_shipped = True
+    return Stage()
+
+
+def _pool(props: Props) -> Stage:
+    props.new_pool = "base" not in props.guests.virsh("hv1", "pool-list", "--all").split()
     return Stage()
 
 
@@ -157,11 +182,13 @@ def _wait(props: Props) -> Stage:
 
 _STAGES: dict[str, Callable[[Props], Stage]] = {
     "virt_firewall": _nothing,
+    "virt_daemon": _daemon,
     "virt_host_info": _nothing,
     "virt_image": _image,
     "virt_init": _init,
     "virt_keys": _keys,
     "virt_place": _nothing,
+    "virt_pool": _pool,
     "virt_purge": _purge,
     "virt_query": _web1,
     "virt_show": _nothing,

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from . import cgroups, fabric, processes, proxy
 from .errors import LabError
+from .recipe import QEMU_CONF
 from .record import HostRecord, Record
 
 __all__ = ["Host"]
@@ -79,6 +80,20 @@ iface eth0 inet static
     address {address}/24
     gateway {gateway}
 """
+
+
+# A bare host gets what a ready one has in its root tree as soon as libvirt comes, whoever brings
+# it: without the first a container starts no guest, without the second all hosts look like one.
+_ARRIVAL = """\
+cd /etc/libvirt 2>/dev/null || exit 0
+if [ -f qemu.conf ] && ! grep -q '^# The laboratory' qemu.conf; then
+  cat /etc/lab/qemu.conf >> qemu.conf
+fi
+if [ -f libvirtd.conf ] && ! grep -q '^host_uuid' libvirtd.conf; then
+  echo 'host_uuid = "{uuid}"' >> libvirtd.conf
+fi
+"""
+_AFTER_DPKG = 'DPkg::Post-Invoke { "sh /etc/lab/arrival"; };\n'
 
 
 class Host:
@@ -157,7 +172,12 @@ class Host:
         apt = etc / "apt/apt.conf.d/91proxy"
         apt.parent.mkdir(parents=True, exist_ok=True)
         apt.write_text(f'Acquire::http::Proxy "{proxy.address(self._record)}";\n')
-        if not self.bare:
+        if self.bare:
+            (etc / "lab").mkdir(exist_ok=True)
+            (etc / "lab/arrival").write_text(_ARRIVAL.format(uuid=self.uuid))
+            (etc / "lab/qemu.conf").write_text(QEMU_CONF)
+            (etc / "apt/apt.conf.d/92lab").write_text(_AFTER_DPKG)
+        else:
             configuration = "etc/libvirt/libvirtd.conf"
             (upper / configuration).parent.mkdir(mode=0o755, exist_ok=True)
             shipped = (self.root / configuration).read_text()

@@ -9,7 +9,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 
-__all__ = ["MACHINE_PACKAGES", "SUITES", "Recipe", "recipe_for"]
+__all__ = ["MACHINE_PACKAGES", "QEMU_CONF", "SUITES", "Recipe", "recipe_for"]
 
 SUITES = ("bookworm", "trixie")
 
@@ -73,7 +73,7 @@ _MASKED = (
 # A container has neither the cgroup controllers nor the security modules nor the mount
 # propagation that these want; and ownership remembered in extended attributes does not survive
 # the overlay.
-_QEMU_CONF = """
+QEMU_CONF = """
 # The laboratory is a container: see tests/lab/recipe.py.
 cgroup_controllers = [ ]
 security_driver = "none"
@@ -133,6 +133,6 @@ def recipe_for(suite: str, bare: bool) -> Recipe:
         bare=bare,
         packages=names,
         files=files,
-        append={} if bare else {"etc/libvirt/qemu.conf": _QEMU_CONF},
+        append={} if bare else {"etc/libvirt/qemu.conf": QEMU_CONF},
         commands=((*adduser, *groups, "admin"), _NO_USER_MANAGER),
     )

@@ -1,0 +1,106 @@
+#!/usr/bin/python
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_pool
+short_description: Have directory pools that are active, begin at boot, and have an id
+version_added: 0.1.0
+description:
+  - Makes pools of files in folders, active and beginning at boot. A pool that has the folder is
+    used whatever its name is; nothing that is there is defined anew.
+  - Each folder gets a file C(fleet-virt.pool-id) with a random id, once. Two hypervisors on which
+    it is the same share the storage.
+  - All pools are looked at before any is changed.
+author:
+  - Fleet Virt contributors (@fleet-virt)
+extends_documentation_fragment:
+  - fleet.virt._connection
+  - fleet.virt._attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Also before libvirt is installed.
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  pools:
+    description:
+      - The pools.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description:
+          - Name of the pool, if none has that folder yet.
+        type: str
+        required: true
+      path:
+        description:
+          - Its folder. It is made if it is not there.
+        type: path
+        required: true
+seealso:
+  - module: fleet.virt.virt_host_info
+    description: Shows the pools of a hypervisor.
+"""
+
+EXAMPLES = r"""
+- name: Have a pool for base images and one for disks
+  fleet.virt.virt_pool:
+    pools:
+      - name: base
+        path: /var/lib/libvirt/base
+      - name: default
+        path: /var/lib/libvirt/images
+"""
+
+RETURN = r"""
+pools:
+  description: One entry for each pool, in the order of O(pools).
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the pool in libvirt.
+      type: str
+    path:
+      description: Its folder.
+      type: str
+    id:
+      description: Its id; V((generated\)) in check mode, if it has none yet.
+      type: str
+    steps:
+      description: What was done, or would be in check mode.
+      type: list
+      elements: str
+"""
+
+from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
+from ansible_collections.fleet.virt.plugins.module_utils._host import pool_setup
+
+
+def main() -> None:
+    pool = {"name": {"type": "str", "required": True}, "path": {"type": "path", "required": True}}
+    pools = {"type": "list", "elements": "dict", "required": True, "options": pool}
+    module = create_module({"pools": pools})
+    params = module.params
+    run(
+        module,
+        lambda: pool_setup.ensure(
+            params["uri"], params["timeout"], params["pools"], module.check_mode
+        ),
+        needs_libvirt=not module.check_mode,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""setup_hypervisors: bare machines become hypervisors, once, and nothing that runs is disturbed.
+
+The tests of this file are one story, in this order.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
+from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
+from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
+from ansible_collections.fleet.virt.tests.lab.host import Host
+from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SETUP = "fleet.virt.setup_hypervisors"
+SUITES = ("bookworm", "trixie", "bookworm")
+GUEST, AUTOSTARTED = "setup1", "setup2"
+# What a run that is only to look must not touch
+_TRACES = (
+    "find /etc /usr /var/lib/dpkg /var/lib/libvirt -xdev -newer /run/mark 2>/dev/null"
+    " | grep -v __pycache__ | sort"
+)
+
+
+@dataclass
+class Newcomers:
+    """Machines that were bare, in an inventory of their own."""
+
+    lab: Laboratory
+    ansible: Ansible
+    folder: Path
+    hosts: list[Host]
+
+    def write(self) -> None:
+        """The inventory: what the laboratory says of them, as group hypervisors."""
+        known = yaml.safe_load((self.lab.inventory / "10-hypervisors.yml").read_text())
+        members = {host.name: known["bare"]["hosts"][host.name] for host in self.hosts}
+        text = yaml.safe_dump({"hypervisors": {"hosts": members}})
+        (self.folder / "10-hypervisors.yml").write_text(text)
+
+    def add(self, suite: str) -> Host:
+        self.hosts.append(self.lab.add(bare=True, suite=suite))
+        self.write()
+        return self.hosts[-1]
+
+    def run(self, *args: str, check: bool = False, **variables: Any) -> Run:
+        # Not where a user's own keys are
+        keys = {"libvirt_keys_dir": str(self.folder.parent / "keys")}
+        return self.ansible.playbook(
+            SETUP,
+            {**keys, **variables},
+            args,
+            check=check,
+            diff=True,
+            inventory=self.folder,
+            limit=900,
+        )
+
+    def sh(self, host: Host, command: str) -> str:
+        return self.lab.ssh(host.name, command).stdout.strip()
+
+    def stops(self) -> dict[str, str]:
+        """How often somebody ended a daemon of those that are hypervisors already.
+
+        One that is idle ends by itself, which is no matter.
+        """
+        units = "--unit libvirtd.service --unit libvirt-guests.service"
+        count = f"journalctl --no-pager {units} | grep -c 'Stopping ' || true"
+        return {host.name: self.sh(host, count) for host in self.hosts[:3]}
+
+
+def changed(run: Run) -> list[tuple[str, str]]:
+    """Who says that something changed."""
+    return [(event.host, event.task) for event in run.events if event.result.get("changed")]
+
+
+@pytest.fixture(scope="module")
+def newcomers(
+    lab: Laboratory, ansible: Ansible, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Newcomers]:
+    """Three bare machines."""
+    found = Newcomers(lab, ansible, tmp_path_factory.mktemp("fleet") / "inventory", [])
+    found.folder.mkdir()
+    for suite in SUITES:
+        found.add(suite)
+    yield found
+    for host in found.hosts:
+        lab.kill(host.name)
+
+
+def test_check_mode_of_bare_machines_predicts_and_changes_nothing(newcomers: Newcomers) -> None:
+    for host in newcomers.hosts:
+        newcomers.sh(host, "touch /run/mark")
+    run = newcomers.run(check=True).succeeded()
+    assert {host for host, _ in changed(run)} == {host.name for host in newcomers.hosts}
+    for host in newcomers.hosts:
+        assert newcomers.sh(host, _TRACES) == ""
+
+
+def test_one_command_makes_three_hypervisors(newcomers: Newcomers) -> None:
+    run = newcomers.run().succeeded()
+    assert {host for host, _ in changed(run)} == {host.name for host in newcomers.hosts}
+    read = newcomers.ansible.module("hypervisors", "virt_host_info", inventory=newcomers.folder)
+    for host in newcomers.hosts:
+        info = read[host.name]["host"]
+        assert {pool["name"]: pool["state"] for pool in info["pools"]} == {
+            "base": "running",
+            "default": "running",
+        }
+        assert info["uuid"] == host.uuid, "the laboratory's: each machine has its own"
+    ids = {
+        newcomers.sh(host, "cat /var/lib/libvirt/*/fleet-virt.pool-id") for host in newcomers.hosts
+    }
+    assert len(ids) == 3
+
+
+def test_the_second_run_changes_nothing_in_30_seconds(newcomers: Newcomers) -> None:
+    before = newcomers.stops()
+    began = time.monotonic()
+    run = newcomers.run().succeeded()
+    took = time.monotonic() - began
+    print(f"second run of three: {took:.1f} s")
+    assert changed(run) == []
+    assert changed(newcomers.run(check=True).succeeded()) == []
+    assert newcomers.stops() == before
+    assert took < 30 or os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
+
+
+def test_guests_go_on(newcomers: Newcomers, all_guests: Guests) -> None:
+    """With settings for which libvirt begins anew."""
+    pids = {}
+    for host in newcomers.hosts[:2]:
+        all_guests.define(host.name, GUEST, start=True, nics=())
+        pids[host.name] = newcomers.sh(host, f"cat /run/libvirt/qemu/{GUEST}.pid")
+    before = newcomers.stops()
+    run = newcomers.run(libvirtd_qemu_conf={"keepalive_interval": 12}).succeeded()
+    assert {host for host, _ in changed(run)} == {host.name for host in newcomers.hosts}
+    for host in newcomers.hosts[:2]:
+        assert newcomers.stops()[host.name] != before[host.name], "libvirt did not begin anew"
+        assert newcomers.sh(host, f"cat /run/libvirt/qemu/{GUEST}.pid") == pids[host.name]
+        assert newcomers.sh(host, f"kill -0 {pids[host.name]} && echo there") == "there"
+        assert all_guests.state(host.name, GUEST).startswith("running")
+
+
+def test_shutdown_and_boot(newcomers: Newcomers, all_guests: Guests) -> None:
+    """All guests are shut down in order; only what has autostart begins."""
+    host = newcomers.hosts[0]
+    all_guests.define(host.name, AUTOSTARTED, start=True, nics=())
+    all_guests.virsh(host.name, "autostart", AUTOSTARTED)
+    for name in (GUEST, AUTOSTARTED):
+        all_guests.wait_agent(host.name, name)
+    newcomers.lab.stop(host.name)
+    newcomers.lab.start(host.name)
+    wait_for(
+        lambda: all_guests.state(host.name, AUTOSTARTED).startswith("running"), 30, "autostart"
+    )
+    assert all_guests.state(host.name, GUEST).startswith("shut off")
+    for name in (GUEST, AUTOSTARTED):
+        log = newcomers.sh(host, f"cat /var/log/libvirt/qemu/{name}.log")
+        assert "shutting down, reason=shutdown" in log, log
+
+
+def test_a_fourth_is_added(newcomers: Newcomers) -> None:
+    before = newcomers.stops()
+    fourth = newcomers.add("trixie")
+    limited = newcomers.run("--limit", fourth.name, libvirtd_qemu_conf={"keepalive_interval": 12})
+    assert {event.host for event in limited.succeeded().events} == {fourth.name}
+    assert newcomers.stops() == before
+    run = newcomers.run(libvirtd_qemu_conf={"keepalive_interval": 12}).succeeded()
+    roles = {task for _, task in changed(run) if "irewall" not in task}
+    assert roles == set()
+    assert newcomers.stops() == before
