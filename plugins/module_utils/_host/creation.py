@@ -8,8 +8,8 @@ A VM is claimed by defining it, with phase ``creating`` and a drive whose medium
 that libvirt itself refuses to start it, whoever asks. Then the host is read: if it now promises
 more than it has, the claim is withdrawn. Volumes are made under the claim, which names them. The
 last step replaces the definition by the final one, with phase ``starting`` until it was started.
-All volumes of a batch are made before its first VM starts: guests that boot take the time of the
-host that the rest of the work needs.
+The guests of a batch are started paused and let run together at the end: guests that boot take the
+time of the host that the rest of the work needs.
 
 Whatever fails on the way, exactly what this call made is removed; a call that is killed leaves a
 claim whose owner is gone, which the next run of the same request removes and makes anew, or a whole
@@ -39,6 +39,8 @@ from .creation_volumes import build
 from .lookup import find_domain, kept_metadata
 
 _START_SECONDS = 300.0
+_START_PAUSED = 1  # VIR_DOMAIN_START_PAUSED
+_PAUSED = 3  # VIR_DOMAIN_PAUSED
 _UNDEFINE = 1 | 2 | 4 | 16  # managed save, snapshots, NVRAM, checkpoints
 _POLL = 0.25
 _PATIENCE = 180.0  # seconds that a live run on this host may take to finish its VM
@@ -136,36 +138,34 @@ def _take_over(host: Host, job: Job) -> None:
 
 def finish(host: Host, jobs: t.Sequence[Job], run: str) -> None:
     """Make what was claimed by ``run``; a job that fails leaves nothing behind."""
-    built: list[tuple[Job, list[DiskPlan]]] = []
-    try:
-        for job in [job for job in jobs if job.state in ("new", "mine")]:
-            made: list[DiskPlan] = []
-            built.append((job, made))
+    open_jobs: list[tuple[Job, list[DiskPlan]]] = []
+
+    def each(work: t.Callable[[Job, list[DiskPlan]], None]) -> None:
+        """Do it for all that are left; whoever fails is undone and left out from then on."""
+        for entry in list(open_jobs):
             try:
-                _own(host, job, run)
-                build(host, job, made)
+                work(*entry)
             except FleetVirtError as error:
-                _failed(host, *built.pop(), run, error)
+                _undo(host, entry[0], run, entry[1])
+                entry[0].fail(str(error))
+                open_jobs[:] = [one for one in open_jobs if one is not entry]
+
+    def make(job: Job, made: list[DiskPlan]) -> None:
+        _own(host, job, run)
+        build(host, job, made)
+
+    open_jobs += [(job, []) for job in jobs if job.state in ("new", "mine")]
+    try:
+        each(make)
         for job in [job for job in jobs if job.whole]:
             _guarded(job, functools.partial(_start_whole, host, job, run))
-        while built:
-            try:
-                _complete(host, built[0][0], run)
-            except FleetVirtError as error:
-                _failed(host, *built[0], run, error)
-            built.pop(0)
+        paused = sum(job.domain.start for job, _made in open_jobs) > 1
+        each(lambda job, _made: _complete(host, job, run, paused=paused))
+        each(lambda job, _made: _release(host, job))
     except BaseException:
-        for job, made in built:
+        for job, made in open_jobs:
             _undo(host, job, run, made)
         raise
-
-
-def _failed(
-    host: Host, job: Job, made: t.Sequence[DiskPlan], run: str, error: FleetVirtError
-) -> None:
-    _undo(host, job, run, made)
-    job.fail(str(error))
-    job.changed = False
 
 
 def withdraw(connection: Connection, names: t.Iterable[str], run: str) -> list[str]:
@@ -190,15 +190,24 @@ def _own(host: Host, job: Job, run: str) -> None:
             definition.write_metadata(host, raw, mine, definition.AFFECT_CONFIG)
 
 
-def _complete(host: Host, job: Job, run: str) -> None:
-    """The claim, whose volumes are there, becomes the VM."""
+def _complete(host: Host, job: Job, run: str, *, paused: bool) -> None:
+    """The claim, whose volumes are there, becomes the VM, and is started if it is to be."""
     connection, domain = host.connection, job.domain
     if domain.autostart:
         raw = connection.call("find the claim", connection.raw.lookupByUUIDString, job.uuid)
         connection.call(f"set autostart of {domain.name}", raw.setAutostart, 1)
     raw = definition.define_final(host, job, owners.myself(run) if domain.start else None)
     if domain.start:
-        _start(host, raw, definition.kept_of(host, job, None, None))
+        _start(host, raw, paused=paused)
+
+
+def _release(host: Host, job: Job) -> None:
+    """Let it run, and note that nothing is left to do."""
+    if job.domain.start:
+        raw = host.connection.call(
+            f"find {job.domain.name}", host.connection.raw.lookupByUUIDString, job.uuid
+        )
+        _let_run(host, raw, definition.kept_of(host, job, None, None))
     job.changed = True
 
 
@@ -214,18 +223,29 @@ def _start_whole(host: Host, job: Job, run: str) -> None:
             raise PlanRefused(f"another run is at work on {job.domain.name!r}; try again")
         mine = dataclasses.replace(kept, owner=owners.myself(run))
         definition.write_metadata(host, raw, mine, definition.AFFECT_CONFIG)
-    _start(host, raw, dataclasses.replace(kept, phase=None, owner=None))
+    _start(host, raw, paused=False)
+    _let_run(host, raw, dataclasses.replace(kept, phase=None, owner=None))
     job.changed = True
 
 
-def _start(host: Host, raw: t.Any, kept: Metadata) -> None:
-    """Start the domain unless it runs, and note that this is done."""
+def _start(host: Host, raw: t.Any, *, paused: bool) -> None:
+    """Start the domain unless it is active; ``paused``: its guest does not run yet."""
+    flags = _START_PAUSED if paused else 0
     try:
-        host.connection.call(f"start {raw.name()}", raw.create, seconds=_START_SECONDS)
+        host.connection.call(
+            f"start {raw.name()}", raw.createWithFlags, flags, seconds=_START_SECONDS
+        )
     except LibvirtFailure as error:
         running = error.code == ERR_OPERATION_INVALID
         if not running or not host.connection.call("read the state", raw.isActive):
             raise
+
+
+def _let_run(host: Host, raw: t.Any, kept: Metadata) -> None:
+    """Resume the domain if it was started paused, and write its final metadata."""
+    state, _reason = host.connection.call("read the state", raw.state)
+    if state == _PAUSED:
+        host.connection.call(f"resume {raw.name()}", raw.resume)
     definition.write_metadata(host, raw, kept, definition.AFFECT_CONFIG)
     try:
         definition.write_metadata(host, raw, kept, definition.AFFECT_LIVE)
