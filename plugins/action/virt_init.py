@@ -54,6 +54,7 @@ class ActionModule(ActionBase):
         """
         arguments = {**arguments, "run": arguments.get("run") or str(uuid.uuid4())}
         claimed = self._module(arguments, task_vars, "claim")
+        claimed.pop("host", None)
         names = [vm["name"] for vm in claimed.get("vms") or () if vm["changed"]]
         if claimed.get("failed") or claimed.get("unreachable") or not names:
             return claimed

@@ -147,12 +147,16 @@ class _Work:
         retry: dict[str, str] = {}
         hopeless: dict[str, str] = {}
         known = {domain.name: domain for domain in self.domains}
+        claimed = self._registered(self.options["claims"])
+        if sum(bool(answer.get("host")) for answer in claimed.values()) == 1:
+            # nobody else of this run claimed later than it looked at itself
+            self.answers.update({host: one for host, one in claimed.items() if one.get("host")})
         unproven = ""
         try:
             _placing.require_all(self.answers, self.options["lost"], self.options["expected"])
         except PlanRefused as error:
             unproven = str(error)
-        for host, claims in self._registered(self.options["claims"]).items():
+        for host, claims in claimed.items():
             if claims.get("vms") is None and (claims.get("failed") or claims.get("unreachable")):
                 hopeless[host] = str(claims.get("msg") or "did not answer when claiming")
             for vm in claims.get("vms") or ():

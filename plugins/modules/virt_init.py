@@ -293,6 +293,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+host:
+  description: The hypervisor with the claims, as RV(fleet.virt.virt_host_info#module:host), read
+    with O(fleet.virt.virt_host_info#module:placement=true).
+  returned: with O(stage=claim), if something was claimed
+  type: dict
 vms:
   description: One entry for each VM of the batch, in its order.
   returned: always

@@ -12,12 +12,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from ansible_collections.fleet.virt.tests.integration.support.ansible import (
     PROGRAMS,
     Ansible,
 )
+from ansible_collections.fleet.virt.tests.integration.support.killing import kill_tree
 from ansible_collections.fleet.virt.tests.integration.support.networks import Probe
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
@@ -162,18 +162,6 @@ class Fleet:
         self.each(lambda _, name: self.lab.start(name))
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
-    """Kill a play at once with its workers, which have sessions of their own."""
-    doomed = [process.pid]
-    for pid in doomed:
-        for task in Path(f"/proc/{pid}/task").glob("*/children"):
-            doomed += [int(child) for child in task.read_text().split()]
-    for pid in doomed:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    process.wait(timeout=30)
-
-
 @pytest.fixture(scope="module")
 def bridge_lab() -> Iterator[Laboratory]:
     """A laboratory of its own: its hosts lose their network."""
@@ -232,7 +220,8 @@ def test_a_power_cut_within_the_window(fleet: Fleet) -> None:
         time.sleep(1.5)  # beyond the moment of the switch itself, which is short
         assert not any(probe.up for probe in probes.values())
         fleet.power_cycle()
-    _kill(process)
+    kill_tree(process.pid)
+    process.wait(timeout=30)
     assert fleet.settle(2) == before
     predicted = fleet.run(dict.fromkeys(fleet.hosts, _RIGHT), check=True)
     for result in predicted.values():
@@ -309,7 +298,8 @@ def _interrupted(spare: Fleet, window: int) -> None:
         30,
         "the switch armed",
     )
-    _kill(process)
+    kill_tree(process.pid)
+    process.wait(timeout=30)
 
 
 def test_an_interrupted_run_goes_back_by_itself(spare: Fleet) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import hashlib
 import os
@@ -13,7 +12,6 @@ import random
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +23,7 @@ import pytest
 from ansible_collections.fleet.virt.tests.contract import documentation
 from ansible_collections.fleet.virt.tests.integration import harness
 from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS, Ansible
+from ansible_collections.fleet.virt.tests.integration.support.killing import kill_tree
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
@@ -408,21 +407,6 @@ def test_two_runs_at_once_on_the_hypervisor_make_one(site: Site) -> None:
     site.only("hv1", f"{digest(path)}-large.qcow2")
 
 
-def kill_all(top: int) -> None:
-    """kill -9 a process and all below it: Ansible's workers have sessions of their own."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            fields = entry.read_text(errors="replace").rpartition(")")[2].split()
-            children.setdefault(int(fields[1]), []).append(int(entry.parent.name))
-    doomed = [top]
-    for pid in doomed:
-        doomed += children.get(pid, [])
-    for pid in doomed:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
 def test_killed_while_it_travels(site: Site) -> None:
     """kill -9 of the whole run in the middle of the transfer; the next run ends right."""
     path = site.convert("large.qcow2", os.urandom(64 * MIB), 512 * MIB)
@@ -441,7 +425,7 @@ def test_killed_while_it_travels(site: Site) -> None:
         ) as run:
             wait_for(lambda n=number: len(site.staged("hv1")) == n, 60, "the transfer begins")
             assert run.poll() is None
-            kill_all(run.pid)
+            kill_tree(run.pid)
     sizes = site.lab.ssh("hv1", f"stat -c %s $({_STAGED})").stdout.split()
     assert all(int(size) < 64 * MIB for size in sizes)
     assert site.files("hv1") == []

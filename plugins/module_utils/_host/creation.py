@@ -46,14 +46,18 @@ _POLL = 0.25
 _PATIENCE = 180.0  # seconds that a live run on this host may take to finish its VM
 
 
-def claim(host: Host, jobs: t.Sequence[Job], owner: Owner) -> None:
-    """Define a claim for every new job; those that cannot stay are failed and leave nothing."""
+def claim(host: Host, jobs: t.Sequence[Job], owner: Owner) -> dict[str, t.Any] | None:
+    """Define a claim for every new job; those that cannot stay are failed and leave nothing.
+
+    Returns the facts of the host with the claims, None if nothing was claimed.
+    """
     for job in [job for job in jobs if job.state == "half"]:
         job.changed = job.whole
         if not job.whole:
             _guarded(job, functools.partial(_take_over, host, job))
     from . import creation_capacity  # finishing needs none of it
 
+    facts = None
     claimed: list[Job] = []
     with owners.host_lock():
         for job in [job for job in jobs if job.state == "new"]:
@@ -62,13 +66,14 @@ def claim(host: Host, jobs: t.Sequence[Job], owner: Owner) -> None:
                 claimed.append(job)
         # the last claims go first: those before them may stay
         while claimed:
-            excess = creation_capacity.excess(host)
+            excess, facts = creation_capacity.excess(host)
             if not excess:
                 break
             job = claimed.pop()
             _withdraw(host.connection, job.domain.name, owner.run)
             job.changed = False
             job.fail(excess, refused=True)
+    return facts
 
 
 def _guarded(job: Job, function: t.Callable[[], None]) -> None:

@@ -35,10 +35,11 @@ def place(host: Host, jobs: t.Sequence[Job]) -> None:
                 )
 
 
-def excess(host: Host) -> str:
-    """What is promised now beyond a limit of the host; empty if nothing is."""
-    found = placement.excess(_candidate(host, _read(host)), _policy(host))
-    return "; ".join(entry.reason for entry in found)
+def excess(host: Host) -> tuple[str, dict[str, t.Any]]:
+    """What is promised beyond a limit now, empty if nothing is; and the host's facts."""
+    facts = _read(host)
+    found = placement.excess(_candidate(host, facts), _policy(host))
+    return "; ".join(entry.reason for entry in found), facts
 
 
 def _read(host: Host) -> dict[str, t.Any]:

@@ -101,6 +101,7 @@ def run(
     if not domains:
         return {"changed": bool(withdrawn), "vms": []}
     settings = bring_images(connection, domains, settings, check=check)
+    facts = None
     host = Host(connection, settings)
     jobs = prepare(host, domains)
     if check:
@@ -109,11 +110,13 @@ def run(
         if stage in ("all", "claim"):
             reserved = stage == "claim"
             owner = owners.reserved(settings.run) if reserved else owners.myself(settings.run)
-            creation.claim(host, jobs, owner)
+            facts = creation.claim(host, jobs, owner)
         if stage in ("all", "finish"):
             creation.finish(host, jobs, settings.run)
     result = _result(jobs)
     result["changed"] = result["changed"] or bool(withdrawn)
+    if stage == "claim" and facts is not None:
+        result["host"] = facts
     return result
 
 

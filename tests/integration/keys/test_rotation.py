@@ -13,13 +13,13 @@ import json
 import os
 import random
 import re
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 from ansible_collections.fleet.virt.plugins.module_utils._model.keys import KINDS, Rotation
+from ansible_collections.fleet.virt.tests.integration.support.killing import kill_tree
 
 from . import tls_client
 from .conftest import HOSTS, PORT, Keys
@@ -118,7 +118,7 @@ def test_the_playbook_killed_at_random_moments(bare: Keys) -> None:
             process.wait(timeout=after)
             print(f"{what}: it had ended")
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            kill_tree(process.pid)
             print(f"{what}: killed")
         process.communicate(timeout=30)
         bare.run(**order).succeeded()

@@ -12,12 +12,12 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import subprocess
 import time
 from typing import Any
 
 from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS
+from ansible_collections.fleet.virt.tests.integration.support.killing import kill_tree
 
 from .conftest import Fleet
 
@@ -132,7 +132,7 @@ def test_the_playbook_killed_at_random_moments(fleet: Fleet) -> None:
         try:
             process.wait(timeout=after)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            kill_tree(process.pid)
         process.communicate(timeout=30)
         run = fleet.provision(**variables)
         assert run.returncode == 0, f"seed {_SEED}, trial {trial}, {after:.1f} s\n{run}"
