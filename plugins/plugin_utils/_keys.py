@@ -265,7 +265,8 @@ class Preparation:
             first = Rotation(STEADY, 1) if not part.folder.exists() else None
             numbers.append(part.add(ca, own=False, first=first))
         rotation = rotation or part.rotation()
-        assert rotation is not None  # noqa: S101 - without any CA nothing is exchanged
+        if rotation is None:
+            raise AssertionError("without any CA nothing is exchanged")
         new = part.unfinished(rotation)
         if new is None:
             new = part.add(self.store.given.get(part.kind) or self._make(part), own=True)

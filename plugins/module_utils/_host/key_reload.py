@@ -106,8 +106,8 @@ def _a_client(daemon: str, timeout: float) -> t.Iterator[None]:
         stderr=subprocess.STDOUT,
         env={**os.environ, "LC_ALL": "C"},
     )
-    assert process.stdin is not None  # noqa: S101 - both are pipes
-    assert process.stdout is not None  # noqa: S101
+    if process.stdin is None or process.stdout is None:
+        raise AssertionError("both are pipes")
     try:
         process.stdin.write(b"uri\n")
         process.stdin.flush()

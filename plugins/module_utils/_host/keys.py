@@ -270,7 +270,8 @@ def _write_version(contents: t.Mapping[str, t.Mapping[str, bytes]], user: str) -
         for name, data in values.items():
             for file in alike(kind, name):
                 owner = _owner(file, user)
-                assert owner is not None  # noqa: S101 - the user is known
+                if owner is None:
+                    raise AssertionError("the user is known")
                 _write(new / file.path, data, file.mode, owner)
     for folder, _mode in FOLDERS:
         _flush(new / folder)
