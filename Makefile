@@ -4,7 +4,7 @@
 
 SHELL := /bin/bash
 PYTEST := .venv/bin/python -m pytest
-# Processes that tests run in. The laboratory's tests are always one after the other, in one of them.
+# Processes that tests run in. Tests that share a laboratory are one after the other, in one of them.
 WORKERS ?= 2
 ARGS ?=
 

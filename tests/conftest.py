@@ -53,22 +53,41 @@ def collections_path() -> Path:
     return _TREE
 
 
+_OF_GUESTS = tuple(
+    f"tests/integration/{name}"
+    for name in (
+        "keys/",
+        "preflight/",
+        "provisioning/",
+        "reading/",
+        "test_harness.py",
+        "test_image.py",
+        "test_purge.py",
+        "test_state.py",
+        "test_wait.py",
+    )
+)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keep what shares the laboratory in one process, one after the other.
+    """Keep what shares a laboratory in one process, one after the other.
 
-    With ``--dist loadgroup``; xdist's own groups rely on an attribute that pytest 9.2 has not.
+    There are two: one for tests of guests, one for tests of laboratories and hypervisors. With
+    ``--dist loadgroup``; xdist's own groups rely on an attribute that pytest 9.2 has not.
     """
     if config.getvalue("dist") != "loadgroup":
         return None
     from xdist.scheduler import LoadScopeScheduling
 
-    class OneLaboratory(LoadScopeScheduling):
+    class TwoLaboratories(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
+            if nodeid.startswith(_OF_GUESTS):
+                return "guests"
             shared = nodeid.startswith(("tests/integration/", "tests/faults/", "tests/lab/"))
-            return "laboratory" if shared else nodeid
+            return "hypervisors" if shared else nodeid
 
-    return OneLaboratory(config, log)
+    return TwoLaboratories(config, log)
 
 
 class LastLine:
