@@ -208,9 +208,9 @@ def test_names(ansible: Ansible, fleet: Fleet) -> None:
     run = ansible.playbook("query", {"virt_names": ["web2", "nope"]})
     assert run.returncode != 0
     assert "not found on any hypervisor: nope" in run.stdout
-    run = ansible.playbook("query", {"virt_output": "yaml"})
+    run = ansible.playbook("query", {"virt_output": "xml"})
     assert run.returncode != 0
-    assert "one of: table, json, got: yaml" in run.stdout
+    assert "one of: table, json, yaml, got: xml" in run.stdout
 
 
 @pytest.mark.parametrize("playbook", PLAYBOOKS)
