@@ -56,7 +56,6 @@ def collections_path() -> Path:
 _OF_GUESTS = tuple(
     f"tests/integration/{name}"
     for name in (
-        "keys/",
         "preflight/",
         "provisioning/",
         "reading/",
