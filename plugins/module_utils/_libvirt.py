@@ -10,7 +10,6 @@ This file is private to the collection.
 from __future__ import annotations
 
 import contextlib
-import threading
 import traceback
 import typing as t
 
@@ -45,14 +44,9 @@ ERR_AGENT_UNRESPONSIVE = 86
 ERR_ARGUMENT_UNSUPPORTED = 74
 
 
-# libvirt's test driver crashes the process when two threads open it at once (9.0)
-_TEST_DRIVER = threading.Lock()
-
-
 def open_connection(uri: str) -> t.Any:
     """``virConnect`` for ``uri`` (virConnectOpen), for reading and writing."""
-    with _TEST_DRIVER if uri.startswith("test:") else contextlib.nullcontext():
-        return libvirt.open(uri)
+    return libvirt.open(uri)
 
 
 def failure(action: str, error: t.Any) -> LibvirtFailure:
