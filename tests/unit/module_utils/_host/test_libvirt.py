@@ -1,0 +1,25 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""libvirt's binding in a process that also holds lxml."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+from ansible_collections.fleet.virt.plugins.module_utils import _libvirt
+from lxml import etree
+
+
+def test_a_test_document_is_read_without_lxmls_entity_loader(tmp_path: Path) -> None:
+    """lxml 4 takes libvirt's parser for one of its own, and crashes by chance: see _libvirt."""
+    etree.fromstring("<a/>")
+    libxml2 = ctypes.CDLL("libxml2.so.2")
+    libxml2.xmlGetExternalEntityLoader.restype = ctypes.c_void_p
+    path = tmp_path / "node.xml"
+    path.write_text("<node/>")
+    _libvirt.open_connection(f"test://{path}").close()
+    own = ctypes.cast(libxml2.xmlNoNetExternalEntityLoader, ctypes.c_void_p)
+    assert libxml2.xmlGetExternalEntityLoader() == own.value
