@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shlex
 import shutil
 import stat
 import time
@@ -19,7 +20,7 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._host.digests import DigestCache
@@ -188,7 +189,7 @@ def bring(action: t.Any, task_vars: t.Mapping[str, t.Any], local: LocalImage) ->
     Display().display(f"{host}: copying {local.name}, {size}")
     started = time.monotonic()
     try:
-        action._connection.put_file(local.path, received)
+        _put(action._connection, local.path, received)
     except BaseException as error:
         remove(action, received)
         if isinstance(error, AnsibleError):
@@ -201,6 +202,29 @@ def bring(action: t.Any, task_vars: t.Mapping[str, t.Any], local: LocalImage) ->
     rate = format_size(int(local.size / MIB / seconds))
     Display().display(f"{host}: copied {local.name} in {seconds:.1f} s, {rate}iB a second")
     return received
+
+
+def _put(connection: t.Any, local: str, remote: str) -> None:
+    """Copy a file, without the compression that Ansible's default arguments of ssh ask for.
+
+    It is slower than most networks, and images mostly are compressed. Whether ssh compresses is
+    settled when a connection is opened, so this takes another one than the one ControlPersist
+    shares. Where none can be opened (one-time passwords), it is the shared one.
+    """
+    usual = connection.get_option("ssh_args") if connection.transport == "ssh" else None
+    words = shlex.split(usual or "")
+    if "-C" in words:
+        alone = ["-o", "ControlPath=none", "-o", "ControlMaster=no"]
+        plain = [*alone, *(word for word in words if word != "-C")]
+        connection.set_option("ssh_args", shlex.join(plain))
+        try:
+            connection.put_file(local, remote)
+            return
+        except AnsibleConnectionFailure:
+            pass
+        finally:
+            connection.set_option("ssh_args", usual)
+    connection.put_file(local, remote)
 
 
 def remove(action: t.Any, received: str) -> None:
