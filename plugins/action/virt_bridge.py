@@ -9,13 +9,12 @@ import time
 import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._model.bridge_options import (
     ARGUMENTS,
     parse,
 )
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 
 _ROUNDS = 3  # an interrupted run is finished, or told, and then this one has its turn
 _CONNECT = 3  # seconds for a connection to a machine that is perhaps cut off
@@ -23,55 +22,34 @@ _PAUSE = 0.5
 _GRACE = 60.0  # seconds after the window in which the former network has to answer again
 
 
-class ActionModule(ActionBase):
+class ActionModule(FleetAction):
     """Starts the switch, and confirms it over a new connection."""
 
-    if t.TYPE_CHECKING:  # ansible-core states no types for it
-        validate_argument_spec: t.Any
-
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
-    ) -> dict[str, t.Any]:
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        _validation, options = self.validate_argument_spec(
-            argument_spec={
-                **ARGUMENTS,
-                "uri": {"type": "str", "default": "qemu:///system"},
-                "timeout": {"type": "float", "default": 10.0},
-            }
-        )
-        try:
-            parse(options["bridges"], options["rollback_seconds"])
-        except FleetVirtError as error:
-            raise AnsibleActionFail(str(error)) from None
-        variables = task_vars or {}
-        host = str(variables.get("inventory_hostname"))
+    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        options = self.options(ARGUMENTS)
+        parse(options["bridges"], options["rollback_seconds"])
+        host = str(task_vars.get("inventory_hostname"))
         finished = False
         for _round in range(_ROUNDS):
-            answer = self._call({**options, "stage": "switch"}, variables)
+            answer = self.module(task_vars, {**options, "stage": "switch"})
             pending = answer.pop("pending", None)
             window = float(answer.pop("window", 0))
             resumed = answer.pop("resumed", False)
             if pending is None:
-                result.update(answer)
-                result["changed"] = bool(answer.get("changed")) or finished
-                return result
+                return {**answer, "changed": bool(answer.get("changed")) or finished}
             if resumed:
                 _say(f"{host}: an earlier run was interrupted after its switch; looking at it")
             else:
                 _tell(host, answer, window)
-            outcome, why = self._confirm({**options, "switch": pending}, window, variables)
+            outcome, why = self._confirm({**options, "switch": pending}, window, task_vars)
             if outcome == "confirmed":
                 finished = True
                 if resumed:
                     continue
-                result.update(answer)
-                return result
+                return answer
             if resumed and outcome == "rolled back":
                 continue
-            result.update(answer)
-            result.update(_failure(outcome, why))
-            return result
+            return {**answer, **_failure(outcome, why)}
         raise AnsibleActionFail("other runs change this machine's bridges at the same time")
 
     def _confirm(
@@ -87,7 +65,7 @@ class ActionModule(ActionBase):
                 self._connection.reset()
             time.sleep(_PAUSE)
             try:
-                answer = self._call({**options, "stage": "confirm"}, task_vars)
+                answer = self.module(task_vars, {**options, "stage": "confirm"})
             except AnsibleConnectionFailure as error:
                 why = f"it cannot be reached ({error})"
                 continue
@@ -107,14 +85,6 @@ class ActionModule(ActionBase):
             self._connection.set_option("ssh_extra_args", f"{extra} {alive}".strip())
         with contextlib.suppress(Exception):
             self._connection.set_option("timeout", _CONNECT)
-
-    def _call(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        return t.cast(
-            "dict[str, t.Any]",
-            self._execute_module(
-                module_name="fleet.virt.virt_bridge", module_args=options, task_vars=task_vars
-            ),
-        )
 
 
 def _tell(host: str, answer: t.Mapping[str, t.Any], window: float) -> None:

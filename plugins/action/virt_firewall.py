@@ -6,25 +6,20 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.fleet.virt.plugins.plugin_utils import _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 
 
-class ActionModule(ActionBase):
+class ActionModule(FleetAction):
     """Fills in who the peers are, which only the inventory knows; the module does the rest."""
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
-    ) -> dict[str, t.Any]:
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        variables = task_vars or {}
+    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         arguments = dict(self._task.args)
         if arguments.get("networks") is None:
             group = str(arguments.get("group") or "hypervisors")
-            found = [_peers.addresses(name, variables) for name in _peers.names(group, variables)]
+            found = [_peers.addresses(name, task_vars) for name in _peers.names(group, task_vars)]
             arguments["networks"] = [one for several in found for one in several]
             if arguments.get("controller") is None:
                 # a login that leads to this machine itself says nothing of a controller
                 arguments["controller"] = self._connection.transport != "local"
-        answer: dict[str, t.Any] = self._execute_module(module_args=arguments, task_vars=task_vars)
-        return {**result, **answer}
+        return self.module(task_vars, arguments)

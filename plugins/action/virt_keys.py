@@ -7,8 +7,6 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._model import keys
 from ansible_collections.fleet.virt.plugins.module_utils._model.keys_options import (
@@ -16,41 +14,23 @@ from ansible_collections.fleet.virt.plugins.module_utils._model.keys_options imp
     ON_HYPERVISOR,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils import _keys, _keys_apply, _keys_signing
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._cryptography import require
 from ansible_collections.fleet.virt.plugins.plugin_utils._key_store import KeyStore
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
-_CONNECTION: dict[str, dict[str, t.Any]] = {
-    "uri": {"type": "str", "default": "qemu:///system"},
-    "timeout": {"type": "float", "default": 10.0},
-}
 
-
-class ActionModule(ActionBase):
+class ActionModule(FleetAction):
     """CAs are here, on the controller; a hypervisor's own files are the module's."""
 
-    if t.TYPE_CHECKING:  # ansible-core states no types for it
-        validate_argument_spec: t.Any
-
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
-    ) -> dict[str, t.Any]:
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        values = task_vars or {}
+    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         if self._task.args.get("stage") in ON_HYPERVISOR:
-            answer: dict[str, t.Any] = self._execute_module(task_vars=values)
-            return {**result, **answer}
-        _validation, options = self.validate_argument_spec(
-            argument_spec={**ARGUMENTS, **_CONNECTION}
-        )
-        try:
-            require()
-            work = self._prepare if options["stage"] == "prepare" else self._apply
-            result.update(work(to_plain(options), values))
-        except FleetVirtError as error:
-            raise AnsibleActionFail(str(error)) from None
-        return result
+            return self.module(task_vars)
+        options = self.options(ARGUMENTS)
+        require()
+        stage = self._prepare if options["stage"] == "prepare" else self._apply
+        return stage(to_plain(options), task_vars)
 
     def _prepare(self, options: dict[str, t.Any], values: dict[str, t.Any]) -> dict[str, t.Any]:
         store, now = self._store(options, values), time.time()

@@ -9,20 +9,17 @@ import time
 import typing as t
 import uuid
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._host.init import GENERATED
 from ansible_collections.fleet.virt.plugins.module_utils._model import placement, tables
 from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _placing
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction, registered
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
 # rounds in which others may be faster before a VM is given up
 _ATTEMPTS = 6
 _ARGUMENTS: dict[str, dict[str, t.Any]] = {
-    "uri": {"type": "str", "default": "qemu:///system"},
-    "timeout": {"type": "float", "default": 10.0},
     "vms": {"type": "list", "elements": "dict"},
     "only": {"type": "list", "elements": "str"},
     "results": {"type": "str", "required": True},
@@ -36,23 +33,13 @@ _ARGUMENTS: dict[str, dict[str, t.Any]] = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(FleetAction):
     _requires_connection = False
 
-    if t.TYPE_CHECKING:  # ansible-core states no types for it
-        validate_argument_spec: t.Any
-
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
-    ) -> dict[str, t.Any]:
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        _validation, options = self.validate_argument_spec(argument_spec=_ARGUMENTS)
-        try:
-            work = _Work(self, options, task_vars or {})
-            result.update(work.confirm() if options["claims"] else work.place())
-        except FleetVirtError as error:
-            raise AnsibleActionFail(str(error)) from None
-        return result
+    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        options = self.options(_ARGUMENTS)
+        work = _Work(self, options, task_vars)
+        return work.confirm() if options["claims"] else work.place()
 
 
 class _Work:
@@ -63,10 +50,11 @@ class _Work:
     ) -> None:
         self.options = options
         self.check = bool(action._task.check_mode)
+        self.task_vars = task_vars
         self.hostvars = task_vars["hostvars"]
         self.names = [str(name) for name in task_vars["ansible_play_hosts_all"]]
         self.variables = _batch.Variables(task_vars, action._templar)
-        self.answers = self._registered(options["results"])
+        self.answers = registered(task_vars, options["results"])
         self.limits = {name: self._limits(name) for name in self.names}
         base = str(self.variables.get("virt_base_pool", "base"))
         self.policy = placement.Policy(pool_paths=self.variables.pool_paths(), base_pool=base)
@@ -74,9 +62,6 @@ class _Work:
         self.domains = _batch.validated(vms, _batch.defaults(self.variables))
         self._refuse_hypervisors()
         self.images = _batch.controller_images(self.domains, self.variables)
-
-    def _registered(self, variable: str) -> dict[str, dict[str, t.Any]]:
-        return {name: to_plain(self.hostvars[name].get(variable) or {}) for name in self.names}
 
     def _limits(self, name: str) -> dict[str, t.Any]:
         found = {key: self.hostvars[name].get(key) for key in _batch.LIMITS}
@@ -147,7 +132,7 @@ class _Work:
         retry: dict[str, str] = {}
         hopeless: dict[str, str] = {}
         known = {domain.name: domain for domain in self.domains}
-        claimed = self._registered(self.options["claims"])
+        claimed = registered(self.task_vars, self.options["claims"])
         if sum(bool(answer.get("host")) for answer in claimed.values()) == 1:
             # nobody else of this run claimed later than it looked at itself
             self.answers.update({host: one for host, one in claimed.items() if one.get("host")})
@@ -204,7 +189,7 @@ class _Work:
         """What the rounds before this one have created, by hypervisor."""
         done = dict(self.options["earlier"]).get("done") or {}
         if self.options["created"]:
-            for host, answer in self._registered(self.options["created"]).items():
+            for host, answer in registered(self.task_vars, self.options["created"]).items():
                 if answer.get("vms"):
                     done = {**done, host: [*done.get(host, ()), *answer["vms"]]}
         return t.cast("dict[str, list[dict[str, t.Any]]]", to_plain(done))

@@ -8,46 +8,23 @@ import time
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._model import preflight, profiles, tables
 from ansible_collections.fleet.virt.plugins.module_utils._model.preflight_host import Limits
 from ansible_collections.fleet.virt.plugins.module_utils._model.preflight_options import ARGUMENTS
 from ansible_collections.fleet.virt.plugins.module_utils._units import parse_mib
 from ansible_collections.fleet.virt.plugins.plugin_utils import _clock, _output, _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction, registered
 from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
-_CONNECTION: dict[str, dict[str, t.Any]] = {
-    "uri": {"type": "str", "default": "qemu:///system"},
-    "timeout": {"type": "float", "default": 10.0},
-}
 
-
-class ActionModule(ActionBase):
+class ActionModule(FleetAction):
     """Stages of the hypervisor go to the module; what spans hosts is here."""
 
-    if t.TYPE_CHECKING:  # ansible-core states no types for it
-        validate_argument_spec: t.Any
-        _low_level_execute_command: t.Any
-
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
-    ) -> dict[str, t.Any]:
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        variables = task_vars or {}
-        _validation, validated = self.validate_argument_spec(
-            argument_spec={**ARGUMENTS, **_CONNECTION}
-        )
-        options = to_plain(validated)
-        if options["stage"] == "read":
-            return {**result, **self._read(options, variables)}
-        if options["stage"] == "compare":
-            return {**result, **self._compare(options, variables)}
-        try:
-            return {**result, **self._report(options, variables)}
-        except FleetVirtError as error:
-            raise AnsibleActionFail(str(error)) from None
+    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        options = to_plain(self.options(ARGUMENTS))
+        stages = {"read": self._read, "compare": self._compare}
+        return stages.get(options["stage"], self._report)(options, task_vars)
 
     def _read(self, options: dict[str, t.Any], variables: dict[str, t.Any]) -> dict[str, t.Any]:
         own = str(variables.get("inventory_hostname"))
@@ -61,7 +38,7 @@ class ActionModule(ActionBase):
         if options["bridges"] is None:
             chosen = Variables(variables, self._templar).get("virt_nic_profiles")
             arguments["bridges"] = profiles.bridges(chosen)
-        answer: dict[str, t.Any] = self._execute_module(module_args=arguments, task_vars=variables)
+        answer = self.module(variables, arguments)
         if isinstance(answer.get("facts"), dict):
             answer["facts"]["clock"] = _clock.measure(self._date, time.time)
         return answer
@@ -81,8 +58,7 @@ class ActionModule(ActionBase):
                 and one.get("arch") == own.get("arch")
             ]
             arguments["cpus"] = sorted(set(found))
-        answer: dict[str, t.Any] = self._execute_module(module_args=arguments, task_vars=variables)
-        return answer
+        return self.module(variables, arguments)
 
     def _report(self, options: dict[str, t.Any], variables: dict[str, t.Any]) -> dict[str, t.Any]:
         if not options["results"]:
@@ -90,12 +66,12 @@ class ActionModule(ActionBase):
                 "results: missing; name the variable that stage: read registered"
             )
         answers = []
-        compared = _registered(variables, options["compared"] or "")
-        for name, registered in _registered(variables, options["results"]).items():
-            facts = registered.get("facts")
+        compared = registered(variables, options["compared"])
+        for name, answer in registered(variables, options["results"]).items():
+            facts = answer.get("facts")
             if facts is not None:
                 facts["baseline"] = compared[name].get("baseline")
-            error = str(registered.get("msg") or "it gave no reason")
+            error = str(answer.get("msg") or "it gave no reason")
             answers.append(preflight.Answer(name, facts, None if facts else error))
         try:
             min_free = parse_mib(options["min_free"])
@@ -128,15 +104,6 @@ def _expected(options: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) 
     return options["expected"] or _peers.names("hypervisors", variables)
 
 
-def _registered(variables: t.Mapping[str, t.Any], name: str) -> dict[str, dict[str, t.Any]]:
-    """What each host of the play registered as ``name``, as plain data."""
-    hostvars = variables["hostvars"]
-    return {
-        str(host): to_plain(hostvars[host].get(name) or {})
-        for host in variables["ansible_play_hosts_all"]
-    }
-
-
 def _facts(variables: t.Mapping[str, t.Any], name: str) -> dict[str, dict[str, t.Any]]:
-    registered = _registered(variables, name)
-    return {host: one["facts"] for host, one in registered.items() if one.get("facts")}
+    answers = registered(variables, name)
+    return {host: one["facts"] for host, one in answers.items() if one.get("facts")}

@@ -6,30 +6,20 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._model import tables
 from ansible_collections.fleet.virt.plugins.plugin_utils import _output
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction, registered
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
 _VIEWS = {"host_info": "host", "list": "domains", "query": "domains", "vms": "vms"}
 
 
-class ActionModule(ActionBase):
+class ActionModule(FleetAction):
     _requires_connection = False
 
-    if t.TYPE_CHECKING:  # ansible-core states no types for it
-        validate_argument_spec: t.Any
-
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
-    ) -> dict[str, t.Any]:
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        _validation, options = self.validate_argument_spec(
-            argument_spec={
-                "uri": {"type": "str", "default": "qemu:///system"},
-                "timeout": {"type": "float", "default": 10.0},
+    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        options = self.options(
+            {
                 "view": {"type": "str", "required": True, "choices": list(_VIEWS)},
                 "results": {"type": "str", "required": True},
                 "addresses": {"type": "str"},
@@ -39,9 +29,9 @@ class ActionModule(ActionBase):
                 "output_file": {"type": "path"},
             }
         )
-        hypervisors = _collect(task_vars or {}, options["results"], _VIEWS[options["view"]])
+        hypervisors = _collect(task_vars, options["results"], _VIEWS[options["view"]])
         if options["view"] == "vms":
-            waited = _collect(task_vars or {}, options["addresses"] or "", "vms")
+            waited = _collect(task_vars, options["addresses"], "vms")
             hypervisors = _with_addresses(_with_earlier(hypervisors, options["earlier"]), waited)
         check = bool(self._task.check_mode)
         text = _output.render(
@@ -49,31 +39,28 @@ class ActionModule(ActionBase):
             {"hypervisors": hypervisors},
             lambda: tables.render(options["view"], hypervisors, predicted=check),
         )
-        result.update(hypervisors=hypervisors, output=text)
         problem = None
         if options["view"] != "vms":
             problem = _problem(hypervisors, options["names"])
-        try:
-            path = options["output_file"]
-            result.update(_output.deliver(text, path, check=check, diff=bool(self._task.diff)))
-        except FleetVirtError as error:
-            raise AnsibleActionFail(str(error)) from None
+        diff = bool(self._task.diff)
+        delivered = _output.deliver(text, options["output_file"], check=check, diff=diff)
+        result = {"hypervisors": hypervisors, "output": text, **delivered}
         if problem:
             result.update(failed=True, msg=problem)
         return result
 
 
-def _collect(task_vars: t.Mapping[str, t.Any], variable: str, key: str) -> list[dict[str, t.Any]]:
+def _collect(
+    task_vars: t.Mapping[str, t.Any], variable: str | None, key: str
+) -> list[dict[str, t.Any]]:
     """What each host of the play registered as ``variable``, as plain data."""
-    hostvars = task_vars["hostvars"]
     entries: list[dict[str, t.Any]] = []
-    for name in task_vars["ansible_play_hosts_all"]:
-        registered = to_plain(hostvars[name].get(variable) or {})
-        found = registered.get(key)
+    for name, answer in registered(task_vars, variable).items():
+        found = answer.get(key)
         error = None
         if found is None:
-            error = str(registered.get("msg") or "it was not asked: the host is not in this play")
-        entry = {"name": str(name), "answered": found is not None, "error": error, key: found}
+            error = str(answer.get("msg") or "it was not asked: the host is not in this play")
+        entry = {"name": name, "answered": found is not None, "error": error, key: found}
         if key == "domains" and found is None:
             entry[key] = []
         entries.append(entry)

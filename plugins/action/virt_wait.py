@@ -9,9 +9,9 @@ import time
 import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.unsafe_proxy import wrap_var
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 from ansible_collections.fleet.virt.plugins.plugin_utils._wait import Progress
 
@@ -21,18 +21,10 @@ _LAST = 1.0  # seconds for one last look, however late it is
 _PASSING = ("HostUnreachable", "DeadlineExceeded", "LibvirtFailure")
 
 
-class ActionModule(ActionBase):
-    if t.TYPE_CHECKING:  # ansible-core states no types for it
-        validate_argument_spec: t.Any
-
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
-    ) -> dict[str, t.Any]:
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        _validation, options = self.validate_argument_spec(
-            argument_spec={
-                "uri": {"type": "str", "default": "qemu:///system"},
-                "timeout": {"type": "float", "default": 10.0},
+class ActionModule(FleetAction):
+    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        options = self.options(
+            {
                 "names": {"type": "list", "elements": "str", "required": True},
                 "wait_timeout": {"type": "float", "default": 300},
                 "port": {"type": "int", "default": 22},
@@ -47,16 +39,15 @@ class ActionModule(ActionBase):
                 )
         if not 0 < options["port"] < 65536:
             raise AnsibleActionFail(f"port: {options['port']} is no TCP port; it is 1 to 65535")
-        variables = task_vars or {}
         progress = Progress(
-            str(variables.get("inventory_hostname")),
+            str(task_vars.get("inventory_hostname")),
             to_plain(list(dict.fromkeys(options["names"]))),
         )
         if self._task.check_mode or not progress.pending:
-            result.update(self._ask(options, options["wait_timeout"], progress, variables))
-            return result
+            return self._ask(options, options["wait_timeout"], progress, task_vars)
         _say(progress.begin(options["port"], options["wait_timeout"]))
-        failed = self._wait(options, progress, variables, result)
+        result: dict[str, t.Any] = {}
+        failed = self._wait(options, progress, task_vars, result)
         if failed is not None:
             result.update(failed)
         result.update(changed=False, vms=wrap_var(progress.vms()), waiting=[])
@@ -120,14 +111,8 @@ class ActionModule(ActionBase):
         progress: Progress,
         task_vars: dict[str, t.Any],
     ) -> dict[str, t.Any]:
-        return t.cast(
-            "dict[str, t.Any]",
-            self._execute_module(
-                module_name="fleet.virt.virt_wait",
-                module_args={**options, "names": progress.pending, "wait_timeout": seconds},
-                task_vars=task_vars,
-            ),
-        )
+        arguments = {**options, "names": progress.pending, "wait_timeout": seconds}
+        return self.module(task_vars, arguments)
 
 
 def _say(lines: t.Sequence[str]) -> None:
