@@ -8,44 +8,32 @@ import dataclasses
 import typing as t
 import uuid
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._model.domain import OPTIONS, Defaults
+from ansible_collections.fleet.virt.plugins.module_utils._model.domain import Defaults
+from ansible_collections.fleet.virt.plugins.module_utils._model.init_options import OPTIONS
 from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _elsewhere, _images
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 
 _AD_HOC = "Ansible Ad-Hoc"
 
 
-class ActionModule(ActionBase):
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
-    ) -> dict[str, t.Any]:
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        variables = task_vars or {}
-        try:
-            arguments = self._module_arguments(variables)
-        except FleetVirtError as error:
-            raise AnsibleActionFail(str(error)) from None
+class ActionModule(FleetAction):
+    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        if self._task.args.get("stage") == "read":
+            return self.module(task_vars, self._reading(task_vars))
+        arguments = self._module_arguments(task_vars)
         if not arguments["vms"] and not arguments.get("withdraw"):
-            return {**result, "changed": False, "vms": []}
-        if arguments.get("stage", "all") == "all" and _elsewhere.others(variables):
-            result.update(self._alone(arguments, variables))
-        else:
-            result.update(self._module(arguments, variables))
-        return result
+            return {"changed": False, "vms": []}
+        if arguments.get("stage", "all") == "all" and _elsewhere.others(task_vars):
+            return self._alone(arguments, task_vars)
+        return self.module(task_vars, arguments)
 
-    def _module(
-        self, arguments: dict[str, t.Any], task_vars: dict[str, t.Any], stage: str | None = None
-    ) -> dict[str, t.Any]:
-        if stage is not None:
-            arguments = {**arguments, "stage": stage}
-        return t.cast(
-            "dict[str, t.Any]",
-            self._execute_module(
-                module_name="fleet.virt.virt_init", module_args=arguments, task_vars=task_vars
-            ),
-        )
+    def _reading(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        given = dict(self._task.args)
+        variables = _batch.Variables(task_vars, self._templar)
+        given.setdefault("pool_paths", variables.pool_paths())
+        given.setdefault("base_pool", variables.base_pool())
+        return given
 
     def _alone(self, arguments: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """All stages, with a look at the other hypervisors while the claims are held.
@@ -53,7 +41,7 @@ class ActionModule(ActionBase):
         Whoever claims a name elsewhere at the same moment sees this claim, or is seen here.
         """
         arguments = {**arguments, "run": arguments.get("run") or str(uuid.uuid4())}
-        claimed = self._module(arguments, task_vars, "claim")
+        claimed = self.module(task_vars, {**arguments, "stage": "claim"})
         claimed.pop("host", None)
         names = [vm["name"] for vm in claimed.get("vms") or () if vm["changed"]]
         if claimed.get("failed") or claimed.get("unreachable") or not names:
@@ -68,11 +56,15 @@ class ActionModule(ActionBase):
             )
         except BaseException as error:
             if not self._task.check_mode:
-                self._module({**arguments, "vms": [], "withdraw": names}, task_vars, "finish")
+                self.module(
+                    task_vars, {**arguments, "vms": [], "withdraw": names, "stage": "finish"}
+                )
             if isinstance(error, FleetVirtError):
                 return {"failed": True, "changed": False, "msg": str(error)}
             raise
-        return claimed if self._task.check_mode else self._module(arguments, task_vars, "finish")
+        if self._task.check_mode:
+            return claimed
+        return self.module(task_vars, {**arguments, "stage": "finish"})
 
     def _module_arguments(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """The module's options: everything that variables and the controller's files decide."""
@@ -111,7 +103,7 @@ class ActionModule(ActionBase):
             "ssh_public_keys": list(chosen.ssh_public_keys),
             "fleet": chosen.fleet,
             "pool_paths": common.get("pool_paths") or variables.pool_paths(),
-            "base_pool": common.get("base_pool") or str(variables.get("virt_base_pool", "base")),
+            "base_pool": common.get("base_pool") or variables.base_pool(),
             "limits": variables.limits(),
             "home": str(task_vars["inventory_hostname"]),
             "images": {name: dataclasses.asdict(facts) for name, facts in images.items()},
@@ -125,7 +117,7 @@ class ActionModule(ActionBase):
         variables: _batch.Variables,
     ) -> None:
         """Have each image of the controller among the base images of this hypervisor."""
-        base_pool = common.get("base_pool") or str(variables.get("virt_base_pool", "base"))
+        base_pool = common.get("base_pool") or variables.base_pool()
         options = {
             "base_pool": base_pool,
             "base_path": variables.pool_paths().get(base_pool),

@@ -11,8 +11,8 @@ import uuid
 
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._host.init import GENERATED
 from ansible_collections.fleet.virt.plugins.module_utils._model import placement, tables
+from ansible_collections.fleet.virt.plugins.module_utils._model.init_options import GENERATED
 from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _placing
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction, registered
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
@@ -56,8 +56,9 @@ class _Work:
         self.variables = _batch.Variables(task_vars, action._templar)
         self.answers = registered(task_vars, options["results"])
         self.limits = {name: self._limits(name) for name in self.names}
-        base = str(self.variables.get("virt_base_pool", "base"))
-        self.policy = placement.Policy(pool_paths=self.variables.pool_paths(), base_pool=base)
+        self.policy = placement.Policy(
+            pool_paths=self.variables.pool_paths(), base_pool=self.variables.base_pool()
+        )
         vms = _batch.requested(options, self.variables)
         self.domains = _batch.validated(vms, _batch.defaults(self.variables))
         self._refuse_hypervisors()

@@ -316,11 +316,9 @@ host:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
+from ansible_collections.fleet.virt.plugins.module_utils._host import placement_facts
 from ansible_collections.fleet.virt.plugins.module_utils._host.connection import connect
 from ansible_collections.fleet.virt.plugins.module_utils._host.host import read_host
-from ansible_collections.fleet.virt.plugins.module_utils._host.placement_facts import (
-    add_placement_facts,
-)
 
 
 def main() -> None:
@@ -335,9 +333,11 @@ def main() -> None:
 
     def read() -> dict[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
-            host = read_host(connection, params["base_pool"])
+            base = params["base_pool"]
             if params["placement"]:
-                add_placement_facts(connection, host, params["base_pool"], params["base_path"])
+                host = placement_facts.read(connection, base, params["base_path"])
+            else:
+                host = read_host(connection, base)
             return {"changed": False, "host": host}
 
     run(module, read)

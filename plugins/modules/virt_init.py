@@ -187,8 +187,11 @@ options:
     description:
       - V(claim) reserves name and capacity, V(finish) makes what O(run) has claimed. V(all) does
         everything at once.
+      - V(read) only reads the hypervisor, as M(fleet.virt.virt_host_info) does with
+        O(fleet.virt.virt_host_info#module:placement=true). A playbook that goes on to create sends
+        one module to its hypervisors then, not two.
     type: str
-    choices: [all, claim, finish]
+    choices: [all, read, claim, finish]
     default: all
   withdraw:
     description:
@@ -294,9 +297,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 host:
-  description: The hypervisor with the claims, as RV(fleet.virt.virt_host_info#module:host), read
-    with O(fleet.virt.virt_host_info#module:placement=true).
-  returned: with O(stage=claim), if something was claimed
+  description: The hypervisor, with the claims if there are any, as
+    RV(fleet.virt.virt_host_info#module:host), read with
+    O(fleet.virt.virt_host_info#module:placement=true).
+  returned: with O(stage=read), and with O(stage=claim) if something was claimed
   type: dict
 vms:
   description: One entry for each VM of the batch, in its order.
@@ -332,19 +336,29 @@ vms:
       type: str
 """
 
-import uuid
+import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._host import init
 from ansible_collections.fleet.virt.plugins.module_utils._host.connection import connect
+from ansible_collections.fleet.virt.plugins.module_utils._model.init_options import ARGUMENTS
 
 
 def main() -> None:
-    module = create_module(init.ARGUMENTS)
+    module = create_module(ARGUMENTS)
     params = module.params
 
-    def work() -> dict[str, object]:
-        domains, settings = init.read_options(params, new_run=str(uuid.uuid4()))
+    def read() -> dict[str, t.Any]:
+        from ansible_collections.fleet.virt.plugins.module_utils._host import placement_facts
+
+        base = params["base_pool"]
+        path = str(params["pool_paths"].get(base, ""))
+        with connect(params["uri"], params["timeout"]) as connection:
+            return {"changed": False, "host": placement_facts.read(connection, base, path)}
+
+    def work() -> dict[str, t.Any]:
+        from ansible_collections.fleet.virt.plugins.module_utils._host import init
+
+        domains, settings = init.read_options(params)
         with connect(params["uri"], params["timeout"]) as connection:
             return init.run(
                 connection,
@@ -355,6 +369,9 @@ def main() -> None:
                 withdraw=params["withdraw"],
             )
 
+    # Each stage imports its own: what is imported is compiled anew at every call
+    if params["stage"] == "read":
+        run(module, read)
     run(module, work, commands=("qemu-img",))
 
 

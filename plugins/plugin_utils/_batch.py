@@ -18,11 +18,11 @@ from pathlib import Path
 from ansible_collections.fleet.virt.plugins.module_utils._errors import Problem, SpecError
 from ansible_collections.fleet.virt.plugins.module_utils._model.demand import ImageFacts
 from ansible_collections.fleet.virt.plugins.module_utils._model.domain import (
-    OPTIONS,
     Defaults,
     Domain,
     many,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._model.init_options import OPTIONS
 from ansible_collections.fleet.virt.plugins.plugin_utils import _images
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
@@ -71,8 +71,12 @@ class Variables:
         """The pools that may be made, by name."""
         return {
             str(self.get("virt_pool", "default")): str(self.get("virt_images_path", POOL_PATH)),
-            str(self.get("virt_base_pool", "base")): str(self.get("virt_base_path", BASE_PATH)),
+            self.base_pool(): str(self.get("virt_base_path", BASE_PATH)),
         }
+
+    def base_pool(self) -> str:
+        """The pool of base images."""
+        return str(self.get("virt_base_pool", "base"))
 
 
 def defaults(variables: Variables) -> Defaults:

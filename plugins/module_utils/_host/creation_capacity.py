@@ -12,9 +12,8 @@ from __future__ import annotations
 import typing as t
 
 from .._model import demand, placement
+from . import placement_facts
 from .creation_plan import Host, Job
-from .host import read_host
-from .placement_facts import add_placement_facts
 
 
 def place(host: Host, jobs: t.Sequence[Job]) -> None:
@@ -44,9 +43,7 @@ def excess(host: Host) -> tuple[str, dict[str, t.Any]]:
 
 def _read(host: Host) -> dict[str, t.Any]:
     base = host.settings.base_pool
-    facts = read_host(host.connection, base)
-    add_placement_facts(host.connection, facts, base, host.settings.pool_paths.get(base, ""))
-    return facts
+    return placement_facts.read(host.connection, base, host.settings.pool_paths.get(base, ""))
 
 
 def _policy(host: Host) -> placement.Policy:

@@ -11,46 +11,20 @@ from __future__ import annotations
 
 import json
 import typing as t
+import uuid
 
 from .._errors import PlanRefused, SpecError
 from .._model import request
 from .._model.demand import ImageFacts
-from .._model.domain import OPTIONS, Defaults, Domain, many
+from .._model.domain import Defaults, Domain, many
+from .._model.init_options import GENERATED
 from . import creation, images, storage
 from . import owner as owners
 from .connection import Connection
 from .creation_plan import Host, Job, Settings, prepare
 
-GENERATED = "(generated)"
-STAGES = ("all", "claim", "finish")
 
-
-# Options that describe one VM; the action plugin hands them on in ``vms``. They are read by
-# ``_model/domain.py``, which reports every problem of a batch at once
-_TEXTS = ("name", "image", "disk_profile", "nic_profile")
-ARGUMENTS: dict[str, dict[str, t.Any]] = {
-    **{key: {"type": "str" if key in _TEXTS else "raw"} for key in OPTIONS},
-    "run": {"type": "str"},
-    "vms": {"type": "list", "elements": "dict"},
-    "only": {"type": "list", "elements": "str"},
-    "withdraw": {"type": "list", "elements": "str", "default": []},
-    "stage": {"type": "str", "choices": list(STAGES), "default": "all"},
-    "disk_profiles": {"type": "dict", "default": {}},
-    "nic_profiles": {"type": "dict", "default": {}},
-    "pool": {"type": "str", "default": "default"},
-    "base_pool": {"type": "str", "default": "base"},
-    "pool_paths": {"type": "dict", "default": {}},
-    "ssh_public_keys": {"type": "list", "elements": "str", "default": [], "no_log": False},
-    "fleet": {"type": "str", "default": ""},
-    "limits": {"type": "dict", "default": {}},
-    "home": {"type": "str", "default": ""},
-    "fleet_machine": {"type": "str"},
-    "images": {"type": "dict", "default": {}},
-    "passwords": {"type": "dict", "default": {}, "no_log": True},
-}
-
-
-def read_options(params: t.Mapping[str, t.Any], new_run: str) -> tuple[list[Domain], Settings]:
+def read_options(params: t.Mapping[str, t.Any]) -> tuple[list[Domain], Settings]:
     """The validated batch and its settings; raises SpecError with every problem of every VM."""
     vms = []
     for vm in params["vms"] or ():
@@ -68,7 +42,7 @@ def read_options(params: t.Mapping[str, t.Any], new_run: str) -> tuple[list[Doma
     if problems:
         raise SpecError(problems)
     return domains, Settings(
-        run=params["run"] or new_run,
+        run=params["run"] or str(uuid.uuid4()),
         home=params["home"],
         pool_paths={str(name): str(path) for name, path in params["pool_paths"].items()},
         base_pool=params["base_pool"],

@@ -20,20 +20,19 @@ from .._model.metadata import Metadata
 from . import paths
 from .connection import Connection
 from .deadline import Failed
+from .host import read_host
 from .pools import describe_volume, list_handles, list_pools
 
 _LIST_ACTIVE = 1  # VIR_CONNECT_LIST_DOMAINS_ACTIVE
 
 
-def add_placement_facts(
-    connection: Connection, host: dict[str, t.Any], base_pool: str, base_path: str
-) -> None:
-    """Complete ``host`` (from ``read_host``) with ``vms``, ``machines``, ``images`` and the pools'
-    promises.
+def read(connection: Connection, base_pool: str, base_path: str) -> dict[str, t.Any]:
+    """``read_host`` with ``vms``, ``machines``, ``images`` and the pools' promises.
 
     ``promised_mib`` is the sum of virtual sizes in a pool, ``claimed_mib`` that of the disks of
     VMs in creation, whose volumes may not exist yet, ``volume_allocation_mib`` what they take.
     """
+    host = read_host(connection, base_pool)
     domains = _domains(connection)
     listed_active = connection.call("list domains", connection.raw.listAllDomains, _LIST_ACTIVE)
     active = {str(domain.UUIDString()) for domain in listed_active}
@@ -69,18 +68,19 @@ def add_placement_facts(
         listed.update(handles)
     for pool in host["pools"]:
         pool["claimed_mib"] = _claimed(domains, pool, listed)
+    return host
 
 
 def _domains(connection: Connection) -> list[tuple[str, str, list[str], Metadata | None]]:
     """Name, UUID, MAC addresses and metadata of every domain; raises when one cannot be read."""
 
-    def read(domain: t.Any) -> tuple[str, str, list[str], Metadata | None]:
+    def describe(domain: t.Any) -> tuple[str, str, list[str], Metadata | None]:
         root = parse(domain.XMLDesc(0), f"domain {domain.name()}")
         macs = [str(mac.get("address")).lower() for mac in root.iterfind("devices/interface/mac")]
         return str(domain.name()), str(domain.UUIDString()), macs, own_metadata.parse(root)
 
     domains = connection.call("list domains", connection.raw.listAllDomains, 0)
-    outcomes = connection.each(read, domains, lambda domain: f"read domain {domain.name()}")
+    outcomes = connection.each(describe, domains, lambda domain: f"read domain {domain.name()}")
     found = []
     for outcome in outcomes:
         if isinstance(outcome, Failed):

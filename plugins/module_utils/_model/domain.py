@@ -29,40 +29,6 @@ from .seed import Seed
 from .seed import from_options as seed_from
 from .seed import wanted as seed_wanted
 
-# Every key that describes a VM; from_options reads them
-OPTIONS = (
-    "name",
-    "vcpus",
-    "memory",
-    "memory_max",
-    "image",
-    "disk_profile",
-    "nic_profile",
-    "disks",
-    "nics",
-    "overlay",
-    "start",
-    "autostart",
-    "console",
-    "seed",
-    "groups",
-    "anti_affinity",
-    "zone",
-    "tags",
-    "host",
-    "placement",
-    "firmware",
-    "cpu",
-    "machine",
-    "arch",
-    "domain_type",
-    "boot",
-    "watchdog",
-    "rng",
-    "title",
-    "description",
-    "wait",
-)
 _MAX_VCPUS = 4096  # the most that qemu has for any machine type
 _MAX_MEMORY = 64 * 1024 * 1024  # 64 TiB, what 46 address bits reach
 _TAG = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
