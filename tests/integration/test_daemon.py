@@ -174,6 +174,20 @@ def test_killed_while_the_socket_was_to_be_opened(machine: Machine) -> None:
     assert not machine.run(tls_allowed_dn_list=["CN=cli*"])["changed"]
 
 
+def test_one_that_had_failed_for_want_of_keys_begins_with_them(machine: Machine) -> None:
+    """systemd starts a unit that failed too often only after its failure is forgotten."""
+    key = KEYS["server.key"]
+    machine.sh(
+        f"mv {key} {key}.away; systemctl stop libvirtd.service\n"
+        "for turn in 1 2 3 4 5 6 7; do systemctl start libvirtd.service 2>/dev/null || true; done\n"
+        f"mv {key}.away {key}; systemctl is-failed libvirtd.service"
+    )
+    done = machine.run(tls_allowed_dn_list=["CN=cli*"])
+    assert done["changed"], done
+    assert machine.ports() == {"16514"}
+    assert not machine.run(tls_allowed_dn_list=["CN=cli*"])["changed"]
+
+
 def test_a_file_newer_than_the_daemon_is_read(machine: Machine) -> None:
     """As after a run that was killed between writing and beginning the daemon anew."""
     before = machine.main_pid("libvirtd.service")
@@ -199,6 +213,21 @@ def test_settings_that_libvirt_refuses_are_put_back(machine: Machine, guests: Gu
     assert texts[0] == texts[1]
     assert machine.sh(f"cat /run/libvirt/qemu/{GUEST}.pid") == pid
     assert guests.state(machine.name, GUEST).startswith("running")
+    assert machine.ports() == {"16514"}
+
+
+def test_a_port_that_somebody_else_has_is_named(machine: Machine) -> None:
+    machine.run(tls_allowed_dn_list=["CN=cli*"], listen=False)
+    machine.sh(
+        "systemd-run --quiet --unit=stranger python3 -c 'import socket, time;"
+        ' s = socket.create_server(("", 16514)); time.sleep(600)\'\n'
+        "for turn in $(seq 100); do ss -ltn | grep -q :16514 && break; sleep 0.1; done"
+    )
+    done = machine.run(tls_allowed_dn_list=["CN=cli*"])
+    machine.sh("systemctl stop stranger.service")
+    assert done["failed"]
+    assert "16514): Address already in use" in done["msg"], done["msg"]
+    assert machine.run(tls_allowed_dn_list=["CN=cli*"])["changed"]
     assert machine.ports() == {"16514"}
 
 

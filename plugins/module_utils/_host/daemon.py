@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import time
 import typing as t
@@ -34,6 +35,8 @@ _LOCKD_CONF = "/etc/libvirt/qemu-lockd.conf"
 _SYSCTL = "/etc/sysctl.d/60-fleet-virt-libvirtd.conf"
 _USERFAULT = "/proc/sys/vm/unprivileged_userfaultfd"
 _RUNNING = "/run/libvirt/qemu"
+# Words of libvirt's daemons, and of systemd when it cannot open a port
+_COMPLAINT = re.compile(r"failed: |Failed to create listening socket")
 _LIMIT = 120.0
 _TRIES = 20
 
@@ -250,10 +253,13 @@ def _carry_out(steps: t.Sequence[Step], settings: Settings, units: t.Mapping[str
 def _do(step: Step) -> None:
     if isinstance(step, Write):
         config_files.write(step.path, step.after)
-    elif isinstance(step, Control):
-        systemctl(*step.verb.split(), *step.units)
-    else:
+    elif isinstance(step, Restart):
         _restart(step)
+    elif step.verb == "start" and any(name.endswith(".socket") for name in step.units):
+        # It was idle when it was looked at; by now it may begin, or still be ending
+        _restart(Restart(step.units[-1], step.units[:-1]))
+    else:
+        systemctl(*step.verb.split(), *step.units)
 
 
 def _restart(step: Restart) -> None:
@@ -263,6 +269,8 @@ def _restart(step: Restart) -> None:
         return
     for left in range(_TRIES, 0, -1):
         systemctl("stop", step.service)
+        # One that failed too often, without keys perhaps, is not started again before
+        systemctl("reset-failed", step.service, *step.sockets, may_fail=True)
         try:
             systemctl("start", *step.sockets)
             break
@@ -320,6 +328,8 @@ def _journal(began: int) -> str:
     command = ["journalctl", "--no-pager", "--output=cat", f"--since=@{began}"]
     for unit in ("libvirtd.service", "virtqemud.service", "virtproxyd.service"):
         command += ["--unit", unit]
+    for unit in ("libvirtd-tls.socket", "virtproxyd-tls.socket"):
+        command += ["--unit", unit]
     for _try in range(_TRIES):
         try:
             done = subprocess.run(
@@ -327,7 +337,7 @@ def _journal(began: int) -> str:
             )
         except (FileNotFoundError, subprocess.TimeoutExpired):
             break
-        lines = [line for line in done.stdout.splitlines() if "failed: " in line]
+        lines = [line for line in done.stdout.splitlines() if _COMPLAINT.search(line)]
         if lines:
             return " | ".join(dict.fromkeys(lines[-3:]))
         time.sleep(0.1)
