@@ -26,14 +26,25 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVir
 from ansible_collections.fleet.virt.plugins.module_utils._host.digests import DigestCache
 from ansible_collections.fleet.virt.plugins.module_utils._host.image_check import (
     check_structure,
+    is_packed,
+    read_content,
     read_format,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._host.unpack import LIMIT
 from ansible_collections.fleet.virt.plugins.module_utils._model.options import show
 from ansible_collections.fleet.virt.plugins.module_utils._units import MIB, format_size
 
 DEFAULT_IMAGE_DIR = "~/images"
 MODULE = "fleet.virt.virt_image"
-OPTIONS = ("base_pool", "base_path", "state", "uri", "timeout")
+OPTIONS = (
+    "base_pool",
+    "base_path",
+    "state",
+    "uri",
+    "timeout",
+    "max_unpacked",
+    "download_timeout",
+)
 _LISTED = 20
 
 
@@ -41,7 +52,7 @@ _LISTED = 20
 class LocalImage:
     """An image file of the controller: ``size`` of the file, ``virtual_bytes`` of the disk in it.
 
-    ``digest`` is the SHA-256 of the file's content.
+    ``digest`` is the SHA-256 of the file's content, if it is compressed of what that unpacks to.
     """
 
     path: str
@@ -57,11 +68,13 @@ class LocalImage:
         return -(-self.virtual_bytes // MIB)
 
 
-def local_image(image_dir: str | None, name: str, *, remember: bool = True) -> LocalImage:
+def local_image(
+    image_dir: str | None, name: str, *, remember: bool = True, limit: int = LIMIT
+) -> LocalImage:
     """The image ``name`` of ``virt_image_dir`` (None: :data:`DEFAULT_IMAGE_DIR`).
 
     Its digest is remembered in the user's cache folder; with ``remember`` False (check mode)
-    nothing is written there.
+    nothing is written there. ``limit``: bytes that a compressed one may unpack to.
     Raises PlanRefused: no such file, or one that is no usable image.
     """
     folder = Path(image_dir or DEFAULT_IMAGE_DIR).expanduser()
@@ -82,13 +95,15 @@ def local_image(image_dir: str | None, name: str, *, remember: bool = True) -> L
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise PlanRefused(f"image {path} is not a regular file; name an image file")
-        found = read_format(descriptor, str(path))
-        cache = DigestCache(_cache_file(), remember=remember)
-        digest = cache.known(descriptor)
-        if digest is None:
-            if shutil.which("qemu-img"):  # else the hypervisor alone tells, once it is there
-                check_structure(descriptor, found, str(path))
-            digest = cache.digest(descriptor, str(path))
+        cache = DigestCache(cache_folder() / "digests.json", remember=remember)
+        # without qemu-img the hypervisor alone tells the rest, once it is there
+        if (
+            not is_packed(descriptor)
+            and cache.known(descriptor) is None
+            and shutil.which("qemu-img")
+        ):
+            check_structure(descriptor, read_format(descriptor, str(path)), str(path))
+        digest, found = read_content(descriptor, str(path), cache, limit)
     except OSError as error:
         raise PlanRefused(f"image {path}: {error.strerror}") from None
     finally:
@@ -122,10 +137,11 @@ def _what_exists(folder: Path) -> str:
     )
 
 
-def _cache_file() -> Path:
+def cache_folder() -> Path:
+    """What the collection keeps for the user of the controller; it can go at any time."""
     base = os.environ.get("XDG_CACHE_HOME")
     folder = Path(base) if base else Path("~/.cache").expanduser()
-    return folder / "fleet.virt" / "digests.json"
+    return folder / "fleet.virt"
 
 
 def ensure_on_host(

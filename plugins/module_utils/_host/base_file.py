@@ -98,12 +98,11 @@ class NewFile:
         self._folder = folder
         self._temporary = temporary
 
-    def copy_from(self, source: int) -> str:
-        """Fill with the content of an open file, zeros as holes; SHA-256 of what was read."""
+    def fill(self, blocks: t.Iterable[bytes]) -> str:
+        """Fill with the blocks, zeros as holes; SHA-256 of them all."""
         summed = hashlib.sha256()
         size = 0
-        os.lseek(source, 0, os.SEEK_SET)
-        for block in iter(lambda: os.read(source, _BLOCK), b""):
+        for block in _aligned(blocks):
             summed.update(block)
             if block != (_ZERO if len(block) == _BLOCK else bytes(len(block))):
                 _write_at(self.descriptor, block, size)
@@ -138,6 +137,21 @@ class NewFile:
         if self._temporary:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._temporary)
+
+
+def _aligned(blocks: t.Iterable[bytes]) -> t.Iterator[bytes]:
+    """The same bytes in blocks of one size, but for the last: pieces of a stream are of any."""
+    rest = bytearray()
+    for block in blocks:
+        if not rest and len(block) == _BLOCK:
+            yield block
+            continue
+        rest += block
+        while len(rest) >= _BLOCK:
+            yield bytes(rest[:_BLOCK])
+            del rest[:_BLOCK]
+    if rest:
+        yield bytes(rest)
 
 
 def _write_at(descriptor: int, block: bytes, offset: int) -> None:

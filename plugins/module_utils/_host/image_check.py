@@ -22,6 +22,8 @@ import typing as t
 from .._errors import DependencyMissing, PlanRefused
 from .._model import image_format
 from .._model.image_format import ImageFormat
+from . import unpack
+from .digests import DigestCache
 
 _SECONDS = 600.0
 # Bytes: memory for a table of all clusters of the largest disk that is taken, and of output
@@ -37,9 +39,43 @@ def read_format(descriptor: int, shown: str) -> ImageFormat:
     """The format of an open file by its header. Raises PlanRefused naming every problem."""
     head = os.pread(descriptor, image_format.HEAD_BYTES, 0)
     found = image_format.parse_header(head, os.fstat(descriptor).st_size)
-    if found.problems:
-        raise PlanRefused(f"image {shown} {'; it '.join(found.problems)}")
+    unpack.refuse(found, shown)
     return found
+
+
+def is_packed(descriptor: int) -> bool:
+    """Whether the open file is compressed in a way that is unpacked here."""
+    head = os.pread(descriptor, image_format.HEAD_BYTES, 0)
+    return image_format.packing(head) is not None
+
+
+def judge(descriptor: int, shown: str) -> None:
+    """Refuse what can be seen to be no usable image, as quickly as that can be seen."""
+    if is_packed(descriptor):
+        unpack.content_head(descriptor, shown)
+    else:
+        check_structure(descriptor, read_format(descriptor, shown), shown)
+
+
+def read_content(
+    descriptor: int, shown: str, cache: DigestCache, limit: int = unpack.LIMIT
+) -> tuple[str, ImageFormat]:
+    """SHA-256 and format of what the open file holds, unpacked if it is packed.
+
+    ``limit``: bytes that it may unpack to. Raises PlanRefused for what is no image by its header.
+    """
+    if not is_packed(descriptor):
+        found = read_format(descriptor, shown)
+        return cache.digest(descriptor, shown), found
+    summed = cache.unpacked(
+        descriptor, shown, lambda: unpack.content(unpack.file_blocks(descriptor), shown, limit)
+    )
+    if summed.size > limit:  # as remembered
+        raise unpack.too_large(shown, limit)
+    head = unpack.content_head(descriptor, shown)
+    found = image_format.parse_header(head, summed.size)
+    unpack.refuse(found, f"{shown} (unpacked)")
+    return summed.digest, found
 
 
 def refuse_if_written(descriptor: int, shown: str) -> None:

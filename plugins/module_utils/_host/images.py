@@ -22,13 +22,15 @@ from pathlib import Path
 
 from .._errors import FleetVirtError, LibvirtFailure, PlanRefused
 from .._model.image_format import ImageFormat
-from . import base_file, deadline, image_check, owner, storage
+from .._model.options import show
+from . import base_file, deadline, image_check, owner, storage, unpack
 from .connection import Connection
 from .digests import DigestCache
+from .pools import list_pools
 from .storage import Pool
 
 DEFAULT_PATH = "/var/lib/libvirt/base"
-_CACHE = Path("/var/cache/fleet-virt/digests.json")
+CACHE = Path("/var/cache/fleet-virt/digests.json")
 _BASE = re.compile(r"[0-9a-f]{64}-.+\.(qcow2|raw)")
 _NAME_LENGTH = 128
 _LONG = 6 * 3600.0  # seconds that reading and copying one image may take
@@ -59,9 +61,13 @@ class Examined:
 
 
 def base_volume_name(name: str, digest: str, image_format: str) -> str:
-    """``<digest>-<name>.qcow2``: what is no letter, digit or ``._-`` in the name becomes ``_``."""
+    """``<digest>-<name>.qcow2``: what is no letter, digit or ``._-`` in the name becomes ``_``.
+
+    Endings of compressed files go: what is named here is not compressed.
+    """
     ending = f".{image_format}"
-    clean = re.sub(r"[^A-Za-z0-9._-]", "_", name).removesuffix(ending)[:_NAME_LENGTH]
+    clean = re.sub(r"[^A-Za-z0-9._-]", "_", re.sub(r"\.(xz|gz|zst)$", "", name))
+    clean = clean.removesuffix(ending)[:_NAME_LENGTH]
     return f"{digest}-{clean or 'image'}{ending}"
 
 
@@ -145,12 +151,13 @@ def adopt_file(
     digest: str | None = None,
     *,
     consume: bool = False,
+    limit: int = unpack.LIMIT,
 ) -> BaseImage:
     """Make the file a base image: verified, copied sparse, flushed, immutable, known to libvirt.
 
     ``digest`` is what its content has to be; None takes what it is. A base image with the same
     content is used as it is. ``consume`` removes the file as soon as it was copied and found good,
-    so that no moment leaves both. Raises PlanRefused for a file that is no usable image; it changes
+    so that no moment leaves both. ``limit``: bytes that a compressed one may unpack to. Raises PlanRefused for a file that is no usable image; it changes
     nothing then.
     """
     require_local(connection)
@@ -159,9 +166,9 @@ def adopt_file(
         with base_file.folder_lock(pool.path, _LONG):
             base_file.remove_abandoned(pool.path)
             present = find_base(connection, pool, digest) if digest else None
-            return present or _adopt(connection, pool, path, name, digest, consume=consume)
+            return present or _adopt(connection, pool, path, name, digest, consume, limit)
 
-    base = t.cast("BaseImage", _file_work(f"copy image {name} to {pool.path}", work))
+    base = t.cast("BaseImage", file_work(f"copy image {name} to {pool.path}", work))
     settle(connection, pool, base)
     if consume:
         _consume(path)
@@ -169,7 +176,12 @@ def adopt_file(
 
 
 def examine_path(
-    connection: Connection, pool: Pool | None, path: str, *, remember: bool = True
+    connection: Connection,
+    pool: Pool | None,
+    path: str,
+    *,
+    remember: bool = True,
+    limit: int = unpack.LIMIT,
 ) -> Examined:
     """What the file ``path`` of this hypervisor is. Reads it once; its digest is remembered.
 
@@ -181,7 +193,7 @@ def examine_path(
     if pool is not None:
         real = os.path.realpath(path)
         if os.path.dirname(real) == os.path.realpath(pool.path):
-            base = _file_work(
+            base = file_work(
                 f"read image {path}", lambda: _read_base(pool, os.path.basename(real)), _SHORT
             )
             if base is not None:
@@ -189,15 +201,32 @@ def examine_path(
 
     def read() -> Examined:
         with _image(path) as descriptor:
-            found = image_check.read_format(descriptor, path)
             image_check.refuse_if_written(descriptor, path)
-            digest = DigestCache(_CACHE, remember=remember).digest(descriptor, path)
+            cache = DigestCache(CACHE, remember=remember)
+            digest, found = image_check.read_content(descriptor, path, cache, limit)
             base = find_base(connection, pool, digest) if pool is not None else None
             if base is None:
-                image_check.check_structure(descriptor, found, path)
+                image_check.judge(descriptor, path)
             return Examined(name, digest, found.format, found.virtual_bytes, base)
 
-    return t.cast("Examined", _file_work(f"read image {path}", read))
+    return t.cast("Examined", file_work(f"read image {path}", read))
+
+
+def volume_path(connection: Connection, pool_name: str, name: str) -> str:
+    """The file that is the volume ``name`` of the pool ``pool_name``."""
+    shown = show(f"{pool_name}/{name}")
+    pool = storage.find_pool(connection, pool_name, None)
+    if pool is None:
+        there = ", ".join(str(raw.name()) for raw in list_pools(connection)) or "none"
+        raise PlanRefused(
+            f"image {shown}: no pool {show(pool_name)} on this hypervisor; there are: {there}"
+        )
+    if storage.find_volume(connection, pool, name) is None:
+        raise PlanRefused(
+            f"image {shown}: no volume {show(name)} in pool {pool_name}; see virsh vol-list"
+            f" {pool_name}, and virsh pool-refresh {pool_name} for a file that libvirt has not seen"
+        )
+    return pool.volume_path(name)
 
 
 def judge_file(path: str, name: str) -> None:
@@ -205,10 +234,9 @@ def judge_file(path: str, name: str) -> None:
 
     def judge() -> None:
         with _image(path) as descriptor:
-            found = image_check.read_format(descriptor, name)
-            image_check.check_structure(descriptor, found, name)
+            image_check.judge(descriptor, name)
 
-    _file_work(f"read image {name}", judge)
+    file_work(f"read image {name}", judge)
 
 
 def take_path(
@@ -236,13 +264,14 @@ def _adopt(
     path: str,
     name: str,
     digest: str | None,
-    *,
     consume: bool,
+    limit: int,
 ) -> BaseImage:
     with _image(path) as source, base_file.new_file(pool.path) as new:
-        image_check.read_format(source, name)  # before copying gigabytes of a wrong file
+        if not image_check.is_packed(source):
+            image_check.read_format(source, name)  # before copying gigabytes of a wrong file
         before = os.fstat(source)
-        came = new.copy_from(source)
+        came = new.fill(unpack.content(unpack.file_blocks(source), name, limit))
         after = os.fstat(source)
         if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
             raise PlanRefused(
@@ -254,16 +283,32 @@ def _adopt(
                 f"image {name} arrived with the SHA-256 {came} instead of {digest}: it changed on"
                 " the way, or its source was written to meanwhile; try again"
             )
-        present = find_base(connection, pool, came)
-        if present is not None:
-            return present
-        found = image_check.read_format(new.descriptor, name)
-        os.fchmod(new.descriptor, 0o644)  # qemu-img reads it as nobody
-        image_check.check_structure(new.descriptor, found, name)
-        volume = base_volume_name(name, came, found.format)
-        if consume:
-            _consume(path)
-        new.publish(volume)  # False where there is no lock, and another was faster: the same file
+        return publish(
+            connection, pool, new, name, came, lambda: _consume(path) if consume else None
+        )
+
+
+def publish(
+    connection: Connection,
+    pool: Pool,
+    new: base_file.NewFile,
+    name: str,
+    digest: str,
+    last: t.Callable[[], None] = lambda: None,
+) -> BaseImage:
+    """Have the filled file named, if it is sound; ``last`` is called just before.
+
+    The caller holds the folder's lock.
+    """
+    present = find_base(connection, pool, digest)
+    if present is not None:
+        return present
+    found = image_check.read_format(new.descriptor, name)
+    os.fchmod(new.descriptor, 0o644)  # qemu-img reads it as nobody
+    image_check.check_structure(new.descriptor, found, name)
+    volume = base_volume_name(name, digest, found.format)
+    last()
+    new.publish(volume)  # False where there is no lock, and another was faster: the same file
     return _describe(pool, volume, found)
 
 
@@ -339,8 +384,8 @@ def _neighbours(path: str) -> str:
     return ""
 
 
-def _file_work(what: str, function: t.Callable[[], t.Any], seconds: float = _LONG) -> t.Any:
-    """Work on files within a limit, its OSError as one of ours."""
+def file_work(what: str, function: t.Callable[[], t.Any], seconds: float = _LONG) -> t.Any:
+    """Work on files within a limit (hours), its OSError as one of ours."""
 
     def guarded() -> t.Any:
         try:

@@ -13,10 +13,11 @@ import json
 import typing as t
 import uuid
 
-from .._errors import PlanRefused, SpecError
+from .._errors import SpecError
 from .._model import request
 from .._model.demand import ImageFacts
 from .._model.domain import Defaults, Domain, many
+from .._model.image_source import ImageSource
 from .._model.init_options import GENERATED
 from . import creation, images, storage
 from . import owner as owners
@@ -100,7 +101,7 @@ def bring_images(
     """The settings with a base image of this host for each image of the batch.
 
     Images of the controller are here already (the action plugin brought them; in check mode only
-    their facts may be known). Images that are paths on this host become bases now.
+    their facts may be known). Images that this host has or downloads become bases now.
     """
     base_path = settings.pool_paths.get(settings.base_pool, "")
     found: dict[str, images.BaseImage | None] = dict(settings.images)
@@ -115,21 +116,26 @@ def bring_images(
                 digest = facts[source.value].digest
                 base = images.find_base(connection, pool, digest) if pool else None
                 found[source.value] = base
-            elif source.kind == "path":
-                seen = images.take_path(
-                    connection, settings.base_pool, base_path, source.value, check=check
-                )
+            else:
+                seen = _take(connection, source, settings.base_pool, base_path, check=check)
                 found[source.value] = seen.base
                 facts[source.value] = ImageFacts(
                     seen.name, seen.digest, seen.format, seen.virtual_bytes
                 )
-            else:
-                raise PlanRefused(
-                    f"image {source.value!r} of {domain.name!r} is a {source.kind}, which is not"
-                    " served yet; use a file in virt_image_dir or an absolute path on the"
-                    " hypervisor"
-                )
     return Settings(**{**vars(settings), "images": found, "facts": facts})
+
+
+def _take(
+    connection: Connection, source: ImageSource, base_pool: str, base_path: str, *, check: bool
+) -> images.Examined:
+    if source.kind == "url":
+        from . import image_url  # what downloads is not needed by the others
+
+        return image_url.take_url(connection, base_pool, base_path, source, check=check)
+    path = source.value
+    if source.kind == "volume":
+        path = images.volume_path(connection, *source.pool_and_volume)
+    return images.take_path(connection, base_pool, base_path, path, check=check)
 
 
 def _failed(jobs: t.Sequence[Job]) -> bool:

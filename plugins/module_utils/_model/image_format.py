@@ -28,6 +28,8 @@ _KNOWN = _DIRTY | _CORRUPT | _DATA_FILE | _COMPRESSION | _EXTENDED_L2
 _MAX_L1_BYTES = 32 << 20  # QEMU's own limits for the tables it loads
 _MAX_REFCOUNT_BYTES = 8 << 20
 
+Packing = t.Literal["gz", "xz", "zst"]
+
 _CONVERT = "convert it: qemu-img convert -O qcow2 {name} IMAGE new.qcow2"
 _UNPACK = "unpack it first"
 _DOWNLOAD = "it was not downloaded from where the image is; get the image itself"
@@ -60,6 +62,14 @@ _TEXTS: tuple[tuple[bytes, str], ...] = (
 )
 
 
+# What can be unpacked on the way: first bytes, name
+_PACKED: tuple[tuple[bytes, Packing], ...] = (
+    (b"\x1f\x8b", "gz"),
+    (b"\xfd7zXZ\0", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zst"),
+)
+
+
 @dataclass(frozen=True)
 class ImageFormat:
     """The format, the size of the disk in it, and why it is refused (empty: it is not).
@@ -70,6 +80,15 @@ class ImageFormat:
     format: t.Literal["qcow2", "raw"]
     virtual_bytes: int
     problems: tuple[str, ...] = ()
+
+
+def packing(head: bytes) -> Packing | None:
+    """How a file with these first bytes is compressed, of what is unpacked here."""
+    for magic, name in _PACKED:
+        if head.startswith(magic):
+            return name
+    # a skippable frame, by which pzstd begins (RFC 8878, 3.1.2)
+    return "zst" if head[1:4] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50 else None
 
 
 def parse_header(head: bytes, size: int) -> ImageFormat:

@@ -9,6 +9,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import re
 import typing as t
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -16,16 +17,18 @@ from urllib.parse import urlsplit
 from .options import show
 
 FORMS = (
-    "write a file name in virt_image_dir, an absolute path on the hypervisor, an https URL, "
-    "or pool/volume"
+    "write a file name in virt_image_dir, an absolute path on the hypervisor, an https URL with "
+    "its checksum, or pool/volume"
 )
+_CHECKSUM_FORMS = "write https://host/path/file.qcow2#sha256:… or {url: …, checksum: 'sha256:…'}"
+_CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 
 
 @dataclass(frozen=True)
 class ImageSource:
     """``file`` in ``virt_image_dir``, ``path`` on the hypervisor, ``url`` or ``volume``.
 
-    ``value`` is the string as written.
+    ``value`` is the string as written; of a URL it ends with ``#`` and the checksum.
     """
 
     kind: t.Literal["file", "path", "url", "volume"]
@@ -38,6 +41,16 @@ class ImageSource:
         return pool, volume
 
     @property
+    def url(self) -> str:
+        """A ``url`` without its checksum."""
+        return self.value.partition("#")[0]
+
+    @property
+    def checksum(self) -> str:
+        """The checksum of a ``url``: ``sha256:`` or ``sha512:`` and hexadecimal digits."""
+        return self.value.partition("#")[2]
+
+    @property
     def file_name(self) -> str:
         """The last part, for names and messages."""
         path = urlsplit(self.value).path if self.kind == "url" else self.value
@@ -45,7 +58,12 @@ class ImageSource:
 
 
 def parse_image(value: t.Any) -> ImageSource:
-    """The source that ``value`` names; ValueError with rule and remedy."""
+    """The source that ``value`` names; ValueError with rule and remedy.
+
+    A mapping of ``url`` and ``checksum`` is the same as one string of both.
+    """
+    if isinstance(value, dict):
+        value = _joined(value)
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         raise ValueError(f"{show(value)} is not an image; {FORMS}")
     if len(value) > 1024:
@@ -64,6 +82,15 @@ def parse_image(value: t.Any) -> ImageSource:
     if text.startswith(("-", ".")) or text.count("/") > 1 or text.endswith("/"):
         raise ValueError(f"{show(text)} is not an image; {FORMS}")
     return ImageSource("volume" if "/" in text else "file", text)
+
+
+def _joined(value: dict[t.Any, t.Any]) -> str:
+    url, checksum = value.get("url"), value.get("checksum")
+    if set(value) != {"url", "checksum"} or not isinstance(url, str) or "://" not in url:
+        raise ValueError(f"an image as a mapping has a URL and its checksum: {_CHECKSUM_FORMS}")
+    if "#" in url:
+        raise ValueError(f"{show(url)} has a '#' besides the checksum; {_CHECKSUM_FORMS}")
+    return f"{url}#{checksum}"
 
 
 def _url(text: str) -> ImageSource:
@@ -86,4 +113,15 @@ def _url(text: str) -> ImageSource:
             "an image's URL needs a host and a file name, and holds no password: "
             "write https://host/path/file.qcow2"
         )
-    return ImageSource("url", text)
+    url, _dummy, checksum = text.partition("#")
+    checksum = checksum.lower()
+    if not checksum:
+        raise ValueError(
+            f"{show(text)} is without its checksum, by which it is known; {_CHECKSUM_FORMS}"
+        )
+    if not _CHECKSUM.fullmatch(checksum):
+        raise ValueError(
+            f"{show(checksum)} is not a checksum: sha256: and 64 hexadecimal digits, or sha512: and"
+            f" 128; {_CHECKSUM_FORMS}"
+        )
+    return ImageSource("url", f"{url}#{checksum}")

@@ -47,7 +47,7 @@ def source(tmp_path: Path) -> Path:
 def fill(new: base_file.NewFile, source: Path) -> str:
     descriptor = os.open(source, os.O_RDONLY)
     try:
-        return new.copy_from(descriptor)
+        return new.fill(iter(lambda: os.read(descriptor, 100_003), b""))
     finally:
         os.close(descriptor)
 

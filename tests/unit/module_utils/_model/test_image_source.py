@@ -11,13 +11,16 @@ import typing as t
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._model.image_source import parse_image
 
+SHA256 = "sha256:" + "0123456789abcdef" * 4
+SHA512 = "sha512:" + "0123456789abcdef" * 8
+
 GOOD = [
     ("centos.img", "file", "centos.img"),
     ("my image (1).qcow2", "file", "my image (1).qcow2"),
     ("/var/lib/libvirt/images/centos.qcow2", "path", "centos.qcow2"),
     ("/..hidden/..x", "path", "..x"),
-    ("https://example.org/a/b.qcow2", "url", "b.qcow2"),
-    ("https://example.org:8443/b.qcow2?x=1", "url", "b.qcow2"),
+    (f"https://example.org/a/b.qcow2#{SHA256}", "url", "b.qcow2"),
+    (f"https://example.org:8443/b.qcow2?x=1#{SHA512}", "url", "b.qcow2"),
     ("base/centos.qcow2", "volume", "centos.qcow2"),
 ]
 
@@ -26,6 +29,12 @@ GOOD = [
 def test_good(value: str, kind: str, name: str) -> None:
     source = parse_image(value)
     assert (source.kind, source.value, source.file_name) == (kind, value, name)
+
+
+def test_a_url_and_its_checksum() -> None:
+    source = parse_image({"url": "https://example.org/b.qcow2", "checksum": SHA256.upper()})
+    assert source == parse_image(f"https://example.org/b.qcow2#{SHA256}")
+    assert (source.url, source.checksum) == ("https://example.org/b.qcow2", SHA256)
 
 
 BAD: list[tuple[t.Any, str]] = [
@@ -54,6 +63,18 @@ BAD: list[tuple[t.Any, str]] = [
     ("https://x/", "host and a file name"),
     ("https://[x/y", "host and a file name"),
     ("salt://centos.img", "write centos.img"),
+    ("https://x/y", "without its checksum"),
+    ("https://x/y#", "without its checksum"),
+    ("https://x/y#part", "sha256: and 64"),
+    (f"https://x/y#{SHA256}0", "sha256: and 64"),
+    (f"https://x/y#{SHA256}#{SHA256}", "sha256: and 64"),
+    ("https://x/y#md5:" + "0" * 32, "sha256: and 64"),
+    ({"url": "https://x/y"}, "mapping"),
+    ({"url": "https://x/y", "checksum": None}, "sha256: and 64"),
+    ({"url": f"https://x/y#{SHA256}", "checksum": SHA256}, "'#'"),
+    ({"url": "/etc/shadow", "checksum": SHA256}, "mapping"),
+    ({"url": "http://x/y", "checksum": SHA256}, "https"),
+    ({"url": "https://x/y", "checksum": SHA256, "name": "z"}, "mapping"),
 ]
 
 

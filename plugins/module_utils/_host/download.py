@@ -1,0 +1,177 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading a file over https, and nothing else: verified, within limits, to be checked at its end.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import socket
+import ssl
+import time
+import typing as t
+import urllib.request
+from urllib.error import HTTPError, URLError
+from urllib.parse import urljoin, urlsplit
+
+from .._errors import DeadlineExceeded, PlanRefused
+from .._model.image_source import ImageSource
+from . import deadline
+from .unpack import too_large
+
+_PIECE = 1 << 18
+SLOWEST = 1024  # bytes a second; less is a server that stalls
+
+if t.TYPE_CHECKING:
+    from http.client import HTTPMessage
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows to https only: what is named in an answer is not to be trusted."""
+
+    def http_error_302(
+        self,
+        req: urllib.request.Request,
+        fp: t.IO[bytes],
+        code: int,
+        msg: str,
+        headers: HTTPMessage,
+    ) -> t.Any:
+        target = urljoin(req.full_url, headers.get("location") or "")
+        if urlsplit(target).scheme != "https":
+            shown = target[:200] if target.isprintable() else "something else"
+            raise PlanRefused(
+                f"image {req.full_url}: the server redirects to {shown}; only https is followed:"
+                " give the URL of the image itself"
+            )
+        code = 307 if code == 308 else code  # which Python knows from 3.11 on
+        return super().http_error_302(req, fp, code, msg, headers)
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    """What opens https, through the environment's proxy if there is one; no files, no ftp."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(),
+        urllib.request.HTTPSHandler(context=ssl.create_default_context()),
+        _Redirects(),
+        urllib.request.HTTPErrorProcessor(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.UnknownHandler(),
+    ):
+        opener.add_handler(handler)
+    return opener
+
+
+class Download:
+    """An open answer; ``seconds`` without progress end it."""
+
+    def __init__(self, source: ImageSource, response: t.Any, seconds: float, limit: int) -> None:
+        self._source = source
+        self._response = response
+        self._seconds = seconds
+        self._limit = limit
+        self._summed = hashlib.new(source.checksum.partition(":")[0])
+        self._came = 0
+        length = response.headers.get("content-length") or ""
+        self.length: int | None = int(length) if length.isdigit() else None
+
+    def blocks(self) -> t.Iterator[bytes]:
+        """The file as it comes; raises PlanRefused when it is too slow, too large or ends early."""
+        since, before = time.monotonic(), 0
+        while True:
+            with _told(self._source, self._seconds):
+                block = self._response.read1(_PIECE)
+            if not block:
+                break
+            self._summed.update(block)
+            self._came += len(block)
+            if self._came > self._limit:
+                raise too_large(self._source.url, self._limit)
+            yield block
+            now = time.monotonic()
+            if now - since > self._seconds:
+                if self._came - before < SLOWEST * (now - since):
+                    raise _stalled(self._source, self._seconds)
+                since, before = now, self._came
+        if self.length is not None and self._came != self.length:
+            raise PlanRefused(
+                f"image {self._source.url} ended after {self._came} of {self.length} bytes; try"
+                " again"
+            )
+
+    def verify(self) -> None:
+        """Raise PlanRefused unless what came has the checksum."""
+        algorithm = self._source.checksum.partition(":")[0]
+        came = f"{algorithm}:{self._summed.hexdigest()}"
+        if came != self._source.checksum:
+            raise PlanRefused(
+                f"image {self._source.url} has the checksum {came} and not"
+                f" {self._source.checksum}: it is another file than you mean; compare with what its"
+                " publisher says, and give that checksum"
+            )
+
+
+@contextlib.contextmanager
+def opened(source: ImageSource, seconds: float, limit: int) -> t.Iterator[Download]:
+    """The answer to the URL; raises PlanRefused when there is none within ``seconds``."""
+    request = urllib.request.Request(  # noqa: S310 - the opener knows nothing but https
+        source.url, headers={"User-Agent": "fleet.virt", "Accept-Encoding": "identity"}
+    )
+
+    def ask() -> t.Any:
+        with _told(source, seconds):
+            return _opener().open(request, timeout=seconds)
+
+    try:
+        response = deadline.call(ask, seconds=2 * seconds, what="open")
+    except DeadlineExceeded:
+        raise _stalled(source, 2 * seconds) from None
+    if response is None or response.status != 200:
+        raise PlanRefused(f"image {source.url}: the server sends no file; check the URL")
+    with contextlib.closing(response):
+        yield Download(source, response, seconds, limit)
+
+
+def _stalled(source: ImageSource, seconds: float) -> PlanRefused:
+    return PlanRefused(
+        f"image {source.url}: the server sent nothing, or next to nothing, for {seconds:g} seconds"
+        " (download_timeout); try again, or take another mirror"
+    )
+
+
+@contextlib.contextmanager
+def _told(source: ImageSource, seconds: float) -> t.Iterator[None]:
+    """What can go wrong on the network, in words."""
+    try:
+        yield
+    except HTTPError as error:
+        with contextlib.closing(error):
+            raise PlanRefused(
+                f"image {source.url}: the server answered {error.code} {error.reason}; check the"
+                " URL"
+            ) from None
+    except (TimeoutError, socket.timeout):  # one and the same from Python 3.10 on
+        raise _stalled(source, seconds) from None
+    except URLError as error:
+        if isinstance(error.reason, (TimeoutError, socket.timeout)):
+            raise _stalled(source, seconds) from None
+        remedy = "check the URL, and that this machine reaches the server"
+        if isinstance(error.reason, ssl.SSLCertVerificationError):
+            remedy = (
+                "have this machine trust the server's CA (the system's own store, or SSL_CERT_FILE"
+                " in the task's environment)"
+            )
+        raise PlanRefused(f"image {source.url}: {error.reason}; {remedy}") from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise PlanRefused(
+            f"image {source.url}: {error or type(error).__name__}; try again"
+        ) from None

@@ -1,0 +1,77 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Images that the controller downloads, once for all hypervisors.
+
+They lie in the user's cache folder under their checksum, whole or not at all, and can be removed
+there at any time.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from ansible.utils.display import Display
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._host import base_file, download, image_url
+from ansible_collections.fleet.virt.plugins.module_utils._host.image_url import Limits
+from ansible_collections.fleet.virt.plugins.module_utils._model.image_source import ImageSource
+from ansible_collections.fleet.virt.plugins.plugin_utils._images import (
+    LocalImage,
+    cache_folder,
+    local_image,
+)
+
+_PATIENCE = 6 * 3600.0
+
+
+def downloaded(source: ImageSource, limits: Limits, *, check: bool) -> LocalImage:
+    """The image of a URL as a file of the controller, downloaded if it is not there.
+
+    In check mode nothing is written; what would be downloaded is known by its beginning then.
+    """
+    folder = cache_folder() / "images" / source.checksum.replace(":", "-")
+    path = folder / source.file_name
+    if not path.exists():
+        if check:
+            seen = image_url.preview(source, limits)
+            return LocalImage("", seen.name, seen.digest, 0, seen.format, seen.virtual_bytes)
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with base_file.folder_lock(str(folder), _PATIENCE):
+                if not path.exists():
+                    base_file.remove_abandoned(str(folder))
+                    _download(source, limits, folder)
+        except OSError as error:
+            raise FleetVirtError(f"image {source.url}: {folder}: {error.strerror}") from None
+    _verify(source, path)
+    return local_image(str(folder), path.name, remember=not check, limit=limits.unpacked)
+
+
+def _download(source: ImageSource, limits: Limits, folder: Path) -> None:
+    Display().display(f"downloading {source.url} to {folder}")
+    with (
+        download.opened(source, limits.seconds, limits.unpacked) as answer,
+        base_file.new_file(str(folder)) as new,
+    ):
+        new.fill(answer.blocks())
+        answer.verify()
+        new.publish(source.file_name)
+
+
+def _verify(source: ImageSource, path: Path) -> None:
+    """Raise FleetVirtError if the file is not what was downloaded."""
+    algorithm, _dummy, checksum = source.checksum.partition(":")
+    with path.open("rb") as file:
+        summed = hashlib.new(algorithm)
+        for block in iter(lambda: file.read(1 << 20), b""):
+            summed.update(block)
+    if summed.hexdigest() != checksum:
+        raise FleetVirtError(
+            f"image {path} was changed since it was downloaded from {source.url}; remove it, and it"
+            " is downloaded again"
+        )
