@@ -6,41 +6,66 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._model.image_source import parse_image
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._model.image_options import limits_of
+from ansible_collections.fleet.virt.plugins.module_utils._model.image_source import (
+    ImageSource,
+    parse_image,
+    with_checksum,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils import _images
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
 
-class ActionModule(ActionBase):
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
-    ) -> dict[str, t.Any]:
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        variables = task_vars or {}
+class ActionModule(FleetAction):
+    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         options = to_plain(self._task.args)
-        folder = options.pop("image_dir", None)
-        if folder is None:
-            folder = self._templar.template(variables.get("virt_image_dir"))
-        try:
-            source = parse_image(options.get("image"))
-            if source.kind == "file":
-                unknown = set(options) - {"image", *_images.OPTIONS}
-                if unknown:
-                    raise FleetVirtError(f"unknown options: {', '.join(sorted(unknown))}")
-                local = _images.local_image(
-                    folder, source.value, remember=not self._task.check_mode
-                )
-                found = _images.ensure_on_host(self, variables, local, options)
-            else:
-                options.pop("source", None)
-                found = _images.run_module(self, variables, options)
-        except ValueError as error:
-            raise AnsibleActionFail(f"image: {error}") from None
-        except FleetVirtError as error:
-            raise AnsibleActionFail(str(error)) from None
+        if options.get("state", "present") != "present":
+            return self.module(task_vars)
+        variables = Variables(task_vars, self._templar)
+        folder = options.pop("image_dir", None) or variables.get("virt_image_dir")
+        by = options.pop("download_by", None) or variables.get("virt_image_download_by")
+        local = self._local(options, folder, str(by or "hypervisor"))
+        if local is None:
+            found = self.module(task_vars, options)
+        else:
+            found = _images.ensure_on_host(self, task_vars, local, options)
         found.pop("missing", None)
-        result.update(found)
-        return result
+        return found
+
+    def _local(
+        self, options: dict[str, t.Any], folder: t.Any, by: str
+    ) -> _images.LocalImage | None:
+        """The image as a file of the controller, None for one that the hypervisor gets itself."""
+        if by not in ("hypervisor", "controller"):
+            raise PlanRefused(f"download_by: {by!r} is neither hypervisor nor controller")
+        source = _parsed(options)
+        if source.kind not in ("file", "url"):
+            options.pop("source", None)
+            return None
+        unknown = set(options) - {"image", *_images.OPTIONS}
+        if unknown:
+            raise FleetVirtError(f"unknown options: {', '.join(sorted(unknown))}")
+        check = bool(self._task.check_mode)
+        limits = limits_of(options)
+        if source.kind == "file":
+            return _images.local_image(
+                folder, source.value, remember=not check, limit=limits.unpacked
+            )
+        if by == "hypervisor":
+            return None
+        from ansible_collections.fleet.virt.plugins.plugin_utils import _downloads
+
+        return _downloads.downloaded(source, limits, check=check)
+
+
+def _parsed(options: dict[str, t.Any]) -> ImageSource:
+    """The image that the options name, which they name by one string then."""
+    try:
+        source = parse_image(with_checksum(options.get("image"), options.pop("checksum", None)))
+    except ValueError as error:
+        raise PlanRefused(f"image: {error}") from None
+    options["image"] = source.value
+    return source

@@ -11,7 +11,13 @@ from ansible_collections.fleet.virt.plugins.plugin_utils import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction, registered
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
-_VIEWS = {"host_info": "host", "list": "domains", "query": "domains", "vms": "vms"}
+_VIEWS = {
+    "host_info": "host",
+    "images": "images",
+    "list": "domains",
+    "query": "domains",
+    "vms": "vms",
+}
 
 
 class ActionModule(FleetAction):
@@ -40,7 +46,9 @@ class ActionModule(FleetAction):
             lambda: tables.render(options["view"], hypervisors, predicted=check),
         )
         problem = None
-        if options["view"] != "vms":
+        if options["view"] == "images":
+            problem = _problem(hypervisors, []) or _damage(hypervisors)
+        elif options["view"] != "vms":
             problem = _problem(hypervisors, options["names"])
         diff = bool(self._task.diff)
         delivered = _output.deliver(text, options["output_file"], check=check, diff=diff)
@@ -97,6 +105,17 @@ def _with_addresses(
         for entry in hypervisors
         if entry["answered"]
     ]
+
+
+def _damage(hypervisors: list[dict[str, t.Any]]) -> str | None:
+    damaged = [
+        f"{entry['name']}: {image['path']} is not what it was any more, so that every VM on it is"
+        f" in doubt (used by {', '.join(image['users']) or 'nobody'})"
+        for entry in hypervisors
+        for image in entry["images"] or ()
+        if image["intact"] is False
+    ]
+    return "; ".join(damaged) or None
 
 
 def _problem(hypervisors: list[dict[str, t.Any]], names: t.Sequence[str]) -> str | None:

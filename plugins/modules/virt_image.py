@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_image
-short_description: Have an image among the base images of a hypervisor
+short_description: Have an image among the base images of a hypervisor, or remove it
 version_added: 0.1.0
 description:
   - Makes an image file a base image of the hypervisor, from which VMs are made. It travels once,
@@ -19,6 +19,10 @@ description:
     its content, is truncated or corrupt, or names other files of the hypervisor (a backing file or
     an external data file) is refused. A call that is interrupted leaves nothing behind that could
     be taken for an image.
+  - A file that is compressed with xz, gzip or zstd, by its content and not its name, travels as it
+    is and is unpacked on the hypervisor; the base image is what it holds, and is named by that.
+  - A download goes straight into the base pool. Only https with a verified certificate is followed,
+    and the file must have the checksum.
   - A file of the controller lies in the remote temporary folder of Ansible while it travels
     (C(ansible_remote_tmp)), so there is space needed for it there too.
   - Blocks of zeros take no space in a base image.
@@ -37,11 +41,39 @@ attributes:
 options:
   image:
     description:
-      - Name of a file in O(image_dir), or the absolute path of a file on the hypervisor.
+      - Name of a file in O(image_dir), the absolute path of a file on the hypervisor, an https URL
+        with its checksum, or a volume of a pool of files as C(pool/volume).
+      - The checksum stands in O(checksum), or behind the URL as in
+        C(https://host/file.qcow2#sha256:...). A mapping of C(url) and C(checksum) is taken too.
       - A file on the hypervisor is copied and stays as it is. One that is a base image already is
-        used as it is.
+        used as it is. One that a VM writes to is refused.
+      - With O(state=absent), the volume, the digest or the name of a base image.
+      - Required unless O(state=pruned).
+    type: raw
+  checksum:
+    description:
+      - Checksum of what O(image) is the URL of, as its publisher names it, V(sha256:...) or
+        V(sha512:...). Of a compressed file it is the checksum of the compressed file.
     type: str
-    required: true
+  download_by:
+    description:
+      - Who downloads a URL. V(hypervisor) is each by itself, V(controller) is the controller once,
+        which then brings it to all; it keeps the file in C(~/.cache/fleet.virt/images).
+      - When left out, the variable C(virt_image_download_by) is used, and without that
+        V(hypervisor).
+    type: str
+    choices: [hypervisor, controller]
+  download_timeout:
+    description:
+      - Seconds that a server may take to answer, and in which it must send a KiB a second.
+    type: float
+    default: 30.0
+  max_unpacked:
+    description:
+      - Size that a compressed file may unpack to, and that a download may have; a number is MiB.
+      - What would be larger is refused when that much was unpacked.
+    type: str
+    default: 256GiB
   image_dir:
     description:
       - Folder of images on the controller; a relative one starts where Ansible was started.
@@ -61,8 +93,12 @@ options:
   state:
     description:
       - V(present) has the image there.
+      - V(absent) removes one base image. One that is in use is refused, with who uses it.
+      - V(pruned) removes all base images that nobody uses. Used is whatever something lies on, in
+        any pool of the hypervisor, attached to a VM or not, and what a VM is being made of.
+      - Images in a pool on shared storage are not removed, because other hypervisors may use them.
     type: str
-    choices: [present]
+    choices: [present, absent, pruned]
     default: present
   source:
     description:
@@ -96,7 +132,16 @@ notes:
   - The controller remembers the digests of its images in C(~/.cache/fleet.virt/digests.json), the
     hypervisor those of files given by path in C(/var/cache/fleet-virt/digests.json), so that they
     are not read anew on every run. Both files can be removed at any time.
+  - xz and gzip are unpacked by Python, zstd by its library (package libzstd1 or libzstd).
+  - A compressed file, or a download with a SHA-512 checksum, is known by what it held when it was
+    last unpacked. Where the file that remembers that was removed, it is unpacked or downloaded
+    again.
+  - In check mode only the beginning of a download is read. RV(image.digest), RV(image.volume) and
+    RV(image.path) are empty then where only the whole file tells them, and RV(image.size_mib) of a
+    compressed raw disk is 0.
+  - In check mode a compressed qcow2 file is not held against C(qemu-img check).
 seealso:
+  - module: fleet.virt.virt_image_info
   - module: fleet.virt.virt_query
     description: The domains, with the base images their disks are backed by.
 """
@@ -115,12 +160,30 @@ EXAMPLES = r"""
   fleet.virt.virt_image:
     image: /var/lib/libvirt/images/centos.qcow2
   register: centos
+
+- name: Have the hypervisor download a compressed image
+  fleet.virt.virt_image:
+    image: https://images.example.org/debian-12.qcow2.xz
+    checksum: sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+
+- name: Make a volume of a pool a base image
+  fleet.virt.virt_image:
+    image: default/golden.qcow2
+
+- name: Remove an image that nobody uses
+  fleet.virt.virt_image:
+    image: debian12.qcow2
+    state: absent
+
+- name: Remove all that nobody uses
+  fleet.virt.virt_image:
+    state: pruned
 """
 
 RETURN = r"""
 image:
   description: The base image; in check mode, what it would be.
-  returned: success
+  returned: with O(state=present)
   type: dict
   contains:
     name:
@@ -147,11 +210,53 @@ image:
     size_mib:
       description: Size of the disk in it.
       type: int
+images:
+  description: The base images that were removed; in check mode, that would be.
+  returned: with O(state=absent) or O(state=pruned)
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the image file.
+      type: str
+    digest:
+      description: SHA-256 of its content.
+      type: str
+    format:
+      description: Format of its content, V(qcow2) or V(raw).
+      type: str
+    pool:
+      description: Pool that held it.
+      type: str
+    volume:
+      description: Volume of that pool.
+      type: str
+    path:
+      description: Path of the volume.
+      type: str
+    size_mib:
+      description: Size of the disk in it.
+      type: int
+    allocated_mib:
+      description: What it takes of the disk it lies on.
+      type: int
+    users:
+      description: Nobody.
+      type: list
+      elements: str
 """
 
+import typing as t
+
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
+from ansible_collections.fleet.virt.plugins.module_utils._host import image_state, image_users
 from ansible_collections.fleet.virt.plugins.module_utils._host.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._host.image_state import Source, present
+from ansible_collections.fleet.virt.plugins.module_utils._model.image_options import (
+    DOWNLOAD_TIMEOUT,
+    MAX_UNPACKED,
+    limits_of,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._model.image_source import with_checksum
 
 
 def main() -> None:
@@ -164,25 +269,40 @@ def main() -> None:
     }
     module = create_module(
         {
-            "image": {"type": "str", "required": True},
+            "image": {"type": "raw"},
             "image_dir": {"type": "path"},
+            "checksum": {"type": "str"},
+            "download_by": {"type": "str", "choices": ["hypervisor", "controller"]},
+            "download_timeout": {"type": "float", "default": DOWNLOAD_TIMEOUT},
+            "max_unpacked": {"type": "str", "default": MAX_UNPACKED},
             "base_pool": {"type": "str", "default": "base"},
             "base_path": {"type": "path", "default": "/var/lib/libvirt/base"},
-            "state": {"type": "str", "choices": ["present"], "default": "present"},
+            "state": {
+                "type": "str",
+                "choices": ["present", "absent", "pruned"],
+                "default": "present",
+            },
             "source": {"type": "dict", "options": source},
-        }
+        },
+        required_if=[("state", "present", ["image"]), ("state", "absent", ["image"])],
     )
     params = module.params
 
-    def make() -> dict[str, object]:
+    def make() -> dict[str, t.Any]:
+        place = (params["base_pool"], params["base_path"])
+        check = module.check_mode
         with connect(params["uri"], params["timeout"]) as connection:
-            return present(
+            if params["state"] == "absent":
+                return image_users.absent(connection, str(params["image"]), *place, check=check)
+            if params["state"] == "pruned":
+                return image_users.pruned(connection, *place, check=check)
+            return image_state.present(
                 connection,
-                params["image"],
-                Source(**params["source"]) if params["source"] else None,
-                params["base_pool"],
-                params["base_path"],
-                check=module.check_mode,
+                with_checksum(params["image"], params["checksum"]),
+                image_state.Source(**params["source"]) if params["source"] else None,
+                *place,
+                limits_of(params),
+                check=check,
             )
 
     run(module, make, commands=("qemu-img",))

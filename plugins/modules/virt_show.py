@@ -37,11 +37,12 @@ options:
       - Accepted for C(module_defaults) of the action group; not used.
   view:
     description:
-      - What to show. V(host_info) expects results of M(fleet.virt.virt_host_info), V(list) and
-        V(query) those of M(fleet.virt.virt_query), V(vms) those of M(fleet.virt.virt_init).
+      - What to show. V(host_info) expects results of M(fleet.virt.virt_host_info), V(images)
+        those of M(fleet.virt.virt_image_info), V(list) and V(query) those of
+        M(fleet.virt.virt_query), V(vms) those of M(fleet.virt.virt_init).
     type: str
     required: true
-    choices: [host_info, list, query, vms]
+    choices: [host_info, images, list, query, vms]
   results:
     description:
       - Name of the variable the earlier task registered.

@@ -18,7 +18,7 @@ from pathlib import Path
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._host import base_file, download, image_url
-from ansible_collections.fleet.virt.plugins.module_utils._host.image_url import Limits
+from ansible_collections.fleet.virt.plugins.module_utils._model.image_options import Limits
 from ansible_collections.fleet.virt.plugins.module_utils._model.image_source import ImageSource
 from ansible_collections.fleet.virt.plugins.plugin_utils._images import (
     LocalImage,

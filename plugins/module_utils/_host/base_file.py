@@ -179,15 +179,35 @@ def make_immutable(path: str) -> bool:
     """``chattr +i``: nobody writes or removes it, root included; False where that cannot be."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
+        return _set_immutable(descriptor, True)
+    finally:
+        os.close(descriptor)
+
+
+def remove_immutable(path: str) -> None:
+    """Remove the file, and see to it that its removal is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _set_immutable(descriptor, False)
+    finally:
+        os.close(descriptor)
+    os.unlink(path)
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _set_immutable(descriptor: int, wanted: bool) -> bool:
+    try:
         flags = array.array("I", [0, 0])  # the kernel reads and writes the first four bytes
         fcntl.ioctl(descriptor, _GET_FLAGS, flags, True)
-        if not flags[0] & _IMMUTABLE:
-            flags[0] |= _IMMUTABLE
+        if bool(flags[0] & _IMMUTABLE) != wanted:
+            flags[0] ^= _IMMUTABLE
             fcntl.ioctl(descriptor, _SET_FLAGS, flags, True)
     except OSError:  # not on this file system, or not for this process: the mode has to do
         return False
-    finally:
-        os.close(descriptor)
     return True
 
 

@@ -83,6 +83,14 @@ def _read(descriptor: int) -> t.Iterator[bytes]:
     return iter(lambda: os.read(descriptor, BLOCK), b"")
 
 
+def sha256(descriptor: int) -> str:
+    """SHA-256 of an open file as it is now, whatever is remembered."""
+    summed = hashlib.sha256()
+    for block in _read(descriptor):
+        summed.update(block)
+    return summed.hexdigest()
+
+
 class DigestCache:
     """The digests in one JSON file, mode 0600; without ``remember`` it is only read."""
 

@@ -15,16 +15,14 @@ import typing as t
 from dataclasses import dataclass
 
 from .._errors import PlanRefused
+from .._model.image_options import Limits
 from .._model.image_source import ImageSource, parse_image
 from .._model.options import show
 from .._model.xml_values import mib_up
 from . import images
 from .connection import Connection
-from .images import BaseImage
+from .images import BaseImage, Examined
 from .storage import Pool
-
-if t.TYPE_CHECKING:
-    from .image_url import Limits
 
 
 @dataclass(frozen=True)
@@ -54,58 +52,90 @@ def present(
     In check mode nothing is written, and the result is what would come of it.
     """
     images.require_local(connection)
-    existing = images.find_pool(connection, base_pool, base_path, check=check)
+    place = (base_pool, base_path)
+    existing = images.find_pool(connection, *place, check=check)
     pool = existing or Pool(base_pool, base_path.rstrip("/"))
-    path = None
-    url = _url(image) if source is None else None
-    if url is not None:
-        from . import image_url  # what downloads is not needed by the others
-
-        base = image_url.find(connection, pool, url)
-        if base is None and check:
-            found = image_url.preview(url, limits)
-            source = Source(found.name, found.digest, found.format, found.virtual_bytes)
-    elif source is None:
-        path = path_of(connection, image)
-        seen = images.examine_path(
-            connection, pool, path, remember=not check, limit=limits.unpacked
-        )
-        source, base = Source(seen.name, seen.digest, seen.format, seen.virtual_bytes), seen.base
+    make: t.Callable[[], BaseImage] | None
+    if source is not None:
+        seen, make = _of_controller(connection, pool, source, place, limits)
     else:
-        base = images.find_base(connection, pool, source.digest)
+        seen, make = _of_hypervisor(connection, pool, _parsed(image), place, limits, check)
+    base = seen.base
     changed = base is None or not images.is_known(connection, pool, base)
-    origin = path or (source.received if source else None)
-    missing = base is None and origin is None and url is None
-    if source and source.received and base is None and not check:
-        images.judge_file(source.received, source.name)  # before a pool is made for it
-    if url is not None and base is None and not check:
-        base = image_url.fetch(connection, base_pool, base_path, url, limits)
+    missing = base is None and make is None
     if not check and not missing:
-        pool = existing or images.ensure_pool(connection, base_pool, base_path)
+        if base is None and make is not None:
+            base = make()
+        pool = existing or images.ensure_pool(connection, *place)
         if base is not None:
             images.settle(connection, pool, base)
-        elif origin is not None and source is not None:
-            base = images.adopt_file(
-                connection,
-                pool,
-                origin,
-                source.name,
-                source.digest,
-                consume=path is None,
-                limit=limits.unpacked,
-            )
-        if source and source.received:
+        if source is not None and source.received:
             _remove_siblings(source.received, source.digest)
-    if source is None and url is not None and base is not None:
-        source = Source(url.file_name, base.digest, base.format, base.virtual_bytes)
-    assert source is not None
-    entry = _entry(pool, source, base)
+    entry = _entry(pool, seen, base)
     result: dict[str, t.Any] = {"changed": changed, "missing": missing, "image": entry}
     if changed:
         made = "" if existing else f"pool {pool.name} at {pool.path}\n"
-        after = f"{made}base image {entry['volume'] or source.name}\n"
+        after = f"{made}base image {entry['volume'] or seen.name}\n"
         result["diff"] = {"before": "", "after": after}
     return result
+
+
+_Place = tuple[str, str]  # name and folder of the pool of base images
+_Found = tuple[Examined, t.Union[t.Callable[[], BaseImage], None]]  # and what makes the base
+
+
+def _of_controller(
+    connection: Connection, pool: Pool, source: Source, place: _Place, limits: Limits
+) -> _Found:
+    base = images.find_base(connection, pool, source.digest)
+    seen = Examined(source.name, source.digest, source.format, source.virtual_bytes, base)
+    received = source.received
+    if received is None:
+        return seen, None
+
+    def make() -> BaseImage:
+        images.judge_file(received, source.name)  # before a pool is made for it
+        made = images.ensure_pool(connection, *place)
+        return images.adopt_file(
+            connection,
+            made,
+            received,
+            source.name,
+            source.digest,
+            consume=True,
+            limit=limits.unpacked,
+        )
+
+    return seen, make
+
+
+def _of_hypervisor(
+    connection: Connection,
+    pool: Pool,
+    image: ImageSource,
+    place: _Place,
+    limits: Limits,
+    check: bool,
+) -> _Found:
+    if image.kind == "url":
+        from . import image_url  # what downloads is not needed by the others
+
+        base = image_url.find(connection, pool, image)
+        if base is None and check:
+            seen = image_url.preview(image, limits)
+        else:
+            seen = Examined(image.file_name, "", "", 0, base)
+        return seen, lambda: image_url.fetch(connection, *place, image, limits)
+    path = path_of(connection, image)
+    seen = images.examine_path(connection, pool, path, remember=not check, limit=limits.unpacked)
+
+    def make() -> BaseImage:
+        made = images.ensure_pool(connection, *place)
+        return images.adopt_file(
+            connection, made, path, seen.name, seen.digest, limit=limits.unpacked
+        )
+
+    return seen, make
 
 
 def _parsed(image: t.Any) -> ImageSource:
@@ -115,35 +145,34 @@ def _parsed(image: t.Any) -> ImageSource:
         raise PlanRefused(f"image: {error}") from None
 
 
-def _url(image: t.Any) -> ImageSource | None:
-    parsed = _parsed(image)
-    return parsed if parsed.kind == "url" else None
-
-
-def path_of(connection: Connection, image: t.Any) -> str:
+def path_of(connection: Connection, image: ImageSource) -> str:
     """The file of this hypervisor that a path, or a pool and its volume, name."""
-    parsed = _parsed(image)
-    if parsed.kind == "path":
-        return parsed.value
-    if parsed.kind == "volume":
-        return images.volume_path(connection, *parsed.pool_and_volume)
+    if image.kind == "path":
+        return image.value
+    if image.kind == "volume":
+        return images.volume_path(connection, *image.pool_and_volume)
     raise PlanRefused(
-        f"image {show(parsed.value)} is a file of the controller, which reached this module without"
+        f"image {show(image.value)} is a file of the controller, which reached this module without"
         " its action plugin; call fleet.virt.virt_image from a task"
     )
 
 
-def _entry(pool: Pool, source: Source, base: BaseImage | None) -> dict[str, t.Any]:
-    volume = images.base_volume_name(source.name, source.digest, source.format)
+def _entry(pool: Pool, seen: Examined, base: BaseImage | None) -> dict[str, t.Any]:
+    if base is not None:
+        volume, path = base.volume, base.path
+    elif seen.digest:
+        volume = images.base_volume_name(seen.name, seen.digest, seen.format)
+        path = pool.volume_path(volume)
+    else:
+        volume = path = ""  # a download that only its whole content names
     return {
-        "name": source.name,
-        "digest": source.digest,
-        "format": base.format if base else source.format,
+        "name": seen.name,
+        "digest": base.digest if base else seen.digest,
+        "format": base.format if base else seen.format,
         "pool": pool.name,
-        # of a download that only its whole content names, neither is known before
-        "volume": base.volume if base else volume if source.digest else "",
-        "path": base.path if base else pool.volume_path(volume) if source.digest else "",
-        "size_mib": mib_up(base.virtual_bytes if base else source.virtual_bytes),
+        "volume": volume,
+        "path": path,
+        "size_mib": mib_up(base.virtual_bytes if base else seen.virtual_bytes),
     }
 
 

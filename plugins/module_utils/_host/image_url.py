@@ -19,10 +19,10 @@ import itertools
 import os
 import time
 import typing as t
-from dataclasses import dataclass
 
 from .._errors import PlanRefused
 from .._model import image_format
+from .._model.image_options import Limits
 from .._model.image_source import ImageSource
 from . import base_file, download, images, unpack
 from .connection import Connection
@@ -34,14 +34,6 @@ _LOCK = "/run/lock/fleet-virt-downloads.lock"
 _LONG = 6 * 3600.0
 _POLL = 0.1
 _MAGIC = 16  # more than the longest first bytes by which a packed file is known
-
-
-@dataclass(frozen=True)
-class Limits:
-    """``seconds`` without progress end a download; ``unpacked`` bytes are taken."""
-
-    seconds: float = 30.0
-    unpacked: int = unpack.LIMIT
 
 
 def take_url(

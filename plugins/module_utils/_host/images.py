@@ -157,8 +157,8 @@ def adopt_file(
 
     ``digest`` is what its content has to be; None takes what it is. A base image with the same
     content is used as it is. ``consume`` removes the file as soon as it was copied and found good,
-    so that no moment leaves both. ``limit``: bytes that a compressed one may unpack to. Raises PlanRefused for a file that is no usable image; it changes
-    nothing then.
+    so that no moment leaves both. ``limit``: bytes that a compressed one may unpack to. Raises
+    PlanRefused for a file that is no usable image; it changes nothing then.
     """
     require_local(connection)
 

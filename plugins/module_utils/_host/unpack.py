@@ -17,11 +17,10 @@ import typing as t
 from .._errors import DependencyMissing, PlanRefused
 from .._model import image_format
 from .._model.image_format import HEAD_BYTES, ImageFormat, Packing, packing
+from .._model.image_options import Limits
 from .._units import format_size
 
-# What a packed image may unpack to. Zeros take hardly any space in a packed file and none on a
-# disk, but each of them takes time.
-LIMIT = 256 << 30
+LIMIT = Limits().unpacked
 _BLOCK = 1 << 18
 _MEMORY = 256 << 20  # for xz; -9 needs 65 MiB. The library of zstd allows 128 MiB by itself
 _NAMES: dict[Packing, str] = {"gz": "gzip", "xz": "xz", "zst": "zstd"}
@@ -103,9 +102,7 @@ def _chain(head: bytes, rest: t.Iterator[bytes]) -> t.Iterator[bytes]:
     yield from rest
 
 
-def _streams(
-    blocks: t.Iterable[bytes], kind: Packing, shown: str, limit: int
-) -> t.Iterator[bytes]:
+def _streams(blocks: t.Iterable[bytes], kind: Packing, shown: str, limit: int) -> t.Iterator[bytes]:
     """Unpack one stream after the other: packers that work in parallel write several."""
     name = _NAMES[kind]
     decoder: Decoder | None = None

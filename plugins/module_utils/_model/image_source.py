@@ -84,6 +84,11 @@ def parse_image(value: t.Any) -> ImageSource:
     return ImageSource("volume" if "/" in text else "file", text)
 
 
+def with_checksum(image: t.Any, checksum: str | None) -> t.Any:
+    """The image with the checksum that was given apart from it."""
+    return image if checksum is None else {"url": image, "checksum": checksum}
+
+
 def _joined(value: dict[t.Any, t.Any]) -> str:
     url, checksum = value.get("url"), value.get("checksum")
     if set(value) != {"url", "checksum"} or not isinstance(url, str) or "://" not in url:

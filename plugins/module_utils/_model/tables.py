@@ -199,8 +199,35 @@ def findings(found: t.Sequence[Entry]) -> str:
     return "\n".join([*lines, ", ".join(counts)]) + "\n"
 
 
+def images(hypervisors: t.Sequence[Entry]) -> str:
+    """One line for each base image, with who uses it."""
+    rows = [
+        [
+            entry["name"],
+            image["name"],
+            image["digest"][:12],
+            image["format"],
+            image["size_mib"],
+            image["allocated_mib"],
+            {True: "intact", False: "DAMAGED", None: None}[image["intact"]],
+            ", ".join(image["users"]) or "nobody",
+        ]
+        for entry in hypervisors
+        for image in entry["images"] or ()
+    ]
+    heads = ["HYPERVISOR", "IMAGE", "DIGEST", "FORMAT", "MIB", "ON DISK", "CONTENT", "USED BY"]
+    empty = [
+        f"{_clean(entry['name'])}: no images"
+        for entry in hypervisors
+        if entry["answered"] and not entry["images"]
+    ]
+    lines = [table(heads, rows)] if rows else []
+    return "\n".join([*lines, *empty, *_silent(hypervisors)]) + "\n"
+
+
 _VIEWS: dict[str, t.Callable[[t.Sequence[Entry]], str]] = {
     "host_info": host_info,
+    "images": images,
     "list": listing,
     "query": query,
     "vms": made,

@@ -1,0 +1,223 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Base images with who uses them: listing, verifying, and removing those that nobody uses.
+
+A base image is used by whatever lies on it in any pool, attached to a VM or not, and by a VM in
+creation. A creation claims its image before it makes anything of it, and under the host's lock: an
+image that is looked at and removed under that lock is either seen to be claimed, or gone before the
+claim, and then that creation ends with a word and nothing made.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import os
+import typing as t
+from dataclasses import dataclass
+
+from .. import _lxml
+from .._errors import LibvirtFailure, PlanRefused
+from .._libvirt import ERR_NO_DOMAIN
+from .._model import metadata
+from .._model.options import show
+from .._model.xml_values import mib_up
+from . import base_file, deadline, digests, images, owner, ownership, storage
+from .connection import Connection
+from .images import BaseImage
+from .ownership import References
+from .storage import Pool
+
+_INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
+_USED = "used by "
+_LONG = 6 * 3600.0
+
+
+@dataclass(frozen=True)
+class Use:
+    """A base image and, in words, who uses it."""
+
+    base: BaseImage
+    users: tuple[str, ...]
+
+
+def listed(
+    connection: Connection, base_pool: str, base_path: str, *, verify: bool
+) -> dict[str, t.Any]:
+    """The base images of this hypervisor; with ``verify`` each is read and compared."""
+    images.require_local(connection)
+    pool = images.find_pool(connection, base_pool, base_path, check=True)
+    found = _uses(connection, pool) if pool else []
+    entries = [{**_entry(pool, use), "intact": None} for use in found if pool]
+    if verify:
+        for entry, use in zip(entries, found):
+            entry["intact"] = images.file_work(
+                f"read {use.base.path}", lambda use=use: _digest(use.base.path) == use.base.digest
+            )
+    damaged = [str(entry["volume"]) for entry in entries if entry["intact"] is False]
+    return {"changed": False, "images": entries, "damaged": damaged}
+
+
+def absent(
+    connection: Connection, image: str, base_pool: str, base_path: str, *, check: bool
+) -> dict[str, t.Any]:
+    """Remove the base image ``image`` (volume, digest or name), which nobody may use."""
+
+    def choose(found: t.Sequence[Use]) -> list[Use]:
+        chosen = [use for use in found if image in (use.base.volume, use.base.digest)]
+        chosen = chosen or [use for use in found if _is_called(use.base, image)]
+        if len(chosen) > 1:
+            names = ", ".join(use.base.volume for use in chosen)
+            raise PlanRefused(f"image {show(image)} is each of {names}; name one of these")
+        for use in chosen:
+            if use.users:
+                raise PlanRefused(
+                    f"image {use.base.volume} is in use by {'; '.join(use.users)}; nothing was"
+                    " removed: remove what uses it first"
+                )
+        return chosen
+
+    return _remove(connection, base_pool, base_path, choose, check=check)
+
+
+def pruned(
+    connection: Connection, base_pool: str, base_path: str, *, check: bool
+) -> dict[str, t.Any]:
+    """Remove all base images that nobody uses."""
+
+    def choose(found: t.Sequence[Use]) -> list[Use]:
+        return [use for use in found if not use.users]
+
+    return _remove(connection, base_pool, base_path, choose, check=check)
+
+
+def users_of(references: References, path: str) -> list[str]:
+    """Who uses the image ``path``, however many overlays lie between."""
+    found: set[str] = set()
+    waiting, seen = [path], {path}
+    while waiting:
+        image = waiting.pop()
+        for user in references.users(image):
+            if user.image is None:
+                found.add(user.text[len(_USED) :] if user.text.startswith(_USED) else user.text)
+            elif user.image not in seen:
+                seen.add(user.image)
+                waiting.append(user.image)
+                if not references.users(user.image):
+                    found.add(f"{user.image}, which no VM uses")
+    return sorted(found)
+
+
+def _is_called(base: BaseImage, image: str) -> bool:
+    """Whether it has that name, as it was written or as volumes are named."""
+    volume = images.base_volume_name(image, base.digest, base.format)
+    return image == base.name or volume == base.volume
+
+
+def _uses(connection: Connection, pool: Pool) -> list[Use]:
+    references = ownership.read(connection)
+    made_from = _in_creation(connection)
+    uses = []
+    for base in images.list_bases(connection, pool):
+        users = users_of(references, base.path) + made_from.get(base.digest, [])
+        if not users and ownership.is_locked(base.path):
+            users = ["a program that has it open"]
+        uses.append(Use(base, tuple(sorted(set(users)))))
+    return uses
+
+
+def _in_creation(connection: Connection) -> dict[str, list[str]]:
+    """By digest, the VMs that are being made of an image."""
+    raws = connection.call("list domains", connection.raw.listAllDomains, 0)
+    outcomes = connection.each(
+        lambda raw: (str(raw.name()), raw.XMLDesc(_INACTIVE)), raws, lambda _raw: "read a domain"
+    )
+    found: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        if isinstance(outcome, deadline.Failed):
+            if isinstance(outcome.error, LibvirtFailure) and outcome.error.code == ERR_NO_DOMAIN:
+                continue  # gone meanwhile
+            raise outcome.error
+        name, text = outcome.value
+        kept = metadata.parse(_lxml.parse(text, f"domain {name}"))
+        if kept is not None and kept.phase == "creating" and kept.image is not None:
+            found.setdefault(kept.image.digest, []).append(f"domain {name!r}, which is being made")
+    return found
+
+
+def _remove(
+    connection: Connection,
+    base_pool: str,
+    base_path: str,
+    choose: t.Callable[[t.Sequence[Use]], list[Use]],
+    *,
+    check: bool,
+) -> dict[str, t.Any]:
+    images.require_local(connection)
+    pool = images.find_pool(connection, base_pool, base_path, check=check)
+    if pool is None:
+        return {"changed": False, "images": []}
+    # all is looked at before the lock is taken, so that what hangs holds up nobody else
+    chosen = choose(_uses(connection, pool))
+    if chosen and not check:
+        _require_own(connection, pool)
+        with base_file.folder_lock(pool.path, _LONG), owner.host_lock():
+            chosen = choose(_uses(connection, pool))
+            for use in chosen:
+                base_file.remove_immutable(use.base.path)
+        _forget(connection, pool)
+    elif chosen:
+        _require_own(connection, pool)
+    entries = [_entry(pool, use) for use in chosen]
+    result: dict[str, t.Any] = {"changed": bool(chosen), "images": entries}
+    if chosen:
+        lines = "".join(f"base image {use.base.volume}\n" for use in chosen)
+        result["diff"] = {"before": lines, "after": ""}
+    return result
+
+
+def _require_own(connection: Connection, pool: Pool) -> None:
+    """Raise PlanRefused for a pool that other hypervisors may have too: they were not asked."""
+    place = ownership.read_pools(connection).get(pool.name)
+    if place is None or place.shared or place.id is not None:
+        raise PlanRefused(
+            f"pool {pool.name} at {pool.path} is on shared storage, and who uses its images on"
+            " other hypervisors is not known here; nothing was removed"
+        )
+
+
+def _forget(connection: Connection, pool: Pool) -> None:
+    """Have libvirt see what is gone."""
+    storage.patiently(connection, f"refresh pool {pool.name}", lambda: pool.raw.refresh(0))
+
+
+def _digest(path: str) -> str:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return digests.sha256(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _entry(pool: Pool, use: Use) -> dict[str, t.Any]:
+    base = use.base
+    return {
+        "name": base.name,
+        "digest": base.digest,
+        "format": base.format,
+        "pool": pool.name,
+        "volume": base.volume,
+        "path": base.path,
+        "size_mib": mib_up(base.virtual_bytes),
+        "allocated_mib": mib_up(_occupied(base.path)),
+        "users": list(use.users),
+    }
+
+
+def _occupied(path: str) -> int:
+    try:
+        return os.stat(path).st_blocks * 512
+    except OSError:
+        return 0  # it was removed just now
