@@ -137,8 +137,8 @@ notes:
     last unpacked. Where the file that remembers that was removed, it is unpacked or downloaded
     again.
   - In check mode only the beginning of a download is read. RV(image.digest), RV(image.volume) and
-    RV(image.path) are empty then where only the whole file tells them, and RV(image.size_mib) of a
-    compressed raw disk is 0.
+    RV(image.path) read "(generated)" then where only the whole file tells them, and
+    RV(image.size_mib) of a compressed raw disk is 0.
   - In check mode a compressed qcow2 file is not held against C(qemu-img check).
 seealso:
   - module: fleet.virt.virt_image_info

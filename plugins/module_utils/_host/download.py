@@ -45,6 +45,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     ) -> t.Any:
         target = urljoin(req.full_url, headers.get("location") or "")
         if urlsplit(target).scheme != "https":
+            fp.close()
             shown = target[:200] if target.isprintable() else "something else"
             raise PlanRefused(
                 f"image {req.full_url}: the server redirects to {shown}; only https is followed:"

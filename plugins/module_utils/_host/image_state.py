@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from .._errors import PlanRefused
 from .._model.image_options import Limits
 from .._model.image_source import ImageSource, parse_image
+from .._model.init_options import GENERATED
 from .._model.options import show
 from .._model.xml_values import mib_up
 from . import images
@@ -75,7 +76,7 @@ def present(
     result: dict[str, t.Any] = {"changed": changed, "missing": missing, "image": entry}
     if changed:
         made = "" if existing else f"pool {pool.name} at {pool.path}\n"
-        after = f"{made}base image {entry['volume'] or seen.name}\n"
+        after = f"{made}base image {entry['volume']}\n"
         result["diff"] = {"before": "", "after": after}
     return result
 
@@ -164,10 +165,10 @@ def _entry(pool: Pool, seen: Examined, base: BaseImage | None) -> dict[str, t.An
         volume = images.base_volume_name(seen.name, seen.digest, seen.format)
         path = pool.volume_path(volume)
     else:
-        volume = path = ""  # a download that only its whole content names
+        volume = path = GENERATED  # a download that only its whole content names
     return {
         "name": seen.name,
-        "digest": base.digest if base else seen.digest,
+        "digest": base.digest if base else seen.digest or GENERATED,
         "format": base.format if base else seen.format,
         "pool": pool.name,
         "volume": volume,

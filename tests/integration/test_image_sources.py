@@ -1,0 +1,313 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where images come from besides plain files: compressed ones, downloads, volumes."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import lzma
+import os
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.tests.contract import documentation
+from ansible_collections.fleet.virt.tests.integration.support import images
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
+from ansible_collections.fleet.virt.tests.integration.support.images import (
+    FOLDER,
+    HERE,
+    HOSTS,
+    MIB,
+    MODULE,
+    POOL,
+    Site,
+    digest,
+)
+from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
+from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
+from ansible_collections.fleet.virt.tests.unit import _https
+from ansible_collections.fleet.virt.tests.unit.module_utils._host.test_unpack import zstd
+
+OTHER_POOL = "fv-image-other"
+
+
+@pytest.fixture
+def site(ansible: Ansible, lab: Laboratory, tmp_path: Path) -> Iterator[Site]:
+    """Nothing there yet; nothing left afterwards."""
+    with images.site(ansible, lab, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def serving(lab: Laboratory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_https.Server]:
+    """A server on the laboratory's network, whose CA the hypervisors trust."""
+    with _https.serving(lab.gateway, tmp_path_factory.mktemp("https")) as server:
+        command = ["openssl", "x509", "-noout", "-hash", "-in", str(server.ca)]
+        name = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        target = f"/usr/lib/ssl/certs/{name}.0"
+        for host in HOSTS:
+            lab.ssh(
+                host, f"mkdir -p /usr/lib/ssl/certs/ && tee {target}", input=server.ca.read_text()
+            )
+        yield server
+        for host in HOSTS:
+            lab.ssh(host, ["rm", "-f", target])
+
+
+@pytest.fixture
+def server(serving: _https.Server, site: Site) -> Iterator[_https.Server]:
+    """It serves nothing yet; the controller trusts it too, and no proxy is between."""
+    site.ansible.more.update(
+        SSL_CERT_FILE=str(serving.ca), no_proxy=serving.address, NO_PROXY=serving.address
+    )
+    yield serving
+    serving.forget()
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def test_a_compressed_image_is_the_image_in_it(site: Site) -> None:
+    path = site.convert("small.qcow2", os.urandom(2 * MIB), 8 * MIB)
+    content = path.read_bytes()
+    (site.images / "small.qcow2.xz").write_bytes(lzma.compress(content, preset=0))
+    done = site.verify("small.qcow2.xz", "hv1,hv2")
+    volume = f"{digest(path)}-small.qcow2"
+    for host in HOSTS:
+        found = done.real[host]["image"]
+        assert (found["digest"], found["size_mib"]) == (digest(path), 8)
+        site.only(host, volume)
+        assert site.sha256(host, f"{FOLDER}/{volume}") == digest(path)
+    (site.images / "by-content").write_bytes(gzip.compress(content, 1))
+    (site.images / "small.zst").write_bytes(zstd(content))
+    for name in ("by-content", "small.zst", "small.qcow2"):
+        again = site.run(name)["hv1"]
+        assert not again["changed"], again
+        assert again["image"]["volume"] == volume
+
+
+def test_a_compressed_disk_stays_sparse(site: Site) -> None:
+    """Of the hypervisor's own file, raw: a GiB of zeros with a MiB of data takes a MiB."""
+    path = site.images / "sparse.raw"
+    with path.open("wb") as file:
+        file.seek(500 * MIB)
+        file.write(os.urandom(MIB))
+        file.truncate(1024 * MIB)
+    with path.open("rb") as file, gzip.open(site.images / "sparse.gz", "wb", 1) as packed:
+        for block in iter(lambda: file.read(MIB), b""):
+            packed.write(block)
+    where = site.put("hv1", site.images / "sparse.gz", "sparse.gz")
+    found = site.verify(where).real["hv1"]["image"]
+    assert (found["format"], found["size_mib"]) == ("raw", 1024)
+    used = int(site.lab.ssh("hv1", ["stat", "-c", "%b", found["path"]]).stdout) * 512
+    assert MIB <= used <= 2 * MIB
+    assert site.sha256("hv1", found["path"]) == found["digest"] == digest(path)
+
+
+def bad_packed(folder: Path) -> dict[str, str]:
+    """Compressed images that are refused, made in a folder, and what is said of each."""
+    content = os.urandom(MIB)
+    xz = lzma.compress(content, preset=0)
+    bad = {
+        "cut.xz": (xz[: len(xz) // 2], "is truncated: its xz stream has no end"),
+        "corrupt.xz": (xz[:5000] + b"\xff" * 99 + xz[5099:], "compressed with xz and corrupt"),
+        "bomb.gz": (gzip.compress(bytes(40 * MIB)), r"more than 33554432 bytes \(32\.0MiB\)"),
+        "page.gz": (gzip.compress(b"<html>"), r"\(unpacked\) is a web page"),
+        "twice.gz": (gzip.compress(xz), r"\(unpacked\) is compressed with xz"),
+        "odd.zst": (zstd(content + b"x"), "not a multiple of 512"),
+    }
+    for name, (data, _message) in bad.items():
+        (folder / name).write_bytes(data)
+    return {name: message for name, (_data, message) in bad.items()}
+
+
+def test_bad_compressed_images(site: Site) -> None:
+    bad = bad_packed(site.images)
+    site.refuse(bad, max_unpacked="32MiB")
+    there = {site.put("hv1", site.images / name, name): message for name, message in bad.items()}
+    site.refuse(there, max_unpacked="32MiB")
+
+
+def test_a_full_disk_while_unpacking_leaves_nothing(site: Site) -> None:
+    (site.images / "large.gz").write_bytes(gzip.compress(os.urandom(24 * MIB), 1))
+    site.lab.ssh("hv1", f"mkdir -p {FOLDER} && mount -t tmpfs -o size=16m,mode=0711 tmpfs {FOLDER}")
+    try:
+        result = site.run("large.gz")["hv1"]
+        assert result["failed"]
+        assert "No space left on device" in result["msg"], result
+        assert site.files("hv1") == site.volumes("hv1") == site.staged("hv1") == []
+    finally:
+        site.lab.ssh("hv1", f"virsh -q pool-destroy {POOL}; umount {FOLDER}", check=False)
+
+
+def test_downloaded_by_each_hypervisor(site: Site, server: _https.Server) -> None:
+    path = site.convert("small.qcow2", os.urandom(2 * MIB), 8 * MIB)
+    url = server.put("/images/small.qcow2", path.read_bytes())
+    done = site.verify(url, "hv1,hv2")
+    for host in HOSTS:
+        volume = f"{digest(path)}-small.qcow2"
+        assert done.real[host]["image"]["volume"] == volume
+        site.only(host, volume)
+        assert site.sha256(host, f"{FOLDER}/{volume}") == digest(path)
+    # for each hypervisor its beginning in check mode, then the whole; nothing once it is there
+    assert len(server.asked) == 4
+
+
+def test_a_compressed_download(site: Site, server: _https.Server) -> None:
+    """What it holds is known when it is here, and remembered by the checksum of the download."""
+    path = site.convert("x", os.urandom(2 * MIB), 8 * MIB)
+    packed = lzma.compress(path.read_bytes(), preset=0)
+    url = server.put("/debian.qcow2.xz", packed, "sha512")
+    done = site.verify(url, generated=["digest", "volume", "path", "image"])
+    found = done.real["hv1"]["image"]
+    assert found["volume"] == f"{digest(path)}-debian.qcow2"
+    assert found["digest"] == digest(path)
+    site.only("hv1", found["volume"])
+    assert len(server.asked) == 2
+    site.lab.ssh("hv1", ["rm", "/var/cache/fleet-virt/digests.json"])
+    assert not site.run(url)["hv1"]["failed"]
+    site.only("hv1", found["volume"])
+
+
+def test_downloaded_once_by_the_controller(site: Site, server: _https.Server) -> None:
+    path = site.convert("x", os.urandom(2 * MIB), 8 * MIB)
+    url = server.put("/small.qcow2", path.read_bytes())
+    for _ in range(2):
+        done = site.bring(url, "hv1,hv2", download_by="controller")
+        for host in HOSTS:
+            assert not done[host]["failed"], done
+            site.only(host, f"{digest(path)}-small.qcow2")
+    assert server.asked == ["/small.qcow2"]
+
+
+def test_bad_downloads(site: Site, server: _https.Server) -> None:
+    content = bytes(512) + os.urandom(MIB)
+    page = b"<!DOCTYPE html><title>Log in</title>"
+    good = server.put("/good.raw", content)
+    lying = good[:-64] + sha256(page)
+    cases = {
+        server.put("/page.qcow2", page): "is a web page, not an image",
+        server.put("/page.qcow2.xz", lzma.compress(page)): r"\(unpacked\) is a web page",
+        server.put("/file.raw", content): "redirects to file:///etc/shadow; only https",
+        server.put("/plain.raw", content): "redirects to http://[0-9.]+/x; only https",
+        server.put("/stalls.raw", content): "sent nothing, or next to nothing, for 1 seconds",
+        server.put("/silent.raw", content): "sent nothing, or next to nothing, for 1 seconds",
+        server.put("/gone.raw", content): "the server answered 404",
+        good.partition("#")[0]: "is without its checksum",
+    }
+    server.redirects.update({"/file.raw": "file:///etc/shadow", "/plain.raw": "http://127.0.0.1/x"})
+    server.stalls.add("/stalls.raw")
+    server.silent.add("/silent.raw")
+    del server.files["/gone.raw"]
+    server.files["/stalls.raw"] = content[:4096]  # half of which is too little to judge it by
+    site.refuse(cases, download_timeout=1)
+    wrong = site.bring(lying)["hv1"]
+    assert f"sha256:{sha256(content)} and not {lying.partition('#')[2]}" in wrong["msg"]
+    server.cut.add("/good.raw")
+    assert "ended after" in site.bring(good)["hv1"]["msg"]
+    server.cut.clear()
+    assert "max_unpacked" in site.bring(good, max_unpacked=1)["hv1"]["msg"]
+    assert site.files("hv1") == site.staged("hv1") == []
+
+
+def test_two_at_once_download_once(site: Site, server: _https.Server) -> None:
+    path = site.convert("x", os.urandom(32 * MIB), 64 * MIB)
+    url = server.put("/large.qcow2", path.read_bytes())
+    with ThreadPoolExecutor(3) as pool:
+        runs = list(pool.map(lambda _: site.run(url)["hv1"], range(3)))
+    assert [run["failed"] for run in runs] == [False] * 3, runs
+    assert server.asked == ["/large.qcow2"]
+    site.only("hv1", f"{digest(path)}-large.qcow2")
+
+
+# Ends, on the hypervisor, whatever has a file without a name open in the folder of base images
+_KILL = f"""
+import glob, os, signal
+for link in glob.glob("/proc/[0-9]*/fd/*"):
+    try:
+        if os.readlink(link).startswith("{FOLDER}/#"):
+            os.kill(int(link.split("/")[2]), signal.SIGKILL)
+            print("killed")
+            break
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+"""
+
+
+def test_killed_while_it_downloads(site: Site, server: _https.Server) -> None:
+    path = site.convert("x", os.urandom(4 * MIB), 8 * MIB)
+    url = server.put("/killed.qcow2", path.read_bytes())
+    server.stalls.add("/killed.qcow2")
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(site.bring, url, download_timeout=60)
+        kill = ["python3", "-c", _KILL]
+        wait_for(lambda: "killed" in site.lab.ssh("hv1", kill).stdout, 40, "it downloads")
+        assert running.result()["hv1"]["failed"]
+    assert site.files("hv1") == site.volumes("hv1") == []
+    server.stalls.clear()
+    done = site.run(url)["hv1"]
+    assert done["changed"], done
+    site.only("hv1", f"{digest(path)}-killed.qcow2")
+    assert site.sha256("hv1", done["image"]["path"]) == digest(path)
+
+
+@pytest.fixture
+def other_pool(site: Site) -> Iterator[str]:
+    """A pool of the hypervisor with the images that lie there."""
+    site.lab.ssh(
+        "hv1", f"mkdir -p {HERE}; virsh -q pool-define-as {OTHER_POOL} dir --target {HERE}"
+    )
+    site.lab.ssh("hv1", ["virsh", "-q", "pool-start", OTHER_POOL])
+    yield OTHER_POOL
+    site.lab.ssh("hv1", f"virsh -q pool-destroy {OTHER_POOL}; virsh -q pool-undefine {OTHER_POOL}")
+
+
+def test_a_volume_of_a_pool(site: Site, other_pool: str) -> None:
+    path = site.convert("x", os.urandom(2 * MIB), 8 * MIB)
+    site.put("hv1", path, "golden.qcow2")
+    site.refuse(
+        {
+            f"{other_pool}/golden.qcow2": f"see .*virsh pool-refresh {other_pool}",
+            "nowhere/golden.qcow2": f"no pool 'nowhere' .* there are: .*{other_pool}",
+        }
+    )
+    site.lab.ssh("hv1", ["virsh", "-q", "pool-refresh", other_pool])
+    done = site.verify(f"{other_pool}/golden.qcow2", watch=[HERE])
+    found = done.real["hv1"]["image"]
+    assert found["volume"] == f"{digest(path)}-golden.qcow2"
+    site.only("hv1", found["volume"])
+
+
+def test_examples_run_as_written(site: Site, server: _https.Server, other_pool: str) -> None:
+    """With the folders, pool and server of these tests in place of those that they name."""
+    options: dict[str, object]
+    for example in documentation.examples("virt_image"):
+        task = dict(example.task)
+        options = dict(task[MODULE])
+        image = str(options.get("image", ""))
+        name = image.rpartition("/")[2]
+        if options.get("state") is None:
+            content = site.convert(name, os.urandom(MIB), 8 * MIB)
+            if image.startswith("https://"):
+                content.write_bytes(lzma.compress(content.read_bytes(), preset=0))
+                options["image"], _, options["checksum"] = server.put(
+                    f"/{name}", content.read_bytes()
+                ).partition("#")
+            elif image.startswith("/"):
+                options["image"] = site.put("hv1", content, name)
+            elif "/" in image:
+                site.put("hv1", content, name)
+                site.lab.ssh("hv1", ["virsh", "-q", "pool-refresh", other_pool])
+                options["image"] = f"{other_pool}/{name}"
+            else:
+                options["image_dir"] = str(site.images)
+        task[MODULE] = {**options, "base_pool": POOL, "base_path": FOLDER}
+        task["become"] = True
+        site.ansible.play([task], "hv1").succeeded()
+    assert site.files("hv1") == []  # the last removes what nobody uses
