@@ -54,8 +54,10 @@ options:
     type: raw
   image:
     description:
-      - What its first disk is made from. A file name in C(virt_image_dir) on the controller, or an
-        absolute path on the hypervisor. The format is found out from the content.
+      - What its first disk is made from. A file name in C(virt_image_dir) on the controller, an
+        absolute path on the hypervisor, a volume as C(pool/volume), or an https URL with its
+        checksum as C(https://host/file.qcow2#sha256:...), which the hypervisor downloads. The
+        format is found out from the content.
     type: str
   disk_profile:
     description:

@@ -36,6 +36,9 @@ from ansible_collections.fleet.virt.tests.integration.provisioning.test_document
 )
 from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS, Ansible
 from ansible_collections.fleet.virt.tests.integration.support.guests import BASE, IMAGES, Guests
+from ansible_collections.fleet.virt.tests.integration.test_image_users import (
+    COMMANDS as OF_IMAGES,
+)
 from ansible_collections.fleet.virt.tests.lab import images
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -149,12 +152,6 @@ def _pool(props: Props) -> Stage:
     return Stage()
 
 
-def _image(props: Props) -> Stage:
-    props.image_there()
-    variables = props.variables()
-    return Stage(variables=variables, replaced={"/srv/images": variables["virt_image_dir"]})
-
-
 def _init(props: Props) -> Stage:
     props.image_there()
     props.made += ["centos1", "database1"]
@@ -184,7 +181,6 @@ _STAGES: dict[str, Callable[[Props], Stage]] = {
     "virt_firewall": _nothing,
     "virt_daemon": _daemon,
     "virt_host_info": _nothing,
-    "virt_image": _image,
     "virt_init": _init,
     "virt_keys": _keys,
     "virt_place": _nothing,
@@ -217,8 +213,8 @@ def _replaced(value: Any, words: Mapping[str, str]) -> Any:
 
 
 # Run where there is what they need: keys (preflight/test_preflight.py), a network of their own to
-# break (test_bridge.py)
-_ELSEWHERE = {"virt_bridge", "virt_preflight"}
+# break (test_bridge.py), a server (test_image_sources.py), a base pool (test_image_users.py)
+_ELSEWHERE = {"virt_bridge", "virt_image", "virt_image_info", "virt_preflight"}
 
 
 def test_every_module_has_a_stage() -> None:
@@ -338,6 +334,7 @@ def test_every_command_shown_is_run() -> None:
     run = {
         *_COMMANDS,
         *CHANGING,
+        *OF_IMAGES,
         *OF_KEYS,
         *OF_PREFLIGHT,
         *CREATING,

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,16 @@ from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 VM = "fv-image-user"
 STRAY = "/var/lib/libvirt/images/fv-image-stray.qcow2"
+_IMAGES = "ansible-playbook fleet.virt.images"
+_USED = rf"hv1 +used +.* domain '{VM}'"
+# Of the guide, in its order, with what each prints
+COMMANDS = {
+    _IMAGES: _USED,
+    f"{_IMAGES} -e virt_image=debian12.qcow2": r"hv2 +debian12 +.* nobody",
+    f"{_IMAGES} -e virt_images_verify=true": rf"intact +domain '{VM}'",
+    f"{_IMAGES} -e virt_images_prune=true --check": r"hv1 +spare",
+    f"{_IMAGES} -e virt_images_prune=true": _USED,
+}
 PLACE = {"base_pool": POOL, "base_path": FOLDER}
 _CLEAN = """
 for name in $(virsh list --all --name | grep ^fv-image-); do
@@ -156,23 +168,21 @@ def test_one_that_was_damaged_is_found(site: Site) -> None:
 
 
 def test_the_playbook(site: Site, tmp_path: Path) -> None:
-    """It brings an image to all, lists, and shows in check mode what it would remove."""
-    site.convert("new.qcow2", os.urandom(MIB), 8 * MIB)
-    place = {"virt_base_pool": POOL, "virt_base_path": FOLDER}
-    bring = {**place, "virt_image": "new.qcow2", "virt_image_dir": str(site.images)}
-    run = site.ansible.playbook("images", bring).succeeded()
-    for host in ("hv1", "hv2"):
-        assert any(line.split()[:2] == [host, "new"] for line in run.stdout.splitlines()), run
-    assert f"domain '{VM}'" in run.stdout
-    prune = {**place, "virt_images_prune": "true"}
-    run = site.ansible.playbook("images", prune, check=True).succeeded()
-    removed = [line for line in run.stdout.splitlines() if line.startswith("-base image")]
-    assert len(removed) == 3  # spare on hv1, new on both
-    assert not [line for line in removed if "-used." in line]
+    """The commands of the guide: it brings an image to all, lists, and says what it removes."""
+    site.convert("debian12.qcow2", os.urandom(MIB), 8 * MIB)
+    place = [f"virt_base_pool={POOL}", f"virt_base_path={FOLDER}", f"virt_image_dir={site.images}"]
+    settings = [word for one in place for word in ("-e", one)]
+    for command, pattern in COMMANDS.items():
+        program, *words = shlex.split(command)
+        run = site.ansible.run(program, [*words, *settings]).succeeded()
+        assert re.search(pattern, run.stdout), str(run)
+        removed = [line for line in run.stdout.splitlines() if line.startswith("-base image")]
+        # spare on hv1, debian12 on both
+        assert len(removed) == (3 if "prune" in command else 0), str(run)
+        assert not [line for line in removed if "-used." in line]
     output = tmp_path / "images.json"
-    run = site.ansible.playbook(
-        "images", {**prune, "virt_output": "json", "virt_output_file": str(output)}
-    ).succeeded()
+    words = ["fleet.virt.images", *settings, "-e", "virt_output=json"]
+    site.ansible.run("ansible-playbook", [*words, "-e", f"virt_output_file={output}"]).succeeded()
     hypervisors = json.loads(output.read_text())["hypervisors"]
     names = {entry["name"]: [one["name"] for one in entry["images"]] for entry in hypervisors}
     assert names == {"hv1": ["used"], "hv2": []}

@@ -107,6 +107,8 @@ def users_of(references: References, path: str) -> list[str]:
                 waiting.append(user.image)
                 if not references.users(user.image):
                     found.add(f"{user.image}, which no VM uses")
+    if len(seen) > 1 and not found:
+        found.add(f"images that lie on each other ({', '.join(sorted(seen - {path}))})")
     return sorted(found)
 
 

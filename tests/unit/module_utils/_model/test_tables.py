@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 import pytest
@@ -131,3 +132,32 @@ def test_control_characters_are_shown_not_sent(name: str) -> None:
         assert name not in text
         assert all(c.isprintable() or c == "\n" for c in text)
     assert "ünïcode" in tables.listing([hypervisor(domain(name="ünïcode"))])
+
+
+def test_images() -> None:
+    image = {
+        "name": "debian12.qcow2",
+        "digest": "0123456789abcdef" * 4,
+        "format": "qcow2",
+        "size_mib": 2048,
+        "allocated_mib": 400,
+        "intact": None,
+        "users": [],
+    }
+    used = {**image, "name": "x", "intact": False, "users": ["domain 'web1'", "domain 'db1'"]}
+    text = tables.render(
+        "images",
+        [
+            {"name": "hv1", "answered": True, "error": None, "images": [image, used]},
+            {"name": "hv2", "answered": True, "error": None, "images": []},
+            {"name": "hv3", "answered": False, "error": "timed out", "images": None},
+        ],
+    )
+    lines = [re.sub(r" +", " ", line) for line in text.splitlines()]
+    assert lines == [
+        "HYPERVISOR IMAGE DIGEST FORMAT MIB ON DISK CONTENT USED BY",
+        "hv1 debian12.qcow2 0123456789ab qcow2 2048 400 - nobody",
+        "hv1 x 0123456789ab qcow2 2048 400 DAMAGED domain 'web1', domain 'db1'",
+        "hv2: no images",
+        "hv3: no answer: timed out",
+    ]
