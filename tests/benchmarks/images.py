@@ -7,9 +7,9 @@
     .venv/bin/python tests/benchmarks/images.py LABORATORY [MIB] [RUNS]
 
 On a laboratory that is up, of as many of these numbers as it has hypervisors. Timed in turn: one
-copy over ssh to the first hypervisor, as scp makes it, and flushed there; ``ansible -m ping`` of the
-hypervisors; ``virt_image`` of the file from the controller, of the same file by https, and of it
-again where it is already. The content is random, its digest known to the controller, and the
+copy over ssh to the first hypervisor, as scp makes it, and flushed there; ``ansible -m ping`` of
+the hypervisors; ``virt_image`` of the file from the controller, of the same file by https, and of
+it again where it is already. The content is random, its digest known to the controller, and the
 hypervisors have none of it before. Printed are medians in seconds, and each as a multiple of scp.
 """
 
