@@ -217,7 +217,7 @@ images:
   elements: dict
   contains:
     name:
-      description: Name of the image file.
+      description: Name it came with, without the ending of its format.
       type: str
     digest:
       description: SHA-256 of its content.

@@ -63,9 +63,9 @@ images:
   elements: dict
   contains:
     name:
-      description: Name of the image file it came as.
+      description: Name it came with, without the ending of its format.
       type: str
-      sample: debian12.qcow2
+      sample: debian12
     digest:
       description: SHA-256 that its content had when it came.
       type: str

@@ -37,9 +37,10 @@ _LONG = 6 * 3600.0
 
 @dataclass(frozen=True)
 class Use:
-    """A base image and, in words, who uses it."""
+    """A base image, what it takes of the disk in bytes and, in words, who uses it."""
 
     base: BaseImage
+    occupied: int
     users: tuple[str, ...]
 
 
@@ -126,7 +127,7 @@ def _uses(connection: Connection, pool: Pool) -> list[Use]:
         users = users_of(references, base.path) + made_from.get(base.digest, [])
         if not users and ownership.is_locked(base.path):
             users = ["a program that has it open"]
-        uses.append(Use(base, tuple(sorted(set(users)))))
+        uses.append(Use(base, _occupied(base.path), tuple(sorted(set(users)))))
     return uses
 
 
@@ -213,7 +214,7 @@ def _entry(pool: Pool, use: Use) -> dict[str, t.Any]:
         "volume": base.volume,
         "path": base.path,
         "size_mib": mib_up(base.virtual_bytes),
-        "allocated_mib": mib_up(_occupied(base.path)),
+        "allocated_mib": mib_up(use.occupied),
         "users": list(use.users),
     }
 
