@@ -284,6 +284,43 @@ def test_a_volume_of_a_pool(site: Site, other_pool: str) -> None:
     site.only("hv1", found["volume"])
 
 
+@pytest.fixture
+def vm(site: Site) -> Iterator[str]:
+    """The name of a VM that is gone afterwards."""
+    name = "fv-image-vm"
+    yield name
+    site.lab.ssh(
+        "hv1",
+        f"virsh -q undefine {name}; rm -f /var/lib/libvirt/images/{name}*;"
+        " virsh -q pool-refresh default",
+        check=False,
+    )
+
+
+def test_a_vm_is_made_of_a_download(site: Site, server: _https.Server, vm: str) -> None:
+    """In either way to write it, which are the same VM."""
+    path = site.convert("x", os.urandom(2 * MIB), 8 * MIB)
+    image = server.put("/small.qcow2.xz", lzma.compress(path.read_bytes(), preset=0))
+    url, _, checksum = image.partition("#")
+    wanted = {"name": vm, "image": {"url": url, "checksum": checksum}, "seed": False}
+    wanted.update(start=False, nics=[])
+    variables = {"virt_base_pool": POOL, "virt_base_path": FOLDER}
+    for check in (True, False):
+        done = site.ansible.module(
+            "hv1", "virt_init", {"vms": [wanted]}, extra=variables, check=check
+        )["hv1"]
+        assert done["changed"], done
+        assert bool(site.files("hv1")) is not check
+    site.only("hv1", f"{digest(path)}-small.qcow2")
+    disk = site.lab.ssh("hv1", ["qemu-img", "info", f"/var/lib/libvirt/images/{vm}_system.qcow2"])
+    assert f"{FOLDER}/{digest(path)}-small.qcow2" in disk.stdout
+    again = site.ansible.module(
+        "hv1", "virt_init", {"vms": [{**wanted, "image": image}]}, extra=variables
+    )["hv1"]
+    assert not again["failed"], again
+    assert not again["changed"], again
+
+
 def test_examples_run_as_written(site: Site, server: _https.Server, other_pool: str) -> None:
     """With the folders, pool and server of these tests in place of those that they name."""
     options: dict[str, object]
