@@ -14,6 +14,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import functools
 import os
 import typing as t
 from dataclasses import dataclass
@@ -54,9 +55,9 @@ def listed(
     entries = [{**_entry(pool, use), "intact": None} for use in found if pool]
     if verify:
         for entry, use in zip(entries, found):
-            entry["intact"] = images.file_work(
-                f"read {use.base.path}", lambda use=use: _digest(use.base.path) == use.base.digest
-            )
+            work = functools.partial(_digest, use.base.path)
+            came = images.file_work(f"read {use.base.path}", work)
+            entry["intact"] = came == use.base.digest
     damaged = [str(entry["volume"]) for entry in entries if entry["intact"] is False]
     return {"changed": False, "images": entries, "damaged": damaged}
 
