@@ -145,6 +145,15 @@ def _certificates(address: str, folder: Path) -> tuple[Path, Path, Path]:
             .not_valid_before(now - datetime.timedelta(days=1))
             .not_valid_after(now + datetime.timedelta(days=2))
             .add_extension(x509.BasicConstraints(ca=number == 0, path_length=None), critical=True)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(keys[0].public_key()),
+                critical=False,
+            )
+            .add_extension(
+                x509.SubjectKeyIdentifier.from_public_key(keys[number].public_key()),
+                critical=False,
+            )
+            .add_extension(_usage(number == 0), critical=True)
         )
         if number:
             alternative = x509.SubjectAlternativeName(
@@ -163,3 +172,10 @@ def _certificates(address: str, folder: Path) -> tuple[Path, Path, Path]:
         )
     )
     return folder / "server.pem", key, folder / "ca.pem"
+
+
+def _usage(ca: bool) -> x509.KeyUsage:
+    """Python 3.13 wants a CA to say that it is one in this way too."""
+    names = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+    unused = dict.fromkeys((*names, "encipher_only", "decipher_only"), False)
+    return x509.KeyUsage(digital_signature=not ca, key_cert_sign=ca, crl_sign=ca, **unused)
