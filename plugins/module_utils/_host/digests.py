@@ -117,7 +117,7 @@ class DigestCache:
         return self._of(_CONTENT, descriptor, shown, blocks)
 
     def came_as(self, checksum: str) -> str | None:
-        """SHA-256 of what a download with this checksum (``sha256:…``) held, if it is known."""
+        """SHA-256 of what a download with this checksum (``sha256:...``) held, if it is known."""
         known = self._load().get(checksum)
         return known.digest if known else None
 
