@@ -147,3 +147,12 @@ def test_the_lock_is_free_again(tmp_path: Path) -> None:
         with base_file.folder_lock(str(tmp_path), 5):
             assert time.monotonic() - started < 1
     assert os.listdir(tmp_path) == []
+
+
+def test_an_immutable_file_is_removed(folder: Path, source: Path) -> None:
+    with base_file.new_file(str(folder)) as new:
+        fill(new, source)
+        new.publish("x")
+    base_file.make_immutable(str(folder / "x"))
+    base_file.remove_immutable(str(folder / "x"))
+    assert list(folder.iterdir()) == []
