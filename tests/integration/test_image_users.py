@@ -58,17 +58,22 @@ def site(ansible: Ansible, lab: Laboratory, tmp_path: Path) -> Iterator[Site]:
         lab.ssh("hv1", _CLEAN)
         for name in ("used", "spare"):
             made.convert(f"{name}.qcow2", os.urandom(MIB), 8 * MIB)
-            assert not made.run(f"{name}.qcow2")["hv1"]["failed"]
         wanted = {"name": VM, "image": "used.qcow2", "seed": False, "start": False, "nics": []}
-        variables = {
-            "virt_image_dir": str(made.images),
-            "virt_base_pool": POOL,
-            "virt_base_path": FOLDER,
-        }
-        done = made.ansible.module("hv1", "virt_init", wanted, extra=variables)["hv1"]
-        assert not done["failed"], done
+        tasks = [
+            {"name": "Have the image", MODULE: {"image": "spare.qcow2", **made.options}},
+            {"name": "Have the VM", "fleet.virt.virt_init": wanted},
+        ]
+        made.ansible.play(tasks, "hv1", become=True, vars=_variables(made)).succeeded()
         yield made
         lab.ssh("hv1", _CLEAN)
+
+
+def _variables(site: Site) -> dict[str, str]:
+    return {
+        "virt_image_dir": str(site.images),
+        "virt_base_pool": POOL,
+        "virt_base_path": FOLDER,
+    }
 
 
 def listed(site: Site, **options: Any) -> dict[str, dict[str, Any]]:
@@ -128,13 +133,8 @@ def test_pruned_is_what_nobody_uses(site: Site) -> None:
 def test_a_vm_that_is_being_made_keeps_its_image(site: Site) -> None:
     """Between its claim and its volumes nothing lies on the image yet."""
     site.lab.ssh("hv1", _CLEAN)
-    variables = {
-        "virt_image_dir": str(site.images),
-        "virt_base_pool": POOL,
-        "virt_base_path": FOLDER,
-    }
     wanted = {"name": VM, "image": "used.qcow2", "seed": False, "nics": [], "stage": "claim"}
-    claimed = site.ansible.module("hv1", "virt_init", {**wanted}, extra=variables)["hv1"]
+    claimed = site.ansible.module("hv1", "virt_init", wanted, extra=_variables(site))["hv1"]
     assert not claimed["failed"], claimed
     assert f"domain {VM!r}" in listed(site)["used"]["users"][0]
     pruned = site.ansible.module("hv1", MODULE, {**PLACE, "state": "pruned"})["hv1"]
