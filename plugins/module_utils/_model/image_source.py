@@ -20,7 +20,9 @@ FORMS = (
     "write a file name in virt_image_dir, an absolute path on the hypervisor, an https URL with "
     "its checksum, or pool/volume"
 )
-_CHECKSUM_FORMS = "write https://host/path/file.qcow2#sha256:... or {url: ..., checksum: 'sha256:...'}"
+_CHECKSUM_FORMS = (
+    "write https://host/path/file.qcow2#sha256:... or {url: ..., checksum: 'sha256:...'}"
+)
 _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 
 
