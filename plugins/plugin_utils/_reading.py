@@ -1,0 +1,222 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading hypervisors for the inventory: guests with every address that is known of them.
+
+What comes back is plain data, which a cache may keep.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.fleet.virt.plugins.module_utils import _libvirt
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._host import addresses, deadline
+from ansible_collections.fleet.virt.plugins.module_utils._host.connection import (
+    Connection,
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._host.domains import Wanted, read_domains
+from ansible_collections.fleet.virt.plugins.module_utils._model import console, network_info
+from ansible_collections.fleet.virt.plugins.plugin_utils import _agents, _guests, _near, _ssh
+
+# In the order in which they are believed, as virt_wait does
+SOURCES = ("static", "agent", "lease", "arp", *_near.SOURCES)
+_RUNNING = ("running", "blocked")
+# Reached from their hypervisor only: translated addresses, and networks without a way out
+_BEHIND = ("nat", None)
+_KEPT = ("name", "uuid", "state", "vcpus", "memory_mib", "title", "metadata", "error")
+_NEAR_SECONDS = 10.0
+
+Entry = dict[str, t.Any]
+
+
+@dataclass(frozen=True)
+class Hypervisor:
+    """A hypervisor by its name in the inventory, how it is reached, and its zone."""
+
+    name: str
+    reached: _ssh.Reached
+    zone: t.Any = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``timeout`` limits a call to libvirt, ``host_timeout`` a hypervisor, in seconds.
+
+    ``near``: ask the hypervisor's machine for guests whose address nobody else knows.
+    """
+
+    unmanaged: bool = False
+    addresses: bool = True
+    near: bool = True
+    timeout: float = 10.0
+    host_timeout: float = 30.0
+    parallel: int = 64
+
+
+def read_all(
+    hypervisors: t.Sequence[Hypervisor], settings: Settings
+) -> list[deadline.Outcome[list[Entry]]]:
+    """The guests of every hypervisor, in the order of ``hypervisors``."""
+    return deadline.each(
+        lambda one: read(one.reached, settings),
+        hypervisors,
+        seconds=settings.host_timeout,
+        what=lambda one: f"read {one.name}",
+        parallel=settings.parallel,
+    )
+
+
+def read(reached: _ssh.Reached, settings: Settings) -> list[Entry]:
+    """The guests of one hypervisor. Raises FleetVirtError."""
+    with connect(reached.uri, settings.timeout) as connection:
+        domains = [
+            entry
+            for entry in read_domains(connection, Wanted(storage=False))
+            if _guests.is_listed(entry["metadata"], settings.unmanaged)
+        ]
+        search = _Search(reached, connection, settings, domains)
+        if settings.addresses:
+            search.run()
+        return [search.guest(entry) for entry in domains]
+
+
+class _Search:
+    """Finding the addresses of one hypervisor's guests."""
+
+    def __init__(
+        self,
+        reached: _ssh.Reached,
+        connection: Connection,
+        settings: Settings,
+        domains: list[Entry],
+    ) -> None:
+        self.reached = reached
+        self.connection = connection
+        self.settings = settings
+        self.domains = domains
+        self.found: dict[str, dict[str, list[str]]] = {}
+        self.hostnames: dict[str, str | None] = {}
+        self.behind: dict[str, list[t.Any]] = {}
+
+    def run(self) -> None:
+        """Ask in the order of SOURCES; the hypervisor's machine only where nothing else knows."""
+        running = [one for one in self.domains if one["state"] in _RUNNING]
+        for one in self.domains:
+            self.found[one["uuid"]] = {"static": list(one["metadata"]["addresses"])}
+        networked = [one for one in running if any(nic["type"] == "network" for nic in one["nics"])]
+        if networked:
+            self._networks(networked[0])
+        self._libvirts("lease", addresses.from_leases, networked)
+        self._ask_agents([one for one in running if one["agent"]])
+        unknown = self._unknown(running)
+        if unknown and not self.connection.hanging:
+            # a test of one tells whether this libvirt can: it stops at the first that fails
+            self._libvirts("arp", addresses.from_arp, unknown, quiet=True)
+            unknown = self._unknown(running)
+        if unknown and self.settings.near:
+            seconds = min(_NEAR_SECONDS, self.settings.host_timeout / 2)
+            self.found_near(_near.ask(self.reached, unknown, seconds))
+
+    def found_near(self, answer: t.Mapping[str, t.Mapping[str, list[str]]]) -> None:
+        """Keep what the hypervisor's machine knows of our guests."""
+        for uuid, sources in answer.items():
+            if uuid in self.found:
+                self.found[uuid].update(sources)
+
+    def _unknown(self, running: list[Entry]) -> list[Entry]:
+        return [one for one in running if one["nics"] and not any(self.found[one["uuid"]].values())]
+
+    def _networks(self, first: Entry) -> None:
+        try:
+            listed = self.connection.call("list networks", self.connection.raw.listAllNetworks, 0)
+            for network in listed:
+                what = f"network {network.name()}"
+                xml = self.connection.call(f"read {what}", network.XMLDesc, 0)
+                facts = network_info.network(xml, what)
+                if facts["forward"] in _BEHIND:
+                    self.behind[str(facts["name"])] = [
+                        ipaddress.ip_interface(one).network for one in facts["addresses"]
+                    ]
+        except FleetVirtError as error:
+            _note(first, str(error))
+
+    def _libvirts(
+        self,
+        source: str,
+        ask: t.Callable[[t.Any], dict[str, list[str]]],
+        guests: list[Entry],
+        *,
+        quiet: bool = False,
+    ) -> None:
+        def answer(uuid: str) -> dict[str, list[str]]:
+            with _libvirt.calling(f"addresses from {source}"):
+                return ask(self.connection.raw.lookupByUUIDString(uuid))
+
+        for one in guests:
+            try:
+                what = f"addresses of {one['name']} from {source}"
+                by_mac = self.connection.call(what, answer, one["uuid"])
+            except FleetVirtError as error:
+                if quiet:
+                    return
+                _note(one, str(error))
+            else:
+                self.found[one["uuid"]][source] = _of_nics(one, by_mac)
+
+    def _ask_agents(self, guests: list[Entry]) -> None:
+        if not guests or self.connection.hanging:
+            return
+        outcomes = _agents.ask(self.connection, [one["uuid"] for one in guests])
+        for one, outcome in zip(guests, outcomes):
+            if isinstance(outcome, deadline.Failed):
+                _note(one, str(outcome.error).replace(one["uuid"], one["name"]))
+            else:
+                self.found[one["uuid"]]["agent"] = _of_nics(one, outcome.value.addresses)
+                self.hostnames[one["uuid"]] = outcome.value.hostname
+
+    def guest(self, entry: Entry) -> Entry:
+        """What is kept of a domain, with its addresses."""
+        kept = {key: entry[key] for key in _KEPT}
+        kept["hostname"] = self.hostnames.get(entry["uuid"])
+        kept["addresses"] = self._addresses(entry)
+        return kept
+
+    def _addresses(self, entry: Entry) -> list[dict[str, t.Any]]:
+        """In the order in which they are believed, IPv4 first in each source.
+
+        IPv4 is what a network without router advertisements has.
+        """
+        by_source = self.found.get(entry["uuid"], {})
+        networks = [
+            network
+            for nic in entry["nics"]
+            if nic["type"] == "network"
+            for network in self.behind.get(str(nic["source"]), ())
+        ]
+        found: dict[str, dict[str, t.Any]] = {}
+        for source in SOURCES:
+            usable = filter(None, map(console.usable, by_source.get(source, ())))
+            for address in sorted(usable, key=lambda one: ":" in one):
+                behind = not self.reached.local and any(
+                    ipaddress.ip_address(address) in network for network in networks
+                )
+                new = {"address": address, "source": source, "behind": behind}
+                found.setdefault(address, new)
+        return list(found.values())
+
+
+def _of_nics(entry: Entry, by_mac: t.Mapping[str, list[str]]) -> list[str]:
+    macs = [str(nic["mac"] or "").lower() for nic in entry["nics"]]
+    return [address for mac in macs for address in by_mac.get(mac, ())]
+
+
+def _note(entry: Entry, problem: str) -> None:
+    entry["error"] = problem if entry["error"] is None else f"{entry['error']}; {problem}"
