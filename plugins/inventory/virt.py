@@ -265,7 +265,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _connection_variables(self, host: t.Any, path: str) -> dict[str, t.Any]:
         """What decides how a hypervisor is reached, its administrator's templates resolved."""
-        raw = combine_vars(self._group_variables(host.get_groups(), path), host.get_vars())
+        raw = combine_vars(self._group_variables(self._groups_of(host), path), host.get_vars())
         raw = combine_vars(raw, self._files([host], path))
         self.templar.available_variables = raw
         return {
@@ -273,6 +273,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             for key, value in raw.items()
             if key.startswith("ansible_ssh_") or key in _WANTED
         }
+
+    def _groups_of(self, host: t.Any) -> list[t.Any]:
+        """A host's groups with ``all``, which Ansible itself adds when everything is read."""
+        every = self.inventory.groups["all"]
+        return [every, *(group for group in host.get_groups() if group is not every)]
 
     def _group_variables(self, groups: t.Any, path: str) -> dict[str, t.Any]:
         return t.cast(
@@ -347,7 +352,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 self._add_to_groups(host, guest["metadata"]["groups"], guarded)
         strict = self.get_option("strict")
         compose, groups, keyed = map(self.get_option, ("compose", "groups", "keyed_groups"))
-        ssh_args: dict[t.Any, str] = {}
+        ssh_args: dict[t.Any, _ssh.Arguments] = {}
         for host, name, guest in added:
             if compose:
                 self._set_composite_vars(compose, host.get_vars(), host.name, strict=strict)
@@ -416,7 +421,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         host: t.Any,
         ssh: _ssh.Ssh | None,
         guest: _reading.Entry,
-        ssh_args: dict[t.Any, str],
+        ssh_args: dict[t.Any, _ssh.Arguments],
         path: str,
     ) -> None:
         """Strict checking of the host key, and the way through the hypervisor."""
@@ -435,18 +440,19 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         for key, value in values.items():
             host.set_variable(key, wrap_var(value))
 
-    def _ssh_args(self, host: t.Any, known: dict[t.Any, str], path: str) -> str:
+    def _ssh_args(self, host: t.Any, known: dict[t.Any, _ssh.Arguments], path: str) -> t.Any:
         """What Ansible would give ssh for this guest without us; ``known``: by groups."""
-        groups = host.get_groups()
+        groups = self._groups_of(host)
         key = tuple(sorted(group.name for group in groups))
-        own = host.vars.get("ansible_ssh_args")  # from compose
-        if own is None and key in known:
+        names = ("ansible_ssh_args", "ansible_ssh_common_args")
+        composed = {name: host.vars[name] for name in names if name in host.vars}
+        if not composed and key in known:
             return known[key]
-        inherited = self._group_variables(groups, path)
-        value = inherited.get("ansible_ssh_args") if own is None else own
+        inherited = combine_vars(self._group_variables(groups, path), composed)
         self.templar.available_variables = combine_vars(inherited, host.get_vars())
-        resolved = {} if value is None else {"ansible_ssh_args": self.templar.template(value)}
-        found = _ssh.configured_args(resolved)
-        if own is None:
+        found = _ssh.configured_args(
+            {name: self.templar.template(inherited[name]) for name in names if name in inherited}
+        )
+        if not composed:
             known[key] = found
         return found

@@ -47,34 +47,50 @@ def strict_options(uuid: str, key: str) -> list[str]:
     return [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
 
 
+def without_jump(arguments: str) -> str:
+    """Arguments without ``-J HOST``, which ssh refuses beside a ProxyCommand."""
+    kept = []
+    words = iter(shlex.split(arguments))
+    for word in words:
+        if word == "-J":
+            next(words, None)
+        elif not word.startswith("-J"):
+            kept.append(word)
+    return shlex.join(kept)
+
+
 def variables(
     guest: t.Mapping[str, t.Any],
     address: str,
     through: _ssh.Ssh | None,
-    ssh_args: str,
+    inherited: _ssh.Arguments,
     *,
     strict: bool = True,
 ) -> dict[str, t.Any]:
     """Ansible's connection variables for the guest at ``address``, ``through`` another machine.
 
-    ``ssh_args`` are what Ansible would use without us. Ours go first, because ssh takes the first
+    ``inherited`` is what Ansible would use without us. Ours goes first, because ssh takes the first
     value of an option: a StrictHostKeyChecking=no for everything else does not undo a key that is
     known.
     """
     values: dict[str, t.Any] = {}
     options: list[str] = []
+    first = inherited.first
     key = host_key(guest["metadata"]["host_key"]) if strict else None
     if key is not None:
         values["ansible_host_key_checking"] = True
         options += strict_options(str(guest["uuid"]), key)
     if through is not None:
         options += ["-o", f"ProxyCommand={_ssh.proxy_command(through)}"]
+        first, common = map(without_jump, (first, inherited.common))
+        if common != shlex.join(shlex.split(inherited.common)):
+            values["ansible_ssh_common_args"] = common
         # Guests of two hypervisors may have one address: a connection that is kept is one guest's
-        if "controlpath" in ssh_args.lower():
+        if "controlpath" in f"{first} {common}".lower():
             options += ["-o", "ControlMaster=no", "-o", "ControlPath=none"]
         else:
             mark = hashlib.sha256(f"{guest['uuid']} {address}".encode()).hexdigest()[:12]
             values["ansible_control_path"] = f"%(directory)s/{mark}-%%r-%%p"
     if options:
-        values["ansible_ssh_args"] = f"{shlex.join(options)} {ssh_args}".strip()
+        values["ansible_ssh_args"] = f"{shlex.join(options)} {first}".strip()
     return values

@@ -86,11 +86,21 @@ def ansible_options(variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return options
 
 
-def configured_args(variables: t.Mapping[str, t.Any]) -> str:
-    """``ssh_args`` as Ansible's ssh connection has them: variables, environment, configuration."""
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments for ssh as Ansible has them: those that go first, and those that go after."""
+
+    first: str = ""
+    common: str = ""
+
+
+def configured_args(variables: t.Mapping[str, t.Any]) -> Arguments:
+    """``ssh_args`` and ``ssh_common_args`` from variables, environment and configuration."""
     plugin: t.Any = connection_loader.get("ssh", PlayContext())
     plugin.set_options(var_options=dict(variables))
-    return str(plugin.get_option("ssh_args", hostvars=dict(variables)) or "")
+    names = ("ssh_args", "ssh_common_args")
+    found = (plugin.get_option(name, hostvars=dict(variables)) for name in names)
+    return Arguments(*(str(value or "") for value in found))
 
 
 def from_options(
