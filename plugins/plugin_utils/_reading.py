@@ -16,14 +16,23 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.fleet.virt.plugins.module_utils import _libvirt
-from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._errors import (
+    DeadlineExceeded,
+    FleetVirtError,
+    LibvirtFailure,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._host import addresses, deadline
 from ansible_collections.fleet.virt.plugins.module_utils._host.connection import (
     Connection,
     connect,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._host.domains import Wanted, read_domains
-from ansible_collections.fleet.virt.plugins.module_utils._model import console, network_info
+from ansible_collections.fleet.virt.plugins.module_utils._model import (
+    console,
+    domain_entry,
+    domain_info,
+    network_info,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._model.states import state_name
 from ansible_collections.fleet.virt.plugins.plugin_utils import _agents, _guests, _near, _ssh
 
 # In the order in which they are believed, as virt_wait does
@@ -33,6 +42,9 @@ _RUNNING = ("running", "blocked")
 _BEHIND = ("nat", None)
 _KEPT = ("name", "uuid", "state", "vcpus", "memory_mib", "title", "metadata", "error")
 _NEAR_SECONDS = 10.0
+# virDomainStatsTypes, virConnectGetAllDomainStatsFlags
+_STATS_STATE = 1
+_STATS_NOWAIT = 1 << 29
 
 Entry = dict[str, t.Any]
 
@@ -79,13 +91,64 @@ def read(reached: _ssh.Reached, settings: Settings) -> list[Entry]:
     with connect(reached.uri, settings.timeout) as connection:
         domains = [
             entry
-            for entry in read_domains(connection, Wanted(storage=False))
+            for entry in _domains(connection)
             if _guests.is_listed(entry["metadata"], settings.unmanaged)
         ]
         search = _Search(reached, connection, settings, domains)
         if settings.addresses:
             search.run()
         return [search.guest(entry) for entry in domains]
+
+
+def _domains(connection: Connection) -> list[Entry]:
+    """Every domain as ``virt_query`` describes it, with its state and nothing that is slow.
+
+    Two calls for what all have in common, one description each.
+    """
+    states = _states(connection)
+    outcomes = connection.each(
+        lambda one: _described(*one), states, lambda one: f"read domain {one[0].name()}"
+    )
+    entries = []
+    for (domain, state), outcome in zip(states, outcomes):
+        name, uuid = str(domain.name()), str(domain.UUIDString())
+        if isinstance(outcome, deadline.Failed):
+            error = outcome.error
+            if isinstance(error, LibvirtFailure) and error.code == _libvirt.ERR_NO_DOMAIN:
+                continue  # removed meanwhile
+            entry = domain_entry.unreadable(name, uuid)
+            entry.update(state=None, error=str(error))
+        else:
+            entry = outcome.value
+            entry.update(uuid=uuid, error=None)
+            entry["state"] = state_name(entry["state"] if state is None else state)
+        entries.append(entry)
+    return sorted(entries, key=lambda entry: str(entry["name"]))
+
+
+def _states(connection: Connection) -> list[tuple[t.Any, t.Any]]:
+    """libvirt's domains, with the number of the state where one call tells all of them."""
+    try:
+        stats = connection.call(
+            "read the state of all domains",
+            connection.raw.getAllDomainStats,
+            _STATS_STATE,
+            _STATS_NOWAIT,
+        )
+        return [(domain, values.get("state.state")) for domain, values in stats]
+    except LibvirtFailure as error:
+        if error.code != _libvirt.ERR_NO_SUPPORT:
+            raise
+    except DeadlineExceeded:
+        pass  # one of them hangs: asked one by one, it is an entry with an error
+    listed = connection.call("list domains", connection.raw.listAllDomains, 0)
+    return [(domain, None) for domain in listed]
+
+
+def _described(domain: t.Any, state: t.Any) -> Entry:
+    entry = domain_info.parse(domain.XMLDesc(0), f"domain {domain.name()}")
+    entry["state"] = state if state is not None else domain.state(0)[0]
+    return entry
 
 
 class _Search:
@@ -118,7 +181,6 @@ class _Search:
         self._ask_agents([one for one in running if one["agent"]])
         unknown = self._unknown(running)
         if unknown and not self.connection.hanging:
-            # a test of one tells whether this libvirt can: it stops at the first that fails
             self._libvirts("arp", addresses.from_arp, unknown, quiet=True)
             unknown = self._unknown(running)
         if unknown and self.settings.near:
@@ -135,12 +197,12 @@ class _Search:
         return [one for one in running if one["nics"] and not any(self.found[one["uuid"]].values())]
 
     def _networks(self, first: Entry) -> None:
+        def read() -> list[str]:
+            return [network.XMLDesc(0) for network in self.connection.raw.listAllNetworks(0)]
+
         try:
-            listed = self.connection.call("list networks", self.connection.raw.listAllNetworks, 0)
-            for network in listed:
-                what = f"network {network.name()}"
-                xml = self.connection.call(f"read {what}", network.XMLDesc, 0)
-                facts = network_info.network(xml, what)
+            for xml in self.connection.call("read networks", read):
+                facts = network_info.network(xml)
                 if facts["forward"] in _BEHIND:
                     self.behind[str(facts["name"])] = [
                         ipaddress.ip_interface(one).network for one in facts["addresses"]
@@ -156,20 +218,18 @@ class _Search:
         *,
         quiet: bool = False,
     ) -> None:
-        def answer(uuid: str) -> dict[str, list[str]]:
-            with _libvirt.calling(f"addresses from {source}"):
-                return ask(self.connection.raw.lookupByUUIDString(uuid))
-
-        for one in guests:
-            try:
-                what = f"addresses of {one['name']} from {source}"
-                by_mac = self.connection.call(what, answer, one["uuid"])
-            except FleetVirtError as error:
-                if quiet:
-                    return
-                _note(one, str(error))
-            else:
-                self.found[one["uuid"]][source] = _of_nics(one, by_mac)
+        """Ask libvirt about each of ``guests``; ``quiet``: it may well be that it cannot tell."""
+        raw = self.connection.raw
+        outcomes = self.connection.each(
+            lambda one: ask(raw.lookupByUUIDString(one["uuid"])),
+            guests,
+            lambda one: f"addresses of {one['name']} ({source})",
+        )
+        for one, outcome in zip(guests, outcomes):
+            if isinstance(outcome, deadline.Ok):
+                self.found[one["uuid"]][source] = _of_nics(one, outcome.value)
+            elif not quiet:
+                _note(one, str(outcome.error))
 
     def _ask_agents(self, guests: list[Entry]) -> None:
         if not guests or self.connection.hanging:
