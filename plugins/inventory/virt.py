@@ -114,6 +114,10 @@ options:
       - Limit for all of one hypervisor, in seconds.
     type: float
     default: 30.0
+  cache_prefix:
+    description:
+      - Prefix of the cache plugin's files or tables.
+    type: str
   parallel:
     description:
       - How many hypervisors are read at the same time.
