@@ -177,7 +177,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ansible.errors import AnsibleParserError
-from ansible.inventory.helpers import get_group_vars
+from ansible.inventory.helpers import get_group_vars, sort_groups
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible.utils.unsafe_proxy import wrap_var
@@ -281,7 +281,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _groups_of(self, host: t.Any) -> list[t.Any]:
         """A host's groups with ``all``, which Ansible itself adds when everything is read."""
         every = self.inventory.groups["all"]
-        return [every, *(group for group in host.get_groups() if group is not every)]
+        others = [group for group in host.get_groups() if group is not every]
+        return [every, *sort_groups(others)]
 
     def _group_variables(self, groups: t.Any, path: str) -> dict[str, t.Any]:
         return t.cast(
@@ -429,14 +430,16 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         path: str,
     ) -> None:
         """Strict checking of the host key, and the way through the hypervisor."""
-        address = _guests.address_of(guest, ssh is not None)
-        through = ssh if address and address["behind"] else None
+        # compose may have chosen another of its addresses
+        connected = str(host.vars.get("ansible_host", ""))
+        behind = {one["address"] for one in guest["addresses"] if one["behind"]}
+        through = ssh if connected in behind else None
         strict = self.get_option("strict_host_keys") and guest["metadata"]["host_key"]
         if not (through or strict):
             return
         values = _guest_ssh.variables(
             guest,
-            address["address"] if address else "",
+            connected,
             through,
             self._ssh_args(host, ssh_args, path),
             strict=bool(strict),
