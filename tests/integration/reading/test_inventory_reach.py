@@ -44,7 +44,7 @@ _AUTHORIZE = """
 mkdir -p /root/.ssh; echo {key} > /root/.ssh/authorized_keys; chmod 0700 /root/.ssh
 chmod 0600 /root/.ssh/authorized_keys; hostname {name}
 """
-_READ_KEY = "dropbearkey -y -f /etc/dropbear/dropbear_ed25519_host_key > /run/key"
+_READ_KEY = "/usr/bin/dropbearkey -y -f /etc/dropbear/dropbear_ed25519_host_key > /run/key"
 _PLUGIN = """\
 plugin: fleet.virt.virt
 compose:
@@ -107,6 +107,12 @@ def _host_key(guests: Guests, name: str, public: str) -> str:
     text = subprocess.run(
         ["base64", "-d"], input=content, capture_output=True, text=True, check=True
     ).stdout
+    ask = f"virsh -q domifaddr {name} --source agent | grep -v 127.0.0.1 | grep -c ipv4"
+    wait_for(
+        lambda: guests.lab.ssh(host, ask, check=False).stdout.strip() not in ("", "0"),
+        90,
+        f"address of {name}",
+    )
     return next(line for line in text.splitlines() if line.startswith("ssh-ed25519 "))
 
 
