@@ -29,6 +29,17 @@ _NETWORK = """\
   </ip>
 </network>
 """
+# A laboratory's host may not write its own network settings until it is let
+_START = """
+mount -o remount,bind,rw /proc/sys
+virsh -q net-define /dev/stdin
+virsh -q net-start natted
+"""
+_END = """
+virsh -q net-destroy natted; virsh -q net-undefine natted
+echo 0 > /proc/sys/net/ipv4/ip_forward
+mount -o remount,bind,ro /proc/sys
+"""
 _ADDRESS = "192.168.150.10"
 _NATTED = "<interface type='network'><source network='natted'/><model type='virtio'/></interface>"
 # name: hypervisor, NIC, whether it has an agent
@@ -132,8 +143,7 @@ def reach(
     (inventory / "20-guests.virt.yml").write_text(plugin, encoding="utf-8")
     try:
         for host in ("hv1", "hv2"):
-            start = "virsh -q net-define /dev/stdin; virsh -q net-start natted"
-            all_guests.script(host, start, input=_NETWORK)
+            all_guests.script(host, _START, input=_NETWORK)
         for name in _GUESTS:
             _make(all_guests, name)
         ready = [name for name, (_host, _nic, agent) in _GUESTS.items() if agent]
@@ -147,8 +157,7 @@ def reach(
         for name, (host, _nic, _agent) in _GUESTS.items():
             all_guests.remove(host, name)
         for host in ("hv1", "hv2"):
-            end = "virsh -q net-destroy natted; virsh -q net-undefine natted"
-            all_guests.lab.ssh(host, end, check=False)
+            all_guests.lab.ssh(host, _END, check=False)
 
 
 def test_through_their_hypervisors(reach: Reach) -> None:
