@@ -219,7 +219,6 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         _cache: t.Any
         _read_config_data: t.Any
         get_option: t.Any
-        _compose: t.Any
         _set_composite_vars: t.Any
         _add_host_to_composed_groups: t.Any
         _add_host_to_keyed_groups: t.Any
@@ -365,6 +364,18 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._add_host_to_composed_groups(groups, values, host.name, strict=strict)
             self._add_host_to_keyed_groups(keyed, values, host.name, strict=strict)
             self._set_connection(host, hypervisors[name].reached.ssh, guest, ssh_args, path)
+
+    def _compose(self, template: t.Any, variables: t.Any, *more: t.Any, **options: t.Any) -> t.Any:
+        """The value of an expression; that of one of our variables without a template.
+
+        A template takes Ansible a millisecond, and keyed groups need some for each guest. Our
+        variables are data, so there is nothing in them to evaluate.
+        """
+        name = str(template)
+        ours = name.startswith("virt_") and name.isidentifier() and name in variables
+        if ours and name not in (self._vars or {}):
+            return variables[name]
+        return super()._compose(template, variables, *more, **options)
 
     def _guarded_groups(self, hypervisors: t.Iterable[str]) -> set[str]:
         """Groups that hypervisors are in: plays on them are not for guests."""
