@@ -375,7 +375,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         ours = name.startswith("virt_") and name.isidentifier() and name in variables
         if ours and name not in (self._vars or {}):
             return variables[name]
-        return super()._compose(template, variables, *more, **options)
+        ansibles: t.Any = super()._compose
+        return ansibles(template, variables, *more, **options)
 
     def _guarded_groups(self, hypervisors: t.Iterable[str]) -> set[str]:
         """Groups that hypervisors are in: plays on them are not for guests."""
