@@ -10,7 +10,7 @@ short_description: The guests of a fleet of libvirt hypervisors as Ansible hosts
 version_added: 0.1.0
 description:
   - Reads the domains of all hypervisors of an inventory group (or of given connection URIs), live
-    and in parallel in one process, and makes each a host.
+    and in parallel in one process, and makes each VM of this collection a host.
   - The file must end in C(virt.yml) or C(virt.yaml), and sort after the one that lists the
     hypervisors, for example C(10-hypervisors.yml) and C(20-guests.virt.yml) in one folder.
   - A hypervisor that does not answer costs at most O(host_timeout) seconds and is named in a
@@ -18,13 +18,24 @@ description:
   - Whatever a guest or its definition says (titles, metadata, answers of its agent) is data and
     never evaluated.
   - A guest's variables are C(virt_hypervisor), C(virt_uuid), C(virt_state), C(virt_vcpus),
-    C(virt_memory_mib), C(virt_title), C(virt_metadata), C(virt_addresses) and C(virt_error), with
-    the meaning of the return values of M(fleet.virt.virt_query). C(ansible_host) is set where an
-    address is known, C(ansible_user) where the metadata names a user.
+    C(virt_memory_mib), C(virt_title), C(virt_metadata) and C(virt_error), with the meaning of the
+    return values of M(fleet.virt.virt_query); C(virt_managed), C(virt_groups), C(virt_tags) and
+    C(virt_image) from the metadata; C(virt_zone), the hypervisor's or else the one that was asked
+    for; C(virt_hostname) as its agent says; C(virt_addresses), all that are known; and
+    C(virt_address_source), which is V(static), V(agent), V(lease), V(arp), V(neighbour) or
+    V(console).
+  - C(ansible_host) is the first address, in the order of these sources. C(ansible_user) is set
+    where the metadata names a user.
+  - A guest whose host key is in its metadata is connected to with this key only, whatever files of
+    known hosts and C(host_key_checking) say. This needs OpenSSH 8.5 or newer on the controller.
+  - A guest on a network of libvirt that translates addresses (NAT) or has no way out is connected
+    to through its hypervisor, with the hypervisor's own connection variables.
+  - For that, C(ansible_ssh_args) of a guest is what it would be otherwise, with options before it.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
   - constructed
+  - inventory_cache
 requirements:
   - libvirt's Python binding on the controller (package python3-libvirt or PyPI's libvirt-python)
   - lxml on the controller (package python3-lxml or PyPI's lxml)
@@ -40,22 +51,57 @@ options:
       - Inventory group whose hosts are the hypervisors. Each is reached over SSH as Ansible itself
         would reach it (user, port, key, arguments, checking of host keys, become), or directly
         where C(ansible_connection) is V(local). A host's variable C(virt_inventory_uri) is used
-        instead if it is set, for example V(qemu+tls://hv1.example.org/system).
+        instead of O(uri) if it is set.
     type: str
     default: hypervisors
   uri:
     description:
       - What to open on each hypervisor of O(group).
+      - With V(qemu+tls:///system) libvirt's TLS is used, to the hypervisor's C(ansible_host) or
+        name, for which its certificate has to be; V(qemu+tls:///system?pkipath=FOLDER) says where
+        the controller's own certificate is.
+      - V(qemu:///system) and V(qemu+ssh:///system) go over SSH.
     type: str
     default: qemu:///system
   uris:
     description:
-      - Connection URIs to read instead of a group.
+      - Connection URIs to read instead of a group, as libvirt understands them.
     type: list
     elements: str
+  unmanaged:
+    description:
+      - Also list domains that were not made by this collection.
+    type: bool
+    default: false
+  metadata_groups:
+    description:
+      - Put each guest into the groups that its metadata name (C(vm_groups) when it was created).
+        No guest gets into a group that a hypervisor is in that way.
+    type: bool
+    default: true
+  filters:
+    description:
+      - Jinja2 expressions over a guest's variables, without braces. A guest is listed if it meets
+        all of them.
+      - An expression that fails leaves the guest out, or is an error with O(strict).
+    type: list
+    elements: str
+    default: []
   addresses:
     description:
-      - Ask running guests for their addresses; the first becomes C(ansible_host).
+      - Find the addresses of running guests. Without it only those in the metadata are known.
+    type: bool
+    default: true
+  probe:
+    description:
+      - Ask the hypervisor's machine over SSH for guests whose address neither metadata nor libvirt
+        tell, in its neighbour table after an empty datagram to each address of its bridge, and on
+        the guests' consoles. It needs Python there.
+    type: bool
+    default: true
+  strict_host_keys:
+    description:
+      - Connect to guests whose host key is in their metadata with that key only.
     type: bool
     default: true
   timeout:
@@ -68,44 +114,109 @@ options:
       - Limit for all of one hypervisor, in seconds.
     type: float
     default: 30.0
+  cache_prefix:
+    description:
+      - Prefix of the cache plugin's files or tables.
+    type: str
+  parallel:
+    description:
+      - How many hypervisors are read at the same time.
+    type: int
+    default: 64
+notes:
+  - The cache, which is off unless it is asked for, keeps what hypervisors answered. One that did
+    not answer is asked again by each run, as is every one with C(--flush-cache).
+  - Variables of the hypervisors are also taken from C(group_vars) and C(host_vars).
 """
 
 EXAMPLES = r"""
 # 20-guests.virt.yml beside 10-hypervisors.yml: all guests of the group hypervisors
 plugin: fleet.virt.virt
 ---
-# Groups by state and hypervisor, and a group of what runs
+# Groups by everything that is known of a guest, and a group of what runs
 plugin: fleet.virt.virt
 groups:
   running_guests: virt_state == 'running'
 keyed_groups:
   - key: virt_hypervisor
     prefix: "on"
+  - key: virt_zone
+    prefix: zone
+  - key: virt_image
+    prefix: image
+  - key: virt_tags
+    prefix: tag
+  - key: virt_state
+    prefix: state
+---
+# All domains, also those that were made otherwise, with at least 1 GiB of memory
+plugin: fleet.virt.virt
+unmanaged: true
+filters:
+  - virt_memory_mib >= 1024
+compose:
+  virt_memory_gib: virt_memory_mib / 1024
+---
+# libvirt's TLS instead of SSH, and what was read is kept for a minute
+plugin: fleet.virt.virt
+uri: qemu+tls:///system?pkipath=/home/me/.local/share/fleet-virt/keys/fleet/client
+cache: true
+cache_plugin: ansible.builtin.jsonfile
+cache_connection: ~/.cache/fleet-virt-inventory
+cache_timeout: 60
 ---
 # libvirt's test driver, with nothing installed but the binding
 plugin: fleet.virt.virt
 uris: [test:///default]
+unmanaged: true
 """
 
 import tempfile
 import typing as t
+from dataclasses import asdict
 from pathlib import Path
 
 from ansible.errors import AnsibleParserError
-from ansible.plugins.inventory import BaseInventoryPlugin, Constructable
+from ansible.inventory.helpers import get_group_vars, sort_groups
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible.utils.unsafe_proxy import wrap_var
+from ansible.utils.vars import combine_vars
+from ansible.vars.plugins import get_vars_from_inventory_sources
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._host import fleet, requirements
+from ansible_collections.fleet.virt.plugins.module_utils._host import requirements
 from ansible_collections.fleet.virt.plugins.module_utils._host.deadline import Failed
-from ansible_collections.fleet.virt.plugins.module_utils._host.domains import Wanted
-from ansible_collections.fleet.virt.plugins.plugin_utils import _guests, _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils import (
+    _guest_ssh,
+    _guests,
+    _reading,
+    _ssh,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+
+# Variables of a hypervisor that say how it is reached, besides ansible_ssh_...
+_WANTED = (
+    "ansible_become",
+    "ansible_connection",
+    "ansible_host",
+    "ansible_host_key_checking",
+    "ansible_port",
+    "ansible_private_key_file",
+    "ansible_python_interpreter",
+    "ansible_user",
+    "virt_become",
+    "virt_inventory_uri",
+    "virt_zone",
+)
 
 
-class InventoryModule(BaseInventoryPlugin, Constructable):
+class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     NAME = "fleet.virt.virt"
 
     if t.TYPE_CHECKING:  # ansible-core states no types for these
         inventory: t.Any
+        loader: t.Any
+        _cache: t.Any
         _read_config_data: t.Any
         get_option: t.Any
         _set_composite_vars: t.Any
@@ -121,51 +232,24 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
         try:
             requirements.require()
             with tempfile.TemporaryDirectory(prefix="fleet-virt-") as folder:
-                self._read(Path(folder))
+                hypervisors = self._hypervisors(Path(folder), path)
+                found = self._read(hypervisors, path, cache)
         except FleetVirtError as error:
             raise AnsibleParserError(f"{path}: {error}") from None
-
-    def _read(self, folder: Path) -> None:
-        targets = self._targets(folder)
-        outcomes = fleet.read_fleet(
-            targets,
-            Wanted(addresses=self.get_option("addresses"), storage=False),
-            call_timeout=self.get_option("timeout"),
-            host_timeout=self.get_option("host_timeout"),
+        chosen, problems = _guests.choose(
+            (one.name, guest) for one in hypervisors for guest in found.get(one.name, ())
         )
-        for target, outcome in zip(targets, outcomes):
-            if isinstance(outcome, Failed):
-                self.display.warning(f"hypervisor {target.name}: {outcome.error}")
-                if target.name in self.inventory.hosts:
-                    self.inventory.set_variable(
-                        target.name, "virt_unreachable", wrap_var(str(outcome.error))
-                    )
-                continue
-            for domain in outcome.value:
-                self._add(target.name, domain)
+        for problem in problems:
+            self.display.warning(problem)
+        self._add_all(chosen, {one.name: one for one in hypervisors}, path)
 
-    def _add(self, hypervisor: str, domain: dict[str, t.Any]) -> None:
-        name = str(domain["name"])
-        if name in self.inventory.hosts:
-            self.display.warning(
-                f"hypervisor {hypervisor}: domain {name!r} is left out,"
-                " a host of that name is in the inventory already"
-            )
-            return
-        self.inventory.add_host(name)
-        for key, value in _guests.variables(hypervisor, domain).items():
-            self.inventory.set_variable(name, key, wrap_var(value))
-        strict = self.get_option("strict")
-        values = self.inventory.get_host(name).get_vars()
-        self._set_composite_vars(self.get_option("compose"), values, name, strict=strict)
-        values = self.inventory.get_host(name).get_vars()
-        self._add_host_to_composed_groups(self.get_option("groups"), values, name, strict=strict)
-        self._add_host_to_keyed_groups(self.get_option("keyed_groups"), values, name, strict=strict)
+    # The hypervisors
 
-    def _targets(self, folder: Path) -> list[fleet.Target]:
+    def _hypervisors(self, folder: Path, path: str) -> list[_reading.Hypervisor]:
         uris = self.get_option("uris")
+        timeout = self.get_option("timeout")
         if uris is not None:
-            return [fleet.Target(str(uri), str(uri)) for uri in uris]
+            return [_reading.Hypervisor(str(uri), _ssh.from_uri(str(uri), timeout)) for uri in uris]
         group = self.get_option("group")
         if group not in self.inventory.groups:
             self.display.warning(
@@ -173,24 +257,221 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
                 " it must be in a file that sorts before this one"
             )
             return []
-        hosts = self.inventory.groups[group].get_hosts()
-        return [self._target(host, folder, number) for number, host in enumerate(hosts)]
+        found = []
+        for number, host in enumerate(self.inventory.groups[group].get_hosts()):
+            variables = self._connection_variables(host, path)
+            reached = _ssh.reach(
+                host.name, variables, self.get_option("uri"), timeout, folder, number
+            )
+            found.append(_reading.Hypervisor(str(host.name), reached, variables.get("virt_zone")))
+        return found
 
-    def _target(self, host: t.Any, folder: Path, number: int) -> fleet.Target:
-        options = (self.get_option("uri"), self.get_option("timeout"))
-        uri = _ssh.uri_for(host.name, self._variables(host), *options, folder, number)
-        return fleet.Target(str(host.name), uri)
-
-    def _variables(self, host: t.Any) -> dict[str, t.Any]:
-        """The connection variables of a hypervisor, its administrator's templates resolved."""
-        raw = self.inventory.groups["all"].get_vars()
-        for group in sorted(host.get_groups(), key=lambda one: (one.depth, one.priority, one.name)):
-            raw = {**raw, **group.get_vars()}
-        raw = {**raw, **host.get_vars()}
+    def _connection_variables(self, host: t.Any, path: str) -> dict[str, t.Any]:
+        """What decides how a hypervisor is reached, its administrator's templates resolved."""
+        raw = combine_vars(self._group_variables(self._groups_of(host), path), host.get_vars())
+        raw = combine_vars(raw, self._files([host], path))
         self.templar.available_variables = raw
-        wanted = ("virt_inventory_uri", "virt_become")
         return {
-            key: self.templar.template(value)
+            key: to_plain(self.templar.template(value))
             for key, value in raw.items()
-            if key.startswith("ansible_") or key in wanted
+            if key.startswith("ansible_ssh_") or key in _WANTED
         }
+
+    def _groups_of(self, host: t.Any) -> list[t.Any]:
+        """A host's groups with ``all``, which Ansible itself adds when everything is read."""
+        every = self.inventory.groups["all"]
+        others = [group for group in host.get_groups() if group is not every]
+        return [every, *sort_groups(others)]
+
+    def _group_variables(self, groups: t.Any, path: str) -> dict[str, t.Any]:
+        return t.cast(
+            "dict[str, t.Any]", combine_vars(get_group_vars(groups), self._files(groups, path))
+        )
+
+    def _files(self, entities: t.Any, path: str) -> dict[str, t.Any]:
+        """Variables of groups or hosts from vars plugins: group_vars and host_vars."""
+        sources = [*(getattr(self.inventory, "processed_sources", None) or ()), path]
+        sources = list(dict.fromkeys(str(source) for source in sources if source))
+        return t.cast(
+            "dict[str, t.Any]",
+            get_vars_from_inventory_sources(self.loader, sources, entities, "all"),
+        )
+
+    def _read(
+        self, hypervisors: list[_reading.Hypervisor], path: str, cache: bool
+    ) -> dict[str, list[_reading.Entry]]:
+        """The guests by hypervisor: from the cache, or asked; the silent ones are marked."""
+        settings = _reading.Settings(
+            unmanaged=self.get_option("unmanaged"),
+            addresses=self.get_option("addresses"),
+            near=self.get_option("probe"),
+            timeout=self.get_option("timeout"),
+            host_timeout=self.get_option("host_timeout"),
+            parallel=max(1, self.get_option("parallel")),
+        )
+        use_cache = self.get_option("cache")
+        key = self.get_cache_key(path)
+        # what was read otherwise is of no use
+        asked = {"settings": asdict(settings), "uri": self.get_option("uri")}
+        found: dict[str, list[_reading.Entry]] = {}
+        if use_cache and cache:
+            try:
+                kept = self._cache[key]
+            except KeyError:
+                kept = {}
+            if isinstance(kept, dict) and kept.get("asked") == asked:
+                found = dict(kept["guests"])
+        missing = [one for one in hypervisors if one.name not in found]
+        for one, outcome in zip(missing, _reading.read_all(missing, settings)):
+            if isinstance(outcome, Failed):
+                self._mark(one.name, str(outcome.error))
+            else:
+                found[one.name] = outcome.value
+        if use_cache and missing:
+            self._cache[key] = {"asked": asked, "guests": found}
+        return found
+
+    def _mark(self, name: str, reason: str) -> None:
+        self.display.warning(f"hypervisor {name}: {reason}")
+        if name in self.inventory.hosts:
+            host = self.inventory.hosts[name]
+            host.set_variable("virt_unreachable", wrap_var(reason))
+
+    # Their guests
+
+    def _add_all(
+        self,
+        chosen: list[_guests.Found],
+        hypervisors: dict[str, _reading.Hypervisor],
+        path: str,
+    ) -> None:
+        guarded = self._guarded_groups(hypervisors)
+        added = []
+        for name, guest in chosen:
+            host = self._add(hypervisors[name], guest)
+            if host is not None:
+                added.append((host, name, guest))
+        for host, _name, guest in added:
+            if self.get_option("metadata_groups"):
+                self._add_to_groups(host, guest["metadata"]["groups"], guarded)
+        strict = self.get_option("strict")
+        compose, groups, keyed = map(self.get_option, ("compose", "groups", "keyed_groups"))
+        ssh_args: dict[t.Any, _ssh.Arguments] = {}
+        for host, name, guest in added:
+            if compose:
+                self._set_composite_vars(compose, host.get_vars(), host.name, strict=strict)
+            values = host.get_vars()
+            self._add_host_to_composed_groups(groups, values, host.name, strict=strict)
+            self._add_host_to_keyed_groups(keyed, values, host.name, strict=strict)
+            self._set_connection(host, hypervisors[name].reached.ssh, guest, ssh_args, path)
+
+    def _compose(self, template: t.Any, variables: t.Any, *more: t.Any, **options: t.Any) -> t.Any:
+        """The value of an expression; that of one of our variables without a template.
+
+        A template takes Ansible a millisecond, and keyed groups need some for each guest. Our
+        variables are data, so there is nothing in them to evaluate.
+        """
+        name = str(template)
+        ours = name.startswith("virt_") and name.isidentifier() and name in variables
+        if ours and name not in (self._vars or {}):
+            return variables[name]
+        ansibles: t.Any = super()._compose
+        return ansibles(template, variables, *more, **options)
+
+    def _guarded_groups(self, hypervisors: t.Iterable[str]) -> set[str]:
+        """Groups that hypervisors are in: plays on them are not for guests."""
+        found = {"all", "ungrouped", str(self.get_option("group"))}
+        for name in hypervisors:
+            host = self.inventory.hosts.get(name)
+            found.update(group.name for group in (host.get_groups() if host else ()))
+        return found
+
+    def _add(self, hypervisor: _reading.Hypervisor, guest: _reading.Entry) -> t.Any:
+        """The new host; None if the name is taken, or the guest meets not all filters."""
+        name = str(guest["name"])
+        taken = "host" if name in self.inventory.hosts else "group"
+        if name in self.inventory.hosts or name in self.inventory.groups:
+            self.display.warning(
+                f"hypervisor {hypervisor.name}: domain {name!r} is left out,"
+                f" a {taken} of that name is in the inventory already"
+            )
+            return None
+        address = _guests.address_of(guest, hypervisor.reached.ssh is not None)
+        values = {
+            key: wrap_var(value)
+            for key, value in _guests.variables(
+                hypervisor.name, hypervisor.zone, guest, address
+            ).items()
+        }
+        if not self._meets_filters(name, values):
+            return None
+        self.inventory.add_host(name)
+        host = self.inventory.hosts[name]
+        for key, value in values.items():
+            host.set_variable(key, value)
+        return host
+
+    def _meets_filters(self, name: str, values: dict[str, t.Any]) -> bool:
+        for expression in self.get_option("filters"):
+            try:
+                met = self._compose(expression, {**values, "inventory_hostname": wrap_var(name)})
+                met = boolean(met) if isinstance(met, str) else bool(met)
+            except Exception as error:  # whatever a template may raise
+                if self.get_option("strict"):
+                    raise AnsibleParserError(f"filter {expression!r}, {name}: {error}") from error
+                return False
+            if not met:
+                return False
+        return True
+
+    def _add_to_groups(self, host: t.Any, names: list[str], guarded: set[str]) -> None:
+        for written in names:
+            name = self._sanitize_group_name(written)
+            if name in guarded or name in self.inventory.hosts:
+                what = "hypervisors are in it" if name in guarded else "a host has that name"
+                self.display.warning(f"{host.name} is not put into group {name!r}: {what}")
+                continue
+            self.inventory.add_child(self.inventory.add_group(name), host.name)
+
+    def _set_connection(
+        self,
+        host: t.Any,
+        ssh: _ssh.Ssh | None,
+        guest: _reading.Entry,
+        ssh_args: dict[t.Any, _ssh.Arguments],
+        path: str,
+    ) -> None:
+        """Strict checking of the host key, and the way through the hypervisor."""
+        # compose may have chosen another of its addresses
+        connected = str(host.vars.get("ansible_host", ""))
+        behind = {one["address"] for one in guest["addresses"] if one["behind"]}
+        through = ssh if connected in behind else None
+        strict = self.get_option("strict_host_keys") and guest["metadata"]["host_key"]
+        if not (through or strict):
+            return
+        values = _guest_ssh.variables(
+            guest,
+            connected,
+            through,
+            self._ssh_args(host, ssh_args, path),
+            strict=bool(strict),
+        )
+        for key, value in values.items():
+            host.set_variable(key, wrap_var(value))
+
+    def _ssh_args(self, host: t.Any, known: dict[t.Any, _ssh.Arguments], path: str) -> t.Any:
+        """What Ansible would give ssh for this guest without us; ``known``: by groups."""
+        groups = self._groups_of(host)
+        key = tuple(sorted(group.name for group in groups))
+        names = ("ansible_ssh_args", "ansible_ssh_common_args")
+        composed = {name: host.vars[name] for name in names if name in host.vars}
+        if not composed and key in known:
+            return known[key]
+        inherited = combine_vars(self._group_variables(groups, path), composed)
+        self.templar.available_variables = combine_vars(inherited, host.get_vars())
+        found = _ssh.configured_args(
+            {name: self.templar.template(inherited[name]) for name in names if name in inherited}
+        )
+        if not composed:
+            known[key] = found
+        return found

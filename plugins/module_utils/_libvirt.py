@@ -10,11 +10,13 @@ This file is private to the collection.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import traceback
 import typing as t
 
 from ._errors import LibvirtFailure
+from ._libxml2 import ENTITY_LOADER
 
 try:
     import libvirt
@@ -47,9 +49,11 @@ ERR_ARGUMENT_UNSUPPORTED = 74
 
 def open_connection(uri: str) -> t.Any:
     """``virConnect`` for ``uri`` (virConnectOpen), for reading and writing."""
-    if uri.startswith("test:///") and uri != "test:///default":
+    if not uri.startswith("test:///") or uri == "test:///default":
+        return libvirt.open(uri)
+    with ENTITY_LOADER:  # no other thread has lxml at work meanwhile
         _take_lxml_out_of_libvirts_way()
-    return libvirt.open(uri)
+        return libvirt.open(uri)
 
 
 def _take_lxml_out_of_libvirts_way() -> None:
@@ -61,11 +65,16 @@ def _take_lxml_out_of_libvirts_way() -> None:
     """
     if "lxml.etree" not in sys.modules:
         return
+    with contextlib.suppress(OSError, AttributeError):
+        libxml2 = _libxml2()
+        libxml2.xmlSetExternalEntityLoader(libxml2.xmlNoNetExternalEntityLoader)
+
+
+@functools.cache
+def _libxml2() -> t.Any:
     import ctypes
 
-    with contextlib.suppress(OSError, AttributeError):
-        libxml2 = ctypes.CDLL("libxml2.so.2")
-        libxml2.xmlSetExternalEntityLoader(libxml2.xmlNoNetExternalEntityLoader)
+    return ctypes.CDLL("libxml2.so.2")
 
 
 def failure(action: str, error: t.Any) -> LibvirtFailure:

@@ -17,6 +17,7 @@ import traceback
 import typing as t
 
 from ._errors import XmlError
+from ._libxml2 import ENTITY_LOADER
 
 try:
     from lxml import etree
@@ -52,7 +53,8 @@ def parse(text: str | bytes, what: str) -> Element:
         remove_pis=True,
     )
     try:
-        root = etree.fromstring(data, parser)
+        with ENTITY_LOADER:
+            root = etree.fromstring(data, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
         raise XmlError(f"{what}: not readable as XML: {error}") from None
     if root is None:

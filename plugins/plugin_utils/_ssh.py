@@ -17,7 +17,7 @@ import shlex
 import typing as t
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, unquote, urlsplit, urlunsplit
 
 from ansible import context
 from ansible.playbook.play_context import PlayContext
@@ -58,6 +58,20 @@ class Ssh:
     become: bool = False
     timeout: int = 10
     executable: str = "ssh"
+    python: str = "python3"
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A hypervisor as the controller reaches it.
+
+    ``uri`` is what libvirt opens; ``ssh`` leads to the machine itself, None where nothing says how;
+    ``local`` is True where it is this machine.
+    """
+
+    uri: str
+    ssh: Ssh | None = None
+    local: bool = False
 
 
 def ansible_options(variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -70,6 +84,23 @@ def ansible_options(variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         if not str(origin).startswith("var:") and context.CLIARGS.get(name) is not None:
             options[name] = context.CLIARGS[name]
     return options
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments for ssh as Ansible has them: those that go first, and those that go after."""
+
+    first: str = ""
+    common: str = ""
+
+
+def configured_args(variables: t.Mapping[str, t.Any]) -> Arguments:
+    """``ssh_args`` and ``ssh_common_args`` from variables, environment and configuration."""
+    plugin: t.Any = connection_loader.get("ssh", PlayContext())
+    plugin.set_options(var_options=dict(variables))
+    names = ("ssh_args", "ssh_common_args")
+    found = (plugin.get_option(name, hostvars=dict(variables)) for name in names)
+    return Arguments(*(str(value or "") for value in found))
 
 
 def from_options(
@@ -87,6 +118,7 @@ def from_options(
         arguments += ["-o", "StrictHostKeyChecking=no"]
     user, port, key_file = (options.get(key) for key in ("remote_user", "port", "private_key_file"))
     become = variables.get("virt_become", variables.get("ansible_become"))
+    python = str(variables.get("ansible_python_interpreter") or "")
     return Ssh(
         host=str(options["host"]),
         user=None if user is None else str(user),
@@ -96,6 +128,7 @@ def from_options(
         become=user != "root" if become is None else _true(become),
         timeout=max(1, int(timeout)),
         executable=str(options.get("ssh_executable") or "ssh"),
+        python=python if python.startswith("/") else "python3",
     )
 
 
@@ -103,12 +136,13 @@ def _true(value: t.Any) -> bool:
     return str(value).lower() in ("true", "yes", "1", "on", "y", "t")
 
 
-def script(ssh: Ssh, uri: str) -> str:
-    """The shell script that connects its standard input and output with libvirt there."""
+def _command(ssh: Ssh) -> list[str]:
+    """``ssh`` with every option, up to where the host's name follows."""
     command = [ssh.executable, "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={ssh.timeout}"]
     command += ["-o", f"ServerAliveInterval={ssh.timeout}", "-o", "ServerAliveCountMax=1"]
     # a control master outlives this process and hangs on a host that is cut off
-    command += ["-o", "ControlMaster=no", "-o", "ControlPath=none"]
+    # (-S: Ansible takes the word ControlPath, wherever it stands, for a path of its own connection)
+    command += ["-o", "ControlMaster=no", "-S", "none"]
     command += ssh.arguments
     if ssh.key_file:
         command += ["-i", ssh.key_file]
@@ -116,9 +150,30 @@ def script(ssh: Ssh, uri: str) -> str:
         command += ["-l", ssh.user]
     if ssh.port:
         command += ["-p", str(ssh.port)]
+    return command
+
+
+def script(ssh: Ssh, uri: str) -> str:
+    """The shell script that connects its standard input and output with libvirt there."""
     remote = _REMOTE.format(become="sudo -n " if ssh.become else "", uri=shlex.quote(uri))
-    command += ["--", ssh.host, f"sh -c {shlex.quote(remote)}"]
+    command = [*_command(ssh), "--", ssh.host, f"sh -c {shlex.quote(remote)}"]
     return f"#!/bin/sh\nexec {shlex.join(command)}\n"
+
+
+def python_command(ssh: Ssh) -> list[str]:
+    """The command that runs a Python program there, which it reads from its standard input."""
+    remote = f"{'sudo -n ' if ssh.become else ''}{shlex.quote(ssh.python)} -"
+    return [*_command(ssh), "--", ssh.host, remote]
+
+
+def proxy_command(ssh: Ssh) -> str:
+    """What ssh's ProxyCommand has to be to reach another machine through this one.
+
+    ssh replaces ``%h`` and ``%p``, and gives the rest to a shell.
+    """
+    words = [word.replace("%", "%%") for word in (*_command(ssh), "-W")]
+    host = ssh.host.replace("%", "%%")
+    return f"{shlex.join(words)} '[%h]:%p' -- {shlex.quote(host)}"
 
 
 def uri_for(
@@ -129,18 +184,74 @@ def uri_for(
     folder: Path,
     number: int,
 ) -> str:
-    """The URI that reaches ``uri`` of inventory host ``name`` from the controller.
+    """The URI of :func:`reach`."""
+    return reach(name, variables, uri, timeout, folder, number).uri
 
-    ``virt_inventory_uri`` of the host goes first; a local connection needs nothing; for SSH a
-    script is written into ``folder``, told apart by ``number``.
+
+def reach(
+    name: str,
+    variables: t.Mapping[str, t.Any],
+    uri: str,
+    timeout: float,
+    folder: Path,
+    number: int,
+) -> Reached:
+    """How ``uri`` of inventory host ``name`` is reached from the controller.
+
+    ``virt_inventory_uri`` of the host goes first. A URI that names no host is one of the
+    hypervisor: with ``+tls`` or ``+tcp`` its address is put in; without a transport, or with
+    ``+ssh``, a script is written into ``folder`` (told apart by ``number``) that goes over SSH as
+    Ansible would, unless Ansible's connection is local.
     """
     own = variables.get("virt_inventory_uri")
-    if own is not None:
-        return str(own)
-    if variables.get("ansible_connection") in ("local", "ansible.builtin.local"):
-        return uri
+    wanted = str(uri if own is None else own)
+    parts = urlsplit(wanted)
+    driver, _dummy, transport = parts.scheme.partition("+")
+    local = variables.get("ansible_connection") in ("local", "ansible.builtin.local")
+    if driver == "test" or (own is not None and not transport and not parts.netloc):
+        return Reached(wanted, local=local or driver != "test")
+    if local and not transport:
+        return Reached(wanted, local=True)
     options = ansible_options({**variables, "inventory_hostname": name})
-    return write_script(from_options(options, variables, timeout), uri, folder, number)
+    ssh = None if local else from_options(options, variables, timeout)
+    if parts.netloc or transport in ("unix", "ext"):
+        return Reached(wanted, ssh, local)
+    if transport in ("tls", "tcp"):
+        address = str(options["host"])
+        netloc = f"[{address}]" if ":" in address else quote(address)
+        return Reached(urlunsplit(parts._replace(netloc=netloc)), ssh, local)
+    plain = f"{driver}://{parts.path}"  # what a query says is for libvirt's own transports
+    if ssh is None:
+        return Reached(plain, local=True)
+    return Reached(write_script(ssh, plain, folder, number), ssh)
+
+
+def from_uri(uri: str, timeout: float) -> Reached:
+    """How a URI that stands for itself reaches its hypervisor: SSH as far as it says so."""
+    parts = urlsplit(uri)
+    driver, _dummy, transport = parts.scheme.partition("+")
+    if driver == "test" or not parts.netloc:
+        return Reached(uri, local=driver != "test" and transport in ("", "unix"))
+    if transport not in ("ssh", "libssh", "libssh2"):
+        return Reached(uri)
+    query = parse_qs(parts.query)
+    key_file = query.get("keyfile", [None])[0]
+    # libvirt's own words for not checking host keys, and for where they are
+    unchecked = query.get("no_verify", ["0"])[0] != "0"
+    arguments = ["-o", "StrictHostKeyChecking=no"] if unchecked else []
+    known = query.get("known_hosts", [None])[0]
+    arguments += ["-o", f"UserKnownHostsFile={known}"] if known else []
+    user = unquote(parts.username) if parts.username else None
+    ssh = Ssh(
+        host=parts.hostname or "",
+        user=user,
+        port=parts.port,
+        key_file=key_file,
+        arguments=tuple(arguments),
+        become=user not in (None, "root"),
+        timeout=max(1, int(timeout)),
+    )
+    return Reached(uri, ssh)
 
 
 def write_script(ssh: Ssh, uri: str, folder: Path, number: int) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -134,11 +135,19 @@ def test_the_comparison_finds_faults() -> None:
     assert {"host.uri", "host.pools[0].name"} <= set(faults)
 
 
-INVENTORIES = list(
-    yaml.safe_load_all(
-        documentation.texts(documentation.PLUGINS / "inventory" / "virt.py")["EXAMPLES"]
+def _shown_inventories() -> list[dict[str, Any]]:
+    """The plugin's own examples, and those of the guide."""
+    plugin = documentation.PLUGINS / "inventory" / "virt.py"
+    found = list(yaml.safe_load_all(documentation.texts(plugin)["EXAMPLES"]))
+    guide = _tools.CHECKOUT / "docs" / "docsite" / "rst" / "inventory.rst"
+    blocks = re.findall(
+        r"^\.\. code-block:: yaml\n\n((?:    .*\n)+)", guide.read_text(), re.MULTILINE
     )
-)
+    assert blocks
+    return found + [yaml.safe_load(block) for block in blocks]
+
+
+INVENTORIES = _shown_inventories()
 
 
 @pytest.mark.parametrize("number", range(len(INVENTORIES)))
@@ -152,7 +161,11 @@ def test_inventory_examples_run_as_written(number: int, tmp_path: Path) -> None:
     done = subprocess.run(
         ["ansible-inventory", "-i", folder, "--list"],
         cwd=tmp_path,
-        env={**os.environ, "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true"},
+        env={
+            **os.environ,
+            "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true",
+            "HOME": str(tmp_path),  # where an example keeps a cache
+        },
         capture_output=True,
         text=True,
         check=False,

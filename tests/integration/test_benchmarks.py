@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from ansible_collections.fleet.virt.tests.benchmarks import query
+from ansible_collections.fleet.virt.tests.benchmarks import inventory, query
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 
@@ -29,3 +29,18 @@ def test_query_limits_are_limits() -> None:
     assert query.excesses(
         [good, good._replace(running=10, ratio=2.5, growth=None, cpu_growth=None)]
     )
+
+
+def test_an_inventory_of_a_thousand_test_documents() -> None:
+    """Once: the limits are for an idle machine, where it takes less."""
+    found = inventory.documents(1000, rounds=1)
+    assert found.mib <= inventory.MIB_LIMIT
+    # on a machine that does other things, what Ansible takes for nothing takes longer too
+    assert found.seconds <= inventory.SECONDS_LIMIT * max(1.0, found.ansible)
+
+
+def test_inventory_limits_are_limits() -> None:
+    good = inventory.Documents(1000, 5.0, 500, 1.0, 2.0)
+    assert inventory.excesses(good) == []
+    assert inventory.excesses(good._replace(seconds=5.01))
+    assert inventory.excesses(good._replace(mib=501))

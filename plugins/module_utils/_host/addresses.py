@@ -18,6 +18,7 @@ from .._errors import FleetVirtError, LibvirtFailure
 # virDomainInterfaceAddressesSource
 _FROM_LEASE = 0
 _FROM_AGENT = 1
+_FROM_ARP = 2
 _MOST = 64  # addresses of one NIC; a guest may claim any number
 
 
@@ -56,6 +57,14 @@ def from_agent(domain: t.Any) -> dict[str, list[str]]:
 def from_leases(domain: t.Any) -> dict[str, list[str]]:
     """Addresses by MAC address, as libvirt's networks lease them. Raises LibvirtFailure."""
     return _ask(domain, _FROM_LEASE, "read leases")
+
+
+def from_arp(domain: t.Any) -> dict[str, list[str]]:
+    """Addresses by MAC address, as the hypervisor's neighbour table has them now.
+
+    Raises LibvirtFailure; libvirt 9.0 cannot read the table of newer kernels ("wrong nlmsg len").
+    """
+    return _ask(domain, _FROM_ARP, "read the neighbour table")
 
 
 def _ask(domain: t.Any, source: int, action: str) -> dict[str, list[str]]:

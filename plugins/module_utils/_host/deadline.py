@@ -16,6 +16,8 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import functools
+import os
 import threading
 import time
 import typing as t
@@ -51,6 +53,50 @@ class TooManyHang(FleetVirtError):
 
     def __init__(self, what: str, hanging: int) -> None:
         super().__init__(f"{what}: not tried, {hanging} earlier calls hang")
+
+
+class _Worker:
+    """A thread that is used again: reading a large fleet is many short calls, each within a limit.
+
+    What it does must not raise. One that hangs is not waited for; should it ever come back, it is
+    free again like any other.
+    """
+
+    def __init__(self) -> None:
+        self.work: t.Callable[[], None] | None = None
+        self.given = threading.Lock()
+        self.given.acquire()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def give(self, work: t.Callable[[], None]) -> None:
+        """Have it do ``work``; only for one that is free."""
+        self.work = work
+        self.given.release()
+
+    def _run(self) -> None:
+        while True:
+            self.given.acquire()
+            if self.work is not None:
+                self.work()
+            self.work = None  # and what it refers to
+            if len(_free) >= _MOST_FREE:
+                return
+            _free.append(self)
+
+
+_MOST_FREE = 256
+_free: list[_Worker] = []
+# threads do not come along into a child process
+os.register_at_fork(after_in_child=_free.clear)
+
+
+def _start(work: t.Callable[[], None]) -> None:
+    """Have a thread do ``work``."""
+    try:
+        worker = _free.pop()
+    except IndexError:
+        worker = _Worker()
+    worker.give(work)
 
 
 class _Run(t.Generic[Item, Value]):
@@ -119,7 +165,7 @@ def each(
         nonlocal workers
         for _dummy in range(count):
             workers += 1
-            threading.Thread(target=run.work, args=(workers,), daemon=True).start()
+            _start(functools.partial(run.work, workers))
 
     with run.changed:
         hire(min(parallel, len(items)))

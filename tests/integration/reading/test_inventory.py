@@ -19,6 +19,7 @@ from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 _PLUGIN = """\
 plugin: fleet.virt.virt
+unmanaged: true
 groups:
   running_guests: virt_state == 'running'
 keyed_groups:
@@ -64,6 +65,8 @@ def test_guests_of_both_hypervisors(ansible: Ansible, fleet: Fleet, folder: Path
         assert set(listed[f"hypervisor_{hypervisor}"]["hosts"]) == set(names)
     for name in ("web1", "web2"):
         variables = _vars(listed, name)
+        assert variables["virt_managed"] is (name == "web2")
+        assert variables["virt_address_source"] == "agent"
         assert variables["virt_state"] == "running"
         assert variables["ansible_host"] == variables["virt_addresses"][0]
         assert set(variables["virt_addresses"]) <= set(leases.values())
@@ -71,6 +74,14 @@ def test_guests_of_both_hypervisors(ansible: Ansible, fleet: Fleet, folder: Path
     assert "ansible_host" not in _vars(listed, "off1")
     assert set(listed["running_guests"]["hosts"]) == {"liar2", "web1", "web2"}
     assert set(listed["group_web"]["hosts"]) == {"web2"}
+    assert set(listed["web"]["hosts"]) == {"web2"}
+
+
+def test_only_ours_unless_asked(ansible: Ansible, fleet: Fleet, folder: Path) -> None:
+    assert fleet.guests.made
+    (folder / "20-guests.virt.yml").write_text("plugin: fleet.virt.virt\n", encoding="utf-8")
+    listed = _listed(ansible.run("ansible-inventory", ["--list"], inventory=folder))
+    assert set(listed["_meta"]["hostvars"]) == {"hv1", "hv2", "web2"}
 
 
 def test_nothing_a_guest_says_is_executed(ansible: Ansible, fleet: Fleet, folder: Path) -> None:
@@ -78,6 +89,7 @@ def test_nothing_a_guest_says_is_executed(ansible: Ansible, fleet: Fleet, folder
     tasks = [
         {"name": "All", "ansible.builtin.debug": {"var": "hostvars[inventory_hostname]"}},
         {"name": "Title", "ansible.builtin.debug": {"msg": "{{ virt_title }}"}},
+        {"name": "Host name", "ansible.builtin.debug": {"msg": "{{ virt_hostname }}"}},
         {"name": "Group", "ansible.builtin.debug": {"msg": "{{ virt_metadata.groups[0] }}"}},
         {
             "name": "Copied",
@@ -88,6 +100,7 @@ def test_nothing_a_guest_says_is_executed(ansible: Ansible, fleet: Fleet, folder
     run = ansible.play(tasks, "web2", inventory=folder).succeeded()
     for task in ("Title", "Group", "Again"):
         assert run.of(task)["web2"]["msg"] == fleet.evil("evil")
+    assert run.of("Host name")["web2"]["msg"] == fleet.evil("h")
     listed = _listed(ansible.run("ansible-inventory", ["--list", "--export"], inventory=folder))
     for name in listed:
         assert "lookup" not in name or not set(name) & set("{}'() ")
@@ -201,7 +214,8 @@ def test_without_its_group(ansible: Ansible, lab: Laboratory, tmp_path: Path) ->
 def test_uris(ansible: Ansible, tmp_path: Path) -> None:
     """Without a group of hypervisors: connection URIs, here libvirt's test driver."""
     path = tmp_path / "test.virt.yml"
-    path.write_text("plugin: fleet.virt.virt\nuris: [test:///default]\n", encoding="utf-8")
+    text = "plugin: fleet.virt.virt\nuris: [test:///default]\nunmanaged: true\n"
+    path.write_text(text, encoding="utf-8")
     listed = _listed(ansible.run("ansible-inventory", ["--list"], inventory=path))
     assert _vars(listed, "test")["virt_hypervisor"] == "test:///default"
     assert _vars(listed, "test")["virt_state"] == "running"

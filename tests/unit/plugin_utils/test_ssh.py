@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -45,6 +46,12 @@ from ansible_collections.fleet.virt.plugins.plugin_utils._ssh import Ssh
         ),
         ({"host_key_checking": "yes"}, {}, Ssh("hv1", become=True)),
         ({"ssh_executable": "/opt/ssh"}, {}, Ssh("hv1", become=True, executable="/opt/ssh")),
+        (
+            {"remote_user": "root"},
+            {"ansible_python_interpreter": "/opt/python"},
+            Ssh("hv1", "root", python="/opt/python"),
+        ),
+        ({"remote_user": "root"}, {"ansible_python_interpreter": "auto"}, Ssh("hv1", "root")),
     ],
 )
 def test_from_options(
@@ -89,7 +96,8 @@ def test_the_script_asks_nothing_and_ends(tmp_path: Path) -> None:
     joined = " ".join(arguments)
     for option in ("BatchMode=yes", "ConnectTimeout=7", "ServerAliveInterval=7"):
         assert f"-o {option}" in joined
-    assert "-o ControlPath=none" in joined
+    assert "-o ControlMaster=no -S none" in joined
+    assert "ControlPath" not in joined  # Ansible would take it for its own connection's
     at = arguments.index("--")
     assert arguments[at + 1] == "hv1"
     assert arguments[arguments.index("-J") + 1] == "jump host"
@@ -128,16 +136,144 @@ def test_the_script_is_private(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
 
+_HV1 = Ssh("hv1", become=True)
+_ELSEWHERE = {"ansible_host": "192.0.2.1", "ansible_user": "root"}
+_LOCAL = {"ansible_connection": "local"}
+_SCRIPT = "qemu+ext:///system?command={}/hypervisor0"
+
+
 @pytest.mark.parametrize(
-    ("variables", "expected"),
+    ("uri", "variables", "expected", "ssh", "local"),
     [
-        ({"virt_inventory_uri": "qemu+tls://hv1/system"}, "qemu+tls://hv1/system"),
-        ({"ansible_connection": "local"}, "qemu:///system"),
-        ({"ansible_connection": "ansible.builtin.local"}, "qemu:///system"),
-        ({}, "qemu+ext:///system?command={}/hypervisor0"),
-        ({"ansible_connection": "ssh"}, "qemu+ext:///system?command={}/hypervisor0"),
+        ("qemu:///system", {}, _SCRIPT, _HV1, False),
+        ("qemu:///system", {"ansible_connection": "ssh"}, _SCRIPT, _HV1, False),
+        ("qemu+ssh:///system", {}, _SCRIPT, _HV1, False),
+        ("qemu+ssh:///system?keyfile=/k", {}, _SCRIPT, _HV1, False),
+        ("qemu:///system", _LOCAL, "qemu:///system", None, True),
+        (
+            "qemu:///system",
+            {"ansible_connection": "ansible.builtin.local"},
+            "qemu:///system",
+            None,
+            True,
+        ),
+        ("qemu+ssh:///system", _LOCAL, "qemu:///system", None, True),
+        ("qemu+tls:///system", {}, "qemu+tls://hv1/system", _HV1, False),
+        (
+            "qemu+tls:///system?pkipath=/k",
+            _ELSEWHERE,
+            "qemu+tls://192.0.2.1/system?pkipath=/k",
+            Ssh("192.0.2.1", "root"),
+            False,
+        ),
+        (
+            "qemu+tls:///system",
+            {"ansible_host": "2001:db8::1"},
+            "qemu+tls://[2001:db8::1]/system",
+            Ssh("2001:db8::1", become=True),
+            False,
+        ),
+        # a host's own goes first
+        (
+            "qemu:///system",
+            {"virt_inventory_uri": "qemu+tls://hv1.example.org/system"},
+            "qemu+tls://hv1.example.org/system",
+            _HV1,
+            False,
+        ),
+        (
+            "qemu:///system",
+            {"virt_inventory_uri": "qemu+tls:///system", **_ELSEWHERE},
+            "qemu+tls://192.0.2.1/system",
+            Ssh("192.0.2.1", "root"),
+            False,
+        ),
+        (
+            "qemu+tls:///system",
+            {"virt_inventory_uri": "qemu:///session"},
+            "qemu:///session",
+            None,
+            True,
+        ),
+        ("qemu:///system", {"virt_inventory_uri": "test:///x.xml"}, "test:///x.xml", None, False),
     ],
 )
-def test_uri_for(tmp_path: Path, variables: dict[str, str], expected: str) -> None:
-    found = _ssh.uri_for("hv1", variables, "qemu:///system", 10, tmp_path, 0)
-    assert found == expected.format(tmp_path)
+def test_reach(
+    tmp_path: Path,
+    uri: str,
+    variables: dict[str, str],
+    expected: str,
+    ssh: Ssh | None,
+    local: bool,
+) -> None:
+    found = _ssh.reach("hv1", variables, uri, 10, tmp_path, 0)
+    assert found == _ssh.Reached(expected.format(tmp_path), ssh, local)
+    assert _ssh.uri_for("hv1", variables, uri, 10, tmp_path, 0) == found.uri
+
+
+@pytest.mark.parametrize(
+    ("uri", "ssh", "local"),
+    [
+        ("test:///default", None, False),
+        ("qemu:///system", None, True),
+        ("qemu+unix:///system?socket=/run/x", None, True),
+        ("qemu+tls://hv1/system", None, False),
+        ("qemu+ssh://hv1/system", Ssh("hv1"), False),
+        (
+            "qemu+ssh://admin@hv1:2222/system?keyfile=/k%20y&no_verify=1",
+            Ssh(
+                "hv1",
+                "admin",
+                2222,
+                "/k y",
+                ("-o", "StrictHostKeyChecking=no"),
+                become=True,
+            ),
+            False,
+        ),
+        (
+            "qemu+libssh2://root@[2001:db8::1]/system?known_hosts=/f",
+            Ssh("2001:db8::1", "root", arguments=("-o", "UserKnownHostsFile=/f")),
+            False,
+        ),
+    ],
+)
+def test_from_uri(uri: str, ssh: Ssh | None, local: bool) -> None:
+    assert _ssh.from_uri(uri, 10) == _ssh.Reached(uri, ssh, local)
+
+
+def test_a_way_through(tmp_path: Path) -> None:
+    """What ssh makes of the ProxyCommand is the hypervisor's own way, jump host and all."""
+    ssh = Ssh("hv1%a", "ad min", 2222, "/k%d", ("-J", "jump", "-o", "ProxyCommand=nc %h %p"))
+    told = tmp_path / "told"
+    fake = tmp_path / "ssh"
+    fake.write_text(f"#!/bin/sh\nprintf '%s\\0' \"$@\" > {told}\n")
+    fake.chmod(0o700)
+    text = _ssh.proxy_command(ssh)
+    # as ssh does: percent_expand, then a shell
+    expanded = re.sub("%(.)", lambda one: {"h": "192.168.122.5", "p": "22", "%": "%"}[one[1]], text)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["/bin/sh", "-c", f"exec {expanded}"], env=environment, check=True)
+    arguments = told.read_text().split("\0")[:-1]
+    assert arguments[-4:] == ["-W", "[192.168.122.5]:22", "--", "hv1%a"]
+    assert arguments[arguments.index("-i") + 1] == "/k%d"
+    assert arguments[arguments.index("-l") + 1] == "ad min"
+    assert "ProxyCommand=nc %h %p" in arguments
+
+
+@pytest.mark.parametrize("become", [True, False])
+def test_python_is_run_there(become: bool) -> None:
+    command = _ssh.python_command(Ssh("hv1", become=become, python="/opt/py thon"))
+    sudo = "sudo -n " if become else ""
+    assert command[-3:] == ["--", "hv1", f"{sudo}'/opt/py thon' -"]
+
+
+def test_configured_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _ssh.configured_args({})
+    assert "ControlPersist" in found.first
+    assert found.common == ""
+    monkeypatch.setenv("ANSIBLE_SSH_ARGS", "-4")
+    monkeypatch.setenv("ANSIBLE_SSH_COMMON_ARGS", "-J jump")
+    assert _ssh.configured_args({}) == _ssh.Arguments("-4", "-J jump")
+    variables = {"ansible_ssh_args": "-6", "ansible_ssh_common_args": "-C"}
+    assert _ssh.configured_args(variables) == _ssh.Arguments("-6", "-C")

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
@@ -112,3 +113,21 @@ def test_call(item: str, error: type[Exception] | None) -> None:
         return
     with pytest.raises(error):
         deadline.call(lambda: act(item), seconds=SECONDS, what="it")
+
+
+def test_threads_are_used_again() -> None:
+    """Many short calls, one after the other, have one thread between them."""
+    found = {deadline.call(threading.get_ident, seconds=5, what="say who") for _number in range(50)}
+    assert len(found) <= 2  # a thread is free a moment after its answer
+
+
+def test_a_child_process_has_threads_of_its_own() -> None:
+    deadline.call(lambda: None, seconds=5, what="leave a free thread")
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = deadline.call(lambda: 0, seconds=5, what="work in the child")
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0

@@ -1,0 +1,95 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Asking many guest agents of one hypervisor, some of which may never answer.
+
+libvirt's client loses wake-ups when several threads wait on one connection (seen with 9.0), so each
+thread has one of its own. The hypervisor's first connection serves the first thread.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import typing as t
+
+from ansible_collections.fleet.virt.plugins.module_utils import _libvirt
+from ansible_collections.fleet.virt.plugins.module_utils._errors import LibvirtFailure
+from ansible_collections.fleet.virt.plugins.module_utils._host import addresses, deadline
+from ansible_collections.fleet.virt.plugins.module_utils._host.connection import Connection
+
+_SECONDS = 8.0  # libvirt itself gives an agent 5 to begin to talk
+_MOST_CONNECTIONS = 4
+_GUESTS_EACH = 10
+_MOST_HANGING = 8
+# virDomainGetHostnameFlags
+_HOSTNAME_FROM_AGENT = 2
+_LONGEST_HOSTNAME = 255
+
+
+class Told(t.NamedTuple):
+    """What an agent says of its guest: addresses by MAC address, and its host name."""
+
+    addresses: dict[str, list[str]]
+    hostname: str | None
+
+
+def ask(connection: Connection, uuids: t.Sequence[str]) -> list[deadline.Outcome[Told]]:
+    """What the agent of each domain says, in the order of ``uuids``.
+
+    Afterwards ``connection`` says whether a call still hangs in it.
+    """
+    free: collections.deque[t.Any] = collections.deque([connection.raw])
+    opened: list[t.Any] = []
+
+    def one(uuid: str) -> Told:
+        try:
+            raw = free.pop()
+        except IndexError:
+            with _libvirt.calling("connect"):
+                raw = _libvirt.open_connection(connection.uri)
+            opened.append(raw)
+        try:
+            return _told(raw, uuid)
+        finally:  # not reached by a call that hangs, nor is its connection used again
+            free.append(raw)
+
+    outcomes = deadline.each(
+        one,
+        uuids,
+        seconds=min(_SECONDS, connection.timeout),
+        what=lambda uuid: f"ask the guest agent of {uuid}",
+        parallel=min(_MOST_CONNECTIONS, 1 + len(uuids) // _GUESTS_EACH),
+        patience=_MOST_HANGING,
+    )
+    idle = list(free)
+    if not any(raw is connection.raw for raw in idle):
+        connection.hanging += 1
+    for raw in opened:
+        _leave(raw, any(raw is one for one in idle))
+    return outcomes
+
+
+def _leave(raw: t.Any, idle: bool) -> None:
+    """Close a connection; one with a call that hangs in it is left alone, closing would wait."""
+    if idle:
+        outcome = deadline.each(
+            lambda one: one.close(), [raw], seconds=2.0, what=lambda _one: "close the connection"
+        )[0]
+        idle = isinstance(outcome, deadline.Ok)
+    if not idle:
+        raw._o = None
+
+
+def _told(raw: t.Any, uuid: str) -> Told:
+    with _libvirt.calling("ask the guest agent"):
+        domain = raw.lookupByUUIDString(uuid)
+        found = addresses.from_agent(domain)
+        hostname = None
+        with contextlib.suppress(LibvirtFailure), _libvirt.calling("host name"):
+            hostname = str(domain.hostname(_HOSTNAME_FROM_AGENT))
+    usable = hostname and len(hostname) <= _LONGEST_HOSTNAME and hostname.isprintable()
+    return Told(found, hostname if usable else None)

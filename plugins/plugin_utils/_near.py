@@ -1,0 +1,135 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Addresses that only the hypervisor's own machine knows, asked for over SSH.
+
+A guest without an agent and without a lease of libvirt is found where it is near: in the
+hypervisor's neighbour table, after everybody on its bridge was asked, and in what cloud-init wrote
+on its console. libvirt tells neither. So a program is sent, made of the files that do the same for
+``virt_wait``; it needs Python there and nothing else, and leaves nothing behind.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+from ansible_collections.fleet.virt.plugins.module_utils._host import neighbours
+from ansible_collections.fleet.virt.plugins.module_utils._model import console
+from ansible_collections.fleet.virt.plugins.plugin_utils import _ssh
+
+SOURCES = ("neighbour", "console")
+_PATIENCE = 1.0  # seconds for answers of those who were asked for on a bridge
+_MOST_SAID = 4 * 1024 * 1024  # characters of an answer
+
+_MAIN = r"""
+import json, os, stat, time
+
+def tail(path):
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return ""
+        file.seek(max(0, status.st_size - 256 * 1024))
+        return file.read(256 * 1024).decode("utf-8", "replace")
+
+def missing():
+    known = set(neighbours.table().values())
+    return [one for one in request["guests"].values() if not known & set(one["macs"])]
+
+bridges = {
+    bridge
+    for one in missing()
+    for bridge in map(neighbours.bridge_of, one["targets"])
+    if bridge
+}
+if any([neighbours.stir(bridge) for bridge in sorted(bridges)]):
+    end = time.monotonic() + request["patience"]
+    while missing() and time.monotonic() < end:
+        time.sleep(0.05)
+table = neighbours.table()
+answer = {}
+for uuid, one in request["guests"].items():
+    near = [address for mac in one["macs"] for address, owner in table.items() if owner == mac]
+    told = []
+    if not near:
+        text = next(filter(None, map(tail, one["logs"])), "")
+        told = console.addresses(text, one["macs"])
+    answer[uuid] = {"neighbour": near, "console": told}
+print(json.dumps(answer))
+"""
+
+
+def request(guests: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
+    """What to ask for these domains (entries of ``read_domains``)."""
+    asked = {}
+    for guest in guests:
+        nics = guest["nics"]
+        asked[guest["uuid"]] = {
+            "macs": [str(nic["mac"]).lower() for nic in nics if nic["mac"]],
+            "targets": [nic["target"] for nic in nics if nic["target"]],
+            "logs": [one["log"] for one in guest["consoles"] if one["log"]],
+        }
+    return {"guests": asked, "patience": _PATIENCE}
+
+
+def program(wanted: t.Mapping[str, t.Any]) -> str:
+    """The Python program that answers on its standard output."""
+    lines = ["import json, types"]
+    for module in (neighbours, console):
+        name = module.__name__.rpartition(".")[2]
+        source = Path(str(module.__file__)).read_text(encoding="utf-8")
+        lines += [f"{name} = types.ModuleType({name!r})", f"exec({source!r}, {name}.__dict__)"]
+    lines.append(f"request = json.loads({json.dumps(wanted)!r})")
+    return "\n".join(lines) + _MAIN
+
+
+def ask(
+    reached: _ssh.Reached, guests: t.Sequence[t.Mapping[str, t.Any]], seconds: float
+) -> dict[str, dict[str, list[str]]]:
+    """Addresses by source, by UUID; empty where nothing is known or nobody answers.
+
+    Not being able to log in is no error here: libvirt may be reached by another way.
+    """
+    if not guests or not (reached.local or reached.ssh):
+        return {}
+    command = [sys.executable, "-"]
+    if not reached.local and reached.ssh is not None:
+        command = _ssh.python_command(reached.ssh)
+    text = program(request(guests))
+    try:
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return {}
+    return _answer(done.stdout)
+
+
+def _answer(said: str) -> dict[str, dict[str, list[str]]]:
+    """The answer; whatever is not of its shape is passed over."""
+    try:
+        answer = json.loads(said[-_MOST_SAID:])
+    except ValueError:
+        return {}
+    if not isinstance(answer, dict):
+        return {}
+    found: dict[str, dict[str, list[str]]] = {}
+    for uuid, sources in answer.items():
+        if isinstance(sources, dict):
+            found[str(uuid)] = {
+                source: [str(one) for one in sources[source]]
+                for source in SOURCES
+                if isinstance(sources.get(source), list)
+            }
+    return found

@@ -1,0 +1,208 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guests of the inventory are reached: by their own keys only, through hypervisors."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
+from ansible_collections.fleet.virt.tests.integration.support.guests import NIC, Guests
+from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
+
+# One range of one address on each hypervisor: both guests there have the same one
+_NETWORK = """\
+<network>
+  <name>natted</name><forward mode='nat'/><bridge name='virbr7'/>
+  <ip address='192.168.150.1' netmask='255.255.255.0'>
+    <dhcp><range start='192.168.150.10' end='192.168.150.10'/></dhcp>
+  </ip>
+</network>
+"""
+# A laboratory's host may not write its own network settings until it is let
+_START = """
+mount -o remount,bind,rw /proc/sys
+virsh -q net-define /dev/stdin
+virsh -q net-start natted
+"""
+_END = """
+virsh -q net-destroy natted; virsh -q net-undefine natted
+echo 0 > /proc/sys/net/ipv4/ip_forward
+mount -o remount,bind,ro /proc/sys
+"""
+_ADDRESS = "192.168.150.10"
+_NATTED = "<interface type='network'><source network='natted'/><model type='virtio'/></interface>"
+# name: hypervisor, NIC, whether it has an agent
+_GUESTS = {
+    "nat1": ("hv1", _NATTED, True),
+    "nat2": ("hv2", _NATTED, True),
+    "lan1": ("hv1", NIC, True),
+    "near1": ("hv1", NIC, False),
+    "near2": ("hv2", NIC, False),
+}
+_OURS = "<metadata><fleet xmlns='urn:fleet.virt:1'><user>root</user></fleet></metadata>"
+_AUTHORIZE = """
+mkdir -p /root/.ssh; echo {key} > /root/.ssh/authorized_keys; chmod 0700 /root/.ssh
+chmod 0600 /root/.ssh/authorized_keys; hostname {name}
+"""
+_READ_KEY = "/usr/bin/dropbearkey -y -f /etc/dropbear/dropbear_ed25519_host_key > /run/key"
+_PLUGIN = """\
+plugin: fleet.virt.virt
+compose:
+  ansible_ssh_private_key_file: "'{key}'"
+"""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Guests that the controller may log in to, and their host keys as they themselves say."""
+
+    ansible: Ansible
+    guests: Guests
+    folder: Path
+    keys: Mapping[str, str]
+
+    def record(self, name: str, key: str) -> None:
+        """Have the guest's metadata name this host key."""
+        xml = f"<fleet><user>root</user><host_key>{key}</host_key></fleet>"
+        words = ["metadata", name, "urn:fleet.virt:1", "--key", "fleet", "--set", xml]
+        self.guests.virsh(_GUESTS[name][0], *words)
+
+    def run(self, *names: str, **environment: str) -> Run:
+        """``hostname`` on these guests, by Ansible's raw module."""
+        words = [",".join(names), "-m", "ansible.builtin.raw", "-a", "hostname"]
+        return self.ansible.run(
+            "ansible", words, inventory=self.folder, environment=environment or None
+        )
+
+    def listed(self) -> dict[str, dict[str, Any]]:
+        """The variables of each host."""
+        run = self.ansible.run("ansible-inventory", ["--list"], inventory=self.folder)
+        found = json.loads(
+            run.succeeded().stdout, object_hook=lambda one: one.get("__ansible_unsafe", one)
+        )
+        variables: dict[str, dict[str, Any]] = found["_meta"]["hostvars"]
+        return variables
+
+
+def _make(guests: Guests, name: str) -> None:
+    host, nic, agent = _GUESTS[name]
+    guests.prepare(host)
+    guests.define(host, name, nics=(nic,), top=_OURS)
+    if not agent:
+        xml = guests.xml(name, nics=(nic,), top=_OURS)
+        xml = xml.replace("org.qemu.guest_agent.0", "org.example.nobody")
+        guests.virsh(host, "undefine", name)
+        guests.script(host, "cat > /run/domain.xml; virsh -q define /run/domain.xml", input=xml)
+    guests.virsh(host, "start", name)
+
+
+def _host_key(guests: Guests, name: str, public: str) -> str:
+    """Let the controller in; the guest's own host key, as it says inside."""
+    host = _GUESTS[name][0]
+    guests.wait_agent(host, name)
+    guests.execute(host, name, _AUTHORIZE.format(key=shlex.quote(public), name=name))
+    guests.execute(host, name, _READ_KEY)
+    handle = guests.agent(host, name, "guest-file-open", path="/run/key", mode="r")
+    content = guests.agent(host, name, "guest-file-read", handle=handle)["buf-b64"]
+    text = subprocess.run(
+        ["base64", "-d"], input=content, capture_output=True, text=True, check=True
+    ).stdout
+    ask = f"virsh -q domifaddr {name} --source agent | grep -v 127.0.0.1 | grep -c ipv4"
+    wait_for(
+        lambda: guests.lab.ssh(host, ask, check=False).stdout.strip() not in ("", "0"),
+        90,
+        f"address of {name}",
+    )
+    return next(line for line in text.splitlines() if line.startswith("ssh-ed25519 "))
+
+
+@pytest.fixture(scope="module")
+def reach(
+    ansible: Ansible, all_guests: Guests, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Reach]:
+    """Two guests behind their hypervisors, one on the LAN, and one on each that has no agent."""
+    folder = tmp_path_factory.mktemp("reach")
+    key = folder / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    public = key.with_suffix(".pub").read_text(encoding="utf-8").strip()
+    inventory = folder / "inventory"
+    inventory.mkdir()
+    shutil.copy(all_guests.lab.inventory / "10-hypervisors.yml", inventory)
+    plugin = _PLUGIN.format(key=key)
+    (inventory / "20-guests.virt.yml").write_text(plugin, encoding="utf-8")
+    try:
+        for host in ("hv1", "hv2"):
+            all_guests.script(host, _START, input=_NETWORK)
+        for name in _GUESTS:
+            _make(all_guests, name)
+        ready = [name for name, (_host, _nic, agent) in _GUESTS.items() if agent]
+        with ThreadPoolExecutor() as pool:
+            keys = dict(zip(ready, pool.map(lambda one: _host_key(all_guests, one, public), ready)))
+        made = Reach(ansible, all_guests, inventory, keys)
+        for name, one in keys.items():
+            made.record(name, one)
+        yield made
+    finally:
+        for name, (host, _nic, _agent) in _GUESTS.items():
+            all_guests.remove(host, name)
+        for host in ("hv1", "hv2"):
+            all_guests.lab.ssh(host, _END, check=False)
+
+
+def test_through_their_hypervisors(reach: Reach) -> None:
+    """Two guests with one address, on two hypervisors: each is who it is. hv2 is no root login."""
+    listed = reach.listed()
+    for name in ("nat1", "nat2"):
+        assert listed[name]["ansible_host"] == _ADDRESS
+        assert "ProxyCommand=" in listed[name]["ansible_ssh_args"]
+    assert "ProxyCommand=" not in listed["lan1"]["ansible_ssh_args"]
+    for _turn in range(2):  # the second time over connections that were kept
+        run = reach.run("nat1", "nat2", "lan1").succeeded()
+        said = {event.host: event.result["stdout"].strip() for event in run.events}
+        assert said == {name: name for name in ("nat1", "nat2", "lan1")}
+
+
+@pytest.mark.parametrize("name", ["lan1", "nat1"])
+def test_another_key_is_refused(reach: Reach, name: str) -> None:
+    """Also where everything else is let in."""
+    lax = {
+        "ANSIBLE_HOST_KEY_CHECKING": "false",
+        "ANSIBLE_SSH_ARGS": "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null",
+    }
+    other = reach.keys["nat2"]
+    reach.record(name, other)
+    try:
+        run = reach.run(name, **lax)
+        assert [event.status for event in run.events] == ["unreachable"]
+        assert "Host key verification failed" in str(run)
+    finally:
+        reach.record(name, reach.keys[name])
+    reach.run(name, **lax).succeeded()
+
+
+def test_without_agent_and_lease(reach: Reach) -> None:
+    """Found where they are near; libvirt 11 reads the neighbour table itself, 9 leaves it to us."""
+    lab = reach.guests.lab
+    for name in ("near1", "near2"):
+        host = _GUESTS[name][0]
+        xml = reach.guests.virsh(host, "domiflist", name)
+        mac = xml.split()[-1].lower()
+
+        def leased(mac: str = mac) -> str | None:
+            return next((one[1] for one in reversed(lab.leases()) if one[0].lower() == mac), None)
+
+        address = wait_for(leased, 90, f"lease of {name}")
+        found = reach.listed()[name]
+        assert found["ansible_host"] == address
+        assert found["virt_address_source"] in ("arp", "neighbour")

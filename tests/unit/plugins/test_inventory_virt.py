@@ -1,0 +1,363 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The inventory plugin within Ansible, on documents of libvirt's test driver.
+
+Ansible's loader of collections is for whole processes: one reads all inventories of this file.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import typing as t
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import pytest
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1Z4o5w1n9wYt3V0pQ1m0xQ3xZg3q1v0m0Q0m0Q0m0Q"
+_DOMAIN = """\
+<domain type='test'>
+  <name>{name}</name><title>{title}</title>{metadata}
+  <memory unit='MiB'>{memory}</memory><vcpu>1</vcpu><os><type arch='x86_64'>hvm</type></os>
+</domain>
+"""
+_READER = """\
+import json, sys
+from pathlib import Path
+from ansible.plugins.loader import init_plugin_loader
+init_plugin_loader()
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+from ansible.utils.display import Display
+from ansible.vars.manager import VariableManager
+said = []
+Display.warning = lambda self, msg, *_args, **_more: said.append(str(msg))
+results = []
+for folder, files in json.load(sys.stdin):
+    for name, text in files.items():
+        path = Path(folder, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    said.clear()
+    loader = DataLoader()
+    manager = InventoryManager(loader=loader, sources=[folder])
+    variables = VariableManager(loader=loader, inventory=manager)
+    hosts = {}
+    for host in manager.get_hosts():
+        values = variables.get_vars(host=host, include_hostvars=False)
+        templar = Templar(loader=loader, variables=values)
+        hosts[host.name] = {
+            key: templar.template(value)
+            for key, value in values.items()
+            if key.startswith(("virt_", "ansible_ssh_", "ansible_host", "ansible_user", "my_"))
+        }
+    groups = {name: [host.name for host in one.get_hosts()] for name, one in manager.groups.items()}
+    results.append({"hosts": hosts, "groups": groups, "said": list(said)})
+print("\\n" + json.dumps(results, default=str))
+"""
+
+
+def domain(
+    name: str, ours: str | None = "", title: str = "", memory: int = 64, **lists: t.Any
+) -> str:
+    """A domain; ``ours`` is the content of our metadata, None for a domain that is not ours."""
+    texts = [
+        f"<{tag}>{escape(text)}</{tag}>"
+        for tag, some in lists.items()
+        for text in ([some] if isinstance(some, str) else some)
+    ]
+    inner = (ours or "") + "".join(texts)
+    metadata = f"<metadata><fleet xmlns='urn:fleet.virt:1'>{inner}</fleet></metadata>"
+    return _DOMAIN.format(
+        name=escape(name),
+        title=escape(title),
+        memory=memory,
+        metadata="" if ours is None else metadata,
+    )
+
+
+@dataclass
+class Case:
+    """An inventory to be read; ``nodes`` are the hypervisors' domains."""
+
+    plugin: dict[str, t.Any] = field(default_factory=dict)
+    hosts: dict[str, t.Any] = field(default_factory=dict)
+    nodes: dict[str, list[str]] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    again: str | None = None  # the case whose folder is read once more, with these nodes
+
+
+def _evil(trap: str) -> str:
+    return f"evil {{{{ lookup('pipe', 'touch {trap}') }}}}"
+
+
+_EVIL = _evil("TRAP")
+CASES = {
+    "whole": Case(
+        plugin={
+            "groups": {"big": "virt_memory_mib > 100", "broken": "no_such_variable.x"},
+            "compose": {"my_double": "virt_memory_mib * 2", "ansible_ssh_args": "'-4'"},
+            "keyed_groups": [
+                {"key": "virt_zone", "prefix": "zone"},
+                {"key": "virt_image", "prefix": "image"},
+                {"key": "virt_tags", "prefix": "tag"},
+                {"key": "virt_hypervisor", "prefix": "on"},
+                {"key": "virt_state", "prefix": "state"},
+            ],
+        },
+        hosts={"hv1": {"virt_zone": "a"}, "hv2": {}},
+        nodes={
+            "hv1": [
+                domain(
+                    "web1",
+                    "<image name='debian12.qcow2' digest='ab' format='qcow2'/>",
+                    memory=128,
+                    zone="asked",
+                    group=["web", "prod-eu"],
+                    tag="ssd",
+                    user="ansible",
+                    host_key=f"{KEY} root@web1",
+                    address="192.0.2.7",
+                ),
+                domain("foreign", None),
+                domain("claimed", phase="creating"),
+            ],
+            "hv2": [domain("db1", zone="b")],
+        },
+    ),
+    "unmanaged": Case(
+        plugin={"unmanaged": True},
+        hosts={"hv1": {}},
+        nodes={"hv1": [domain("web1"), domain("foreign", None)]},
+    ),
+    "filters": Case(
+        plugin={"filters": ["virt_memory_mib >= 100", "'web' in virt_groups"]},
+        hosts={"hv1": {}},
+        nodes={
+            "hv1": [
+                domain("web1", group="web", memory=100),
+                domain("web2", group="web", memory=99),
+                domain("db1", group="db", memory=100),
+            ]
+        },
+    ),
+    "filter fails": Case(
+        plugin={"filters": ["no_such.x == 1"]}, hosts={"hv1": {}}, nodes={"hv1": [domain("web1")]}
+    ),
+    "filter fails, strict": Case(
+        plugin={"filters": ["no_such.x == 1"], "strict": True},
+        hosts={"hv1": {}},
+        nodes={"hv1": [domain("web1")]},
+    ),
+    "evil": Case(
+        plugin={
+            "unmanaged": True,
+            "keyed_groups": [{"key": "virt_tags", "prefix": "tag"}],
+            "compose": {"my_copy": "virt_title"},
+        },
+        hosts={"hv1": {"my_control": _evil("CONTROL")}},
+        nodes={
+            "hv1": [
+                domain(
+                    "web1",
+                    "<image name=\"{{ lookup('pipe', 'touch TRAP') }}\" digest='' format=''/>",
+                    title=_EVIL,
+                    zone=_EVIL,
+                    group=_EVIL,
+                    tag=_EVIL,
+                    user=_EVIL,
+                    host_key=f"{KEY} {_EVIL}",
+                    address=_EVIL,
+                ),
+                domain(_EVIL, None),
+                domain("-oProxyCommand=touch TRAP", None),
+            ]
+        },
+    ),
+    "names": Case(
+        hosts={"hv1": {}},
+        nodes={
+            "hv1": [
+                domain("hypervisors", user="root"),
+                domain("hv1", user="root"),
+                domain("web1", group=["hypervisors", "all", "fleet", "db1", "web"]),
+                domain("db1"),
+            ]
+        },
+    ),
+    "ssh": Case(
+        hosts={"hv1": {}},
+        nodes={"hv1": [domain("web1", host_key=KEY), domain("web2"), domain("web3", host_key="x")]},
+        files={"group_vars/all.yml": "ansible_ssh_args: '-o StrictHostKeyChecking=no'\n"},
+    ),
+    "not strict": Case(
+        plugin={"strict_host_keys": False},
+        hosts={"hv1": {}},
+        nodes={"hv1": [domain("web1", host_key=KEY)]},
+    ),
+    "cache": Case(
+        plugin={"cache": True, "cache_plugin": "ansible.builtin.jsonfile"},
+        hosts={"hv1": {}, "hv2": {}},
+        nodes={"hv1": [domain("web1", title=_EVIL)]},
+    ),
+    "cache, again": Case(again="cache", nodes={"hv1": [domain("web2")], "hv2": [domain("db1")]}),
+    "migrating": Case(
+        hosts={"hv1": {}, "hv2": {}},
+        nodes={"hv1": [domain("web1")], "hv2": [domain("web1")]},
+    ),
+}
+
+
+def _files(folder: Path, case: Case) -> dict[str, str]:
+    nodes = {
+        f"{name}.xml.orig": f"<node>{''.join(some)}</node>" for name, some in case.nodes.items()
+    }
+    if case.again:
+        return nodes
+    for name, values in case.hosts.items():
+        values["virt_inventory_uri"] = f"test://{folder}/{name}.xml.orig"
+    plugin = {"plugin": "fleet.virt.virt", **case.plugin}
+    if plugin.get("cache"):
+        plugin["cache_connection"] = f"{folder}/cache.orig"
+    groups = {
+        "hypervisors": {"hosts": case.hosts},
+        "fleet": {"children": {"hypervisors": {}}},
+    }
+    inventory = {
+        "10-hypervisors.yml": json.dumps(groups),
+        "20-guests.virt.yml": json.dumps(plugin),
+    }
+    return {**nodes, **inventory, **case.files}
+
+
+@dataclass(frozen=True)
+class Read:
+    """An inventory as Ansible has it."""
+
+    hosts: dict[str, dict[str, t.Any]]
+    groups: dict[str, list[str]]
+    said: list[str]
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def inventories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Read]:
+    """Every case, read by one process whose working directory is where traps would be."""
+    root = tmp_path_factory.mktemp("inventories")
+    folders = {name: root / (case.again or name).replace(" ", "-") for name, case in CASES.items()}
+    steps = [(str(folders[name]), _files(folders[name], case)) for name, case in CASES.items()]
+    done = subprocess.run(
+        [sys.executable, "-c", _READER],
+        input=json.dumps(steps),
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout.splitlines()[-1])
+    return {name: Read(**one, folder=root) for name, one in zip(CASES, results, strict=True)}
+
+
+def test_groups_and_variables(inventories: dict[str, Read]) -> None:
+    read = inventories["whole"]
+    assert set(read.hosts) == {"hv1", "hv2", "web1", "db1"}
+    expected = {
+        "web": ["web1"],
+        "prod_eu": ["web1"],
+        "zone_a": ["web1"],
+        "zone_b": ["db1"],
+        "image_debian12_qcow2": ["web1"],
+        "tag_ssd": ["web1"],
+        "on_hv1": ["web1"],
+        "on_hv2": ["db1"],
+        "state_running": ["web1", "db1"],
+        "big": ["web1"],
+    }
+    assert {name: read.groups[name] for name in expected} == expected
+    assert "broken" not in read.groups
+    web1 = read.hosts["web1"]
+    assert int(web1["my_double"]) == 256  # 2.18 makes text of it
+    assert web1["ansible_user"] == "ansible"
+    assert web1["ansible_host"] == "192.0.2.7"
+    assert web1["virt_address_source"] == "static"
+    assert web1["ansible_ssh_args"].endswith(" -4")
+
+
+def test_only_ours_unless_asked(inventories: dict[str, Read]) -> None:
+    assert set(inventories["unmanaged"].hosts) == {"hv1", "web1", "foreign"}
+    assert inventories["unmanaged"].hosts["foreign"]["virt_managed"] is False
+
+
+def test_filters(inventories: dict[str, Read]) -> None:
+    assert set(inventories["filters"].hosts) == {"hv1", "web1"}
+    assert set(inventories["filter fails"].hosts) == {"hv1"}
+    assert inventories["filter fails"].said == []
+    strict = inventories["filter fails, strict"]
+    assert any("Unable to parse" in text for text in strict.said)
+    assert set(strict.hosts) == {"hv1"}
+
+
+def test_nothing_is_evaluated(inventories: dict[str, Read]) -> None:
+    """Also not when it is used; what the administrator wrote is."""
+    read = inventories["evil"]
+    assert (read.folder / "CONTROL").exists()
+    assert not (read.folder / "TRAP").exists()
+    assert set(read.hosts) == {"hv1", "web1"}
+    web1 = read.hosts["web1"]
+    for key in ("virt_title", "virt_zone", "my_copy"):
+        assert web1[key] == _EVIL
+    assert web1["virt_groups"] == web1["virt_tags"] == [_EVIL]
+    assert web1["virt_image"] == "{{ lookup('pipe', 'touch TRAP') }}"
+    assert not {"ansible_user", "ansible_host"} & set(web1)
+    assert "lookup" not in web1["ansible_ssh_args"]
+    made = [name for name in read.groups if "lookup" in name]
+    assert len(made) == 2
+    assert not any(set(name) & set("{}'() ") for name in made)
+    assert sum("is left out" in text for text in read.said) == 2
+
+
+def test_no_guest_takes_a_name(inventories: dict[str, Read]) -> None:
+    """Not a host's, nor a group's; nor does it get among the hypervisors."""
+    read = inventories["names"]
+    assert read.groups["hypervisors"] == read.groups["fleet"] == ["hv1"]
+    assert read.groups["web"] == ["web1"]
+    assert "db1" not in read.groups
+    assert "ansible_user" not in read.hosts["hv1"]
+    assert sum("is left out" in text for text in read.said) == 2
+    assert sum("is not put into group" in text for text in read.said) == 4
+
+
+def test_strict_before_all_else(inventories: dict[str, Read]) -> None:
+    hosts = inventories["ssh"].hosts
+    words = shlex.split(hosts["web1"]["ansible_ssh_args"])
+    strict = [word for word in words if word.startswith("StrictHostKeyChecking=")]
+    assert strict == ["StrictHostKeyChecking=yes", "StrictHostKeyChecking=no"]
+    assert any(word.startswith("KnownHostsCommand=") and KEY in word for word in words)
+    for name in ("web2", "web3"):
+        assert hosts[name]["ansible_ssh_args"] == "-o StrictHostKeyChecking=no"
+    assert "ansible_ssh_args" not in inventories["not strict"].hosts["web1"]
+
+
+def test_cache(inventories: dict[str, Read]) -> None:
+    """What was read is kept; who was silent is asked again; nothing kept is evaluated."""
+    first, again = inventories["cache"], inventories["cache, again"]
+    assert set(first.hosts) == {"hv1", "hv2", "web1"}
+    assert first.hosts["hv2"]["virt_unreachable"]
+    assert any("hypervisor hv2: " in text for text in first.said)
+    assert set(again.hosts) == {"hv1", "hv2", "web1", "db1"}
+    assert "virt_unreachable" not in again.hosts["hv2"]
+    assert again.hosts["web1"]["virt_title"] == _EVIL
+
+
+def test_two_of_one_name_are_told(inventories: dict[str, Read]) -> None:
+    read = inventories["migrating"]
+    assert read.hosts["web1"]["virt_hypervisor"] == "hv1"
+    assert any("hypervisor hv2: domain 'web1' is left out" in text for text in read.said)
