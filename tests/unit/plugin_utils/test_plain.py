@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plain data out of what Ansible hands over, and variables out of a domain."""
+"""Plain data out of what Ansible hands over."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from collections import OrderedDict
 import pytest
 import yaml
 from ansible.utils.unsafe_proxy import wrap_var
-from ansible_collections.fleet.virt.plugins.plugin_utils import _guests
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
 
@@ -52,30 +51,3 @@ def test_to_plain(value: t.Any, plain: t.Any) -> None:
     assert types(found) <= {dict, list, str, int, float, bool, type(None)}
     json.dumps(found)
     yaml.safe_dump(found)
-
-
-def domain(*addresses: list[str]) -> dict[str, t.Any]:
-    keys = ("uuid", "state", "vcpus", "memory_mib", "title", "error")
-    return {
-        **dict.fromkeys(keys),
-        "metadata": {"user": None},
-        "nics": [{"addresses": given} for given in addresses],
-    }
-
-
-@pytest.mark.parametrize(
-    ("addresses", "ordered"),
-    [
-        ([], []),
-        ([[]], []),
-        ([["2001:db8::1", "192.0.2.1"]], ["192.0.2.1", "2001:db8::1"]),
-        ([["192.0.2.2"], ["192.0.2.1"]], ["192.0.2.2", "192.0.2.1"]),
-        ([["2001:db8::1"]], ["2001:db8::1"]),
-    ],
-)
-def test_the_first_ipv4_address_goes_first(addresses: list[list[str]], ordered: list[str]) -> None:
-    values = _guests.variables("hv1", domain(*addresses))
-    assert values["virt_addresses"] == ordered
-    assert values.get("ansible_host") == (ordered[0] if ordered else None)
-    assert ("ansible_host" in values) == bool(ordered)
-    assert values["virt_hypervisor"] == "hv1"
