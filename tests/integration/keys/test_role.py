@@ -19,7 +19,7 @@ from .conftest import HOSTS, PKI, Keys
 
 _PLACES = "/etc/pki /var/lib/libvirt /root /home /tmp /var/tmp"
 _PRIVATE = rf"""
-for file in $(grep -rl 'PRIVATE KEY' {_PLACES} 2>/dev/null); do
+for file in $(grep -rIl 'PRIVATE KEY' {_PLACES} 2>/dev/null); do
   public=$(openssl pkey -in $file -pubout -outform DER | sha256sum | cut -c 1-64)
   echo "$(stat -c '%a %U' $file) $public $file"
 done
