@@ -32,11 +32,9 @@ def test_query_limits_are_limits() -> None:
 
 
 def test_an_inventory_of_a_thousand_test_documents() -> None:
-    """Once: the limits are for an idle machine, where it takes less."""
+    """All of them, within the memory; the time is the benchmark's, on an idle machine."""
     found = inventory.documents(1000, rounds=1)
     assert found.mib <= inventory.MIB_LIMIT
-    # on a machine that does other things, what Ansible takes for nothing takes longer too
-    assert found.seconds <= inventory.SECONDS_LIMIT * max(1.0, found.ansible)
 
 
 def test_inventory_limits_are_limits() -> None:
