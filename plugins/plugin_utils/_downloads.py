@@ -18,6 +18,7 @@ from pathlib import Path
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._host import base_file, download, image_url
+from ansible_collections.fleet.virt.plugins.module_utils._host.digests import DigestCache
 from ansible_collections.fleet.virt.plugins.module_utils._model.image_options import Limits
 from ansible_collections.fleet.virt.plugins.module_utils._model.image_source import ImageSource
 from ansible_collections.fleet.virt.plugins.plugin_utils._images import (
@@ -48,7 +49,7 @@ def downloaded(source: ImageSource, limits: Limits, *, check: bool) -> LocalImag
                     _download(source, limits, folder)
         except OSError as error:
             raise FleetVirtError(f"image {source.url}: {folder}: {error.strerror}") from None
-    _verify(source, path)
+    _verify(source, path, remember=not check)
     return local_image(str(folder), path.name, remember=not check, limit=limits.unpacked)
 
 
@@ -63,14 +64,19 @@ def _download(source: ImageSource, limits: Limits, folder: Path) -> None:
         new.publish(source.file_name)
 
 
-def _verify(source: ImageSource, path: Path) -> None:
+def _verify(source: ImageSource, path: Path, *, remember: bool) -> None:
     """Raise FleetVirtError if the file is not what was downloaded."""
     algorithm, _dummy, checksum = source.checksum.partition(":")
     with path.open("rb") as file:
-        summed = hashlib.new(algorithm)
-        for block in iter(lambda: file.read(1 << 20), b""):
-            summed.update(block)
-    if summed.hexdigest() != checksum:
+        if algorithm == "sha256":  # read once for all hypervisors, until the file changes
+            cache = DigestCache(cache_folder() / "digests.json", remember=remember)
+            found = cache.digest(file.fileno(), str(path))
+        else:
+            summed = hashlib.new(algorithm)
+            for block in iter(lambda: file.read(1 << 20), b""):
+                summed.update(block)
+            found = summed.hexdigest()
+    if found != checksum:
         raise FleetVirtError(
             f"image {path} was changed since it was downloaded from {source.url}; remove it, and it"
             " is downloaded again"
