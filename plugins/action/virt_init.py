@@ -11,7 +11,12 @@ import uuid
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._model.domain import Defaults
 from ansible_collections.fleet.virt.plugins.module_utils._model.init_options import OPTIONS
-from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _elsewhere, _images
+from ansible_collections.fleet.virt.plugins.plugin_utils import (
+    _batch,
+    _elsewhere,
+    _images,
+    _seeds,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 
 _AD_HOC = "Ansible Ad-Hoc"
@@ -88,15 +93,18 @@ class ActionModule(FleetAction):
         vms, passwords = _batch.without_passwords(_batch.requested(common, variables))
         chosen = _chosen(common, variables)
         domains = _batch.validated(vms, chosen)
-        images = _batch.controller_images(domains, variables)
-        if common.get("stage", "all") == "all" and not self._task.check_mode:
+        check = bool(self._task.check_mode)
+        images = _batch.controller_images(domains, variables, check=check)
+        if common.get("stage", "all") == "all" and not check:
             self._bring(images, common, task_vars, variables)
+        vms, seeds = _seeds.taken_out(vms)
         kept = ("uri", "timeout", "stage", "run", "fleet_machine", "withdraw")
         arguments = {key: common[key] for key in kept if common.get(key) is not None}
         return {
             **arguments,
             "vms": vms,
             "passwords": passwords,
+            "seeds": seeds,
             "disk_profiles": chosen.disk_profiles or {},
             "nic_profiles": chosen.nic_profiles or {},
             "pool": chosen.pool,
@@ -106,12 +114,15 @@ class ActionModule(FleetAction):
             "base_pool": common.get("base_pool") or variables.base_pool(),
             "limits": variables.limits(),
             "home": str(task_vars["inventory_hostname"]),
-            "images": {name: dataclasses.asdict(facts) for name, facts in images.items()},
+            "images": {
+                name: dataclasses.asdict(_batch.image_facts(local))
+                for name, local in images.items()
+            },
         }
 
     def _bring(
         self,
-        names: t.Iterable[str],
+        images: t.Mapping[str, _images.LocalImage],
         common: dict[str, t.Any],
         task_vars: dict[str, t.Any],
         variables: _batch.Variables,
@@ -124,8 +135,7 @@ class ActionModule(FleetAction):
             "uri": common.get("uri"),
             "timeout": common.get("timeout"),
         }
-        for name in names:
-            local = _images.local_image(variables.get("virt_image_dir"), name)
+        for name, local in images.items():
             brought = _images.ensure_on_host(self, task_vars, local, options)
             if brought.get("failed") or brought.get("unreachable"):
                 raise PlanRefused(f"image {name}: {brought.get('msg')}")

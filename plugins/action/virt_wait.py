@@ -50,7 +50,8 @@ class ActionModule(FleetAction):
         failed = self._wait(options, progress, task_vars, result)
         if failed is not None:
             result.update(failed)
-        result.update(changed=False, vms=wrap_var(progress.vms()), waiting=[])
+        changed = any(vm["changed"] for vm in progress.vms())
+        result.update(changed=changed, vms=wrap_var(progress.vms()), waiting=[])
         missing = progress.failure()
         if missing is not None and failed is None:
             result.update(failed=True, msg=wrap_var(missing))

@@ -102,9 +102,11 @@ options:
     type: raw
   seed:
     description:
-      - What the guest is told before its first boot, with C(hostname), C(user) (V(ansible)) and
-        C(ssh_public_keys). False for none. Left out, a VM made from an image is seeded with the
-        defaults.
+      - What the guest is told before its first boot, by a medium that cloud-init reads. Keys are
+        the options of M(fleet.virt.virt_seed) from C(hostname) to C(user_data). False for none.
+        Left out, a VM made from an image is seeded with the defaults.
+      - The guest's SSH host key is made for it, so that it is known before it boots; its public
+        half is in the VM's metadata.
     type: raw
   groups:
     description:
@@ -269,6 +271,11 @@ options:
       - Console passwords by VM; filled in from O(console), so that they are never shown.
     type: dict
     default: {}
+  seeds:
+    description:
+      - Seeds by VM; filled in from O(seed), so that what is secret in them is never shown.
+    type: str
+    default: ""
 seealso:
   - module: fleet.virt.virt_query
     description: What became of it.

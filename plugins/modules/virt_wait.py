@@ -18,7 +18,11 @@ description:
     serial console. For a VM that is in none of them, the hypervisor asks the VM's own network, once
     in 5 seconds, and only where that is no larger than a /24 and the hypervisor has an IPv4 address
     on the bridge.
-  - An address that answers with the MAC address of another machine does not count.
+  - An address that answers with the MAC address of another machine does not count. Of a VM that was
+    seeded with a host key, only a server that shows this key does (where the hypervisor has
+    C(ssh-keyscan)).
+  - A VM that has shown the host key it was seeded with needs its seed medium no more. It is taken
+    out of the VM and deleted.
   - Waiting ends at once for a VM that is seen not to run, such as one that crashed or was shut off.
   - Prints what it waits for and how far it is. It asks the hypervisor again and again in short
     calls, so that a connection that breaks meanwhile does no harm. For each VM that did not answer,
@@ -34,9 +38,9 @@ attributes:
     details:
       - In check mode nothing is asked and nothing waited for; RV(vms[].answered) is null.
   diff_mode:
-    support: N/A
+    support: none
     details:
-      - Changes nothing.
+      - All that is changed is that a seed medium goes; see RV(vms[].changed).
   idempotent:
     support: full
 options:
@@ -115,8 +119,12 @@ vms:
       description: Whether it answered; null in check mode.
       type: bool
     msg:
-      description: What is missing, empty when it answered.
+      description: What is missing, or why the seed medium could not be removed; empty when all is
+        well.
       type: str
+    changed:
+      description: Whether its seed medium was removed.
+      type: bool
     console:
       description: The last lines of its serial console, when it did not answer.
       type: list

@@ -43,6 +43,10 @@ class Progress:
             if entry["seconds"] is not None:
                 entry["seconds"] = round(entry["seconds"] + offset, 1)
             news += self._news(self.entries[entry["name"]], entry)
+            if entry["changed"]:
+                news.append(f"{entry['name']}: its seed medium is removed")
+            elif entry["answered"] and entry["msg"]:
+                news.append(f"{entry['name']}: {entry['msg']}")
             self.entries[entry["name"]] = entry
         self.pending = list(result["waiting"])
         return news

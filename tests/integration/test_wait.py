@@ -270,15 +270,21 @@ def test_it_outlives_the_daemon(mute: Guests, ansible: Ansible, lab: Laboratory)
 
 
 def disturbed(ansible: Ansible, disturb: Callable[[], None]) -> Run:
-    """A wait for the mute guest that is disturbed when it is well under way."""
+    """A wait for the mute guest that is disturbed when it is well under way.
+
+    That is after 12 seconds where a ping takes 1.5 s, on a busier machine in proportion.
+    """
+    began = time.monotonic()
+    ansible.module("hv1", "ansible.builtin.ping")
+    slower = max(1.0, (time.monotonic() - began) / 1.5)
 
     def later() -> None:
-        time.sleep(12)
+        time.sleep(12 * slower)
         disturb()
 
     thread = threading.Thread(target=later)
     thread.start()
-    run = waiting(ansible, "hv1", {"names": ["mute"], "wait_timeout": 35, "slice": 3})
+    run = waiting(ansible, "hv1", {"names": ["mute"], "wait_timeout": int(35 * slower), "slice": 3})
     thread.join()
     return run
 

@@ -15,14 +15,14 @@ from .. import _lxml
 from .._model import domain_xml, metadata, request, unstartable
 from .._model.domain_devices_xml import VolumeRef
 from .._model.metadata import ImageRef, Metadata, Owner, OwnVolume
+from . import lookup
 from .creation_plan import Host, Job
 
 _VALIDATE = 1  # VIR_DOMAIN_DEFINE_VALIDATE
 _LOG_FOLDER = "/var/log/libvirt/qemu"
 _MARKER = ".fleet-virt-creating"
-_METADATA_ELEMENT = 2  # VIR_DOMAIN_METADATA_ELEMENT
-AFFECT_LIVE = 1
-AFFECT_CONFIG = 2
+AFFECT_LIVE = lookup.AFFECT_LIVE
+AFFECT_CONFIG = lookup.AFFECT_CONFIG
 
 
 def claim_xml(host: Host, job: Job, owner: Owner) -> str:
@@ -75,6 +75,8 @@ def kept_of(host: Host, job: Job, phase: str | None, owner: Owner | None) -> Met
         tags=domain.placement.tags,
         zone=domain.placement.zone,
         user=domain.seed.user if domain.seed else None,
+        host_key=job.host_key,
+        addresses=domain.seed.static_addresses if domain.seed else (),
         volumes=tuple(
             OwnVolume(
                 plan.pool.name,
@@ -107,12 +109,4 @@ def _define(host: Host, job: Job, text: str, flags: int) -> t.Any:
 
 def write_metadata(host: Host, raw: t.Any, kept: Metadata, flags: int) -> None:
     """Replace our metadata and nothing else (virDomainSetMetadata)."""
-    host.connection.call(
-        f"change the metadata of {raw.name()}",
-        raw.setMetadata,
-        _METADATA_ELEMENT,
-        _lxml.tostring(metadata.to_plain_element(kept)),
-        metadata.PREFIX,
-        metadata.NAMESPACE,
-        flags,
-    )
+    lookup.write_metadata(host.connection, raw, kept, flags)

@@ -74,6 +74,7 @@ class Job:
     disks: list[DiskPlan] = field(default_factory=list)
     seed: DiskPlan | None = None
     uuid: str | None = None
+    host_key: str | None = None  # public half of the key that its seed gives it
     # new; mine: claimed by this run before; half: another run's, to be finished; same; failed
     state: str = "new"
     msg: str | None = None
@@ -205,7 +206,7 @@ def _plan(host: Host, job: Job, taken_ok: bool = False) -> None:
         first = job.disks[0]
         name = f"{domain.name}{SEED_SUFFIX}"
         job.seed = DiskPlan(medium, first.key, first.pool, name, 0, None)
-        seed_nocloud.program()
+        seed_nocloud.require_programs()
     machine = host.machine(domain)
     if machine is None:
         problems.append(

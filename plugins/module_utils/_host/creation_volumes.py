@@ -10,7 +10,6 @@ This file is private to the collection.
 from __future__ import annotations
 
 from .._errors import PlanRefused
-from .._model import seed
 from . import owner as owners
 from . import seed_nocloud, storage
 from .creation_plan import DiskPlan, Host, Job
@@ -54,22 +53,14 @@ def build(host: Host, job: Job, made: list[DiskPlan]) -> None:
         storage.flush(plan.path)
     if job.seed is not None and job.domain.seed is not None:
         pool = _ready_pool(host, job.seed)
-        nics = [seed.SeededNic(nic.name, nic.mac) for nic in job.domain.nics]
-        files = seed.nocloud(job.domain.seed, job.domain.name, str(job.uuid), nics)
-        content = seed_nocloud.medium(files, str(job.uuid))
+        made_here = seed_nocloud.make(
+            job.domain.seed, job.domain.name, str(job.uuid), job.domain.seeded_nics
+        )
+        content, job.host_key = made_here.content, made_here.host_key
         if storage.is_taken(connection, pool, job.seed.volume):
             raise PlanRefused(f"{job.seed.path} appeared meanwhile; nothing is taken over")
-        volume = storage.create_volume(
-            connection,
-            pool,
-            job.seed.volume,
-            size=len(content),
-            volume_format="raw",
-            mode="0600",
-        )
+        seed_nocloud.store(connection, pool, job.seed.volume, content)
         made.append(job.seed)
-        storage.upload(connection, volume, job.seed.volume, content)
-        storage.flush(job.seed.path)
 
 
 def _ready_pool(host: Host, plan: DiskPlan) -> storage.Pool:

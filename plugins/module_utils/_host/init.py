@@ -19,7 +19,7 @@ from .._model.demand import ImageFacts
 from .._model.domain import Defaults, Domain, many
 from .._model.image_source import ImageSource
 from .._model.init_options import GENERATED
-from . import creation, images, storage
+from . import creation, images, seed_nocloud, storage
 from . import owner as owners
 from .connection import Connection
 from .creation_plan import Host, Job, Settings, prepare
@@ -28,7 +28,10 @@ from .creation_plan import Host, Job, Settings, prepare
 def read_options(params: t.Mapping[str, t.Any]) -> tuple[list[Domain], Settings]:
     """The validated batch and its settings; raises SpecError with every problem of every VM."""
     vms = []
-    for vm in params["vms"] or ():
+    seeds = seed_nocloud.unpacked(params["seeds"])
+    for given in params["vms"] or ():
+        seed = seeds.get(str(given.get("name")))
+        vm = given if seed is None else {**given, "seed": seed}
         password = params["passwords"].get(str(vm.get("name")))
         console = {**vm["console"], "password": password} if password else vm.get("console")
         vms.append(vm if console is None else {**vm, "console": console})

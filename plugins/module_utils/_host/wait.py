@@ -7,7 +7,8 @@
 One thread looks at each VM (:mod:`waited`), one tries each address; the caller's thread compares
 both every tenth of a second and asks the network for who cannot be found otherwise. A VM answers
 when an SSH server does at one of its addresses, and the neighbour table does not say that the
-address is another machine's.
+address is another machine's. One that was seeded with a host key has to show it; then its first
+boot is done as far as its seed goes, and the medium is removed.
 
 This file is private to the collection.
 """
@@ -19,8 +20,8 @@ import time
 import typing as t
 from dataclasses import dataclass, field
 
-from .._errors import HostUnreachable
-from . import deadline, neighbours
+from .._errors import FleetVirtError, HostUnreachable
+from . import deadline, neighbours, seed_medium
 from .connection import Connection
 from .lookup import require_domains
 from .ssh_banner import Answer, probe
@@ -52,6 +53,7 @@ class _Try:
     busy: bool = False
     due: float = 0.0
     since: float = 0.0  # when it first answered
+    proven: bool = False  # it showed the host key that it was seeded with
 
 
 @dataclass
@@ -63,6 +65,9 @@ class _Watched:
     source: str | None = None
     seconds: float | None = None
     answered: bool = False
+    proven: bool = False
+    changed: bool = False  # its seed medium was removed
+    problem: str = ""
 
     @property
     def over(self) -> bool:
@@ -73,7 +78,10 @@ def predict(names: t.Sequence[str]) -> dict[str, t.Any]:
     """The result in check mode: VMs that may not even be there answer or not, nobody knows."""
     keys = ("address", "source", "seconds", "state", "reason", "answered")
     vms: list[dict[str, t.Any]] = [
-        {"name": name, **dict.fromkeys(keys), "addresses": [], "msg": _CHECK_MODE, "console": []}
+        {
+            **{"name": name, **dict.fromkeys(keys), "addresses": []},
+            **{"msg": _CHECK_MODE, "console": [], "changed": False},
+        }
         for name in dict.fromkeys(names)
     ]
     return {"changed": False, "vms": vms, "waiting": []}
@@ -122,6 +130,8 @@ class _Wait:
         finally:
             self.stop.set()
         self._leave(threads)
+        for one in self.watched:
+            self._remove_medium(one)
         return self._result(final=not slicing)
 
     def _leave(self, threads: t.Sequence[threading.Thread]) -> None:
@@ -183,11 +193,37 @@ class _Wait:
             owner = neighbours.table().get(address)
             if owner is not None and owner not in guest.macs:
                 answer = Answer(False, f"another machine has this address ({owner})")
+        if answer.ok and self.connection.local and guest.host_key:
+            answer = self._proof(guest.host_key, address, attempt) or answer
         if answer.ok and not attempt.since:
             attempt.since = time.monotonic()
         attempt.answer = answer
         attempt.due = time.monotonic() + _PAUSE
         attempt.busy = False
+
+    def _proof(self, host_key: str, address: str, attempt: _Try) -> Answer | None:
+        """Whether the server is who it was seeded as; the answer to give if it is not."""
+        kind, _blank, rest = host_key.partition(" ")
+        shown = seed_medium.shown_keys(address, self.settings.port, kind)
+        attempt.proven = shown is not None and f"{kind} {rest.partition(' ')[0]}" in shown
+        if shown is None or attempt.proven:
+            return None
+        if not shown:
+            return Answer(False, f"its SSH server shows no {kind} key yet")
+        return Answer(
+            False,
+            "its SSH server shows another host key than its seed has: the image did not take the"
+            " seed (without cloud-init it does not), or another machine has this address",
+        )
+
+    def _remove_medium(self, one: _Watched) -> None:
+        """What failed here is told, and tried again by the next who waits."""
+        if not (one.proven and one.guest.has_medium):
+            return
+        try:
+            one.changed = seed_medium.remove(self.connection, one.guest.raw)
+        except FleetVirtError as error:
+            one.problem = f"its seed medium, which is of no use any more, is still there: {error}"
 
     def _settle(self, one: _Watched) -> None:
         """Take the address that is believed most, of those that answer."""
@@ -199,6 +235,7 @@ class _Wait:
                 if undecided and now - attempt.since < _BETTER:
                     return
                 one.address, one.source, one.answered = address, source, True
+                one.proven = attempt.proven
                 one.seconds = round(attempt.since - self.started, 1)
                 return
             undecided = undecided or attempt.busy
@@ -234,7 +271,7 @@ class _Wait:
         }
         vms = [self._entry(one, consoles.get(one.guest.name, [])) for one in self.watched]
         result: dict[str, t.Any] = {
-            "changed": False,
+            "changed": any(vm["changed"] for vm in vms),
             "vms": vms,
             "waiting": [] if final else [one.guest.name for one in open_ends],
         }
@@ -258,8 +295,9 @@ class _Wait:
             "state": guest.state,
             "reason": guest.reason,
             "answered": one.answered,
-            "msg": "" if one.answered else self._missing(one),
+            "msg": one.problem if one.answered else self._missing(one),
             "console": console_end,
+            "changed": one.changed,
         }
 
     def _missing(self, one: _Watched) -> str:

@@ -45,6 +45,8 @@ class Guest:
         self.nics: list[dict[str, t.Any]] = []
         self.agent_note = "no guest agent is connected"
         self.note = ""  # what went wrong when looking
+        self.host_key: str | None = None  # that it was seeded with
+        self.has_medium = False  # its seed medium is still there
         self._found: dict[str, tuple[str, ...]] = {}
         self._logs: list[str] = []
         self._stopped = 0
@@ -101,6 +103,8 @@ class Guest:
         facts = domain_info.parse(call(f"read {name}", self.raw.XMLDesc, 0), f"domain {name}")
         self._logs = [entry["log"] for entry in facts["consoles"] if entry["log"]]
         self.nics = facts["nics"]
+        self.host_key = facts["metadata"]["host_key"]
+        self.has_medium = any(one["role"] == "seed" for one in facts["metadata"]["volumes"])
         if not self._alive():
             return
         self._found["static"] = tuple(facts["metadata"]["addresses"])

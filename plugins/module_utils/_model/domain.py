@@ -25,7 +25,7 @@ from .image_source import ImageSource
 from .names import check_vm_name, volume_name
 from .options import Reader, join, show, unknown_message
 from .profiles import Entry, resolve_disks, resolve_nics
-from .seed import Seed
+from .seed import ReadYaml, Seed, SeededNic
 from .seed import from_options as seed_from
 from .seed import wanted as seed_wanted
 
@@ -55,6 +55,7 @@ class Defaults:
     """What a VM's own options leave open: the fleet's variables.
 
     ``fleet`` identifies the fleet in MAC addresses; ``ssh_public_keys`` are the controller's.
+    ``read_yaml`` reads user-data that is YAML text; only the controller has it.
     """
 
     disk_profiles: t.Any = None
@@ -62,6 +63,7 @@ class Defaults:
     pool: str = "default"
     ssh_public_keys: tuple[str, ...] = ()
     fleet: str = ""
+    read_yaml: ReadYaml | None = None
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,14 @@ class Domain:
 
     def without_secrets(self) -> Domain:
         """The same VM, fit for output."""
-        return dataclasses.replace(self, console=dataclasses.replace(self.console, password=None))
+        console = dataclasses.replace(self.console, password=None)
+        seed = self.seed.without_secrets(self.name) if self.seed else None
+        return dataclasses.replace(self, console=console, seed=seed)
+
+    @property
+    def seeded_nics(self) -> list[SeededNic]:
+        """Its NICs as its seed knows them."""
+        return [SeededNic(nic.name, nic.mac) for nic in self.nics]
 
 
 def from_options(
@@ -121,7 +130,7 @@ def from_options(
         return None, problems
     seed = _seed(reader, chosen)
     name = reader.value("name")
-    host_name = seed is not None and seed.hostname is None
+    host_name = seed is not None and seed.hostname is None and seed.fqdn is None
     problems.extend(check_vm_name(name, reader.at("name"), host_name=host_name))
     memory = reader.mib("memory", 1024, _MAX_MEMORY) or 1024
     memory_max = reader.mib("memory_max", None, _MAX_MEMORY)
@@ -134,6 +143,11 @@ def from_options(
     disk_profile, nic_profile = _profile(reader, "disk"), _profile(reader, "nic")
     disks = _disks(reader, disk_profile, chosen)
     nics = _nics(reader, nic_profile, chosen, str(name))
+    if seed is not None and seed.network:
+        from . import seed_network
+
+        known = [SeededNic(nic.name, nic.mac) for nic in nics]
+        problems.extend(seed_network.problems(seed, known, reader.at("seed")))
     domain = Domain(
         name=str(name),
         vcpus=reader.integer("vcpus", 1, 1, _MAX_VCPUS) or 1,
@@ -190,8 +204,8 @@ def batch_problems(domains: t.Sequence[tuple[str, Domain]]) -> list[Problem]:
     problems: list[Problem] = []
     seen: dict[tuple[str, str], str] = {}
 
-    def once(kind: str, value: str, where: str, remedy: str) -> bool:
-        first = seen.setdefault((kind, value.lower()), where)
+    def once(kind: str, value: str, where: str, remedy: str, scope: str = "") -> bool:
+        first = seen.setdefault((f"{kind} {scope}", value.lower()), where)
         if first != where:
             problems.append(
                 Problem(where, f"{kind} {show(value)} is that of {first} as well; {remedy}")
@@ -210,6 +224,13 @@ def batch_problems(domains: t.Sequence[tuple[str, Domain]]) -> list[Problem]:
                 where = f"{join(path, 'disks')}[{index}].name"
                 volume = f"{disk.pool}/{domain.volume_name(disk)}"
                 once("volume", volume, where, "rename one of the VMs or disks")
+        for config in domain.seed.network if domain.seed else ():
+            for nic in domain.nics:
+                if config.name == nic.name or config.mac == nic.mac:
+                    where, scope = f"{join(path, 'seed')}.network", f"{nic.source} {nic.vlan}"
+                    for address in config.addresses:
+                        value = address.partition("/")[0]
+                        once("address", value, where, "give one of them another", scope)
     return problems
 
 
@@ -234,14 +255,16 @@ def _profile(reader: Reader, kind: str) -> str:
 
 def _seed(reader: Reader, defaults: Defaults) -> Seed | None:
     """The seed; without a word about it, a VM made from an image has one."""
-    value = reader.structure("seed")
+    value = reader.structure("seed", secret=True)
     try:
         if not seed_wanted(value, default=reader.given("image")):
             return None
     except ValueError as error:
         reader.problem("seed", str(error))
         return None
-    return seed_from(value, reader.at("seed"), defaults.ssh_public_keys, reader.problems)
+    return seed_from(
+        value, reader.at("seed"), defaults.ssh_public_keys, reader.problems, defaults.read_yaml
+    )
 
 
 def _disks(reader: Reader, profile: str, defaults: Defaults) -> tuple[Disk, ...]:

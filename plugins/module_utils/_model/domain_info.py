@@ -101,10 +101,10 @@ def parse(xml: str, what: str) -> dict[str, t.Any]:
 
 
 def _metadata(element: Element | None) -> dict[str, t.Any]:
-    """Our metadata with ``managed``; without the request, which is large and for our own use."""
+    """Our metadata with ``managed``; without what is large and for our own use."""
     found = None if element is None else own_metadata.parse(element)
     fields = own_metadata.as_dict(found or own_metadata.Metadata())
-    del fields["request"]
+    del fields["request"], fields["seed"]
     return {"managed": found is not None, **fields}
 
 

@@ -41,15 +41,13 @@ def render(
     metadata: Element | None = None,
     log_path: str | None = None,
     emulator: str | None = None,
-    tcg_cache_mib: int = 32,
 ) -> str:
     """The domain XML, ready for virDomainDefineXMLFlags.
 
     ``volumes`` maps disk names to where they are; each disk must be in it, a CD drive that is not
     is empty. ``cpu`` is the ``<cpu>`` element of the fleet's baseline, taken when the VM asks for
     no CPU of its own. ``seed_path`` is the seed medium, ``log_path`` the serial console's log on
-    the hypervisor. ``tcg_cache_mib`` bounds the translation cache of an emulated VM, which qemu
-    would let grow to 1 GiB beside the VM's memory.
+    the hypervisor.
 
     Raises KeyError for a disk without a volume.
     """
@@ -67,7 +65,7 @@ def render(
     _lxml.add(root, "currentMemory", {"unit": "KiB"}, str(domain.memory * 1024))
     _lxml.add(root, "vcpu", {"placement": "static"}, str(domain.vcpus))
     _add_os(root, domain, machine, arch)
-    _add_features(root, domain_type, arch, tcg_cache_mib)
+    _add_features(root, domain_type, arch, most)
     _add_cpu(root, domain, cpu)
     _add_clock(root, domain_type, arch)
     _lxml.add(root, "on_poweroff", text="destroy")
@@ -106,14 +104,22 @@ def _add_os(root: Element, domain: Domain, machine: str, arch: str) -> None:
         _lxml.add(firmware, "feature", {"enabled": "no", "name": "secure-boot"})
 
 
-def _add_features(root: Element, domain_type: str, arch: str, tcg_cache_mib: int) -> None:
+def _tcg_cache_mib(memory: int) -> int:
+    """The bound of an emulated VM's translation cache, which qemu would let grow to 1 GiB beside a
+    memory of 96 MiB. One that is too small is emptied again and again, and everything is translated
+    anew: how often, QEMU counts (virsh qemu-monitor-command NAME --hmp 'info jit', TB flush)."""
+    return max(32, min(memory // 2, 512))
+
+
+def _add_features(root: Element, domain_type: str, arch: str, memory: int) -> None:
     features = _lxml.new("features")
     if arch in _X86 or arch == "aarch64":
         _lxml.add(features, "acpi")
     if arch in _X86:
         _lxml.add(features, "apic")
     if domain_type == "qemu":
-        _lxml.add(_lxml.add(features, "tcg"), "tb-cache", {"unit": "MiB"}, str(tcg_cache_mib))
+        cache = str(_tcg_cache_mib(memory))
+        _lxml.add(_lxml.add(features, "tcg"), "tb-cache", {"unit": "MiB"}, cache)
     if len(features):
         root.append(features)
 

@@ -70,4 +70,5 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "fleet_machine": {"type": "str"},
     "images": {"type": "dict", "default": {}},
     "passwords": {"type": "dict", "default": {}, "no_log": True},
+    "seeds": {"type": "str", "default": "", "no_log": True},
 }

@@ -38,7 +38,7 @@ _QUALIFIED = f"{{{NAMESPACE}}}"
 PHASES = ("creating", "starting", "migrating", "purging")
 ROLES = ("disk", "seed")
 
-_MAX_LINE = 4096  # characters of any value but the request: PATH_MAX
+_MAX_LINE = 4096  # characters of any value but the long ones: PATH_MAX
 _MAX_REQUEST = 256 * 1024
 _MAX_ITEMS = 1024  # of any list
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -77,6 +77,21 @@ class OwnVolume:
 
 
 @dataclass(frozen=True)
+class Move:
+    """Where a domain in phase ``migrating`` goes, by the inventory's names.
+
+    ``autostart`` (yes, no) and ``state`` (running, shutoff) are what it was before, and what it is
+    to be afterwards.
+    """
+
+    source: str
+    destination: str
+    run: str
+    autostart: str
+    state: str
+
+
+@dataclass(frozen=True)
 class Metadata:
     """All the collection keeps with a domain."""
 
@@ -93,12 +108,24 @@ class Metadata:
     volumes: tuple[OwnVolume, ...] = ()
     request: str | None = None
     addresses: tuple[str, ...] = ()
+    seed: str | None = None  # of a VM that no request made
+    move: Move | None = None
+
+    @property
+    def made_here(self) -> bool:
+        """Whether the collection made the domain: its creation, and nothing else, writes a request.
+
+        Only then are ``volumes`` its own. A domain of anybody's may have been given a seed.
+        """
+        return self.request is not None
 
 
 # Fields that are one element with the text in it, attributes, or an element for each item
-_TEXTS = ("phase", "home", "zone", "user", "host_key", "request")
+_TEXTS = ("phase", "home", "zone", "user", "host_key", "request", "seed")
+_LONG = ("request", "seed")
 _IMAGE = tuple(field.name for field in fields(ImageRef))
 _VOLUME = tuple(field.name for field in fields(OwnVolume))
+_MOVE = tuple(field.name for field in fields(Move))
 _LISTS = {"group": "groups", "avoid": "anti_affinity", "tag": "tags", "address": "addresses"}
 
 
@@ -127,12 +154,14 @@ def parse(element: Element) -> Metadata | None:
             continue
         elif tag in _TEXTS:
             text = child.text or ""
-            if _problem(text, request=tag == "request") is None:
+            if _problem(text, long=tag in _LONG) is None:
                 found[tag] = text
         elif tag == "owner":
             found[tag] = _owner(child)
         elif tag == "image":
             found[tag] = _image(child)
+        elif tag == "move":
+            found[tag] = _move(child)
     found.update((name, tuple(items[:_MAX_ITEMS])) for name, items in lists.items())
     return Metadata(**found)
 
@@ -176,6 +205,8 @@ def as_dict(metadata: Metadata) -> dict[str, t.Any]:
         "volumes": [dict(vars(volume)) for volume in metadata.volumes],
         "request": metadata.request,
         "addresses": list(metadata.addresses),
+        "seed": metadata.seed,
+        "move": dict(vars(metadata.move)) if metadata.move else None,
     }
 
 
@@ -199,14 +230,14 @@ def _find(element: Element) -> Element | None:
     return element if _local(element) == ELEMENT else None
 
 
-def _problem(text: str, request: bool = False) -> str | None:
-    """Why the value cannot be kept, None if it can. Only the request may have several lines."""
-    limit = _MAX_REQUEST if request else _MAX_LINE
+def _problem(text: str, long: bool = False) -> str | None:
+    """Why the value cannot be kept, None if it can. Only a long one may have several lines."""
+    limit = _MAX_REQUEST if long else _MAX_LINE
     if len(text) > limit:
         return f"{len(text)} characters, at most {limit} are kept"
     if text.isprintable():  # nearly always, and quick
         return None
-    if (_NOT_XML if request else _CONTROL).search(text) or _NOT_XML.search(text):
+    if (_NOT_XML if long else _CONTROL).search(text) or _NOT_XML.search(text):
         return "it holds control characters; remove them"
     return None
 
@@ -229,6 +260,11 @@ def _image(element: Element) -> ImageRef | None:
     return ImageRef(**values) if values and values["name"] else None
 
 
+def _move(element: Element) -> Move | None:
+    values = _attributes(element, _MOVE)
+    return Move(**values) if values and values["source"] and values["destination"] else None
+
+
 def _volume(element: Element) -> OwnVolume | None:
     values = _attributes(element, _VOLUME)
     return OwnVolume(**values) if values and values["pool"] and values["name"] else None
@@ -237,7 +273,7 @@ def _volume(element: Element) -> OwnVolume | None:
 def _fill(root: Element, metadata: Metadata, namespace: str) -> None:
     def put(tag: str, text: str | None = None, **attributes: str) -> None:
         for name, value in {"": text or "", **attributes}.items():
-            problem = _problem(value, request=tag == "request")
+            problem = _problem(value, long=tag in _LONG)
             if problem:
                 raise XmlError(f"metadata {tag}{'.' + name if name else ''}: {problem}")
         add(root, namespace + tag, attributes, text)
@@ -249,6 +285,8 @@ def _fill(root: Element, metadata: Metadata, namespace: str) -> None:
         put("owner", **{name: str(value) for name, value in vars(metadata.owner).items()})
     if metadata.image:
         put("image", **vars(metadata.image))
+    if metadata.move:
+        put("move", **vars(metadata.move))
     for tag, name in _LISTS.items():
         for item in _bounded(name, getattr(metadata, name)):
             put(tag, item)

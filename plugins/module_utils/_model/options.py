@@ -180,16 +180,17 @@ class Reader:
 
         return t.cast("str | None", self._converted(key, convert, default))
 
-    def structure(self, key: str) -> t.Any:
-        """The value, with JSON text (``-e 'vm_disks=[...]'``) read."""
+    def structure(self, key: str, *, secret: bool = False) -> t.Any:
+        """The value, with JSON text (``-e 'vm_disks=[...]'``) read; a ``secret`` is not shown."""
 
         def convert(value: t.Any) -> t.Any:
             if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
                 try:
                     return json.loads(value)
                 except ValueError:
+                    shown = "this" if secret else show(value)
                     raise ValueError(
-                        f"{show(value)} is not JSON; on the command line write keys and text in"
+                        f"{shown} is not JSON; on the command line write keys and text in"
                         ' double quotes, for example {"type": "vnc"}'
                     ) from None
             return value

@@ -47,7 +47,12 @@ def differences(kept: str | None, domain: Domain) -> list[str]:
         return ["what it was made from is not readable in its metadata"]
     if not isinstance(old, dict):
         return ["what it was made from is not readable in its metadata"]
-    return _compare("", old, as_plain(domain))
+    return compare(old, as_plain(domain))
+
+
+def compare(old: t.Mapping[str, t.Any], new: t.Mapping[str, t.Any]) -> list[str]:
+    """As :func:`differences`, of two plain mappings."""
+    return _compare("", old, new)
 
 
 def _compare(path: str, old: t.Any, new: t.Any) -> list[str]:
@@ -69,7 +74,9 @@ def _compare(path: str, old: t.Any, new: t.Any) -> list[str]:
 
 
 def _named(value: t.Any) -> bool:
-    return isinstance(value, list) and all(isinstance(e, dict) and "name" in e for e in value)
+    return isinstance(value, list) and all(
+        isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in value
+    )
 
 
 def _show(value: t.Any) -> str:

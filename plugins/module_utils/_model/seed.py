@@ -2,9 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is put into a VM before its first boot, and its form as a NoCloud medium.
+"""What is put into a VM before its first boot: the specification, and reading it.
 
-The documents are JSON, which YAML readers take as they are: nothing needs quoting rules.
+What few requests have is read in ``seed_options`` and ``seed_network``, which are imported when it
+is there. The documents that cloud-init reads are made in ``seed_documents``.
 
 This file is private to the collection.
 """
@@ -13,16 +14,20 @@ from __future__ import annotations
 
 import base64
 import binascii
+import dataclasses
+import functools
 import json
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .._errors import Problem
 from .names import check_host_name
-from .options import Reader, show, to_boolean
+from .options import Reader, to_boolean
 
 DEFAULT_USER = "ansible"
+ALL_SUDO = "ALL=(ALL) NOPASSWD:ALL"
+ReadYaml = t.Callable[[str], t.Any]
 _KEY_TYPES = (
     "ssh-ed25519",
     "ssh-rsa",
@@ -33,17 +38,142 @@ _KEY_TYPES = (
     "sk-ecdsa-sha2-nistp256@openssh.com",
 )
 # what useradd of every distribution takes
-_USER = r"[a-z_][a-z0-9_-]{0,31}"
-_USER_RULE = "1 to 32 small letters, digits, '_' or '-', the first a letter or '_'"
+USER = r"[a-z_][a-z0-9_-]{0,31}"
+USER_RULE = "1 to 32 small letters, digits, '_' or '-', the first a letter or '_'"
+# Options that seed_options reads
+_MORE = (
+    "fqdn",
+    "sudo",
+    "password_hash",
+    "users",
+    "timezone",
+    "locale",
+    "ca_certificates",
+    "files",
+    "packages",
+    "commands",
+    "grow_root",
+    "user_data",
+)
+# Options that seed_network reads
+_NETWORK = ("network", "dns_servers", "dns_search")
+_ROUNDS = 100_000  # some 50 ms; see Seed.without_secrets
+
+
+@dataclass(frozen=True)
+class User:
+    """A user beside the one Ansible logs in as; ``sudo`` is a rule of sudoers(5)."""
+
+    name: str
+    ssh_public_keys: tuple[str, ...] = ()
+    password_hash: str | None = field(default=None, repr=False)
+    sudo: str | None = None
+    groups: tuple[str, ...] = ()
+    shell: str | None = None
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of the guest; ``content`` is base64."""
+
+    path: str
+    content: str = field(default="", repr=False)
+    mode: str = "0644"
+    owner: str = "root:root"
+
+
+@dataclass(frozen=True)
+class Route:
+    """A route of one NIC."""
+
+    to: str
+    via: str
+    metric: int | None = None
+
+
+@dataclass(frozen=True)
+class NicConfig:
+    """What a NIC, named or found by its MAC address, is told; addresses have a prefix length."""
+
+    name: str | None = None
+    mac: str | None = None
+    dhcp4: bool = True
+    dhcp6: bool = False
+    addresses: tuple[str, ...] = ()
+    gateways: tuple[str, ...] = ()
+    routes: tuple[Route, ...] = ()
+    dns_servers: tuple[str, ...] = ()
+    dns_search: tuple[str, ...] = ()
+    mtu: int | None = None
 
 
 @dataclass(frozen=True)
 class Seed:
-    """Host name (None: the VM's name), the user Ansible logs in as, and its public keys."""
+    """Host name (None: the VM's name), the user Ansible logs in as and its public keys, and more.
+
+    ``user_data`` is JSON. ``secrets`` stands for what :meth:`without_secrets` took out.
+    """
 
     hostname: str | None = None
     user: str = DEFAULT_USER
     ssh_public_keys: tuple[str, ...] = ()
+    fqdn: str | None = None
+    sudo: str | None = ALL_SUDO
+    password_hash: str | None = field(default=None, repr=False)
+    users: tuple[User, ...] = ()
+    network: tuple[NicConfig, ...] = ()
+    dns_servers: tuple[str, ...] = ()
+    dns_search: tuple[str, ...] = ()
+    timezone: str | None = None
+    locale: str | None = None
+    ca_certificates: tuple[str, ...] = field(default=(), repr=False)
+    files: tuple[File, ...] = ()
+    packages: tuple[str, ...] = ()
+    commands: tuple[str | tuple[str, ...], ...] = field(default=(), repr=False)
+    grow_root: bool = True
+    user_data: str | None = field(default=None, repr=False)
+    secrets: str | None = None
+
+    @property
+    def static_addresses(self) -> tuple[str, ...]:
+        """The addresses it gives, without prefix length, in the order of its NICs."""
+        return tuple(one.partition("/")[0] for nic in self.network for one in nic.addresses)
+
+    def without_secrets(self, name: str) -> Seed:
+        """The same seed of the VM ``name``, fit for metadata that everybody may read.
+
+        What may be secret (and what is only bulky) is replaced by one digest, so that another
+        request is told apart. A short secret must not be guessed from it, hence PBKDF2.
+        """
+        hidden = (
+            self.password_hash,
+            tuple(user.password_hash for user in self.users),
+            tuple(file.content for file in self.files),
+            self.ca_certificates,
+            self.commands,
+            self.user_data,
+        )
+        if not any(hidden[2:]) and not self.password_hash and not any(hidden[1]):
+            return self
+        return dataclasses.replace(
+            self,
+            password_hash=None,
+            users=tuple(dataclasses.replace(user, password_hash=None) for user in self.users),
+            files=tuple(dataclasses.replace(file, content="") for file in self.files),
+            ca_certificates=(),
+            commands=(),
+            user_data=None,
+            secrets=_digest(name, json.dumps(hidden)),
+        )
+
+
+@functools.lru_cache(maxsize=1024)
+def _digest(name: str, text: str) -> str:
+    import hashlib
+
+    salt = f"urn:fleet.virt:1 {name}".encode("utf-8", "surrogatepass")
+    data = text.encode("utf-8", "surrogatepass")
+    return hashlib.pbkdf2_hmac("sha256", data, salt, _ROUNDS).hex()
 
 
 @dataclass(frozen=True)
@@ -51,7 +181,7 @@ class HostKey:
     """An SSH host key pair made for one VM; the private half is in no representation."""
 
     public: str
-    private: str
+    private: str = field(repr=False)
 
     def __repr__(self) -> str:
         return f"HostKey(public={self.public!r}, private=<hidden>)"
@@ -76,18 +206,24 @@ def wanted(value: t.Any, default: bool) -> bool:
 
 
 def from_options(
-    value: t.Any, path: str, default_keys: t.Sequence[str], problems: list[Problem]
+    value: t.Any,
+    path: str,
+    default_keys: t.Sequence[str],
+    problems: list[Problem],
+    read_yaml: ReadYaml | None = None,
 ) -> Seed:
     """The seed that ``value`` (a mapping, or true) asks for; findings go to ``problems``.
 
     ``default_keys`` are the controller's own public keys, taken when none are written.
+    ``read_yaml`` reads user-data that is YAML text, and raises ValueError with what is wrong;
+    without it (on a hypervisor) only JSON is taken.
     """
     reader = Reader(value if isinstance(value, Mapping) else None, path, problems)
     if not isinstance(value, (Mapping, bool, str, int, type(None))):
         problems.append(
             Problem(
                 path,
-                f"{show(value)} is neither a mapping nor true or false; "
+                "this is neither a mapping nor true or false; "
                 'write false, or for example {"user": "ansible"}',
             )
         )
@@ -95,14 +231,28 @@ def from_options(
     if hostname is not None:
         problems.extend(check_host_name(hostname, reader.at("hostname")))
     keys = public_keys(reader, "ssh_public_keys", default_keys)
-    user = reader.text("user", DEFAULT_USER, _USER, _USER_RULE) or DEFAULT_USER
+    user = reader.text("user", DEFAULT_USER, USER, USER_RULE) or DEFAULT_USER
+    seed = Seed(str(hostname) if hostname is not None else None, user, keys)
+    # all of them, not any(): what was not asked for is unknown
+    more = [key for key in _MORE if reader.given(key)]
+    network = [key for key in _NETWORK if reader.given(key)]
+    if more:
+        from . import seed_options
+
+        seed = dataclasses.replace(seed, **seed_options.read(reader, seed, read_yaml))
+    if network:
+        from . import seed_network
+
+        seed = dataclasses.replace(seed, **seed_network.read(reader))
     reader.finish()
-    return Seed(str(hostname) if hostname is not None else None, user, keys)
+    return seed
 
 
-def public_keys(reader: Reader, key: str, default: t.Sequence[str]) -> tuple[str, ...]:
+def public_keys(
+    reader: Reader, key: str, default: t.Sequence[str], *, required: bool = True
+) -> tuple[str, ...]:
     """The public keys under ``key``: a list, or text with one on each line."""
-    written = reader.structure(key)
+    written = reader.structure(key, secret=True)
     origin = reader.at(key)
     lines: t.Any = list(default) if written is None else written
     if isinstance(lines, str):
@@ -122,7 +272,7 @@ def public_keys(reader: Reader, key: str, default: t.Sequence[str]) -> tuple[str
             reader.problems.append(Problem(f"{origin}[{index}]", message))
         elif text not in keys:
             keys.append(str(text))
-    if not keys and not findings:
+    if required and not keys and not findings:
         reader.problem(
             key,
             "no public key: nobody could log in; set virt_ssh_public_key, make one "
@@ -152,75 +302,3 @@ def public_key_problem(text: t.Any) -> str | None:
     ):
         return f"the {kind} key is cut short, or of another type than it says; {remedy}"
     return None
-
-
-def nocloud(
-    seed: Seed,
-    name: str,
-    instance_id: str,
-    nics: t.Sequence[SeededNic],
-    host_key: HostKey | None = None,
-) -> dict[str, bytes]:
-    """The files of a NoCloud medium (label ``cidata``) for the VM ``name``.
-
-    ``nics`` come in the VM's order, with their MAC addresses. ``host_key`` makes the guest's SSH
-    identity known before it boots; it makes the medium a secret.
-    """
-    hostname = seed.hostname or name
-    meta = {"instance-id": instance_id, "local-hostname": hostname}
-    return {
-        "meta-data": _document(meta),
-        "network-config": _document(_network(nics)),
-        "user-data": b"#cloud-config\n" + _document(_user_data(seed, hostname, host_key)),
-    }
-
-
-def _user_data(seed: Seed, hostname: str, host_key: HostKey | None) -> dict[str, t.Any]:
-    root = seed.user == "root"
-    user: dict[str, t.Any] = {"name": seed.user, "ssh_authorized_keys": list(seed.ssh_public_keys)}
-    if not root:
-        user.update(lock_passwd=True, sudo="ALL=(ALL) NOPASSWD:ALL")
-    data: dict[str, t.Any] = {
-        "disable_root": not root,
-        "hostname": hostname.partition(".")[0],
-        "manage_etc_hosts": "localhost",  # sudo looks its own host name up
-        "preserve_hostname": False,
-        # Without the medium a later boot would be a new instance, with new host keys
-        "runcmd": [["touch", "/etc/cloud/cloud-init.disabled"]],
-        "ssh_pwauth": False,
-        "users": [user],
-    }
-    if "." in hostname:
-        data["fqdn"] = hostname
-    if host_key is not None:
-        data["ssh_deletekeys"] = True
-        data["ssh_keys"] = {
-            "ed25519_private": host_key.private,
-            "ed25519_public": host_key.public,
-        }
-    return data
-
-
-def _network(nics: t.Sequence[SeededNic]) -> dict[str, t.Any]:
-    """Version 2 network configuration: DHCP on every NIC, found by its address.
-
-    The DHCP client identifies itself by the MAC address: by default it would use the machine id,
-    so that a VM made anew under the same address is given another lease. The boot waits for the
-    first NIC only.
-    """
-    ethernets: dict[str, t.Any] = {}
-    for index, nic in enumerate(nics):
-        ethernets[nic.name] = {
-            "match": {"macaddress": nic.mac},
-            "dhcp4": True,
-            "dhcp-identifier": "mac",
-        }
-        if index:
-            ethernets[nic.name]["optional"] = True
-    return {"version": 2, "ethernets": ethernets}
-
-
-def _document(content: t.Mapping[str, t.Any]) -> bytes:
-    # not ASCII only: JSON's surrogate pairs are not YAML
-    text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False)
-    return text.encode("utf-8") + b"\n"

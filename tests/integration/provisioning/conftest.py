@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
+from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 from ansible_collections.fleet.virt.tests.lab import images
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
@@ -32,8 +33,11 @@ if virsh pool-info default >/dev/null 2>&1; then virsh pool-refresh default >/de
 class Fleet:
     """The laboratory as an administrator has it: variables, and a look at what is there."""
 
-    def __init__(self, lab: Laboratory, ansible: Ansible, folder: Path) -> None:
+    def __init__(
+        self, lab: Laboratory, ansible: Ansible, folder: Path, guests: Guests | None = None
+    ) -> None:
         self.lab = lab
+        self.guests = guests
         self.ansible = ansible
         self.images = folder / "images"
         self.images.mkdir()
@@ -125,11 +129,18 @@ class Fleet:
         for host in self.lab.hosts:
             if host.state == "running" and not host.bare:
                 self.lab.ssh(host.name, _SWEEP)
+        if self.guests is not None:
+            self.guests.forget()
 
 
 @pytest.fixture(scope="session")
-def _fleet(lab: Laboratory, ansible: Ansible, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
-    return Fleet(lab, ansible, tmp_path_factory.mktemp("fleet"))
+def _fleet(
+    lab: Laboratory,
+    ansible: Ansible,
+    all_guests: Guests,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Fleet:
+    return Fleet(lab, ansible, tmp_path_factory.mktemp("fleet"), all_guests)
 
 
 @pytest.fixture

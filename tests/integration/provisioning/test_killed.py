@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import time
 from typing import Any
@@ -24,7 +25,8 @@ from .conftest import Fleet
 _TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "2"))
 _SEED = int(os.environ.get("FLEET_VIRT_SEED", "20261121"))
 _NAME = "killed"
-_VM = {"name": _NAME, "memory": 96, "image": "tiny.qcow2", "wait": False}
+_SEEDED = {"files": [{"path": "/etc/motd", "content": "x"}], "commands": ["true"]}
+_VM = {"name": _NAME, "memory": 96, "image": "tiny.qcow2", "wait": False, "seed": _SEEDED}
 # Kills the module by its number once it has run for $1 seconds; prints whether there was one
 _KILLER = r"""
 for turn in $(seq 1 600); do
@@ -68,6 +70,10 @@ def _orphans(fleet: Fleet, host: str) -> list[str]:
     ).split()
     if left != expected:
         found.append(f"left {left}")
+    key = re.search("host_key>([^<]+)<", fleet.host(host, f"virsh dumpxml --inactive {_NAME}"))
+    medium = f"/var/lib/libvirt/images/{_NAME}_seed.iso"
+    if key is None or not fleet.host(host, f"grep -acF '{key[1]}' {medium} || true").strip("0\n"):
+        found.append(f"the host key is not the medium's: {key and key[1]}")
     fleet.host(host, f"virsh destroy {_NAME} 2>&1 || true")
     backing = fleet.host(host, f"qemu-img check -q {'/var/lib/libvirt/images/' + expected[1]}")
     return found + ([backing] if backing else [])

@@ -13,7 +13,9 @@ from ansible_collections.fleet.virt.plugins.plugin_utils._wait import Progress
 
 def vm(name: str, **facts: t.Any) -> dict[str, t.Any]:
     empty = {"address": None, "source": None, "seconds": None, "answered": False}
-    return {"name": name, **empty, "msg": "no address", "console": [], **facts}
+    answered = bool(facts.get("answered"))
+    more = {"msg": "" if answered else "no address", "console": [], "changed": False}
+    return {"name": name, **empty, **more, **facts}
 
 
 def test_a_wait_of_three_calls() -> None:
@@ -52,3 +54,16 @@ def test_all_answer() -> None:
     ]
     assert progress.failure() is None
     assert progress.consoles() == []
+
+
+def test_a_seed_medium_that_goes_and_one_that_does_not() -> None:
+    progress = Progress("hv1", ["web1", "web2"])
+    gone = vm("web1", seconds=1.0, answered=True, changed=True)
+    stays = vm("web2", seconds=1.0, answered=True, msg="its seed medium is still there: why")
+    assert progress.take({"vms": [gone, stays], "waiting": []}, 0) == [
+        "web1: answers after 1 s",
+        "web1: its seed medium is removed",
+        "web2: answers after 1 s",
+        "web2: its seed medium is still there: why",
+    ]
+    assert progress.failure() is None

@@ -131,6 +131,7 @@ def test_running_domain_in_full() -> None:
                 },
             ],
             "addresses": ["192.0.2.10/24"],
+            "move": None,
         },
     }
 
@@ -218,6 +219,7 @@ def test_what_is_left_out_means_what_libvirt_documents() -> None:
         "host_key": None,
         "volumes": [],
         "addresses": [],
+        "move": None,
     }
 
 

@@ -304,12 +304,28 @@ def test_b13_vnc_listens_on_loopback_and_its_password_shows_nowhere() -> None:
 
 
 def test_emulation_has_its_cache_bounded_and_kvm_has_the_timers() -> None:
-    emulated = etree.fromstring(rendered(CASES[1], tcg_cache_mib=48))
-    assert emulated.findtext("features/tcg/tb-cache") == "48"
+    emulated = etree.fromstring(rendered(CASES[1]))
     assert emulated.xpath("clock/timer") == []
     kvm = etree.fromstring(rendered(CASES[0]))
     assert kvm.find("features/tcg") is None
     assert kvm.xpath("clock/timer/@name") == ["rtc", "pit", "hpet"]
+
+
+@pytest.mark.parametrize(
+    ("memory", "cache"), [(16, "32"), (96, "48"), (512, "256"), (1024, "512"), (65536, "512")]
+)
+def test_the_cache_of_emulation_grows_with_the_memory(memory: int, cache: str) -> None:
+    domain = specification({"name": "v", "memory": memory})
+    host: dict[str, t.Any] = {
+        "uuid": UUID,
+        "domain_type": "qemu",
+        "machine": "q35",
+        "arch": "x86_64",
+        "volumes": {"system": VolumeRef("/v.qcow2", "qcow2")},
+    }
+    found = etree.fromstring(domain_xml.render(domain, **host))
+    assert found.findtext("features/tcg/tb-cache") == cache
+    assert found.xpath("features/tcg/tb-cache/@unit") == ["MiB"]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._model import metadata
 from ansible_collections.fleet.virt.plugins.module_utils._model.metadata import (
     ImageRef,
     Metadata,
+    Move,
     Owner,
     OwnVolume,
 )
@@ -36,6 +37,7 @@ FULL = Metadata(
     ),
     request='{"name": "web1"}',
     addresses=("192.0.2.10/24", "2001:db8::10/64"),
+    move=Move("hv1", "hv2", "run-2", "yes", "running"),
 )
 
 ROUND_TRIPS = {

@@ -2,23 +2,23 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The seed: its options, and the NoCloud files as cloud-init reads them."""
+"""The seed: what is always asked for, and what of it may be kept."""
 
 from __future__ import annotations
 
 import base64
-import json
 import typing as t
+from dataclasses import replace
 
 import pytest
-import yaml
 from ansible_collections.fleet.virt.plugins.module_utils._errors import Problem
 from ansible_collections.fleet.virt.plugins.module_utils._model.seed import (
+    File,
     HostKey,
+    NicConfig,
     Seed,
-    SeededNic,
+    User,
     from_options,
-    nocloud,
     public_key_problem,
 )
 
@@ -32,7 +32,6 @@ def public_key(kind: str = "ssh-ed25519", says: str | None = None, comment: str 
 KEY = public_key()
 # in pieces: nothing in this file is a private key to a scanner either
 PRIVATE = "-----BEGIN OPENSSH " + "PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\n-----END"
-NICS = [SeededNic("eth0", "52:01:02:03:04:05"), SeededNic("eth1", "52:01:02:03:04:06")]
 
 
 def read(value: t.Any, keys: t.Sequence[str] = (KEY,)) -> tuple[Seed, list[Problem]]:
@@ -127,69 +126,64 @@ def test_a_private_key_by_mistake_is_one_clear_error(value: t.Any) -> None:
     assert "b3Bl" not in str(problems)
 
 
-def test_nocloud_files() -> None:
-    seed = Seed(None, "ansible", (public_key(comment="Jörg \U0001f511 \"x\" 'y' #z"),))
-    files = nocloud(seed, "web1", "6f0f7c2e", NICS)
-    assert sorted(files) == ["meta-data", "network-config", "user-data"]
-    assert files["user-data"].startswith(b"#cloud-config\n{")
-    # JSON, and the same to a YAML reader: cloud-init uses one
-    documents = {name: yaml.safe_load(content) for name, content in files.items()}
-    for name, content in files.items():
-        assert json.loads(content.decode().replace("#cloud-config\n", "")) == documents[name]
-    assert documents["meta-data"] == {"instance-id": "6f0f7c2e", "local-hostname": "web1"}
-    assert documents["network-config"] == {
-        "version": 2,
-        "ethernets": {
-            "eth0": {
-                "match": {"macaddress": "52:01:02:03:04:05"},
-                "dhcp4": True,
-                "dhcp-identifier": "mac",
-            },
-            "eth1": {
-                "match": {"macaddress": "52:01:02:03:04:06"},
-                "dhcp4": True,
-                "dhcp-identifier": "mac",
-                "optional": True,
-            },
-        },
-    }
-    user_data = documents["user-data"]
-    assert user_data["users"] == [
-        {
-            "name": "ansible",
-            "sudo": "ALL=(ALL) NOPASSWD:ALL",
-            "lock_passwd": True,
-            "ssh_authorized_keys": list(seed.ssh_public_keys),
-        }
-    ]
-    assert user_data["ssh_pwauth"] is False
-    assert user_data["disable_root"] is True
-    assert user_data["hostname"] == "web1"
-    assert "ssh_keys" not in user_data
-
-
-def test_the_seeds_host_name_and_domain() -> None:
-    files = nocloud(Seed("db.example.org", "ansible", (KEY,)), "db_1", "i", NICS)
-    user_data = yaml.safe_load(files["user-data"])
-    assert (user_data["hostname"], user_data["fqdn"]) == ("db", "db.example.org")
-    assert yaml.safe_load(files["meta-data"])["local-hostname"] == "db.example.org"
-
-
-def test_root_as_the_user_may_log_in() -> None:
-    user_data = yaml.safe_load(nocloud(Seed(None, "root", (KEY,)), "v", "i", [])["user-data"])
-    assert user_data["disable_root"] is False
-    assert user_data["users"] == [{"name": "root", "ssh_authorized_keys": [KEY]}]
-
-
-def test_a_host_key_is_the_only_one_and_shows_nowhere() -> None:
+def test_a_host_key_shows_its_public_half_only() -> None:
     pair = HostKey(public=KEY, private=PRIVATE)
-    user_data = yaml.safe_load(nocloud(Seed(None, "a", (KEY,)), "v", "i", NICS, pair)["user-data"])
-    assert user_data["ssh_keys"] == {"ed25519_private": PRIVATE, "ed25519_public": KEY}
-    assert user_data["ssh_deletekeys"] is True
+    assert KEY in repr(pair)
     assert "PRIVATE" not in repr(pair)
     assert "PRIVATE" not in str(pair)
 
 
-def test_files_are_the_same_every_time() -> None:
-    seed = Seed(None, "ansible", (KEY,))
-    assert nocloud(seed, "v", "i", NICS) == nocloud(seed, "v", "i", NICS)
+SECRET = Seed(
+    "web1",
+    "ansible",
+    (KEY,),
+    password_hash="$6$salt$HUSH1",  # noqa: S106
+    users=(User("alice", (KEY,), "$6$salt$HUSH2"),),
+    files=(File("/etc/motd", "SFVTSDM="),),
+    ca_certificates=("HUSH4",),
+    commands=("echo HUSH5", ("echo", "HUSH6")),
+    user_data='{"a": "HUSH7"}',
+)
+
+
+def test_what_is_kept_has_no_secret_and_changes_with_every_one_of_them() -> None:
+    kept = SECRET.without_secrets("web1")
+    assert "HUSH" not in repr(vars(kept))
+    assert "SFVTSDM=" not in repr(vars(kept))
+    assert (kept.users[0].name, kept.files[0].path) == ("alice", "/etc/motd")
+    assert kept.secrets is not None
+    changed = [
+        {"password_hash": "$6$salt$OTHER"},
+        {"users": (User("alice", (KEY,), "$6$salt$OTHER"),)},
+        {"files": (File("/etc/motd", "T1RIRVI="),)},
+        {"ca_certificates": ("OTHER",)},
+        {"commands": ("echo OTHER",)},
+        {"user_data": None},
+    ]
+    digests = {kept.secrets}
+    for one in changed:
+        digests.add(replace(SECRET, **one).without_secrets("web1").secrets)  # type: ignore[arg-type]
+    assert len(digests) == 1 + len(changed)
+    # not the same for two VMs, so that one guess is not one for all
+    assert SECRET.without_secrets("web2").secrets not in digests
+    assert replace(SECRET).without_secrets("web1") == kept
+
+
+def test_a_seed_without_secrets_is_kept_as_it_is() -> None:
+    seed = Seed("web1", "ansible", (KEY,), timezone="UTC", users=(User("alice"),))
+    assert seed.without_secrets("web1") is seed
+
+
+def test_no_secret_shows_in_a_representation() -> None:
+    assert "HUSH" not in repr(SECRET)
+    assert "SFVTSDM=" not in repr(SECRET)
+
+
+def test_static_addresses_come_in_the_order_of_the_nics() -> None:
+    network = (
+        NicConfig("eth0", addresses=("192.0.2.1/24", "2001:db8::1/64")),
+        NicConfig("eth1"),
+        NicConfig("eth2", addresses=("198.51.100.7/32",)),
+    )
+    seed = Seed(network=network)
+    assert seed.static_addresses == ("192.0.2.1", "2001:db8::1", "198.51.100.7")

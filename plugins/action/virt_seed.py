@@ -1,0 +1,44 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.fleet.virt.plugins.module_utils._errors import (
+    PlanRefused,
+    Problem,
+    SpecError,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._model import seed
+from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _seeds
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+
+_KEPT = ("name", "state", "pool", "uri", "timeout")
+
+
+class ActionModule(FleetAction):
+    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        options = to_plain(self._task.args)
+        arguments = {key: options.pop(key) for key in _KEPT if key in options}
+        if arguments.get("state") != "absent":
+            arguments["seed"] = _seeds.packed(self._seed(options, task_vars))
+        elif options:
+            raise PlanRefused(
+                f"{', '.join(sorted(options))}: with state absent nothing is said of a seed; leave"
+                " it out"
+            )
+        return self.module(task_vars, arguments)
+
+    def _seed(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        """The options, valid but for the VM's NICs, which only the hypervisor knows."""
+        problems: list[Problem] = []
+        defaults = _batch.defaults(_batch.Variables(task_vars, self._templar))
+        keys = defaults.ssh_public_keys
+        given = {key: value for key, value in options.items() if value is not None}
+        found = seed.from_options(given, "", keys, problems, defaults.read_yaml)
+        if problems:
+            raise SpecError(problems)
+        plain = t.cast("dict[str, t.Any]", _seeds.plain(given))
+        return {**plain, "ssh_public_keys": list(found.ssh_public_keys)}

@@ -1,0 +1,92 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The seed medium of a VM that exists: whether it has done its work, and taking it away.
+
+It holds secrets (the private half of the guest's host key), and a migration fails with it. So it
+goes as soon as the guest is seen to be what it was seeded as: its SSH server shows the host key
+that was made for it, which cloud-init installs after it has read and stored everything.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .. import _lxml
+from .._errors import DeadlineExceeded
+from .._model.metadata import Metadata
+from . import lookup, programs, storage
+from .connection import Connection
+
+_INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
+_FORCE = 4  # VIR_DOMAIN_DEVICE_MODIFY_FORCE: though the guest has locked the tray, as udev does
+_KEYSCAN_SECONDS = 5
+
+
+def shown_keys(address: str, port: int, kind: str) -> list[str] | None:
+    """The keys of a type that an SSH server shows ("type base64"); None if nobody can ask it."""
+    command = ["ssh-keyscan", "-T", str(_KEYSCAN_SECONDS), "-t", kind, "-p", str(port)]
+    try:
+        done = programs.attempt([*command, "--", address], seconds=2 * _KEYSCAN_SECONDS)
+    except DeadlineExceeded:
+        return []
+    if done is None:
+        return None
+    lines = (line.split() for line in done.out.splitlines() if not line.startswith("#"))
+    return [" ".join(words[1:3]) for words in lines if len(words) >= 3]
+
+
+def remove(connection: Connection, raw: t.Any, *, unread: bool = False) -> bool:
+    """Take the medium out of the VM, running or not, and delete it; whether there was one.
+
+    With ``unread`` the guest has never seen it: then the host key on it is nobody's.
+
+    Nothing happens to a VM that somebody is at work on. What a killed call left undone is done by
+    the next: the metadata name the medium to the end.
+    """
+    kept = lookup.kept_metadata(connection, raw)
+    media = [volume for volume in kept.volumes if volume.role == "seed"] if kept else []
+    if kept is None or not media or kept.phase is not None:
+        return False
+    active = bool(connection.call(f"read the state of {raw.name()}", raw.isActive))
+    for volume in media:
+        if active:
+            _eject(connection, raw, volume.path, 0, lookup.AFFECT_LIVE | _FORCE)
+        if connection.call(f"read {raw.name()}", raw.isPersistent):
+            _eject(connection, raw, volume.path, _INACTIVE, lookup.AFFECT_CONFIG)
+        pool = storage.find_pool(connection, volume.pool, None)
+        if pool is not None:
+            storage.delete_volume(connection, pool, volume.name)
+    rest = tuple(one for one in kept.volumes if one.role != "seed")
+    kept = dataclasses.replace(kept, volumes=rest, host_key=None if unread else kept.host_key)
+    write(connection, raw, kept, active=active)
+    return True
+
+
+def write(connection: Connection, raw: t.Any, kept: Metadata, *, active: bool) -> None:
+    """Replace our metadata in the definition, and in the running domain."""
+    if connection.call(f"read {raw.name()}", raw.isPersistent):
+        lookup.write_metadata(connection, raw, kept, lookup.AFFECT_CONFIG)
+    if active:
+        lookup.write_metadata(connection, raw, kept, lookup.AFFECT_LIVE)
+
+
+def _eject(connection: Connection, raw: t.Any, path: str, which: int, flags: int) -> None:
+    """Empty the drive that has the file ``path``; the drive stays."""
+    name = raw.name()
+    text = connection.call(f"read {name}", raw.XMLDesc, which)
+    for disk in _lxml.parse(text, f"domain {name}").findall("devices/disk"):
+        source = disk.find("source")
+        if source is None or source.get("file") != path:
+            continue
+        for child in list(disk):
+            if child.tag in ("source", "backingStore", "mirror"):
+                disk.remove(child)
+        xml = _lxml.tostring(disk)
+        connection.call(
+            f"eject the seed medium of {name}", raw.updateDeviceFlags, xml, flags, seconds=60.0
+        )

@@ -1,0 +1,73 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Seeds on their way from variables to a hypervisor, which knows no YAML and shows no secret.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import typing as t
+from collections.abc import Mapping
+
+import yaml
+from ansible_collections.fleet.virt.plugins.module_utils._model.seed_options import user_data_json
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as JSON has it: what looks like a date is text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read_yaml(text: str) -> t.Any:
+    """What YAML text holds; raises ValueError with where it is wrong."""
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506 # nosec: it is a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise ValueError(f"this is not YAML: {where}{error.problem}; correct it") from None
+    except (yaml.YAMLError, ValueError, RecursionError):
+        raise ValueError("this is not YAML; correct it") from None
+
+
+def taken_out(vms: t.Sequence[dict[str, t.Any]]) -> tuple[list[dict[str, t.Any]], str]:
+    """The VMs without seeds that are mappings, and those by VM's name as one opaque text.
+
+    Ansible shows a module's options when it is asked to be verbose; only whole options can be kept
+    out of that, and each text in them is then blotted out wherever it occurs. So it is one text
+    that occurs nowhere else (base64). The VMs have been validated.
+    """
+    cleaned: list[dict[str, t.Any]] = []
+    seeds: dict[str, t.Any] = {}
+    for vm in vms:
+        seed = plain(vm.get("seed"))
+        if isinstance(seed, Mapping):
+            seeds[str(vm.get("name"))] = seed
+            cleaned.append({key: value for key, value in vm.items() if key != "seed"})
+        else:
+            cleaned.append(vm)
+    return cleaned, packed(seeds) if seeds else ""
+
+
+def plain(seed: t.Any) -> t.Any:
+    """The seed with JSON text read, and user-data as a mapping; it has been validated."""
+    if isinstance(seed, str) and seed.lstrip().startswith("{"):
+        seed = json.loads(seed)
+    if isinstance(seed, Mapping) and isinstance(seed.get("user_data"), str):
+        seed = {**seed, "user_data": json.loads(user_data_json(seed["user_data"], read_yaml))}
+    return seed
+
+
+def packed(value: t.Any) -> str:
+    """``value`` as text that occurs nowhere else, for an option that is never shown."""
+    return base64.b64encode(json.dumps(value).encode("utf-8")).decode("ascii")
