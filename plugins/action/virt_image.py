@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._model import purge_decision
 from ansible_collections.fleet.virt.plugins.module_utils._model.image_options import limits_of
 from ansible_collections.fleet.virt.plugins.module_utils._model.image_source import (
     ImageSource,
@@ -14,7 +15,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._model.image_source imp
     with_checksum,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils import _images
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction, registered
 from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
@@ -23,24 +24,20 @@ class ActionModule(FleetAction):
     def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         options = to_plain(self._task.args)
         if options.get("state", "present") != "present":
-            return self.module(task_vars)
+            return self.module(task_vars, _with_sole_pools(options, task_vars))
         variables = Variables(task_vars, self._templar)
         folder = options.pop("image_dir", None) or variables.get("virt_image_dir")
         by = options.pop("download_by", None) or variables.get("virt_image_download_by")
-        local = self._local(options, folder, str(by or "hypervisor"))
+        local = self._local(options, folder, by)
         if local is None:
-            found = self.module(task_vars, options)
-        else:
-            found = _images.ensure_on_host(self, task_vars, local, options)
-        found.pop("missing", None)
-        return found
+            return self.module(task_vars, options)
+        return _images.ensure_on_host(self, task_vars, local, options)
 
     def _local(
-        self, options: dict[str, t.Any], folder: t.Any, by: str
+        self, options: dict[str, t.Any], folder: t.Any, by: t.Any
     ) -> _images.LocalImage | None:
         """The image as a file of the controller, None for one that the hypervisor gets itself."""
-        if by not in ("hypervisor", "controller"):
-            raise PlanRefused(f"download_by: {by!r} is neither hypervisor nor controller")
+        by_controller = _images.downloads_by_controller(by)
         source = _parsed(options)
         if source.kind not in ("file", "url"):
             options.pop("source", None)
@@ -54,11 +51,22 @@ class ActionModule(FleetAction):
             return _images.local_image(
                 folder, source.value, remember=not check, limit=limits.unpacked
             )
-        if by == "hypervisor":
+        if not by_controller:
             return None
         from ansible_collections.fleet.virt.plugins.plugin_utils import _downloads
 
         return _downloads.downloaded(source, limits, check=check)
+
+
+def _with_sole_pools(options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+    """The options, with what all hypervisors said of their pools in place of where they said it."""
+    results, expected, lost = (options.pop(key, None) for key in ("results", "expected", "lost"))
+    if results and expected:
+        answers = registered(task_vars, results)
+        seen = purge_decision.fleet(answers, "pool_ids", expected, lost or [])
+        host = str(task_vars["inventory_hostname"])
+        options["sole_pool_ids"] = purge_decision.sole_pool_ids(host, seen)
+    return options
 
 
 def _parsed(options: dict[str, t.Any]) -> ImageSource:

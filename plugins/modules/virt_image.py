@@ -23,6 +23,11 @@ description:
     is and is unpacked on the hypervisor; the base image is what it holds, and is named by that.
   - A download goes straight into the base pool. Only https with a verified certificate is followed,
     and the file must have the checksum.
+  - A hypervisor that has the image already can give it to another by libvirt's TLS, which the roles
+    C(libvirtd) and C(libvirt_keys) set up. In a play with several hypervisors that are to have the
+    same file of the controller, those that have it give it to the others, the first gets it from
+    the controller, and each that has got it gives it on. A hypervisor without keys, or that reaches
+    none of them, gets it from the controller.
   - A file of the controller lies in the remote temporary folder of Ansible while it travels
     (C(ansible_remote_tmp)), so there is space needed for it there too.
   - Blocks of zeros take no space in a base image.
@@ -63,9 +68,20 @@ options:
         V(hypervisor).
     type: str
     choices: [hypervisor, controller]
+  peers:
+    description:
+      - Names or addresses of hypervisors that may have the image already, asked in this order
+        before it is brought from elsewhere. The certificate of each must name it as it is here.
+      - They are asked for the digest of a file in O(image_dir), and for a download whose SHA-256 is
+        known. A file of this hypervisor is not asked for.
+      - One that cannot be reached or does not have it is passed over; RV(steps) says so.
+    type: list
+    elements: str
+    default: []
   download_timeout:
     description:
-      - Seconds that a server may take to answer, and in which it must send a KiB a second.
+      - Seconds that a server may take to answer, and in which it must send a KiB a second. Also the
+        seconds in which another hypervisor must send anything at all.
     type: float
     default: 30.0
   max_unpacked:
@@ -97,9 +113,35 @@ options:
       - V(pruned) removes all base images that nobody uses. Used is whatever something lies on, in
         any pool of the hypervisor, attached to a VM or not, and what a VM is being made of.
       - Images in a pool on shared storage are not removed, because other hypervisors may use them.
+        In a pool with an id, which the role P(fleet.virt.storage#role) gives it, they are removed
+        if O(results) shows that no other hypervisor has that pool.
     type: str
     choices: [present, absent, pruned]
     default: present
+  results:
+    description:
+      - Name of the variable that M(fleet.virt.virt_purge) with C(stage=look) registered on every
+        hypervisor, for O(state=absent) and O(state=pruned).
+    type: str
+  expected:
+    description:
+      - Names of all hypervisors of the fleet, for O(results). One that is missing there or did not
+        answer may have the same pool.
+    type: list
+    elements: str
+  lost:
+    description:
+      - Those of them that are off for good.
+    type: list
+    elements: str
+    default: []
+  sole_pool_ids:
+    description:
+      - What the action plugin of this module finds in O(results), ids of pools that no other
+        hypervisor has. Not for playbooks.
+    type: list
+    elements: str
+    default: []
   source:
     description:
       - What the action plugin of this module knows of a file in O(image_dir). Not for playbooks.
@@ -166,6 +208,12 @@ EXAMPLES = r"""
     image: https://images.example.org/debian-12.qcow2.xz
     checksum: sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 
+- name: Take it from a hypervisor that has it, else from the controller
+  fleet.virt.virt_image:
+    image: fedora42.qcow2
+    peers:
+      - hv2.example.org
+
 - name: Make a volume of a pool a base image
   fleet.virt.virt_image:
     image: default/golden.qcow2
@@ -210,6 +258,15 @@ image:
     size_mib:
       description: Size of the disk in it.
       type: int
+steps:
+  description:
+    - Where the image came from, with bytes and percent, and before that which hypervisors could not
+      give it and why; empty if it was there.
+    - In check mode, what would be done if nobody else in the play got it meanwhile.
+  returned: with O(state=present)
+  type: list
+  elements: str
+  sample: [258146304 of 258146304 bytes (100 %) from 192.0.2.11]
 images:
   description: The base images that were removed; in check mode, that would be.
   returned: with O(state=absent) or O(state=pruned)
@@ -254,25 +311,20 @@ from ansible_collections.fleet.virt.plugins.module_utils._host.connection import
 from ansible_collections.fleet.virt.plugins.module_utils._model.image_options import (
     DOWNLOAD_TIMEOUT,
     MAX_UNPACKED,
+    SOURCE,
     limits_of,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._model.image_source import with_checksum
 
 
 def main() -> None:
-    source = {
-        "name": {"type": "str", "required": True},
-        "digest": {"type": "str", "required": True},
-        "format": {"type": "str", "required": True, "choices": ["qcow2", "raw"]},
-        "virtual_bytes": {"type": "int", "required": True},
-        "received": {"type": "path"},
-    }
     module = create_module(
         {
             "image": {"type": "raw"},
             "image_dir": {"type": "path"},
             "checksum": {"type": "str"},
             "download_by": {"type": "str", "choices": ["hypervisor", "controller"]},
+            "peers": {"type": "list", "elements": "str", "default": []},
             "download_timeout": {"type": "float", "default": DOWNLOAD_TIMEOUT},
             "max_unpacked": {"type": "str", "default": MAX_UNPACKED},
             "base_pool": {"type": "str", "default": "base"},
@@ -282,7 +334,11 @@ def main() -> None:
                 "choices": ["present", "absent", "pruned"],
                 "default": "present",
             },
-            "source": {"type": "dict", "options": source},
+            "results": {"type": "str"},
+            "expected": {"type": "list", "elements": "str"},
+            "lost": {"type": "list", "elements": "str", "default": []},
+            "sole_pool_ids": {"type": "list", "elements": "str", "default": []},
+            "source": {"type": "dict", "options": SOURCE},
         },
         required_if=[("state", "present", ["image"]), ("state", "absent", ["image"])],
     )
@@ -292,16 +348,17 @@ def main() -> None:
         place = (params["base_pool"], params["base_path"])
         check = module.check_mode
         with connect(params["uri"], params["timeout"]) as connection:
-            if params["state"] == "absent":
-                return image_users.absent(connection, str(params["image"]), *place, check=check)
-            if params["state"] == "pruned":
-                return image_users.pruned(connection, *place, check=check)
+            if params["state"] != "present":
+                one = str(params["image"]) if params["state"] == "absent" else None
+                sole = params["sole_pool_ids"]
+                return image_users.removed(connection, one, *place, sole, check=check)
             return image_state.present(
                 connection,
                 with_checksum(params["image"], params["checksum"]),
                 image_state.Source(**params["source"]) if params["source"] else None,
                 *place,
                 limits_of(params),
+                params["peers"],
                 check=check,
             )
 

@@ -12,6 +12,7 @@ version_added: 0.1.0
 description:
   - Removes domains that this collection made, with the volumes made for them, seed medium, saved
     memory, snapshots, firmware variables and the log of the serial console.
+  - A VM that somebody else made is refused, also one that M(fleet.virt.virt_seed) has seeded.
   - A volume goes only if the domain's metadata names it, it is in the pool it was made in, and no
     other domain, snapshot or image of this hypervisor, attached or not, names it or lies on it, and
     no program has it locked. Base images, disks of others, media and folders stay; what stays, and
@@ -27,6 +28,7 @@ author:
 extends_documentation_fragment:
   - fleet.virt._connection
   - fleet.virt._attributes
+  - fleet.virt._fleet
 attributes:
   check_mode:
     support: full
@@ -89,18 +91,6 @@ options:
     description:
       - Name of the variable that O(stage=look) with O(files) registered, for O(stage=decide).
     type: str
-  expected:
-    description:
-      - Names of all hypervisors of the fleet, for O(stage=decide). One that is not in the play
-        (C(--limit)) counts as silent.
-    type: list
-    elements: str
-  lost:
-    description:
-      - Hypervisors that are known to be off for good, though they cannot be asked.
-    type: list
-    elements: str
-    default: []
 seealso:
   - module: fleet.virt.virt_state
     description: Shuts a domain down before it is removed.

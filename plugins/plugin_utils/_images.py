@@ -31,8 +31,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._host.image_check impor
     read_format,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._host.unpack import LIMIT
+from ansible_collections.fleet.virt.plugins.module_utils._model.init_options import GENERATED
 from ansible_collections.fleet.virt.plugins.module_utils._model.options import show
 from ansible_collections.fleet.virt.plugins.module_utils._units import MIB, format_size
+from ansible_collections.fleet.virt.plugins.plugin_utils import _image_spread
 
 DEFAULT_IMAGE_DIR = "~/images"
 MODULE = "fleet.virt.virt_image"
@@ -44,6 +46,7 @@ OPTIONS = (
     "timeout",
     "max_unpacked",
     "download_timeout",
+    "peers",
 )
 _LISTED = 20
 
@@ -144,6 +147,15 @@ def cache_folder() -> Path:
     return folder / "fleet.virt"
 
 
+def downloads_by_controller(by: t.Any) -> bool:
+    """Whether ``virt_image_download_by`` (None: not set) has the controller download URLs."""
+    if by not in (None, "hypervisor", "controller"):
+        raise PlanRefused(
+            f"download_by (virt_image_download_by): {show(by)} is neither hypervisor nor controller"
+        )
+    return bool(by == "controller")
+
+
 def ensure_on_host(
     action: t.Any,
     task_vars: t.Mapping[str, t.Any],
@@ -153,7 +165,8 @@ def ensure_on_host(
     """Have the image among the base images of the task's host; the result of ``virt_image``.
 
     Of ``options`` those of :data:`OPTIONS` are passed on. The host is asked first, and the file is
-    brought only if it is not there; in check mode the host is only asked.
+    brought only if it is not there: by another hypervisor that has it, else from here. In check
+    mode the host is only asked.
     """
     source = {
         "name": local.name,
@@ -162,22 +175,108 @@ def ensure_on_host(
         "virtual_bytes": local.virtual_bytes,
     }
     given = {key: options[key] for key in OPTIONS if options.get(key) is not None}
+    check = bool(action._task.check_mode)
+    peers = _listed(given.pop("peers", None))
+    several = _image_spread.several(task_vars)
 
-    def call(**more: t.Any) -> dict[str, t.Any]:
+    def call(peers: t.Sequence[str] = (), **more: t.Any) -> dict[str, t.Any]:
         arguments = {**given, "image": local.name, "source": {**source, **more}}
-        return run_module(action, task_vars, arguments)
+        return run_module(action, task_vars, {**arguments, "peers": list(peers)})
 
-    result = call()
-    if result.pop("missing", False) and not action._task.check_mode:
-        received = bring(action, task_vars, local)
+    # where several get it, the play decides who asks whom
+    result = call(peers if check or not several else ())
+    missing, alone = result.pop("missing", False), result.pop("alone", "")
+    steps = list(result.get("steps") or ())
+    told = f"no other hypervisor is asked: {alone}"
+    if missing and several and alone and told not in steps:
+        steps.append(told)
+    if missing and check:
+        result["steps"] = [*steps, _sent(local)]
+        return result
+    spread = None
+    if several and not check and not alone:
+        spread = _image_spread.of_play(cache_folder() / "spread", task_vars, local.digest)
+    if missing:
+        return _Transfer(action, task_vars, local, call, steps).run(spread, peers)
+    if spread and not result.get("failed") and not result.get("unreachable"):
+        spread.have()
+    return result
+
+
+def _listed(peers: t.Any) -> list[str]:
+    """As the module reads an option that is a list: commas are as good as a list."""
+    found = peers.split(",") if isinstance(peers, str) else peers or []
+    return [str(peer).strip() for peer in found]
+
+
+def _sent(local: LocalImage) -> str:
+    size = local.size if local.path else GENERATED  # of a download, only its beginning was read
+    return f"{size} of {size} bytes (100 %) from the controller"
+
+
+class _Transfer:
+    """An image that the task's host lacks; ``steps`` is what was done about it before."""
+
+    def __init__(
+        self,
+        action: t.Any,
+        task_vars: t.Mapping[str, t.Any],
+        local: LocalImage,
+        call: t.Callable[..., dict[str, t.Any]],
+        steps: list[str],
+    ) -> None:
+        self._action = action
+        self._task_vars = task_vars
+        self._local = local
+        self._call = call
+        self._steps = steps
+
+    def run(self, spread: _image_spread.Spread | None, peers: t.Sequence[str]) -> dict[str, t.Any]:
+        """The result of ``virt_image``; from others of the play if it is spread in it."""
+        if spread is None:
+            return self._from_here()
+        refused: set[str] = set()
         done = False
         try:
-            result = call(received=received)
+            while True:
+                peer = spread.next(peers, refused)
+                found = self._from_peer(peer) if peer else self._from_here()
+                if found is not None:
+                    done = not found.get("failed") and not found.get("unreachable")
+                    return found
+                refused.add(peer)
+        finally:
+            (spread.have if done else spread.give_up)()
+
+    def _from_peer(self, peer: str) -> dict[str, t.Any] | None:
+        """The result; None when that hypervisor cannot give it."""
+        host = self._task_vars.get("inventory_hostname")
+        Display().display(f"{host}: getting {self._local.name} from {peer}")
+        started = time.monotonic()
+        result = self._call([peer])
+        self._steps += result.get("steps") or ()
+        if result.pop("missing", False):
+            Display().display(f"{host}: not from {peer}: {self._steps[-1]}")
+            return None
+        seconds = time.monotonic() - started
+        if not result.get("failed"):
+            told = f"{self._steps[-1]} in {seconds:.1f} s" if result.get("steps") else "is there"
+            Display().display(f"{host}: {self._local.name}: {told}")
+            result["steps"] = self._steps
+        return result
+
+    def _from_here(self) -> dict[str, t.Any]:
+        received = bring(self._action, self._task_vars, self._local)
+        done = False
+        try:
+            result = self._call(received=received)
             done = not result.get("failed")
         finally:
             if not done:
-                remove(action, received)
-    return result
+                remove(self._action, received)
+        if done:
+            result["steps"] = [*self._steps, _sent(self._local)]
+        return result
 
 
 def run_module(

@@ -175,6 +175,9 @@ def bad_images(folder: Path) -> dict[str, str]:
     (folder / "empty.qcow2").write_bytes(b"")
     (folder / "odd.raw").write_bytes(bytes(1000))
     qemu_img("convert", "-f", "raw", "-O", "vmdk", raw, folder / "disk.vmdk")
+    secret = ["--object", "secret,id=s,data=x"]
+    luks = "encrypt.format=luks,encrypt.key-secret=s,encrypt.iter-time=10"
+    qemu_img("create", *secret, "-f", "qcow2", "-o", luks, folder / "encrypted.qcow2", "1M")
     return {
         "cut.qcow2": r"is corrupt or truncated \(qemu-img check",
         "header-only.qcow2": "is truncated",
@@ -186,6 +189,7 @@ def bad_images(folder: Path) -> dict[str, str]:
         "empty.qcow2": "is empty",
         "odd.raw": "not a multiple of 512",
         "disk.vmdk": "VMDK",
+        "encrypted.qcow2": "is encrypted; decrypt it first",
     }
 
 

@@ -9,7 +9,6 @@ import gzip
 import hashlib
 import lzma
 import os
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -46,27 +45,15 @@ def site(ansible: Ansible, lab: Laboratory, tmp_path: Path) -> Iterator[Site]:
 @pytest.fixture(scope="module")
 def serving(lab: Laboratory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_https.Server]:
     """A server on the laboratory's network, whose CA the hypervisors trust."""
-    with _https.serving(lab.gateway, tmp_path_factory.mktemp("https")) as server:
-        command = ["openssl", "x509", "-noout", "-hash", "-in", str(server.ca)]
-        name = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-        target = f"/usr/lib/ssl/certs/{name}.0"
-        for host in HOSTS:
-            lab.ssh(
-                host, f"mkdir -p /usr/lib/ssl/certs/ && tee {target}", input=server.ca.read_text()
-            )
+    with images.serving(lab, tmp_path_factory.mktemp("https")) as server:
         yield server
-        for host in HOSTS:
-            lab.ssh(host, ["rm", "-f", target])
 
 
 @pytest.fixture
 def server(serving: _https.Server, site: Site) -> Iterator[_https.Server]:
-    """It serves nothing yet; the controller trusts it too, and no proxy is between."""
-    site.ansible.more.update(
-        SSL_CERT_FILE=str(serving.ca), no_proxy=serving.address, NO_PROXY=serving.address
-    )
-    yield serving
-    serving.forget()
+    """It serves nothing yet."""
+    with images.served(site, serving) as server:
+        yield server
 
 
 def sha256(data: bytes) -> str:
@@ -341,6 +328,8 @@ def test_examples_run_as_written(site: Site, server: _https.Server, other_pool: 
                 options["image"] = f"{other_pool}/{name}"
             else:
                 options["image_dir"] = str(site.images)
+            if "peers" in options:
+                options["peers"] = [site.lab.host("hv2").address]
         task[MODULE] = {**options, "base_pool": POOL, "base_path": FOLDER}
         task["become"] = True
         site.ansible.play([task], "hv1").succeeded()

@@ -40,6 +40,7 @@ COMMANDS = {
     f"{_IMAGES} -e virt_images_prune=true": _USED,
 }
 PLACE = {"base_pool": POOL, "base_path": FOLDER}
+_ID = f"{FOLDER}/fleet-virt.pool-id"
 _CLEAN = """
 for name in $(virsh list --all --name | grep ^fv-image-); do
   virsh destroy $name >/dev/null 2>&1
@@ -66,6 +67,10 @@ def site(ansible: Ansible, lab: Laboratory, tmp_path: Path) -> Iterator[Site]:
         made.ansible.play(tasks, "hv1", become=True, vars=_variables(made)).succeeded()
         yield made
         lab.ssh("hv1", _CLEAN)
+
+
+def _settings(site: Site) -> list[str]:
+    return [word for key, value in _variables(site).items() for word in ("-e", f"{key}={value}")]
 
 
 def _variables(site: Site) -> dict[str, str]:
@@ -142,15 +147,24 @@ def test_a_vm_that_is_being_made_keeps_its_image(site: Site) -> None:
 
 
 def test_one_on_shared_storage_stays(site: Site) -> None:
-    site.lab.ssh("hv1", f"echo shared-1 > {FOLDER}/fleet-virt.pool-id")
+    for host in ("hv1", "hv2"):
+        site.lab.ssh(host, f"mkdir -p {FOLDER}; echo shared-1 > {_ID}")
+    pool = f"virsh -q pool-define-as {POOL} dir --target {FOLDER}; virsh -q pool-start {POOL}"
+    site.lab.ssh("hv2", pool)
     harness.refuse(
         site.ansible,
         site.lab,
         "hv1",
         MODULE,
         {**PLACE, "state": "pruned"},
-        match="is on shared storage",
+        match="has an id, and another hypervisor has the same pool or was not asked",
     )
+    words = ["fleet.virt.images", *_settings(site), "-e", "virt_images_prune=true"]
+    run = site.ansible.run("ansible-playbook", words)
+    assert run.returncode != 0
+    assert "has an id, and another hypervisor has the same pool or was not asked" in run.stdout
+    assert set(listed(site)) == {"used", "spare"}
+    site.lab.ssh("hv2", ["rm", _ID])
 
 
 def test_one_that_was_damaged_is_found(site: Site) -> None:
@@ -168,10 +182,12 @@ def test_one_that_was_damaged_is_found(site: Site) -> None:
 
 
 def test_the_playbook(site: Site, tmp_path: Path) -> None:
-    """The commands of the guide: it brings an image to all, lists, and says what it removes."""
+    """The commands of the guide: it brings an image to all, lists, and says what it removes, from
+    pools with ids too, which the role ``storage`` gives them."""
     site.convert("debian12.qcow2", os.urandom(MIB), 8 * MIB)
-    place = [f"virt_base_pool={POOL}", f"virt_base_path={FOLDER}", f"virt_image_dir={site.images}"]
-    settings = [word for one in place for word in ("-e", one)]
+    settings = _settings(site)
+    for host in ("hv1", "hv2"):
+        site.lab.ssh(host, f"mkdir -p {FOLDER}; echo {host} > {_ID}")
     for command, pattern in COMMANDS.items():
         program, *words = shlex.split(command)
         run = site.ansible.run(program, [*words, *settings]).succeeded()

@@ -34,6 +34,8 @@ _NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 _BLOCK = 1 << 18
 _ZERO = bytes(_BLOCK)
 _POLL = 0.1
+_LOCK = "/run/lock/fleet-virt-downloads.lock"
+_LONG = 6 * 3600.0
 # linux/fs.h, as encoded on all architectures but PowerPC, MIPS and SPARC, which answer ENOTTY
 _GET_FLAGS, _SET_FLAGS, _IMMUTABLE = 0x80086601, 0x40086602, 0x10
 
@@ -61,6 +63,33 @@ def folder_lock(folder: str, seconds: float) -> t.Iterator[None]:
                 time.sleep(_POLL)
             except OSError:
                 break
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def content_lock(checksum: str) -> t.Iterator[None]:
+    """Only one of our processes at a time gets what has this checksum (a byte of one lock file).
+
+    It is another lock than the folder's, so that a slow source holds up nobody who wants another
+    image. Gone with its holder. Raises PlanRefused when it is not had within hours.
+    """
+    descriptor = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        limit = time.monotonic() + _LONG
+        while True:
+            try:
+                place = int(checksum.partition(":")[2][:15], 16)
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+                break
+            except (BlockingIOError, PermissionError):
+                if time.monotonic() > limit:
+                    raise PlanRefused(
+                        f"another run has been getting {checksum} for {_LONG:g} seconds;"
+                        f" see who with fuser {_LOCK}, and try again"
+                    ) from None
+                time.sleep(_POLL)
         yield
     finally:
         os.close(descriptor)

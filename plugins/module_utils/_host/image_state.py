@@ -44,13 +44,16 @@ def present(
     base_pool: str,
     base_path: str,
     limits: Limits,
+    peers: t.Sequence[str] = (),
     *,
     check: bool,
 ) -> dict[str, t.Any]:
     """Make ``image`` a base image; the result of the module.
 
-    A controller's file (``source``) that is neither here nor received is reported as ``missing``.
-    In check mode nothing is written, and the result is what would come of it.
+    One that is not here comes from the first of ``peers`` that has it, else from where it is. A
+    controller's file (``source``) that is neither here, nor there, nor received is reported as
+    ``missing``, with ``alone``: why this hypervisor and others cannot help each other, empty if
+    they can. In check mode nothing is written, and the result is what would come of it.
     """
     images.require_local(connection)
     place = (base_pool, base_path)
@@ -60,20 +63,33 @@ def present(
     if source is not None:
         seen, make = _of_controller(connection, pool, source, place, limits)
     else:
-        seen, make = _of_hypervisor(connection, pool, _parsed(image), place, limits, check)
+        parsed = _parsed(image)
+        seen, make = _of_hypervisor(connection, pool, parsed, place, limits, check)
     base = seen.base
     changed = base is None or not images.is_known(connection, pool, base)
-    missing = base is None and make is None
-    if not check and not missing:
-        if base is None and make is not None:
+    found = base is not None
+    steps: list[str] = []
+    if base is None and peers:
+        wanted = _digests(source, image)
+        found, base, steps = _of_peers(connection, place, wanted, peers, seen.name, limits, check)
+    missing = not found and make is None
+    if not found and make is not None:
+        if not check:
             base = make()
+        if source is None:
+            steps.append(f"from {parsed.url if parsed.kind == 'url' else parsed.value}")
+    if not check and not missing:
         pool = existing or images.ensure_pool(connection, *place)
         if base is not None:
             images.settle(connection, pool, base)
         if source is not None and source.received:
             _remove_siblings(source.received, source.digest)
     entry = _entry(pool, seen, base)
-    result: dict[str, t.Any] = {"changed": changed, "missing": missing, "image": entry}
+    result: dict[str, t.Any] = {"changed": changed, "image": entry, "steps": steps}
+    if missing:
+        from . import image_peer  # not needed by a call that has the image
+
+        result.update(missing=True, alone=image_peer.alone())
     if changed:
         made = "" if existing else f"pool {pool.name} at {pool.path}\n"
         after = f"{made}base image {entry['volume']}\n"
@@ -137,6 +153,45 @@ def _of_hypervisor(
         )
 
     return seen, make
+
+
+def _digests(source: Source | None, image: t.Any) -> list[str]:
+    """What is known of the content before it is here; nothing for files of this hypervisor."""
+    if source is not None:
+        return [source.digest] if source.digest else []  # of a download: its beginning was read
+    parsed = _parsed(image)
+    if parsed.kind != "url":
+        return []
+    from . import image_url
+
+    return image_url.digests(parsed)
+
+
+def _of_peers(
+    connection: Connection,
+    place: _Place,
+    digests: t.Sequence[str],
+    peers: t.Sequence[str],
+    name: str,
+    limits: Limits,
+    check: bool,
+) -> tuple[bool, BaseImage | None, list[str]]:
+    """Whether another hypervisor has it, the base image that was made of it, and what was done."""
+    from . import image_peer
+
+    steps: list[str] = []
+    for digest in digests:
+        if check:
+            found, looked = image_peer.look(*place, digest, peers, connection.timeout)
+            steps += looked
+            if found:
+                return True, None, steps
+            continue
+        brought = image_peer.take(connection, *place, digest, peers, name=name, limits=limits)
+        steps += brought.steps
+        if brought.base is not None:
+            return True, brought.base, steps
+    return False, None, steps
 
 
 def _parsed(image: t.Any) -> ImageSource:

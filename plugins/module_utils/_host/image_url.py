@@ -13,14 +13,9 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import itertools
-import os
-import time
 import typing as t
 
-from .._errors import PlanRefused
 from .._model import image_format
 from .._model.image_options import Limits
 from .._model.image_source import ImageSource
@@ -30,9 +25,7 @@ from .digests import DigestCache
 from .images import BaseImage, Examined
 from .storage import Pool
 
-_LOCK = "/run/lock/fleet-virt-downloads.lock"
 _LONG = 6 * 3600.0
-_POLL = 0.1
 _MAGIC = 16  # more than the longest first bytes by which a packed file is known
 
 
@@ -55,13 +48,19 @@ def take_url(
 
 def find(connection: Connection, pool: Pool, source: ImageSource) -> BaseImage | None:
     """The base image that is what the URL's file holds, if it is there and known to be that."""
-    algorithm, _dummy, checksum = source.checksum.partition(":")
-    known = DigestCache(images.CACHE, remember=False).came_as(source.checksum)
-    for digest in dict.fromkeys([checksum if algorithm == "sha256" else None, known]):
-        base = images.find_base(connection, pool, digest) if digest else None
+    for digest in digests(source):
+        base = images.find_base(connection, pool, digest)
         if base is not None:
             return base
     return None
+
+
+def digests(source: ImageSource) -> list[str]:
+    """What the URL's file may hold, as far as that is known without reading it."""
+    algorithm, _dummy, checksum = source.checksum.partition(":")
+    known = DigestCache(images.CACHE, remember=False).came_as(source.checksum)
+    found = dict.fromkeys([checksum if algorithm == "sha256" else None, known])
+    return [digest for digest in found if digest]
 
 
 def preview(source: ImageSource, limits: Limits) -> Examined:
@@ -101,7 +100,7 @@ def fetch(
     """Download it; by one call at a time, others find it there. The caller settles it."""
 
     def work() -> BaseImage:
-        with _download_lock(source.checksum):
+        with base_file.content_lock(source.checksum):
             pool = images.find_pool(connection, pool_name, pool_path, check=False)
             present = find(connection, pool, source) if pool else None
             return present or _download(connection, pool, (pool_name, pool_path), source, limits)
@@ -129,29 +128,3 @@ def _download(
                 base = images.publish(connection, pool, new, source.file_name, digest)
     DigestCache(images.CACHE).remember_came_as(source.checksum, digest)
     return base
-
-
-@contextlib.contextmanager
-def _download_lock(checksum: str) -> t.Iterator[None]:
-    """Only one of our processes at a time downloads this file (a byte of one lock file).
-
-    Gone with its holder. Raises PlanRefused when it is not had within hours.
-    """
-    descriptor = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        limit = time.monotonic() + _LONG
-        while True:
-            try:
-                place = int(checksum.partition(":")[2][:15], 16)
-                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
-                break
-            except (BlockingIOError, PermissionError):
-                if time.monotonic() > limit:
-                    raise PlanRefused(
-                        f"another run has been downloading {checksum} for {_LONG:g} seconds;"
-                        f" see who with fuser {_LOCK}, and try again"
-                    ) from None
-                time.sleep(_POLL)
-        yield
-    finally:
-        os.close(descriptor)

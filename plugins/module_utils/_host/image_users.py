@@ -20,12 +20,12 @@ import typing as t
 from dataclasses import dataclass
 
 from .. import _lxml
-from .._errors import LibvirtFailure, PlanRefused
+from .._errors import PlanRefused
 from .._libvirt import ERR_NO_DOMAIN
 from .._model import metadata
 from .._model.options import show
 from .._model.xml_values import mib_up
-from . import base_file, deadline, digests, images, owner, ownership, storage
+from . import base_file, digests, images, owner, ownership, storage
 from .connection import Connection
 from .images import BaseImage
 from .ownership import References
@@ -62,37 +62,41 @@ def listed(
     return {"changed": False, "images": entries, "damaged": damaged}
 
 
-def absent(
-    connection: Connection, image: str, base_pool: str, base_path: str, *, check: bool
+def removed(
+    connection: Connection,
+    image: str | None,
+    base_pool: str,
+    base_path: str,
+    sole_pool_ids: t.Collection[str],
+    *,
+    check: bool,
 ) -> dict[str, t.Any]:
-    """Remove the base image ``image`` (volume, digest or name), which nobody may use."""
+    """Remove the base image ``image`` (volume, digest or name), which nobody may use, or without
+    one all that nobody uses.
 
-    def choose(found: t.Sequence[Use]) -> list[Use]:
-        chosen = [use for use in found if image in (use.base.volume, use.base.digest)]
-        chosen = chosen or [use for use in found if _is_called(use.base, image)]
-        if len(chosen) > 1:
-            names = ", ".join(use.base.volume for use in chosen)
-            raise PlanRefused(f"image {show(image)} is each of {names}; name one of these")
-        for use in chosen:
-            if use.users:
-                raise PlanRefused(
-                    f"image {use.base.volume} is in use by {'; '.join(use.users)}; nothing was"
-                    " removed: remove what uses it first"
-                )
-        return chosen
-
-    return _remove(connection, base_pool, base_path, choose, check=check)
+    ``sole_pool_ids`` are of pools that no other hypervisor has, which all were asked for.
+    """
+    choose = _unused if image is None else functools.partial(_one, image)
+    return _remove(connection, base_pool, base_path, choose, sole_pool_ids, check=check)
 
 
-def pruned(
-    connection: Connection, base_pool: str, base_path: str, *, check: bool
-) -> dict[str, t.Any]:
-    """Remove all base images that nobody uses."""
+def _unused(found: t.Sequence[Use]) -> list[Use]:
+    return [use for use in found if not use.users]
 
-    def choose(found: t.Sequence[Use]) -> list[Use]:
-        return [use for use in found if not use.users]
 
-    return _remove(connection, base_pool, base_path, choose, check=check)
+def _one(image: str, found: t.Sequence[Use]) -> list[Use]:
+    chosen = [use for use in found if image in (use.base.volume, use.base.digest)]
+    chosen = chosen or [use for use in found if _is_called(use.base, image)]
+    if len(chosen) > 1:
+        names = ", ".join(use.base.volume for use in chosen)
+        raise PlanRefused(f"image {show(image)} is each of {names}; name one of these")
+    for use in chosen:
+        if use.users:
+            raise PlanRefused(
+                f"image {use.base.volume} is in use by {'; '.join(use.users)}; nothing was"
+                " removed: remove what uses it first"
+            )
+    return chosen
 
 
 def users_of(references: References, path: str) -> list[str]:
@@ -135,16 +139,14 @@ def _uses(connection: Connection, pool: Pool) -> list[Use]:
 def _in_creation(connection: Connection) -> dict[str, list[str]]:
     """By digest, the VMs that are being made of an image."""
     raws = connection.call("list domains", connection.raw.listAllDomains, 0)
-    outcomes = connection.each(
-        lambda raw: (str(raw.name()), raw.XMLDesc(_INACTIVE)), raws, lambda _raw: "read a domain"
+    read = connection.each_there(
+        lambda raw: (str(raw.name()), raw.XMLDesc(_INACTIVE)),
+        raws,
+        lambda _raw: "read a domain",
+        ERR_NO_DOMAIN,
     )
     found: dict[str, list[str]] = {}
-    for outcome in outcomes:
-        if isinstance(outcome, deadline.Failed):
-            if isinstance(outcome.error, LibvirtFailure) and outcome.error.code == ERR_NO_DOMAIN:
-                continue  # gone meanwhile
-            raise outcome.error
-        name, text = outcome.value
+    for _raw, (name, text) in read:
         kept = metadata.parse(_lxml.parse(text, f"domain {name}"))
         if kept is not None and kept.phase == "creating" and kept.image is not None:
             found.setdefault(kept.image.digest, []).append(f"domain {name!r}, which is being made")
@@ -156,6 +158,7 @@ def _remove(
     base_pool: str,
     base_path: str,
     choose: t.Callable[[t.Sequence[Use]], list[Use]],
+    sole_pool_ids: t.Collection[str],
     *,
     check: bool,
 ) -> dict[str, t.Any]:
@@ -166,14 +169,14 @@ def _remove(
     # all is looked at before the lock is taken, so that what hangs holds up nobody else
     chosen = choose(_uses(connection, pool))
     if chosen and not check:
-        _require_own(connection, pool)
+        _require_own(connection, pool, sole_pool_ids)
         with base_file.folder_lock(pool.path, _LONG), owner.host_lock():
             chosen = choose(_uses(connection, pool))
             for use in chosen:
                 base_file.remove_immutable(use.base.path)
         _forget(connection, pool)
     elif chosen:
-        _require_own(connection, pool)
+        _require_own(connection, pool, sole_pool_ids)
     entries = [_entry(pool, use) for use in chosen]
     result: dict[str, t.Any] = {"changed": bool(chosen), "images": entries}
     if chosen:
@@ -182,13 +185,20 @@ def _remove(
     return result
 
 
-def _require_own(connection: Connection, pool: Pool) -> None:
-    """Raise PlanRefused for a pool that other hypervisors may have too: they were not asked."""
+def _require_own(connection: Connection, pool: Pool, sole_pool_ids: t.Collection[str]) -> None:
+    """Raise PlanRefused for a pool that other hypervisors may have too: who uses its images there
+    is not known here."""
     place = ownership.read_pools(connection).get(pool.name)
-    if place is None or place.shared or place.id is not None:
+    if place is None or place.shared:
         raise PlanRefused(
             f"pool {pool.name} at {pool.path} is on shared storage, and who uses its images on"
             " other hypervisors is not known here; nothing was removed"
+        )
+    if place.id is not None and place.id not in sole_pool_ids:
+        raise PlanRefused(
+            f"pool {pool.name} at {pool.path} has an id, and another hypervisor has the same pool"
+            " or was not asked; nothing was removed: the playbook fleet.virt.images asks all,"
+            " and each has to answer"
         )
 
 

@@ -71,6 +71,11 @@ def base_volume_name(name: str, digest: str, image_format: str) -> str:
     return f"{digest}-{clean or 'image'}{ending}"
 
 
+def is_base_name(volume: str) -> bool:
+    """Whether a volume of that name would be a base image."""
+    return _BASE.fullmatch(volume) is not None
+
+
 def require_local(connection: Connection) -> None:
     """Raises PlanRefused when libvirt's files are not this machine's files."""
     scheme, _dummy, rest = connection.uri.partition("://")
@@ -331,7 +336,7 @@ def _describe(pool: Pool, volume: str, found: ImageFormat) -> BaseImage:
 
 def _read_base(pool: Pool, volume: str) -> BaseImage | None:
     """The base image that a file of the pool is; None for any other file."""
-    if _BASE.fullmatch(volume) is None:
+    if not is_base_name(volume):
         return None
     path = pool.volume_path(volume)
     try:

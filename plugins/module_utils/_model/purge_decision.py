@@ -157,6 +157,16 @@ def _shared(volume: Answer, host: str, seen: Fleet) -> bool:
     return bool(seen.unproven) or any(volume["pool_id"] in ids for ids in others)
 
 
+def sole_pool_ids(host: str, seen: Fleet) -> list[str]:
+    """Ids of pools that ``host`` has and no other hypervisor; none while one is silent."""
+    if seen.unproven:
+        return []
+    others = {
+        one for name, answer in seen.answers.items() if name != host for one in answer["pool_ids"]
+    }
+    return sorted(set(seen.answers[host]["pool_ids"]) - others) if host in seen.answers else []
+
+
 def _named(silent: t.Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {why}" for name, why in silent.items())
 

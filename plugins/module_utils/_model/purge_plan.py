@@ -138,6 +138,13 @@ def _refusals(domain: DomainFacts, options: Options) -> list[str]:
             f" are its own is not known and nothing is removed. By hand: {_WHERE} undefine {name}"
             " --nvram --managed-save --snapshots-metadata, then its files"
         ]
+    if not kept.made_here:
+        return [
+            f"{name!r} was not made by this collection, which only gave it a seed, so which disks"
+            " are its own is not known and nothing is removed. Take its seed medium away with"
+            f" virt_seed (state absent), then by hand: {_WHERE} undefine {name} --nvram"
+            " --managed-save --snapshots-metadata, then its files"
+        ]
     found = []
     if kept.phase not in (None, *_AT_WORK):
         found.append(

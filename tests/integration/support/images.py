@@ -19,6 +19,7 @@ from typing import Any
 from ansible_collections.fleet.virt.tests.integration import harness
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
+from ansible_collections.fleet.virt.tests.unit import _https
 
 MODULE = "fleet.virt.virt_image"
 POOL = "fv-image"
@@ -177,3 +178,29 @@ def site(ansible: Ansible, lab: Laboratory, folder: Path) -> Iterator[Site]:
     yield Site(own, lab, images)
     for host in HOSTS:
         lab.ssh(host, _CLEAN)
+
+
+@contextlib.contextmanager
+def serving(lab: Laboratory, folder: Path) -> Iterator[_https.Server]:
+    """A server on the laboratory's network, whose CA the hypervisors trust."""
+    with _https.serving(lab.gateway, folder) as server:
+        command = ["openssl", "x509", "-noout", "-hash", "-in", str(server.ca)]
+        name = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        target = f"/usr/lib/ssl/certs/{name}.0"
+        for host in HOSTS:
+            lab.ssh(
+                host, f"mkdir -p /usr/lib/ssl/certs/ && tee {target}", input=server.ca.read_text()
+            )
+        yield server
+        for host in HOSTS:
+            lab.ssh(host, ["rm", "-f", target])
+
+
+@contextlib.contextmanager
+def served(site: Site, server: _https.Server) -> Iterator[_https.Server]:
+    """It serves nothing yet; the controller trusts it too, and no proxy is between."""
+    site.ansible.more.update(
+        SSL_CERT_FILE=str(server.ca), no_proxy=server.address, NO_PROXY=server.address
+    )
+    yield server
+    server.forget()

@@ -136,3 +136,32 @@ def test_what_is_no_image_is_refused_before_it_travels(home: Path) -> None:
 def test_the_default_is_what_the_documentation_says() -> None:
     module = Path(_images.__file__).parents[1] / "modules" / "virt_image.py"
     assert f"without that C({_images.DEFAULT_IMAGE_DIR})" in module.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"), [(None, False), ("hypervisor", False), ("controller", True)]
+)
+def test_who_downloads(by: str | None, expected: bool) -> None:
+    assert _images.downloads_by_controller(by) is expected
+
+
+@pytest.mark.parametrize("by", ["", "Controller", True, ["controller"]])
+def test_who_cannot_download(by: object) -> None:
+    with pytest.raises(PlanRefused, match=r"virt_image_download_by.* is neither hypervisor nor"):
+        _images.downloads_by_controller(by)
+
+
+@pytest.mark.parametrize("peers", [["hv1", "192.0.2.2"], "hv1,192.0.2.2", "hv1, 192.0.2.2"])
+def test_peers_as_lists_are_written(peers: object) -> None:
+    assert _images._listed(peers) == ["hv1", "192.0.2.2"]
+    assert _images._listed(None) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "size", "said"),
+    [("/x/a.raw", 512, "512 of 512 bytes"), ("", 0, "(generated) of (generated) bytes")],
+)
+def test_what_the_controller_sends(path: str, size: int, said: str) -> None:
+    """Of a download that is yet to be made no size is predicted."""
+    local = _images.LocalImage(path, "a.raw", "", size, "raw", 512)
+    assert _images._sent(local) == f"{said} (100 %) from the controller"

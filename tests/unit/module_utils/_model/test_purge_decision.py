@@ -16,6 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._model.purge_decision i
     fleet,
     report,
     require_unused,
+    sole_pool_ids,
 )
 
 
@@ -36,6 +37,22 @@ NOTHING = look()
 
 def seen(hv1: dict[str, t.Any], hv2: dict[str, t.Any], lost: t.Sequence[str] = ()) -> Fleet:
     return fleet({"hv1": hv1, "hv2": hv2}, "vms", ["hv1", "hv2"], lost)
+
+
+@pytest.mark.parametrize(
+    ("other", "lost", "expected"),
+    [
+        (look(), [], ["x", "y"]),
+        (look(ids=("y", "z")), [], ["x"]),
+        (SILENT, [], []),
+        (SILENT, ["hv2"], ["x", "y"]),
+    ],
+)
+def test_pools_that_nobody_else_has(
+    other: dict[str, t.Any], lost: list[str], expected: list[str]
+) -> None:
+    assert sole_pool_ids("hv1", seen(look(ids=("x", "y")), other, lost)) == expected
+    assert sole_pool_ids("hv3", seen(look(ids=("x", "y")), other, lost)) == []
 
 
 # hv1, hv2, lost, where it is removed; or why not

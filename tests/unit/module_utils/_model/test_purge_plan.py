@@ -28,6 +28,11 @@ SEED = OwnVolume("default", "web1_seed.iso", "/pool/web1_seed.iso", "seed", "see
 OWNER = Owner("boot", 4711, 1, "run")
 
 
+def made(**changes: t.Any) -> Metadata:
+    """Metadata as a creation writes them."""
+    return Metadata(request="{}", **changes)
+
+
 def domain(**changes: t.Any) -> DomainFacts:
     facts = DomainFacts(
         name="web1",
@@ -35,7 +40,7 @@ def domain(**changes: t.Any) -> DomainFacts:
         state="shutoff",
         active=False,
         persistent=True,
-        metadata=Metadata(volumes=(DISK, SEED)),
+        metadata=made(volumes=(DISK, SEED)),
         disks=((DISK.path, "a disk of it (vda)"), ("/base/b.qcow2", "a backing file")),
     )
     return dataclasses.replace(facts, **changes)
@@ -165,12 +170,12 @@ DOMAINS: list[tuple[dict[str, t.Any], str | None]] = [
     ({"state": "paused", "active": True}, "is paused"),
     ({"persistent": False}, "transient"),
     ({"external_snapshots": ("s1",)}, "snapshots in files of their own (s1)"),
-    ({"metadata": Metadata(phase="migrating")}, "phase migrating"),
-    ({"metadata": Metadata(phase="of-a-later-version")}, "phase of-a-later-version"),
-    ({"metadata": Metadata(phase="creating", owner=OWNER)}, None),
-    ({"metadata": Metadata(phase="purging", owner=OWNER)}, None),
-    ({"metadata": Metadata(phase="creating", owner=OWNER), "owner_alive": True}, "process 4711"),
-    ({"metadata": Metadata(phase="purging", owner=OWNER), "owner_alive": True}, "being removed"),
+    ({"metadata": made(phase="migrating")}, "phase migrating"),
+    ({"metadata": made(phase="of-a-later-version")}, "phase of-a-later-version"),
+    ({"metadata": made(phase="creating", owner=OWNER)}, None),
+    ({"metadata": made(phase="purging", owner=OWNER)}, None),
+    ({"metadata": made(phase="creating", owner=OWNER), "owner_alive": True}, "process 4711"),
+    ({"metadata": made(phase="purging", owner=OWNER), "owner_alive": True}, "being removed"),
 ]
 
 
@@ -182,6 +187,33 @@ def test_domains_that_are_refused(changes: dict[str, t.Any], reason: str | None)
     else:
         assert reason in "; ".join(found.problems)
         assert found.removed == found.volumes == []
+
+
+# what is left by a seed that was given to a VM of somebody else's, at each moment of a call
+SEEDED = [
+    Metadata(volumes=(SEED,)),
+    Metadata(volumes=(SEED,), seed="{}", user="ansible", host_key="ssh-ed25519 AAAA"),
+    Metadata(volumes=(SEED, dataclasses.replace(SEED, name="web1_seed2.iso")), seed="{}"),
+    Metadata(seed="{}", user="ansible", host_key="ssh-ed25519 AAAA"),
+    Metadata(),
+    # whoever may define domains may write this; a creation did not
+    Metadata(volumes=(DISK, SEED), groups=("web",)),
+    Metadata(volumes=(DISK,), phase="purging", owner=OWNER),
+    Metadata(volumes=(DISK,), phase="creating", owner=OWNER),
+]
+
+
+@pytest.mark.parametrize("kept", SEEDED)
+def test_a_domain_that_was_only_seeded_is_somebody_elses(kept: Metadata) -> None:
+    assert not kept.made_here
+    for changes in ({}, {"active": True, "state": "running"}):
+        found = go(domain(metadata=kept, **changes), force=True)
+        assert "was not made by this collection" in "; ".join(found.problems)
+        assert "virt_seed (state absent)" in "; ".join(found.problems)
+        assert found.removed == found.volumes == []
+    same = dataclasses.replace(kept, phase=None, owner=None, request="{}")
+    assert same.made_here
+    assert go(domain(metadata=same)).problems == []
 
 
 def test_force_is_for_what_runs_and_for_nothing_else() -> None:
