@@ -13,7 +13,7 @@ from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._model import placement, tables
 from ansible_collections.fleet.virt.plugins.module_utils._model.init_options import GENERATED
-from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _placing
+from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _peers, _placing
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction, registered
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
@@ -62,7 +62,8 @@ class _Work:
         vms = _batch.requested(options, self.variables)
         self.domains = _batch.validated(vms, _batch.defaults(self.variables))
         self._refuse_hypervisors()
-        self.images = _batch.controller_images(self.domains, self.variables)
+        local = _batch.controller_images(self.domains, self.variables, check=self.check)
+        self.images = {name: _batch.image_facts(one) for name, one in local.items()}
 
     def _limits(self, name: str) -> dict[str, t.Any]:
         found = {key: self.hostvars[name].get(key) for key in _batch.LIMITS}
@@ -94,11 +95,9 @@ class _Work:
         for domain, one in zip(self.domains, found):
             host = one.host or one.existing[0]
             shares.setdefault(host, []).append(domain.name)
-            present = set(self.answers[host]["host"].get("images") or ())
             wanted = {disk.image.value for disk in domain.disks if disk.image is not None}
             for name in sorted(wanted & set(self.images)):
-                facts = self.images[name]
-                absent = not any(volume.startswith(facts.digest) for volume in present)
+                absent = host not in self._holders(name)
                 if absent and not one.existing and name not in copies.setdefault(host, []):
                     copies[host].append(name)
         return {
@@ -106,10 +105,24 @@ class _Work:
             "placements": [one.as_dict() for one in found],
             "shares": shares,
             "images": copies,
+            "peers": {
+                name: [_peers.address(host, self.task_vars) for host in self._holders(name)]
+                for name in sorted({name for names in copies.values() for name in names})
+            },
             "waits": self._waits(shares),
             "machine": _placing.common_machine(self.answers),
             "run": GENERATED if self.check else str(uuid.uuid4()),
         }
+
+    def _holders(self, name: str) -> list[str]:
+        """The hypervisors that have an image of the controller among their base images."""
+        digest = self.images[name].digest
+        return [
+            host
+            for host, answer in self.answers.items()
+            for volume in (answer.get("host") or {}).get("images") or ()
+            if digest and volume.startswith(f"{digest}-")
+        ]
 
     def _waits(self, shares: t.Mapping[str, t.Collection[str]]) -> dict[str, list[str]]:
         """Those of each share that are to answer: seeded, started, and not shut off before."""

@@ -333,11 +333,8 @@ def main() -> None:
 
     def read() -> dict[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
-            base = params["base_pool"]
-            if params["placement"]:
-                host = placement_facts.read(connection, base, params["base_path"])
-            else:
-                host = read_host(connection, base)
+            read_all = placement_facts.read if params["placement"] else read_host
+            host = read_all(connection, params["base_pool"], params["base_path"])
             return {"changed": False, "host": host}
 
     run(module, read)

@@ -134,6 +134,10 @@ images:
   description: Hypervisor to the controller's images it lacks.
   returned: without O(claims)
   type: dict
+peers:
+  description: Each of these images to the addresses of the hypervisors that have it.
+  returned: without O(claims)
+  type: dict
 waits:
   description: Hypervisor to the names of the VMs that are to answer.
   returned: without O(claims)

@@ -385,6 +385,25 @@ domains:
           description: Addresses the guest was given.
           type: list
           elements: str
+        move:
+          description: Where a domain in phase V(migrating) goes; null in ordinary life.
+          type: dict
+          contains:
+            source:
+              description: Hypervisor it came from.
+              type: str
+            destination:
+              description: Hypervisor it goes to.
+              type: str
+            run:
+              description: The run that moves it.
+              type: str
+            autostart:
+              description: Whether it is to start with its hypervisor afterwards, V(yes) or V(no).
+              type: str
+            state:
+              description: What it is to be afterwards, V(running) or V(shutoff).
+              type: str
     stats:
       description: Counters since the domain started; null unless O(stats=true), and null each
         where nothing counts it.

@@ -21,6 +21,8 @@ description:
   - A domain that another run is making, moving or removing is left alone, with an error that says
     so.
   - If one of several domains cannot be brought to the state, none is touched.
+  - A running VM that shows the host key it was seeded with needs its seed medium no more; it is
+    removed.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -104,7 +106,7 @@ vms:
       description: Whether it starts with its hypervisor.
       type: bool
     changed:
-      description: Whether its state or autostart is another than before.
+      description: Whether its state or autostart is another than before, or its seed medium went.
       type: bool
     steps:
       description: What was done, in order.

@@ -22,8 +22,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._model.domain import (
     Domain,
     many,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._model.image_options import Limits
 from ansible_collections.fleet.virt.plugins.module_utils._model.init_options import OPTIONS
-from ansible_collections.fleet.virt.plugins.plugin_utils import _images
+from ansible_collections.fleet.virt.plugins.plugin_utils import _images, _seeds
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
 POOL_PATH = "/var/lib/libvirt/images"
@@ -87,6 +88,7 @@ def defaults(variables: Variables) -> Defaults:
         pool=str(variables.get("virt_pool", "default")),
         ssh_public_keys=tuple(_public_keys(variables)),
         fleet=str(variables.get("virt_fleet", "")),
+        read_yaml=_seeds.read_yaml,
     )
 
 
@@ -182,16 +184,33 @@ def validated(vms: t.Sequence[Mapping[str, t.Any]], chosen: Defaults) -> list[Do
     return domains
 
 
-def controller_images(domains: t.Sequence[Domain], variables: Variables) -> dict[str, ImageFacts]:
-    """Facts of each image of the batch that is a file in ``virt_image_dir``, by its name."""
-    names = {
-        disk.image.value
+def controller_images(
+    domains: t.Sequence[Domain], variables: Variables, *, check: bool
+) -> dict[str, _images.LocalImage]:
+    """Each image of the batch that comes from the controller, by the image as it was written.
+
+    It is a file in ``virt_image_dir``, or a download if ``virt_image_download_by`` says so, which
+    is downloaded now unless it is there (in check mode its beginning is looked at).
+    """
+    sources = {
+        disk.image.value: disk.image
         for domain in domains
         for disk in domain.disks
-        if disk.image is not None and disk.image.kind == "file"
+        if disk.image is not None
     }
+    downloads = _images.downloads_by_controller(variables.get("virt_image_download_by"))
     found = {}
-    for name in sorted(names):
-        local = _images.local_image(variables.get("virt_image_dir"), name)
-        found[name] = ImageFacts(local.name, local.digest, local.format, local.virtual_bytes)
+    for value, source in sorted(sources.items()):
+        if source.kind == "file":
+            folder = variables.get("virt_image_dir")
+            found[value] = _images.local_image(folder, value, remember=not check)
+        elif source.kind == "url" and downloads:
+            from ansible_collections.fleet.virt.plugins.plugin_utils import _downloads
+
+            found[value] = _downloads.downloaded(source, Limits(), check=check)
     return found
+
+
+def image_facts(local: _images.LocalImage) -> ImageFacts:
+    """What is to be known of an image of the controller to make VMs of it."""
+    return ImageFacts(local.name, local.digest, local.format, local.virtual_bytes)

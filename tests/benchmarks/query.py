@@ -14,7 +14,8 @@ lxml.fromstring() of every domain, close. Each round measures every size, twice;
 are with ten of the domains started and paused. Wall time, medians; a ratio is the median of the
 ratios of neighbouring runs, growth the median of the ratios within a round, so that whatever else
 the machine does meanwhile weighs on both sides. Growth is also measured in CPU time, ours and
-libvirtd's, which says the same on a machine that is busy with other things.
+libvirtd's, which says the same on a machine that is busy with other things. What is the
+same on every machine is counted: the calls of one reading into libvirt, and all its calls.
 
 Limits, exit status 1 where one is exceeded: a ratio of 2.0 at the largest size; at twice the number
 of domains 2.2 times the time, of which the lower of the two figures counts.
@@ -28,6 +29,7 @@ import os
 import statistics
 import subprocess
 import sys
+import threading
 import time
 import typing as t
 from pathlib import Path
@@ -70,7 +72,8 @@ class Figures(t.NamedTuple):
     """What was measured with a number of domains: medians, in seconds.
 
     ``growth`` is the time as a multiple of that for half as many domains, where that was measured,
-    ``cpu_growth`` the same for CPU time.
+    ``cpu_growth`` the same for CPU time. ``calls`` are those of one
+    reading into libvirt, ``raw_calls`` the same of raw libvirt's, ``functions`` all of ours.
     """
 
     domains: int
@@ -80,6 +83,9 @@ class Figures(t.NamedTuple):
     ratio: float
     growth: float | None = None
     cpu_growth: float | None = None
+    calls: int = 0
+    raw_calls: int = 0
+    functions: int = 0
 
 
 class Run(t.NamedTuple):
@@ -146,6 +152,24 @@ def _timed(function: t.Callable[[], int], expected: int) -> Run:
     if found != expected:
         raise SystemExit(f"{found} domains were read, there are {expected}")
     return run
+
+
+def _counted(function: t.Callable[[], int]) -> tuple[int, int]:
+    """Its calls into libvirt's C library, and all its calls, of every thread."""
+    found: list[bool] = []
+
+    def note(_frame: t.Any, event: str, called: t.Any) -> None:
+        if event in ("call", "c_call"):
+            found.append(event == "c_call" and called.__module__ == "libvirtmod")
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return sum(found), len(found)
 
 
 def _pairs(domains: int) -> list[Pair]:
@@ -250,6 +274,7 @@ def _on_hypervisor(sizes: t.Sequence[int], running: int, rounds: int) -> None:
     """Print figures, one JSON list a line."""
     domains = _Domains()
     pairs: dict[int, list[Pair]] = {size: [] for size in sizes}
+    counted: dict[int, dict[str, int]] = {}
     paused: list[Pair] = []
     try:
         domains.prepare()
@@ -257,6 +282,9 @@ def _on_hypervisor(sizes: t.Sequence[int], running: int, rounds: int) -> None:
             for size in sizes:
                 domains.resize(size)
                 pairs[size] += _pairs(size)
+                calls, functions = _counted(_ours)
+                raw_calls, _ = _counted(_raw)
+                counted[size] = {"calls": calls, "raw_calls": raw_calls, "functions": functions}
         if running:
             domains.start(running)
             paused = [pair for _ in range(rounds) for pair in _pairs(sizes[-1])]
@@ -265,7 +293,7 @@ def _on_hypervisor(sizes: t.Sequence[int], running: int, rounds: int) -> None:
     for size, found in pairs.items():
         half = pairs.get(size // 2)
         growth = _growth(found, half) if half else {}
-        print(json.dumps(_figures(size, 0, found)._replace(**growth)))
+        print(json.dumps(_figures(size, 0, found)._replace(**counted[size], **growth)))
     if paused:
         print(json.dumps(_figures(sizes[-1], running, paused)))
 
@@ -314,12 +342,14 @@ def excesses(figures: t.Sequence[Figures]) -> list[str]:
     return found
 
 
-def _table(figures: t.Sequence[Figures]) -> str:
-    lines = ["domains  running  virt_query  raw libvirt  ratio  times half of them  (CPU time)"]
+def table(figures: t.Sequence[Figures]) -> str:
+    """The figures for people, one line each."""
+    titles = ("domains  running  virt_query  raw libvirt  ratio", "calls", "times half of them")
+    lines = [f"{titles[0]}  {titles[1]:>14}  {titles[2]}  (CPU time)"]
     for one in figures:
         line = (
             f"{one.domains:7}  {one.running:7}  {one.ours * 1000:7.1f} ms  {one.raw * 1000:8.1f} ms"
-            f"  {one.ratio:5.2f}"
+            f"  {one.ratio:5.2f}  {f'{one.calls} to {one.raw_calls}' if one.calls else '':>14}"
         )
         if one.growth is not None and one.cpu_growth is not None:
             line += f"  {one.growth:18.2f}  {one.cpu_growth:10.2f}"
@@ -353,7 +383,7 @@ def main() -> int:
     finally:
         if not options.lab:
             lab.down()
-    print(_table(figures))
+    print(table(figures))
     exceeded = excesses(figures)
     for line in exceeded:
         print(f"limit exceeded: {line}", file=sys.stderr)

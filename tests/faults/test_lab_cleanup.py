@@ -24,7 +24,7 @@ from tests.integration.support.traces import (
     laboratory,
     python,
 )
-from tests.lab import paths, processes, roots
+from tests.lab import cleanup, paths, processes, roots
 from tests.lab.errors import Progress
 from tests.lab.laboratory import Laboratory
 from tests.lab.recipe import SUITES
@@ -239,6 +239,18 @@ def _check_killed_builder(builder: subprocess.Popen[str]) -> None:
     (folder / f"{name}.log").unlink()
     mounts = Path("/proc/mounts").read_text()
     assert name not in mounts
+
+
+def test_a_damaged_neighbour_at_work_stops_nobody(traces: Traces) -> None:
+    """Whoever is at work on it takes it down; until then others come up beside it."""
+    laboratory(OTHER, "up", "1")
+    with paths.locked(cleanup.lock_of(paths.lab_folder(OTHER))):
+        (paths.lab_folder(OTHER) / "laboratory.json").write_text('{"name": ')
+        laboratory(NAME, "up", "1")
+        assert Laboratory(NAME).host("hv1").state == "running"
+    laboratory(OTHER, "down")
+    laboratory(NAME, "down")
+    traces.assert_none()
 
 
 def test_state_file_that_is_damaged_is_taken_down(traces: Traces) -> None:

@@ -1,12 +1,17 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The demonstration does what it says, and what it suggests works when pasted into a shell."""
+"""The demonstration does what it says, and what it suggests works when pasted into a shell.
+
+With FLEET_VIRT_TRIALS its Debian is rebooted too, which takes minutes where there is no KVM.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,6 +21,7 @@ import pytest
 from ansible_collections.fleet.virt.tests.lab import cleanup
 
 _NAME = f"d{os.getpid()}"
+_REBOOT = bool(int(os.environ.get("FLEET_VIRT_TRIALS", "0")))
 
 # What each suggestion must print, by how it begins ({lab}: the laboratory's program)
 _EXPECTED = (
@@ -114,6 +120,51 @@ def test_readme_shows_what_it_prints(shown: tuple[str, float], checkout: Path) -
     shown_commands = [line for line in printed if line.startswith("$ ")]
     for command in commands:
         assert any(line.startswith(f"$ {command}") for line in shown_commands), command
+
+
+def test_its_debian_is_known_by_the_key_that_its_seed_gave_it(
+    shown: tuple[str, float], checkout: Path
+) -> None:
+    activate, *_ = _suggested(shown[0])
+    lab = f"{checkout}/tests/lab/lab --name {_NAME}"
+
+    def shell(command: str, limit: float = 300) -> str:
+        return _run(["/bin/sh", "-c", f"{activate}\n{command}"], limit=limit)
+
+    found = json.loads(shell("ansible-inventory --host debian1"))
+    key = " ".join(found["virt_metadata"]["host_key"].split()[:2])
+    options = found["ansible_ssh_args"]
+    assert "StrictHostKeyChecking=yes" in shlex.split(options)
+    assert "accept-new" not in json.dumps(found)
+    assert found["ansible_user"] == "ansible"
+
+    def who() -> list[str]:
+        files = "/etc/hostname /etc/ssh/ssh_host_ed25519_key.pub /etc/machine-id"
+        # cloud-init ends the file of the key without a line's end
+        command = f"for file in {files}; do echo $(cat $file); done"
+        said = shell(f"ansible debian1 -b -m ansible.builtin.shell -a {shlex.quote(command)}")
+        return said.partition(">>\n")[2].splitlines()
+
+    hostname, public, machine_id = who()
+    assert hostname == "debian1"
+    assert public.startswith(key)
+    assert re.fullmatch("[0-9a-f]{32}", machine_id)
+    stranger = options.replace(key.split()[1], "AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8Q")
+    words = json.dumps({"ansible_ssh_args": f"-o ControlPath=none {stranger}"})
+    refused = shell(f"! ansible debian1 -m ansible.builtin.ping -e {shlex.quote(words)}")
+    assert "UNREACHABLE" in refused
+    assert "Host key verification failed" in refused
+    # what held the private key is gone: the file, and from the drive
+    place = found["virt_hypervisor"]
+    left = shell(f"{lab} ssh {place} 'ls /var/lib/libvirt/images; virsh domblklist debian1'")
+    assert "debian1_system.qcow2" in left
+    assert "seed" not in left
+    if _REBOOT:
+        shell("ansible debian1 -b -m ansible.builtin.command -a 'cloud-init status --wait'", 900)
+        shell("ansible debian1 -b -m ansible.builtin.reboot -a reboot_timeout=900", 1000)
+        assert who() == [hostname, public, machine_id]
+        again = json.loads(shell("ansible-inventory --host debian1"))
+        assert again["ansible_host"] == found["ansible_host"]
 
 
 def test_what_it_suggests_works(shown: tuple[str, float], checkout: Path) -> None:

@@ -24,6 +24,9 @@ from ansible_collections.fleet.virt.tests.contract import documentation
 from ansible_collections.fleet.virt.tests.integration.keys.test_documented import (
     COMMANDS as OF_KEYS,
 )
+from ansible_collections.fleet.virt.tests.integration.migration.test_documented import (
+    COMMANDS as OF_MIGRATION,
+)
 from ansible_collections.fleet.virt.tests.integration.preflight.test_preflight import (
     COMMANDS as OF_PREFLIGHT,
 )
@@ -36,8 +39,14 @@ from ansible_collections.fleet.virt.tests.integration.provisioning.test_document
 )
 from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS, Ansible
 from ansible_collections.fleet.virt.tests.integration.support.guests import BASE, IMAGES, Guests
+from ansible_collections.fleet.virt.tests.integration.test_image_peers import (
+    COMMAND as OF_PEERS,
+)
 from ansible_collections.fleet.virt.tests.integration.test_image_users import (
     COMMANDS as OF_IMAGES,
+)
+from ansible_collections.fleet.virt.tests.integration.test_maintenance import (
+    COMMANDS as OF_MAINTENANCE,
 )
 from ansible_collections.fleet.virt.tests.lab import images
 
@@ -171,6 +180,17 @@ def _purge(props: Props) -> Stage:
     return Stage(variables=variables)
 
 
+def _seed(props: Props) -> Stage:
+    variables = props.variables()
+    nics = [{"name": name, "bridge": "br0"} for name in ("eth0", "eth1")]
+    for name in ("web1", "db1"):
+        options = {"name": name, "memory": 96, "start": False, "nics": nics}
+        done = props.ansible.module("hv1", "virt_init", options, extra=variables)
+        assert not done["hv1"]["failed"], done
+        props.made.append(name)
+    return Stage(variables=variables)
+
+
 def _wait(props: Props) -> Stage:
     variables = props.variables()
     props.vms(variables, "web1", "web2")
@@ -183,10 +203,12 @@ _STAGES: dict[str, Callable[[Props], Stage]] = {
     "virt_host_info": _nothing,
     "virt_init": _init,
     "virt_keys": _keys,
+    "virt_maintenance": _pool,
     "virt_place": _nothing,
     "virt_pool": _pool,
     "virt_purge": _purge,
     "virt_query": _web1,
+    "virt_seed": _seed,
     "virt_show": _nothing,
     "virt_state": _web1_and_db1,
     "virt_wait": _wait,
@@ -212,9 +234,9 @@ def _replaced(value: Any, words: Mapping[str, str]) -> Any:
     return value
 
 
-# Run where there is what they need: keys (preflight/test_preflight.py), a network of their own to
+# Run where there is what they need: keys (preflight/, migration/), a network of their own to
 # break (test_bridge.py), a server (test_image_sources.py), a base pool (test_image_users.py)
-_ELSEWHERE = {"virt_bridge", "virt_image", "virt_image_info", "virt_preflight"}
+_ELSEWHERE = {"virt_bridge", "virt_image", "virt_image_info", "virt_migrate", "virt_preflight"}
 
 
 def test_every_module_has_a_stage() -> None:
@@ -339,7 +361,10 @@ def test_every_command_shown_is_run() -> None:
         *_COMMANDS,
         *CHANGING,
         *OF_IMAGES,
+        OF_PEERS,
         *OF_KEYS,
+        *OF_MAINTENANCE,
+        *OF_MIGRATION,
         *OF_PREFLIGHT,
         *CREATING,
         CREATING_SEVERAL,

@@ -48,7 +48,8 @@ def metadata(volumes: Sequence[tuple[str, str]], phase: str = "", owner: str = "
         for name, role in volumes
     )
     word = f"<phase>{phase}</phase>" if phase else ""
-    return f"<metadata><fleet xmlns='urn:fleet.virt:1'>{word}{owner}{named}</fleet></metadata>"
+    inside = f"<request>{{}}</request>{word}{owner}{named}"
+    return f"<metadata><fleet xmlns='urn:fleet.virt:1'>{inside}</fleet></metadata>"
 
 
 class Vms:
@@ -551,7 +552,8 @@ def test_storage_of_the_network_is_not_purged_without_asking(vms: Vms, lab: Labo
             "hv1", "virsh -q pool-define /run/pool.xml; truncate -s 8M /srv/net/n.raw"
         )
         volume = "<volume pool='net' name='n.raw' path='/srv/net/n.raw' target='a' role='disk'/>"
-        top = f"<metadata><fleet xmlns='urn:fleet.virt:1'>{volume}</fleet></metadata>"
+        inside = f"<request>{{}}</request>{volume}"
+        top = f"<metadata><fleet xmlns='urn:fleet.virt:1'>{inside}</fleet></metadata>"
         disk = _DISK.format(format="raw", path="/srv/net/n.raw", letter="b", more="")
         vms.guests.define("hv1", "net1", devices=disk, top=top)
         harness.refuse(

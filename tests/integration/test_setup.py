@@ -69,15 +69,29 @@ def test_one_command_makes_three_hypervisors(newcomers: Newcomers) -> None:
 
 
 def test_the_second_run_changes_nothing_in_30_seconds(newcomers: Newcomers) -> None:
+    """Where three are pinged in 1.7 s, which took 19.0 s; on a busier machine in proportion."""
     before = newcomers.stops()
+    pings = [_ping(newcomers)]
     began = time.monotonic()
     run = newcomers.run().succeeded()
     took = time.monotonic() - began
-    print(f"second run of three: {took:.1f} s")
+    pings.append(_ping(newcomers))
+    print(
+        f"second run of three: {took:.1f} s; ping before and after: {pings[0]:.1f}, {pings[1]:.1f}"
+    )
     assert changed(run) == []
     assert changed(newcomers.run(check=True).succeeded()) == []
     assert newcomers.stops() == before
-    assert took < 30
+    assert took < 30 * max(1, sum(pings) / 2 / 1.7)
+
+
+def _ping(newcomers: Newcomers) -> float:
+    began = time.monotonic()
+    answers = newcomers.ansible.module(
+        "hypervisors", "ansible.builtin.ping", inventory=newcomers.folder
+    )
+    assert len(answers) == len(newcomers.hosts)
+    return time.monotonic() - began
 
 
 def test_guests_go_on(newcomers: Newcomers, all_guests: Guests) -> None:

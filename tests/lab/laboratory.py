@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 import subprocess
@@ -297,9 +298,10 @@ class Laboratory:
             cleanup.register(self.name, self.directory)
             taken = []
             for _, directory in cleanup.registered():
-                other = Record.load(directory)
-                if other is not None:
-                    taken.append(other.network)
+                # One that is damaged is taken down by the next; its network is seen on the machine
+                with contextlib.suppress(LabError):
+                    other = Record.load(directory)
+                    taken += [other.network] if other is not None else []
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             record = Record(
                 name=self.name,

@@ -96,6 +96,25 @@ class Connection:
                 self.hanging += isinstance(outcome.error, DeadlineExceeded)
         return outcomes
 
+    def each_there(
+        self,
+        function: t.Callable[[t.Any], t.Any],
+        items: t.Sequence[t.Any],
+        what: t.Callable[[t.Any], str],
+        gone: int,
+    ) -> list[tuple[t.Any, t.Any]]:
+        """Items with their values; what vanished after it was listed, for which libvirt has the
+        code ``gone``, is left out. Raises what else failed."""
+        found = []
+        for item, outcome in zip(items, self.each(function, items, what)):
+            if isinstance(outcome, deadline.Failed):
+                error = outcome.error
+                if isinstance(error, LibvirtFailure) and error.code == gone:
+                    continue
+                raise error
+            found.append((item, outcome.value))
+        return found
+
     def close(self) -> None:
         """Close, unless a call is still stuck in there: closing would wait for it."""
         if not self.hanging:

@@ -37,6 +37,10 @@ _USERFAULT = "/proc/sys/vm/unprivileged_userfaultfd"
 _RUNNING = "/run/libvirt/qemu"
 # Words of libvirt's daemons, and of systemd when it cannot open a port
 _COMPLAINT = re.compile(r"failed: |Failed to create listening socket")
+_COMPLAINING = (
+    *("libvirtd.service", "virtqemud.service", "virtproxyd.service"),
+    *("libvirtd-tls.socket", "virtproxyd-tls.socket"),
+)
 _LIMIT = 120.0
 _TRIES = 20
 
@@ -326,15 +330,17 @@ def _undo(done: t.Sequence[Step], sockets: t.Sequence[str]) -> None:
 def _journal(began: int) -> str:
     """What libvirt's daemons complained of since then; it may take a moment to be there."""
     command = ["journalctl", "--no-pager", "--output=cat", f"--since=@{began}"]
-    for unit in ("libvirtd.service", "virtqemud.service", "virtproxyd.service"):
-        command += ["--unit", unit]
-    for unit in ("libvirtd-tls.socket", "virtproxyd-tls.socket"):
-        command += ["--unit", unit]
+    command += [f"_SYSTEMD_UNIT={unit}" for unit in _COMPLAINING]
+    # systemd opens a port in a short-lived child, which is gone before the journal asks for its
+    # unit; --unit finds only what the first process says of a unit
+    command += ["+", *(f"UNIT={unit}" for unit in _COMPLAINING)]
     for _try in range(_TRIES):
         try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=_LIMIT, check=False, stdin=_NULL
-            )
+            # what a busy machine has still to write, too
+            for words in (["journalctl", "--sync"], command):
+                done = subprocess.run(
+                    words, capture_output=True, text=True, timeout=_LIMIT, check=False, stdin=_NULL
+                )
         except (FileNotFoundError, subprocess.TimeoutExpired):
             break
         lines = [line for line in done.stdout.splitlines() if _COMPLAINT.search(line)]

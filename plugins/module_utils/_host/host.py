@@ -27,8 +27,13 @@ _MIB = 1024 * 1024
 _TEST = "TEST"  # libvirt's test driver gives in KiB what is documented to be bytes
 
 
-def read_host(connection: Connection, base_pool: str) -> dict[str, t.Any]:
-    """The hypervisor behind ``connection``, as documented for ``virt_host_info``."""
+def read_host(
+    connection: Connection, base_pool: str, base_path: str | None = None
+) -> dict[str, t.Any]:
+    """The hypervisor behind ``connection``, as documented for ``virt_host_info``.
+
+    The mark is looked for in the pool ``base_pool``, else in the one at ``base_path``.
+    """
     raw = connection.raw
     model, installed, cpus, _mhz, nodes, sockets, cores, threads = connection.call(
         "read the node", raw.getInfo
@@ -41,6 +46,10 @@ def read_host(connection: Connection, base_pool: str) -> dict[str, t.Any]:
     numa = _numa(connection, capabilities["numa"], memory["total"])
     domains = read_domains(connection, Wanted(storage=False))
     active = [entry for entry in domains if entry["state"] in ACTIVE_STATES]
+    pools = pool_entries(connection)
+    names = {str(pool["name"]) for pool in pools}
+    by_path = (str(pool["name"]) for pool in pools if base_path and pool["path"] == base_path)
+    marked_pool = base_pool if base_pool in names else next(by_path, base_pool)
     return {
         "name": str(connection.call("read the host name", raw.getHostname)),
         "uri": connection.uri,
@@ -64,11 +73,11 @@ def read_host(connection: Connection, base_pool: str) -> dict[str, t.Any]:
             "defined": sum(entry["memory_max_mib"] or 0 for entry in domains),
         },
         "numa": numa,
-        "pools": pool_entries(connection),
+        "pools": pools,
         "networks": _networks(connection),
         "bridges": _bridges(connection),
         "domains": _counts(domains),
-        "maintenance": _maintenance(connection, base_pool),
+        "maintenance": _maintenance(connection, marked_pool),
         "errors": [f"{entry['name']}: {entry['error']}" for entry in domains if entry["error"]],
     }
 

@@ -22,6 +22,11 @@ def ports(programs: t.Container[str]) -> list[int]:
     return sorted({found[inode] for inode in _sockets(programs) if inode in found})
 
 
+def is_open(port: int) -> bool:
+    """Whether anything listens on this TCP port, systemd for a daemon included."""
+    return port in _table().values()
+
+
 def parse(table: str) -> dict[str, int]:
     """Ports by the socket's inode for the listening rows of /proc/net/tcp or tcp6."""
     found = {}

@@ -13,12 +13,15 @@ import typing as t
 
 from .._errors import LibvirtFailure, Problem, SpecError
 from .._libvirt import ERR_NO_DOMAIN
-from .._lxml import parse
+from .._lxml import parse, tostring
 from .._model import metadata
 from .._model.metadata import Metadata
 from .connection import Connection
 
 _INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE: the definition that the next start uses
+_METADATA_ELEMENT = 2  # VIR_DOMAIN_METADATA_ELEMENT
+AFFECT_LIVE = 1  # VIR_DOMAIN_AFFECT_LIVE
+AFFECT_CONFIG = 2  # VIR_DOMAIN_AFFECT_CONFIG
 _SHOWN = 20
 
 
@@ -54,3 +57,32 @@ def kept_metadata(connection: Connection, raw: t.Any) -> Metadata | None:
     """Our metadata in the persistent definition, None if there is none."""
     text = connection.call(f"read domain {raw.name()}", raw.XMLDesc, _INACTIVE)
     return metadata.parse(parse(text, f"domain {raw.name()}"))
+
+
+def restore_metadata(connection: Connection, raw: t.Any, kept: Metadata | None) -> None:
+    """Our metadata in the definition as they were before; None if there were none."""
+    if kept is not None:
+        write_metadata(connection, raw, kept, AFFECT_CONFIG)
+        return
+    connection.call(
+        f"remove the metadata of {raw.name()}",
+        raw.setMetadata,
+        _METADATA_ELEMENT,
+        None,
+        metadata.PREFIX,
+        metadata.NAMESPACE,
+        AFFECT_CONFIG,
+    )
+
+
+def write_metadata(connection: Connection, raw: t.Any, kept: Metadata, flags: int) -> None:
+    """Replace our metadata and nothing else (virDomainSetMetadata)."""
+    connection.call(
+        f"change the metadata of {raw.name()}",
+        raw.setMetadata,
+        _METADATA_ELEMENT,
+        tostring(metadata.to_plain_element(kept)),
+        metadata.PREFIX,
+        metadata.NAMESPACE,
+        flags,
+    )

@@ -43,7 +43,11 @@ def _start_time(pid: int) -> int | None:
 
 def myself(run: str) -> Owner:
     """This process, working for ``run``."""
-    pid = os.getpid()
+    return of(os.getpid(), run)
+
+
+def of(pid: int, run: str = "") -> Owner:
+    """A process of this host that is alive."""
     return Owner(boot_id(), pid, _start_time(pid) or 0, run)
 
 
@@ -60,13 +64,13 @@ def is_alive(owner: Owner | None) -> bool:
 
 
 @contextlib.contextmanager
-def host_lock(seconds: float = 60.0) -> t.Iterator[None]:
+def host_lock(seconds: float = 60.0, path: Path = _LOCK) -> t.Iterator[None]:
     """Only one of our processes at a time on this host (flock(2); gone with its holder).
 
-    To be held for definitions and reading only, never over a storage call that may hang. Raises
-    PlanRefused when it is not had within ``seconds``.
+    To be held for definitions and reading only, never over a storage call that may hang; for
+    other work there are other files. Raises PlanRefused when it is not had within ``seconds``.
     """
-    descriptor = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         limit = time.monotonic() + seconds
         while True:
@@ -76,8 +80,8 @@ def host_lock(seconds: float = 60.0) -> t.Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > limit:
                     raise PlanRefused(
-                        f"another run has held {_LOCK} for {seconds:g} seconds; see who with"
-                        f" fuser {_LOCK}, and try again"
+                        f"another run has held {path} for {seconds:g} seconds; see who with"
+                        f" fuser {path}, and try again"
                     ) from None
                 time.sleep(_POLL)
         yield

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from .. import _lxml
 from .._errors import DeadlineExceeded, LibvirtFailure, PlanRefused
-from .._libvirt import ERR_NO_DOMAIN, ERR_NO_SUPPORT
+from .._libvirt import ERR_NO_DOMAIN, ERR_NO_STORAGE_VOL, ERR_NO_SUPPORT
 from .._model import file_references, storage_info
 from . import deadline
 from .connection import Connection
@@ -218,16 +218,10 @@ def _named_by_domains(
             for what, text in documents(raw)
         ]
 
-    outcomes = connection.each(read_one, domains, lambda raw: f"read domain {raw.name()}")
-    found = []
-    for outcome in outcomes:
-        if isinstance(outcome, deadline.Failed):
-            error = outcome.error
-            if isinstance(error, LibvirtFailure) and error.code == ERR_NO_DOMAIN:
-                continue  # gone meanwhile, and what it named with it
-            raise error
-        found += outcome.value
-    return found
+    read = connection.each_there(
+        read_one, domains, lambda raw: f"read domain {raw.name()}", ERR_NO_DOMAIN
+    )
+    return [named for _raw, found in read for named in found]
 
 
 def _backings_elsewhere(connection: Connection, found: References) -> list[tuple[str, User]]:
@@ -242,15 +236,16 @@ def _backings_elsewhere(connection: Connection, found: References) -> list[tuple
             if error.code == ERR_NO_SUPPORT:
                 continue
             raise
-        outcomes = connection.each(
-            describe_volume, list(handles.values()), lambda handle: f"read volume {handle.name}"
+        described = connection.each_there(
+            describe_volume,
+            list(handles.values()),
+            lambda handle: f"read volume {handle.name}",
+            ERR_NO_STORAGE_VOL,
         )
-        for handle, outcome in zip(handles.values(), outcomes):
-            if isinstance(outcome, deadline.Failed):
-                raise outcome.error
-            if outcome.value["backing"]:
+        for handle, volume in described:
+            if volume["backing"]:
                 user = User(f"{handle.path} lies on it", None, handle.path)
-                backings.append((str(outcome.value["backing"]), user))
+                backings.append((str(volume["backing"]), user))
     return backings
 
 

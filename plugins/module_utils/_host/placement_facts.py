@@ -13,6 +13,7 @@ import json
 import typing as t
 
 from .._errors import FleetVirtError
+from .._libvirt import ERR_NO_DOMAIN
 from .._lxml import parse
 from .._model import host_info
 from .._model import metadata as own_metadata
@@ -32,7 +33,7 @@ def read(connection: Connection, base_pool: str, base_path: str) -> dict[str, t.
     ``promised_mib`` is the sum of virtual sizes in a pool, ``claimed_mib`` that of the disks of
     VMs in creation, whose volumes may not exist yet, ``volume_allocation_mib`` what they take.
     """
-    host = read_host(connection, base_pool)
+    host = read_host(connection, base_pool, base_path)
     domains = _domains(connection)
     listed_active = connection.call("list domains", connection.raw.listAllDomains, _LIST_ACTIVE)
     active = {str(domain.UUIDString()) for domain in listed_active}
@@ -80,13 +81,10 @@ def _domains(connection: Connection) -> list[tuple[str, str, list[str], Metadata
         return str(domain.name()), str(domain.UUIDString()), macs, own_metadata.parse(root)
 
     domains = connection.call("list domains", connection.raw.listAllDomains, 0)
-    outcomes = connection.each(describe, domains, lambda domain: f"read domain {domain.name()}")
-    found = []
-    for outcome in outcomes:
-        if isinstance(outcome, Failed):
-            raise outcome.error
-        found.append(outcome.value)
-    return sorted(found, key=lambda entry: str(entry[0]))
+    found = connection.each_there(
+        describe, domains, lambda domain: f"read domain {domain.name()}", ERR_NO_DOMAIN
+    )
+    return sorted((entry for _domain, entry in found), key=lambda entry: str(entry[0]))
 
 
 def _entry(name: str, uuid: str, macs: list[str], kept: Metadata | None) -> dict[str, t.Any]:
@@ -94,7 +92,7 @@ def _entry(name: str, uuid: str, macs: list[str], kept: Metadata | None) -> dict
     return {
         "name": name,
         "uuid": uuid,
-        "managed": kept is not None,
+        "managed": known.made_here,
         "phase": known.phase,
         "run": known.owner.run if known.owner else None,
         "groups": list(known.groups),

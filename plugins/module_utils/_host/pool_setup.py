@@ -91,7 +91,7 @@ def _carry_out(connection: Connection, wanted: Wanted, raw: t.Any, steps: t.Sequ
     if DEFINE in steps:
         # First the folder: a pool whose folder is missing may be one that is not mounted
         os.makedirs(wanted.path, mode=_FOLDER_MODE, exist_ok=True)
-        storage.make_pool(connection, wanted.name, wanted.path)
+        raw = storage.make_pool(connection, wanted.name, wanted.path).raw
     else:
         if START in steps:
             connection.call(f"start the pool at {wanted.path}", raw.create, 0)
@@ -99,6 +99,9 @@ def _carry_out(connection: Connection, wanted: Wanted, raw: t.Any, steps: t.Sequ
             connection.call(f"set the pool at {wanted.path} to start at boot", raw.setAutostart, 1)
     if IDENTIFY in steps:
         _write_id(wanted.path)
+        # so that others see it through libvirt
+        action = f"look at the pool at {wanted.path} anew"
+        storage.patiently(connection, action, lambda: raw.refresh(0))
 
 
 def _read_id(folder: str) -> str | None:

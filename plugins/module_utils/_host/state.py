@@ -70,8 +70,8 @@ def run(
     return _result(jobs)
 
 
-def read_facts(connection: Connection, raw: t.Any) -> Facts:
-    """The domain as it is now."""
+def read_facts(connection: Connection, raw: t.Any, *, media: bool = False) -> Facts:
+    """The domain as it is now; with ``media`` also whether its seed medium has done its work."""
     name = str(raw.name())
 
     def read() -> Facts:
@@ -90,6 +90,10 @@ def read_facts(connection: Connection, raw: t.Any) -> Facts:
     facts: Facts = connection.call(f"read the state of {name}", read)
     kept = kept_metadata(connection, raw)
     more = {"managed_save": _saved(connection, raw), "phase": kept.phase if kept else None}
+    if media and facts.state in state_plan.RUNNING and kept is not None and kept.host_key:
+        from . import seed_spent
+
+        more["seed_medium"] = seed_spent.medium(connection, raw, kept)
     return Facts(**{**vars(facts), **more})
 
 
@@ -103,7 +107,7 @@ def _saved(connection: Connection, raw: t.Any) -> bool:
 
 
 def _plan(connection: Connection, raw: t.Any, wanted: Wanted) -> _Job:
-    facts = read_facts(connection, raw)
+    facts = read_facts(connection, raw, media=True)
     job = _Job(raw, facts, facts, str(raw.UUIDString()))
     try:
         job.steps = state_plan.plan(facts, wanted)
@@ -117,7 +121,8 @@ def _predicted(job: _Job, wanted: Wanted) -> Facts:
         return job.before
     autostart = job.before.autostart if wanted.autostart is None else wanted.autostart
     state = state_plan.predicted_state(job.before, wanted, job.steps)
-    return Facts(**{**vars(job.before), "state": state, "autostart": autostart})
+    changes = {"state": state, "autostart": autostart, "seed_medium": None}
+    return Facts(**{**vars(job.before), **changes})
 
 
 def _carry_out(connection: Connection, jobs: t.Sequence[_Job], wanted: Wanted) -> None:
@@ -159,6 +164,10 @@ def _step(connection: Connection, job: _Job, step: Step, wanted: Wanted) -> _Tur
     raw, name, kind = job.raw, job.before.name, step.kind
     if kind in ("autostart", "no_autostart"):
         connection.call(f"set autostart of {name}", raw.setAutostart, int(kind == "autostart"))
+    elif kind == "seed_medium":
+        from . import seed_medium
+
+        seed_medium.remove(connection, raw)
     elif kind in ("start", "restore"):
         yield from _start(connection, job, kind)
     elif kind == "resume":
@@ -307,7 +316,8 @@ def _result(jobs: t.Sequence[_Job]) -> dict[str, t.Any]:
 
 
 def _shown(facts: Facts) -> dict[str, t.Any]:
-    return {"autostart": facts.autostart, "state": facts.state}
+    shown = {"autostart": facts.autostart, "state": facts.state}
+    return {**shown, "seed_medium": facts.seed_medium} if facts.seed_medium else shown
 
 
 def _changed(job: _Job) -> bool:

@@ -71,6 +71,15 @@ def find_pool(connection: Connection, name: str, path: str | None) -> Pool | Non
     return Pool(str(info["name"]), str(info["path"]).rstrip("/"), raw)
 
 
+def pool_at(connection: Connection, folder: str) -> str | None:
+    """The name of the pool of files whose target is ``folder``, active or not."""
+    for raw in list_pools(connection):
+        info = storage_info.pool(connection.call(f"read pool {raw.name()}", raw.XMLDesc, 0))
+        if str(info["path"] or "").rstrip("/") == folder and info["type"] in _FOLDER_TYPES:
+            return str(info["name"])
+    return None
+
+
 def make_pool(connection: Connection, name: str, path: str) -> Pool:
     """Define a directory pool, make its folder, start it and have it started at boot."""
     raw = connection.call(

@@ -38,12 +38,17 @@ _WORDS = {
     "await_running": "wait until it has started",
     "autostart": "set autostart",
     "no_autostart": "unset autostart",
+    "seed_medium": "remove the seed medium",
 }
+_STILL = ("autostart", "no_autostart", "seed_medium")  # what leaves the state as it is
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What libvirt says about a domain now; ``phase`` is that of our metadata."""
+    """What libvirt says about a domain now; ``phase`` is that of our metadata.
+
+    ``seed_medium`` is the name of one that has done its work.
+    """
 
     name: str
     state: str
@@ -53,6 +58,7 @@ class Facts:
     autostart: bool = False
     managed_save: bool = False
     phase: str | None = None
+    seed_medium: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,7 @@ def plan(facts: Facts, wanted: Wanted) -> list[Step]:
 
     Raises PlanRefused, saying why, where there is no right way.
     """
-    kinds: list[str] = []
+    kinds: list[str] = ["seed_medium"] if facts.seed_medium else []
     if wanted.autostart is not None and wanted.autostart != facts.autostart:
         if not facts.persistent:
             raise PlanRefused(
@@ -179,5 +185,5 @@ def _unknown(facts: Facts) -> PlanRefused:
 
 def predicted_state(facts: Facts, wanted: Wanted, steps: t.Sequence[Step]) -> str:
     """The state after ``steps``."""
-    moves = any(step.kind not in ("autostart", "no_autostart") for step in steps)
+    moves = any(step.kind not in _STILL for step in steps)
     return str(wanted.state) if moves else facts.state

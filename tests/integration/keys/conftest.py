@@ -26,7 +26,7 @@ PORT = 16514
 PATTERN = 'tls_allowed_dn_list = [ "O=fleet,CN=*" ]'
 # Listening with TLS is another role's work: here it is switched on by hand, as on any host whose
 # daemons are started by systemd's sockets
-_LISTEN = f"""
+LISTEN = f"""
 set -e
 conf=/etc/libvirt/libvirtd.conf
 [ -e $conf.before-keys ] || cp -a $conf $conf.before-keys
@@ -110,7 +110,7 @@ class Keys:
     def listen(self) -> None:
         """Have every hypervisor listen with TLS."""
         for name in HOSTS:
-            self.lab.ssh(name, _LISTEN)
+            self.lab.ssh(name, LISTEN)
 
     def forget(self) -> None:
         """Hypervisors and controller without any keys, and nobody listening."""

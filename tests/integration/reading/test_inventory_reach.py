@@ -18,28 +18,11 @@ from typing import Any
 import pytest
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
 from ansible_collections.fleet.virt.tests.integration.support.guests import NIC, Guests
+from ansible_collections.fleet.virt.tests.integration.support.nat import Nat
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 
-# One range of one address on each hypervisor: both guests there have the same one
-_NETWORK = """\
-<network>
-  <name>natted</name><forward mode='nat'/><bridge name='virbr7'/>
-  <ip address='192.168.150.1' netmask='255.255.255.0'>
-    <dhcp><range start='192.168.150.10' end='192.168.150.10'/></dhcp>
-  </ip>
-</network>
-"""
-# A laboratory's host may not write its own network settings until it is let
-_START = """
-mount -o remount,bind,rw /proc/sys
-virsh -q net-define /dev/stdin
-virsh -q net-start natted
-"""
-_END = """
-virsh -q net-destroy natted; virsh -q net-undefine natted
-echo 0 > /proc/sys/net/ipv4/ip_forward
-mount -o remount,bind,ro /proc/sys
-"""
+# A range of one address on each hypervisor: both guests there have the same one
+_NAT = Nat("natted", "virbr7", "192.168.150", last=10)
 _ADDRESS = "192.168.150.10"
 _NATTED = "<interface type='network'><source network='natted'/><model type='virtio'/></interface>"
 # name: hypervisor, NIC, whether it has an agent
@@ -143,7 +126,7 @@ def reach(
     (inventory / "20-guests.virt.yml").write_text(plugin, encoding="utf-8")
     try:
         for host in ("hv1", "hv2"):
-            all_guests.script(host, _START, input=_NETWORK)
+            _NAT.start(all_guests.lab, host)
         for name in _GUESTS:
             _make(all_guests, name)
         ready = [name for name, (_host, _nic, agent) in _GUESTS.items() if agent]
@@ -157,7 +140,7 @@ def reach(
         for name, (host, _nic, _agent) in _GUESTS.items():
             all_guests.remove(host, name)
         for host in ("hv1", "hv2"):
-            all_guests.lab.ssh(host, _END, check=False)
+            _NAT.end(all_guests.lab, host)
 
 
 def test_through_their_hypervisors(reach: Reach) -> None:

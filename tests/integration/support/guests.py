@@ -75,6 +75,10 @@ class Guests:
         self.pool(host, "default", IMAGES)
         self._prepared.add(host)
 
+    def forget(self) -> None:
+        """The images were swept away: the tiny image has to be brought again."""
+        self._prepared.clear()
+
     def pool(self, host: str, name: str, path: str, *, start: bool = True) -> None:
         """Define a directory pool unless it is there; started with its content listed."""
         self.script(

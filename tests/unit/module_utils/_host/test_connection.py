@@ -21,6 +21,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._host.connection import
     is_local,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._host.deadline import Failed, TooManyHang
+from ansible_collections.fleet.virt.plugins.module_utils._libvirt import (
+    ERR_NO_DOMAIN,
+    ERR_NO_STORAGE_VOL,
+)
 
 
 @pytest.mark.parametrize(
@@ -103,3 +107,25 @@ def test_each_counts_what_hangs(stuck: Connection) -> None:
     assert all(isinstance(outcome, Failed) for outcome in outcomes)
     assert any(isinstance(o.error, TooManyHang) for o in outcomes if isinstance(o, Failed))
     assert stuck.hanging >= 5
+
+
+def test_what_vanished_after_it_was_listed_is_left_out() -> None:
+    xml = (
+        "<domain type='test'><name>{}</name><memory>1024</memory><os><type>hvm</type></os></domain>"
+    )
+    with connect("test:///default", 10.0) as connection:
+        for name in ("stays", "goes"):
+            connection.raw.defineXML(xml.format(name))
+        listed = connection.raw.listAllDomains(0)
+        connection.raw.lookupByName("goes").undefine()
+
+        def read(gone: int) -> list[str]:
+            found = connection.each_there(lambda raw: raw.XMLDesc(0), listed, str, gone)
+            return sorted(raw.name() for raw, text in found if "<domain" in text)
+
+        try:
+            assert read(ERR_NO_DOMAIN) == ["stays", "test"]
+            with pytest.raises(LibvirtFailure, match="goes"):
+                read(ERR_NO_STORAGE_VOL)
+        finally:  # others share the driver's node
+            connection.raw.lookupByName("stays").undefine()

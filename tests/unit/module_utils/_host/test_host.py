@@ -73,6 +73,8 @@ def test_the_mark_and_an_inactive_pool(connection: Connection) -> None:
         mark = "<volume><name>fleet-virt.maintenance</name><capacity>0</capacity></volume>"
         pool.createXML(mark, 0)
         assert read_host(connection, "base")["maintenance"] is True
+        assert read_host(connection, "other")["maintenance"] is False
+        assert read_host(connection, "other", "/base")["maintenance"] is True
     finally:
         if pool.isActive():
             pool.destroy()

@@ -135,3 +135,13 @@ def test_steps_say_how_long_and_whether_by_force() -> None:
     assert plan(running, Wanted("shutoff", force=True))[0].text == (
         "shut down, within 120 s or by force"
     )
+
+
+def test_a_seed_medium_that_has_done_its_work_goes_first() -> None:
+    now = facts("running", seed_medium="web1_seed.iso")
+    assert kinds(now, Wanted("shutoff")) == ["seed_medium", "shutdown"]
+    steps = plan(now, Wanted("running"))
+    assert [step.text for step in steps] == ["remove the seed medium"]
+    assert predicted_state(now, Wanted("running"), steps) == "running"
+    with pytest.raises(PlanRefused, match="in phase migrating"):
+        plan(facts("running", seed_medium="web1_seed.iso", phase="migrating"), Wanted())

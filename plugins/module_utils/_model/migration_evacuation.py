@@ -1,0 +1,106 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Emptying a hypervisor, and having its VMs back: which VMs move, and where each of them goes.
+
+All are placed at once, the largest first. One that cannot move is a problem and stops no other.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .._errors import PlanRefused
+from . import migration_decision, placement
+from .migration_decision import Answer, Decision
+from .placement_types import Policy
+
+
+def leave(
+    source: str,
+    answers: t.Mapping[str, Answer],
+    hosts: t.Sequence[placement.PlacementHost],
+    mute: t.Mapping[str, str],
+    policy: Policy,
+) -> Decision:
+    """Where the VMs of ``source`` go; those of an earlier run that were on their way included."""
+    _require(source, answers, mute)
+    marked = [_with_mark(host, True) if host.name == source else host for host in hosts]
+    names = {str(vm["name"]): vm for vm in answers[source].get("vms") or ()}
+    for name, vm in _under_way(answers).items():
+        if vm["move"]["source"] == source:
+            names.setdefault(name, vm)
+    return _decide(names, None, answers, marked, policy)
+
+
+def come_back(
+    home: str,
+    answers: t.Mapping[str, Answer],
+    hosts: t.Sequence[placement.PlacementHost],
+    mute: t.Mapping[str, str],
+    policy: Policy,
+) -> Decision:
+    """Which VMs whose home ``home`` is go there, as far as they fit."""
+    _require(home, answers, mute)
+    ready = [_with_mark(host, False) if host.name == home else host for host in hosts]
+    names = {
+        str(vm["name"]): vm
+        for where, answer in answers.items()
+        for vm in answer.get("vms") or ()
+        if where != home and vm["home"] == home
+    }
+    return _decide(names, home, answers, ready, policy)
+
+
+def _require(name: str, answers: t.Mapping[str, Answer], mute: t.Mapping[str, str]) -> None:
+    problems = migration_decision.of_fleet([f"VMs of {name}"], name, answers, mute)
+    if problems:
+        raise PlanRefused("; ".join(problems))
+
+
+def _with_mark(host: placement.PlacementHost, mark: bool) -> placement.PlacementHost:
+    """The hypervisor as it is once the mark is set or gone: check mode has not touched it."""
+    return dataclasses.replace(host, maintenance=mark) if host.maintenance is not None else host
+
+
+def _under_way(answers: t.Mapping[str, Answer]) -> dict[str, Answer]:
+    return {
+        str(vm["name"]): vm
+        for answer in answers.values()
+        for vm in answer.get("vms") or ()
+        if vm["phase"] == "migrating" and vm["move"]
+    }
+
+
+def _decide(
+    names: t.Mapping[str, Answer],
+    host: str | None,
+    answers: t.Mapping[str, Answer],
+    hosts: t.Sequence[placement.PlacementHost],
+    policy: Policy,
+) -> Decision:
+    found = Decision()
+    fleet = placement.FleetLoad(hosts, policy)
+    for name in sorted(names, key=lambda name: (-int(names[name]["memory_mib"]), name)):
+        also = [
+            where
+            for where, answer in answers.items()
+            if any(vm["name"] == name for vm in answer["host"]["vms"])
+        ]
+        places = {
+            where: vm
+            for where in also
+            for vm in answers[where].get("vms") or ()
+            if vm["name"] == name
+        }
+        if len(also) > len(places):
+            found.problems.append(migration_decision.twice(name, also))
+            continue
+        problem = migration_decision.place_one(name, host, places, answers, fleet, found)
+        if problem:
+            found.problems.append(problem)
+    return found

@@ -1,0 +1,52 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The options of ``virt_migrate``, for the module and its controller half.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+VM: dict[str, dict[str, t.Any]] = {
+    "name": {"type": "str", "required": True},
+    "destination": {
+        "type": "dict",
+        "required": True,
+        "options": {
+            "name": {"type": "str", "required": True},
+            "address": {"type": "str"},
+            "bridges": {"type": "list", "elements": "str"},
+            "marked": {"type": "bool", "default": False},
+        },
+    },
+}
+
+ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "vms": {"type": "list", "elements": "dict", "options": VM, "default": []},
+    "state": {"type": "str", "choices": ["moved", "repaired"], "default": "moved"},
+    "source": {"type": "str"},
+    "keep_volumes": {"type": "bool", "default": False},
+    "parallel": {"type": "int", "default": 2},
+    "bandwidth": {"type": "int"},
+    "max_downtime": {"type": "int"},
+    "auto_converge": {"type": "bool", "default": True},
+    "tunnelled": {"type": "bool", "default": False},
+    "parallel_connections": {"type": "int"},
+    "seconds_per_gib": {"type": "int", "default": 800},
+    "on_timeout": {"type": "str", "choices": ["abort", "pause"], "default": "abort"},
+    "stage": {"type": "str", "choices": ["all", "look", "decide", "report"], "default": "all"},
+    "names": {"type": "list", "elements": "str", "default": []},
+    "problems": {"type": "list", "elements": "str", "default": []},
+    "host": {"type": "str"},
+    "evacuated": {"type": "str"},
+    "home": {"type": "str"},
+    "base_pool": {"type": "str", "default": "base"},
+    "base_path": {"type": "str", "default": "/var/lib/libvirt/base"},
+    "results": {"type": "str"},
+    "expected": {"type": "list", "elements": "str"},
+    "lost": {"type": "list", "elements": "str", "default": []},
+}

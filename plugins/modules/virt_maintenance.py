@@ -1,0 +1,97 @@
+#!/usr/bin/python
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_maintenance
+short_description: Mark a hypervisor as in maintenance, so that no VM is placed on it
+version_added: 0.1.0
+description:
+  - Sets or removes the maintenance mark of a hypervisor, an empty volume
+    C(fleet-virt.maintenance) in its pool of base images. libvirt itself keeps it, so that whoever
+    reads the hypervisor sees it.
+  - No VM is placed on a hypervisor that has the mark, or on one whose mark cannot be read. What
+    runs there goes on running, and a VM that names the hypervisor is refused too.
+author:
+  - Fleet Virt contributors (@fleet-virt)
+extends_documentation_fragment:
+  - fleet.virt._connection
+  - fleet.virt._attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  state:
+    description:
+      - Whether the hypervisor has the mark.
+    type: str
+    choices: [present, absent]
+    default: present
+  base_pool:
+    description:
+      - Name of the storage pool of base images. It is made if it is not there and the mark is set.
+    type: str
+    default: base
+  base_path:
+    description:
+      - Folder of that pool. A pool that has this folder is used whatever its name.
+    type: path
+    default: /var/lib/libvirt/base
+seealso:
+  - module: fleet.virt.virt_host_info
+    description: Shows whether a hypervisor is in maintenance.
+"""
+
+EXAMPLES = r"""
+- name: Place nothing here any more
+  fleet.virt.virt_maintenance:
+
+- name: Place VMs here again
+  fleet.virt.virt_maintenance:
+    state: absent
+"""
+
+RETURN = r"""
+maintenance:
+  description: Whether the hypervisor has the mark, or would in check mode.
+  returned: success
+  type: bool
+"""
+
+from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
+from ansible_collections.fleet.virt.plugins.module_utils._host import maintenance
+from ansible_collections.fleet.virt.plugins.module_utils._host.connection import connect
+
+
+def main() -> None:
+    module = create_module(
+        {
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "base_pool": {"type": "str", "default": "base"},
+            "base_path": {"type": "path", "default": "/var/lib/libvirt/base"},
+        }
+    )
+    params = module.params
+
+    def mark() -> dict[str, object]:
+        with connect(params["uri"], params["timeout"]) as connection:
+            return maintenance.mark(
+                connection,
+                params["state"] == "present",
+                params["base_pool"],
+                params["base_path"],
+                check=module.check_mode,
+            )
+
+    run(module, mark)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,376 @@
+#!/usr/bin/python
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_migrate
+short_description: Move VMs to another hypervisor
+version_added: 0.1.0
+description:
+  - Moves VMs of this hypervisor to others, with their disks, while they run. One that is shut off
+    is moved the same way, started but paused, and is shut off again afterwards.
+  - Everything is looked at on both ends first, and everything that speaks against the move is
+    returned at once. In check mode that is all, with the flow and the bytes that would travel.
+  - Memory and disks go by libvirt's native migration, from hypervisor to hypervisor and encrypted
+    (TLS), to an address that is named. No data passes through the controller.
+  - The volumes on the destination are made thin. Of an overlay only what is in the overlay travels;
+    its base image has to be there under the same digest.
+  - The VM's own volumes are removed here after it runs there. Whatever fails, it goes on where it
+    was, and the destination is cleaned.
+  - The move goes on when this module or the controller is killed. Run again, the same task joins
+    it, finishes it or undoes it.
+  - The playbook C(fleet.virt.migrate_vm) finds the VM and chooses the destination.
+author:
+  - Fleet Virt contributors (@fleet-virt)
+extends_documentation_fragment:
+  - fleet.virt._connection
+  - fleet.virt._attributes
+  - fleet.virt._fleet
+attributes:
+  check_mode:
+    support: full
+    details:
+      - What is known only afterwards (bytes, seconds, downtime) reads V((generated\)). Files that
+        somebody put into a pool of the destination behind libvirt's back are found by the real run.
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+    details:
+      - A VM that is on the destination already is left alone.
+options:
+  uri:
+    description:
+      - Has to be a hypervisor of the machine that the module runs on.
+  vms:
+    description:
+      - The VMs to move.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description:
+          - Name of the VM.
+        type: str
+        required: true
+      destination:
+        description:
+          - The hypervisor it goes to.
+        type: dict
+        required: true
+        suboptions:
+          name:
+            description:
+              - Its name in the inventory.
+            type: str
+            required: true
+          address:
+            description:
+              - Name or address that this hypervisor reaches it by. Its certificates have to name
+                it, and it listens there for the memory and the disks. Left out, its name.
+            type: str
+          bridges:
+            description:
+              - Bridges it has, where its libvirt cannot tell.
+            type: list
+            elements: str
+          marked:
+            description:
+              - Whether it may have the maintenance mark, which is a reason against the move else.
+            type: bool
+            default: false
+  state:
+    description:
+      - V(moved) moves the VMs.
+      - V(repaired) begins nothing new. A move that was interrupted is finished if the VM is on its
+        destination, joined if it still goes on, and undone else. A VM that may run on the other end
+        is never touched before that end says that it does not.
+    type: str
+    choices: [moved, repaired]
+    default: moved
+  source:
+    description:
+      - Name of this hypervisor in the inventory. Left out, its host name.
+    type: str
+  keep_volumes:
+    description:
+      - Leave the volumes here when the VM has gone. They are nobody's then.
+    type: bool
+    default: false
+  parallel:
+    description:
+      - VMs that move from here at the same time.
+    type: int
+    default: 2
+  bandwidth:
+    description:
+      - Most that may travel, in MiB a second, for the memory and for each disk of a VM. Left out,
+        no limit.
+    type: int
+  max_downtime:
+    description:
+      - Milliseconds that the guest may stand still at the end. It begins with a part of that, which
+        is doubled until it is all of it at half of the time O(seconds_per_gib) gives. Left out,
+        QEMU's default.
+    type: int
+  auto_converge:
+    description:
+      - Slow the guest down when it changes its memory faster than that travels.
+    type: bool
+    default: true
+  tunnelled:
+    description:
+      - Let memory travel inside libvirt's own connection, so that port 16514 alone is needed. No
+        disk goes that way, so each has to be on storage that both hypervisors have.
+    type: bool
+    default: false
+  parallel_connections:
+    description:
+      - Connections that memory travels over at the same time; left out, one. Versions of QEMU and
+        libvirt that cannot do it refuse the move.
+    type: int
+  seconds_per_gib:
+    description:
+      - Seconds that the move may take for each GiB of memory and disks, at least for two. What
+        happens then says O(on_timeout).
+    type: int
+    default: 800
+  on_timeout:
+    description:
+      - V(abort) ends a move that takes too long, and the VM goes on where it was.
+      - V(pause) pauses the guest, so that its memory changes no more, until it is on the
+        destination, however long that takes.
+      - A move of which nothing travels for two minutes is ended in any case.
+    type: str
+    choices: [abort, pause]
+    default: abort
+  base_pool:
+    description:
+      - Name of the pool of base images, in which the maintenance mark is.
+    type: str
+    default: base
+  base_path:
+    description:
+      - Folder of the pool of base images, for O(stage=look).
+    type: str
+    default: /var/lib/libvirt/base
+  stage:
+    description:
+      - V(all) moves. V(look) only returns what the choice of a destination needs.
+      - V(decide) and V(report) run on the controller, with C(run_once), on what V(look) and V(all)
+        registered on every hypervisor. V(decide) finds the hypervisor of each VM and chooses where
+        it goes, V(report) prints what became of it.
+    type: str
+    choices: [all, look, decide, report]
+    default: all
+  names:
+    description:
+      - Names of the VMs, for the other stages than V(all). With O(state=repaired), none stands for
+        all whose move was interrupted.
+    type: list
+    elements: str
+    default: []
+  problems:
+    description:
+      - What RV(problems) of O(stage=decide) said, for O(stage=report), which fails with it.
+    type: list
+    elements: str
+    default: []
+  host:
+    description:
+      - Where they are to go, for O(stage=decide). Left out, the best hypervisor each.
+    type: str
+  evacuated:
+    description:
+      - A hypervisor that all VMs leave, for O(stage=look) and O(stage=decide). All are placed at
+        once, the largest first; one that fits nowhere is one of RV(problems) and stops no other.
+    type: str
+  home:
+    description:
+      - A hypervisor that the VMs which were made there come back to, as far as they fit, for
+        O(stage=look) and O(stage=decide).
+    type: str
+  results:
+    description:
+      - Name of the variable that the earlier task registered, for O(stage=decide) and
+        O(stage=report).
+    type: str
+seealso:
+  - module: fleet.virt.virt_place
+    description: Chooses hypervisors for new VMs.
+"""
+
+EXAMPLES = r"""
+- name: Move a VM to another hypervisor
+  fleet.virt.virt_migrate:
+    vms:
+      - name: web1
+        destination:
+          name: hv2
+
+- name: Finish or undo a move that was interrupted
+  fleet.virt.virt_migrate:
+    state: repaired
+    vms:
+      - name: web1
+        destination:
+          name: hv2
+
+- name: Move a VM, slowly, over the network for migrations
+  fleet.virt.virt_migrate:
+    vms:
+      - name: db1
+        destination:
+          name: hv2
+          address: 192.0.2.12
+    bandwidth: 50
+"""
+
+RETURN = r"""
+vms:
+  description: One entry for each VM, in the order of O(vms). With O(stage=look), only those that
+    are there, as the choice of a destination needs them.
+  returned: with O(stage=all) and O(stage=look)
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the VM.
+      type: str
+    source:
+      description: Name of this hypervisor.
+      type: str
+      returned: with O(stage=all)
+    destination:
+      description: Name of the hypervisor it went to.
+      type: str
+      returned: with O(stage=all)
+    flow:
+      description: How it moved, V(copy) with whole disks, V(overlay) with what lies on base images,
+        V(memory) without disks, V(offline) while it was shut off, V(finish) for the rest of an
+        interrupted move, V(none) if it was there already; null if nothing came of it.
+      type: str
+      returned: with O(stage=all)
+    steps:
+      description: What was done, in order.
+      type: list
+      elements: str
+      returned: with O(stage=all)
+    findings:
+      description: Everything that speaks against the move; then nothing was done.
+      type: list
+      elements: str
+      returned: with O(stage=all)
+    kept:
+      description: Files of the VM that stay here, and why.
+      type: list
+      elements: str
+      returned: with O(stage=all)
+    progress:
+      description: What was seen of the move on the way, a line every two seconds.
+      type: list
+      elements: str
+      returned: with O(stage=all)
+    bytes_to_copy:
+      description: Bytes of disks that have to travel, as allocated.
+      type: int
+      returned: with O(stage=all)
+    bytes:
+      description: Bytes of memory and disks that travelled; null if none did.
+      type: int
+      returned: with O(stage=all)
+    seconds:
+      description: How long it took in all.
+      type: float
+      returned: with O(stage=all)
+    downtime_ms:
+      description: Milliseconds for which the guest stood still.
+      type: int
+      returned: with O(stage=all)
+    changed:
+      description: Whether anything was changed.
+      type: bool
+      returned: with O(stage=all)
+    failed:
+      description: Whether it could not be moved.
+      type: bool
+      returned: with O(stage=all)
+    msg:
+      description: Why not, and what to do; or that it was there already; else null.
+      type: str
+      returned: with O(stage=all)
+host:
+  description: The hypervisor as placement sees it, as RV(fleet.virt.virt_host_info#module:host).
+  returned: with O(stage=look)
+  type: dict
+shares:
+  description: For each hypervisor the VMs to move from there, as O(vms).
+  returned: with O(stage=decide)
+  type: dict
+problems:
+  description: Interrupted moves that cannot be looked at now, and VMs that cannot leave or come
+    back, and why.
+  returned: with O(stage=decide)
+  type: list
+  elements: str
+settled:
+  description: VMs that are where they are to be.
+  returned: with O(stage=decide)
+  type: list
+  elements: str
+output:
+  description: What was printed.
+  returned: with O(stage=report)
+  type: str
+"""
+
+from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
+from ansible_collections.fleet.virt.plugins.module_utils._host import (
+    migration,
+    migration_jobs,
+    migration_look,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._host.connection import connect
+from ansible_collections.fleet.virt.plugins.module_utils._model import migration_request
+from ansible_collections.fleet.virt.plugins.module_utils._model.migration_options import ARGUMENTS
+
+
+def main() -> None:
+    module = create_module(ARGUMENTS)
+    params = module.params
+
+    def work() -> dict[str, object]:
+        with connect(params["uri"], params["timeout"]) as connection:
+            if params["stage"] == "look":
+                return migration_look.look(
+                    connection,
+                    params["names"],
+                    params["base_pool"],
+                    params["base_path"],
+                    unfinished=params["state"] == "repaired" or bool(params["evacuated"]),
+                    every=bool(params["evacuated"]) and params["evacuated"] == params["source"],
+                    home=params["home"],
+                )
+            ask = connection.raw.getHostname
+            here = params["source"] or str(connection.call("read the host name", ask))
+            settings = migration_jobs.Settings(
+                here,
+                params["base_pool"],
+                migration_request.options(params),
+                repair=params["state"] == "repaired",
+                parallel=params["parallel"],
+            )
+            jobs = [
+                migration_jobs.Job(*one) for one in migration_request.moves(params["vms"], here)
+            ]
+            return migration.run(connection, jobs, settings, check=module.check_mode)
+
+    run(module, work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Moving VMs, against libvirt's own program with the same flags in the same run.
+
+    .venv/bin/python tests/benchmarks/migrate.py [--rounds 2] [--size 1024] [--written 64]
+                                                 [--vms 6] [--bandwidth 8]
+
+In a laboratory of its own, two hypervisors with keys, a running VM is moved there and back by
+``virt_migrate`` and by ``virsh migrate`` in turn: with a full copy of SIZE MiB of random numbers,
+and with an overlay of WRITTEN MiB over a base image of SIZE MiB that both have. Printed are
+medians of the seconds of the module (without Ansible) and of virsh (for which the volume is made
+beforehand), and the bytes that travelled. Then a hypervisor with VMS VMs is emptied by the playbook
+``evacuate``, one after the other and all at the same time, each stream limited by libvirt itself to
+BANDWIDTH MiB a second.
+
+Limits, exit status 1 where one is exceeded: the module takes a second more than virsh; an overlay
+sends more than a fifth of the bytes of a full copy; all at the same time is not twice as fast.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import statistics
+import sys
+import tempfile
+import time
+import typing as t
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / ".venv" / "collections")]
+
+from ansible_collections.fleet.virt.plugins.module_utils._model import migration_command
+from ansible_collections.fleet.virt.plugins.module_utils._model.migration_types import (
+    Destination,
+    NewVolume,
+    Options,
+    Plan,
+    Source,
+    Target,
+)
+from ansible_collections.fleet.virt.tests.integration.keys.conftest import Keys
+from ansible_collections.fleet.virt.tests.integration.provisioning.conftest import Fleet
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
+from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
+
+SECONDS_LIMIT = 1.0
+BYTES_LIMIT = 5.0
+PARALLEL_LIMIT = 2.0
+_IMAGES = "/var/lib/libvirt/images"
+_OTHER = {"hv1": "hv2", "hv2": "hv1"}
+_MIB = 1024 * 1024
+_FILL = """
+set -e
+dd if=/dev/urandom of=/var/tmp/random bs=1M count={size} status=none
+qemu-img convert -f raw -O qcow2 /var/tmp/random {path}
+rm /var/tmp/random
+virsh -q start {name}
+"""
+_WRITE = """
+set -e
+qemu-io -f qcow2 -c 'write -q -P 90 0 {written}M' {path}
+virsh -q start {name}
+"""
+
+
+class Moved(t.NamedTuple):
+    """One move: its seconds, and the bytes that travelled."""
+
+    seconds: float
+    sent: int
+
+
+class Figures(t.NamedTuple):
+    """Medians of both, in seconds, and the bytes of ours."""
+
+    ours: float
+    virsh: float
+    sent: int
+
+
+class Bench:
+    """Two hypervisors and what is moved between them."""
+
+    def __init__(self, lab: Laboratory, folder: Path, size: int) -> None:
+        self.lab = lab
+        self.size = size
+        self.ansible = Ansible(lab.inventory, folder / "ansible")
+        self.fleet = Fleet(lab, self.ansible, folder)
+        self.keys = Keys(lab, self.ansible, folder / "keys")
+        self.keys.run().succeeded()
+        self.keys.listen()
+        with (self.fleet.images / "random.raw").open("wb") as file:
+            for _ in range(size):
+                file.write(os.urandom(_MIB))
+        for image in ("tiny.qcow2", "random.raw"):
+            brought = self.ansible.module(
+                "hypervisors", "virt_image", {"image": image}, extra=self.fleet.variables
+            )
+            if any(one["failed"] for one in brought.values()):
+                raise SystemExit(f"{image}: {brought}")
+        pool = (
+            f"virsh -q pool-define-as default dir --target {_IMAGES}; virsh -q pool-start default"
+        )
+        for host in _OTHER:
+            self.fleet.host(host, f"virsh -q pool-info default >/dev/null 2>&1 || {{ {pool}; }}")
+
+    def make(self, name: str, **options: t.Any) -> None:
+        """A VM on hv1."""
+        nics = [{"name": "eth0", "type": "bridge", "source": "br0"}]
+        made = self.fleet.init("hv1", name=name, memory=96, seed=False, nics=nics, **options)
+        if made["failed"]:
+            raise SystemExit(str(made["msg"]))
+
+    def ours(self, name: str, source: str) -> Moved:
+        """By the module."""
+        args = {"vms": [{"name": name, "destination": {"name": _OTHER[source]}}], "source": source}
+        answer = self.ansible.module(source, "virt_migrate", args, limit=900)[source]
+        if answer["failed"]:
+            raise SystemExit(str(answer["msg"]))
+        (vm,) = answer["vms"]
+        return Moved(vm["seconds"], vm["bytes"])
+
+    def virsh(self, name: str, source: str, backing: str | None) -> Moved:
+        """By libvirt's program; the volume is made before, and the old one removed after."""
+        other = _OTHER[source]
+        path = f"{_IMAGES}/{name}_system.qcow2"
+        over = f"-b {backing} -F qcow2" if backing else ""
+        self.fleet.host(other, f"qemu-img create -q -f qcow2 {over} {path} {self.size}M")
+        command = shlex.join(self._command(name, source, path, backing))
+        timed = f"s=$(date +%s.%N); {command} >&2; e=$(date +%s.%N); echo $s $e"
+        begun, ended = map(float, self.lab.ssh(source, timed, timeout=900).stdout.split())
+        told = self.fleet.host(other, f"virsh domjobinfo {name} --completed --rawstats")
+        sent = dict(line.split(":", 1) for line in told.splitlines() if ":" in line)
+        self.fleet.host(source, f"rm {path}; virsh -q pool-refresh default")
+        self.fleet.host(other, "virsh -q pool-refresh default")
+        return Moved(ended - begun, int(sent.get("data_processed", "0")))
+
+    def _command(self, name: str, source: str, path: str, backing: str | None) -> list[str]:
+        """What the module would have libvirt's program do."""
+        address = self.lab.host(_OTHER[source]).address
+        uuid = self.fleet.host(source, f"virsh domuuid {name}").strip()
+        size = self.size * _MIB
+        volume = NewVolume("vda", "default", Path(path).name, path, "qcow2", size, size)
+        vm = Source(
+            name=name,
+            uuid=uuid,
+            host=source,
+            state="running",
+            active=True,
+            persistent=True,
+            autostart=False,
+            metadata=None,
+            domain_type="qemu",
+            arch="x86_64",
+            machine="q35",
+            memory_mib=96,
+            vcpus=1,
+        )
+        target = Target(Destination(_OTHER[source], address, listen=address), "", (), ())
+        found = Plan(volumes=[volume], incremental=backing is not None)
+        return migration_command.command(vm, target, found, Options(), "qemu:///system")
+
+    def compare(self, name: str, rounds: int, backing: str | None) -> Figures:
+        """There and back by each, in turn."""
+        ours: list[Moved] = []
+        theirs: list[Moved] = []
+        for _ in range(rounds):
+            ours += [self.ours(name, host) for host in _OTHER]
+            theirs += [self.virsh(name, host, backing) for host in _OTHER]
+        self.fleet.host("hv1", f"virsh -q destroy {name}")
+        return Figures(
+            statistics.median(one.seconds for one in ours),
+            statistics.median(one.seconds for one in theirs),
+            round(statistics.median(one.sent for one in ours)),
+        )
+
+    def full(self, rounds: int) -> Figures:
+        """A disk full of random numbers."""
+        self.make("full", disks=[{"name": "system", "size": self.size}], start=False)
+        path = f"{_IMAGES}/full_system.qcow2"
+        self.fleet.host("hv1", _FILL.format(size=self.size, path=path, name="full"))
+        return self.compare("full", rounds, None)
+
+    def overlay(self, rounds: int, written: int) -> Figures:
+        """An overlay over a base image as large."""
+        disks = [{"name": "system", "size": self.size}]
+        self.make("over", image="random.raw", disks=disks, start=False)
+        path = f"{_IMAGES}/over_system.qcow2"
+        self.fleet.host("hv1", _WRITE.format(written=written, path=path, name="over"))
+        info = self.fleet.host("hv1", f"qemu-img info -U {path} | grep '^backing file:'")
+        return self.compare("over", rounds, info.split()[2])
+
+    def evacuate(self, count: int, bandwidth: int, parallel: int) -> float:
+        """Seconds of the playbook; the VMs come back afterwards."""
+        variables = {"virt_host": "hv1", "virt_bandwidth": bandwidth, "virt_parallel": parallel}
+        began = time.monotonic()
+        self.ansible.playbook("evacuate", variables, limit=900).succeeded()
+        took = time.monotonic() - began
+        back = {"virt_host": "hv1", "virt_parallel": count}
+        self.ansible.playbook("return_vms", back, limit=900).succeeded()
+        return took
+
+
+def excesses(full: Figures, overlay: Figures, one_by_one: float, together: float) -> list[str]:
+    """The limits that are exceeded, in words."""
+    found = []
+    for what, one in (("full copy", full), ("overlay", overlay)):
+        if one.ours - one.virsh > SECONDS_LIMIT:
+            found.append(f"{what}: {one.ours - one.virsh:.2f} s more than virsh")
+    if full.sent < BYTES_LIMIT * overlay.sent:
+        found.append(f"the overlay sends a {full.sent / overlay.sent:.1f}th of the full copy")
+    if one_by_one < PARALLEL_LIMIT * together:
+        found.append(f"all at the same time is {one_by_one / together:.2f} times as fast")
+    return found
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--size", type=int, default=1024, help="MiB of the disks")
+    parser.add_argument("--written", type=int, default=64, help="MiB of the overlay")
+    parser.add_argument("--vms", type=int, default=6)
+    parser.add_argument("--bandwidth", type=int, default=8, help="MiB a second, each")
+    options = parser.parse_args()
+    lab = Laboratory(f"migrate{os.getpid()}", os.getpid())
+    lab.up(2)
+    try:
+        with tempfile.TemporaryDirectory(prefix="fleet-virt-bench-") as folder:
+            bench = Bench(lab, Path(folder), options.size)
+            full = bench.full(options.rounds)
+            overlay = bench.overlay(options.rounds, options.written)
+            bench.fleet.sweep()
+            for number in range(options.vms):
+                bench.make(f"vm{number}", image="tiny.qcow2")
+            one_by_one = bench.evacuate(options.vms, options.bandwidth, 1)
+            together = bench.evacuate(options.vms, options.bandwidth, options.vms)
+    finally:
+        lab.down()
+    print("move                          virt_migrate  virsh migrate   more      MiB")
+    for what, one in (
+        (f"full copy of {options.size} MiB", full),
+        (f"overlay with {options.written} MiB", overlay),
+    ):
+        print(
+            f"{what:30}{one.ours:10.1f} s  {one.virsh:11.1f} s  {one.ours - one.virsh:5.1f} s"
+            f"  {one.sent / _MIB:7.1f}"
+        )
+    print(
+        f"{options.vms} VMs leave in {one_by_one:.1f} s one after the other, in {together:.1f} s at"
+        f" the same time: {one_by_one / together:.2f} times as fast"
+    )
+    exceeded = excesses(full, overlay, one_by_one, together)
+    for line in exceeded:
+        print(f"limit exceeded: {line}", file=sys.stderr)
+    return 1 if exceeded else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Commands of the guide are run as they are shown, and the module's examples too."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+from ansible_collections.fleet.virt.tests.contract import documentation
+
+from .conftest import Movers
+
+_GUIDE = Path(__file__).resolve().parents[3] / "docs" / "docsite" / "rst" / "migrating.rst"
+_MOVE = "ansible-playbook fleet.virt.migrate_vm"
+_EVACUATE = "ansible-playbook fleet.virt.evacuate -e virt_host=hv1"
+# Each with what it must print; web1 begins on hv1
+COMMANDS = {
+    "ansible-playbook fleet.virt.repair_vms --check": r"VM +FROM",
+    "ansible-playbook fleet.virt.repair_vms": r"VM +FROM",
+    f"{_EVACUATE} --check": r"web1 +hv1 +hv2 +would move \(overlay\)",
+    _EVACUATE: r"db1 +hv1 +hv2 +moved \(offline\)",
+    "ansible-playbook fleet.virt.return_vms -e virt_host=hv1": r"web1 +hv2 +hv1 +moved \(overlay\)",
+    f"{_MOVE} -e vm_name=web1 --check": r"web1 +hv1 +hv2 +would move \(overlay\)",
+    f"{_MOVE} -e vm_name=web1": r"web1 +hv1 +hv2 +moved \(overlay\)",
+    f"{_MOVE} -e vm_name=web1 -e vm_host=hv1": r"web1 +hv2 +hv1 +moved \(overlay\)",
+    f"{_MOVE} -e virt_names=web1,db1 -e vm_host=hv2 -e virt_bandwidth=100": (
+        r"db1 +hv1 +hv2 +moved \(offline\)"
+    ),
+}
+
+
+def test_the_guide_shows_these() -> None:
+    shown = re.findall(r"^    (ansible-playbook .*)$", _GUIDE.read_text("utf-8"), re.MULTILINE)
+    assert shown == list(COMMANDS)
+
+
+def test_commands_of_the_guide(movers: Movers) -> None:
+    movers.make("web1")
+    movers.make("db1", start=False)
+    for command, pattern in COMMANDS.items():
+        program, *words = shlex.split(command)
+        run = movers.ansible.run(program, words).succeeded()
+        assert re.search(pattern, run.stdout), str(run)
+    found = movers.fleet.domains()
+    assert (found["hv1"], sorted(found["hv2"])) == ([], ["db1", "web1"])
+
+
+def test_examples_run_as_written(movers: Movers) -> None:
+    """The address of the last one is the laboratory's."""
+    movers.make("web1", start=False)
+    movers.make("db1", start=False)
+    tasks = [example.task for example in documentation.examples("virt_migrate")]
+    address = movers.lab.host("hv2").address
+    tasks[-1]["fleet.virt.virt_migrate"]["vms"][0]["destination"]["address"] = address
+    run = movers.ansible.play(tasks, "hv1", become=True).succeeded()
+    assert [event.status for event in run.events] == ["ok"] * len(tasks)
+    assert [event.result["changed"] for event in run.events] == [True, False, True]

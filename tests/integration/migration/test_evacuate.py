@@ -1,0 +1,97 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A hypervisor is emptied, also when that is interrupted and one VM cannot move, and filled again.
+
+Environment: FLEET_VIRT_TRIALS makes it six VMs instead of three, and interrupts the first run.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+
+from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS
+from ansible_collections.fleet.virt.tests.integration.support.killing import kill_tree
+from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
+
+from .conftest import Movers
+
+_ALL = "FLEET_VIRT_TRIALS" in os.environ
+_NAMES = [f"leaves{number}" for number in range(5 if _ALL else 2)]
+_STUCK = "stuck"
+_HOST = {"virt_host": "hv1"}
+
+
+def _mark(movers: Movers) -> bool:
+    return bool(movers.ansible.module("hv1", "virt_host_info")["hv1"]["host"]["maintenance"])
+
+
+def _domains(movers: Movers) -> dict[str, list[str]]:
+    return {host: sorted(names) for host, names in movers.fleet.domains().items()}
+
+
+def _begin_and_kill(movers: Movers) -> None:
+    """The playbook, killed when the first VM is on its way."""
+    argv = [str(PROGRAMS / "ansible-playbook"), "-i", str(movers.ansible.inventory)]
+    process = subprocess.Popen(
+        [*argv, "fleet.virt.evacuate", "-e", "virt_host=hv1", "-e", "virt_bandwidth=8"],
+        env=movers.ansible.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    unit = "systemctl is-active 'fleet-virt-migrate-*' | grep -q . && echo yes"
+    wait_for(
+        lambda: "yes" in movers.lab.ssh("hv1", unit, check=False).stdout,
+        120,
+        "the first VM is on its way",
+    )
+    kill_tree(process.pid)
+    process.wait()
+
+
+def test_emptied_and_filled_again(movers: Movers) -> None:
+    for number, name in enumerate([*_NAMES, _STUCK]):
+        movers.make(name, start=number != 1)
+    movers.fleet.host("hv1", f"virsh -q snapshot-create-as {_STUCK} before")
+    try:
+        plan = movers.ansible.playbook("evacuate", _HOST, check=True, limit=300)
+        for name in _NAMES:
+            assert f"{name} " in plan.stdout, str(plan)
+        assert len(movers.fleet.domains()["hv1"]) == len(_NAMES) + 1
+        assert not _mark(movers)
+        if _ALL:
+            _begin_and_kill(movers)
+        began = time.monotonic()
+        run = movers.ansible.playbook("evacuate", _HOST, limit=600)
+        print(f"{len(_NAMES)} VMs left within {time.monotonic() - began:.1f} s")
+        assert run.returncode != 0
+        assert "has snapshots (before)" in str(run)
+        assert _mark(movers)
+        assert _domains(movers) == {"hv1": [_STUCK], "hv2": sorted(_NAMES)}, str(run)
+        assert movers.state("hv2", _NAMES[0]) == "running"
+        assert movers.state("hv2", _NAMES[1]) == "shut off"
+
+        movers.fleet.host("hv1", f"virsh -q snapshot-delete {_STUCK} before")
+        movers.ansible.playbook("evacuate", _HOST, limit=300).succeeded()
+        again = movers.ansible.playbook("evacuate", _HOST, limit=300).succeeded()
+        assert [event for event in again.events if event.result.get("changed")] == []
+
+        back = movers.ansible.playbook("return_vms", _HOST, limit=600).succeeded()
+        assert not _mark(movers)
+        assert _domains(movers) == {"hv1": sorted([*_NAMES, _STUCK]), "hv2": []}, str(back)
+    finally:
+        movers.lab.ssh("hv1", f"virsh -q snapshot-delete {_STUCK} before", check=False)
+        movers.ansible.module("hv1", "virt_maintenance", {"state": "absent"})
+
+
+def test_bad_input(movers: Movers) -> None:
+    for book in ("evacuate", "return_vms"):
+        run = movers.ansible.playbook(book, {"virt_host": "hv9"}, limit=120)
+        assert run.returncode != 0
+        assert "hv9 is no hypervisor of this play; there are: hv1, hv2" in str(run)
+        run = movers.ansible.playbook(book, limit=120)
+        assert run.returncode != 0
+        assert "virt_host is missing; name the hypervisor" in str(run)

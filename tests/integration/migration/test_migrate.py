@@ -1,0 +1,157 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""virt_migrate and migrate_vm between two real hypervisors, with a guest that counts and writes."""
+
+from __future__ import annotations
+
+import shlex
+
+from ansible_collections.fleet.virt.tests.integration import harness
+from ansible_collections.fleet.virt.tests.integration.support.documented import undocumented
+from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
+
+from .conftest import IMAGES, KILL, MODULE, Movers
+
+# What is known only afterwards, and what the guest changes while it is predicted
+_LATER = ("bytes", "seconds", "downtime_ms")
+_MOVING = ("vms.0.bytes_to_copy", "vms.0.progress")
+
+
+def test_b16_an_overlay_moves_while_it_runs(movers: Movers) -> None:
+    """It runs on the target with the same content, and is gone from the source with its files."""
+    movers.make("b16", autostart=True)
+    movers.count("b16")
+    before = movers.listed("hv1", "b16")
+    done = harness.verify(
+        movers.ansible,
+        movers.lab,
+        "hv1",
+        MODULE,
+        movers.args("b16"),
+        generated=_LATER,
+        predicted_ignore=_MOVING,
+    )
+    (vm,) = done.real["hv1"]["vms"]
+    assert undocumented("virt_migrate", done.real["hv1"]) == []
+    assert vm["flow"] == "overlay"
+    assert (vm["steps"][0], vm["steps"][-1]) == ("autostart off", "autostart on")
+    assert 0 < vm["bytes"] < 200 << 20
+    print(f"overlay: {vm['bytes'] >> 20} MiB, {vm['seconds']} s, {vm['downtime_ms']} ms downtime")
+    movers.clean("hv1", "b16")
+    assert movers.state("hv2", "b16") == "running"
+    after = movers.listed("hv2", "b16")
+    for key in ("uuid", "autostart", "persistent", "machine", "nics", "metadata"):
+        wanted, real = before[key], after[key]
+        if key == "nics":
+            wanted, real = [one["mac"] for one in wanted], [one["mac"] for one in real]
+        assert real == wanted, key
+    assert after["autostart"]
+    assert movers.fleet.domains()["hv2"] == ["b16"]
+    assert "migrating" not in movers.metadata("hv2", "b16")
+    first = movers.shown("hv2", "b16")
+    wait_for(lambda: movers.shown("hv2", "b16") > first, 10, "it goes on counting")
+    disk = f"{IMAGES}/b16_system.qcow2"
+    virtual, occupied = movers.fleet.host(
+        "hv2", f"virsh -q domblkinfo b16 vda | awk '{{print $2}}' | head -n 2; ls {disk} >/dev/null"
+    ).split()
+    assert int(occupied) < int(virtual) / 2, "it was thin, and stays thin"
+    movers.fleet.host("hv2", "virsh -q destroy b16")
+    movers.qemu_check("hv2", "b16")
+
+
+def test_whole_disks_move_and_move_back(movers: Movers) -> None:
+    """From Debian 12 to 13 and back; the machine type is one that both have."""
+    movers.make("there", overlay=False)
+    movers.count("there")
+    for host, other in (("hv1", "hv2"), ("hv2", "hv1")):
+        first = movers.shown(host, "there")
+        vm = movers.module("there", host)
+        assert (vm["failed"], vm["flow"]) == (False, "copy"), vm
+        movers.clean(host, "there")
+        wait_for(lambda at=other, n=first: movers.shown(at, "there") > n, 10, "it goes on counting")
+
+
+def test_b18_a_failure_leaves_it_running_and_the_target_clean(movers: Movers) -> None:
+    """The target cannot use its keys for the data: libvirt fails after everything was made."""
+    movers.make("b18")
+    movers.count("b18")
+    movers.fleet.host("hv2", "mv /etc/pki/qemu /etc/pki/qemu.away")
+    try:
+        vm = movers.module("b18")
+    finally:
+        movers.fleet.host("hv2", "mv /etc/pki/qemu.away /etc/pki/qemu")
+    assert (vm["failed"], vm["changed"]) == (True, False)
+    assert "goes on on hv1 as before and hv2 is clean" in vm["msg"], vm["msg"]
+    movers.clean("hv2", "b18")
+    assert movers.state("hv1", "b18") == "running"
+    assert "migrating" not in movers.metadata("hv1", "b18")
+    first = movers.shown("hv1", "b18")
+    wait_for(lambda: movers.shown("hv1", "b18") > first, 10, "it goes on counting")
+    vm = movers.module("b18")
+    assert not vm["failed"], vm["msg"]
+    movers.clean("hv1", "b18")
+    assert movers.state("hv2", "b18") == "running"
+
+
+def test_one_that_is_shut_off_moves_and_never_runs(movers: Movers) -> None:
+    movers.make("off", start=False)
+    log = "/var/log/libvirt/qemu/off-console.log"
+    done = harness.verify(
+        movers.ansible,
+        movers.lab,
+        "hv1",
+        MODULE,
+        movers.args("off"),
+        generated=_LATER,
+        predicted_ignore=_MOVING,
+    )
+    (vm,) = done.real["hv1"]["vms"]
+    assert vm["flow"] == "offline"
+    movers.clean("hv1", "off")
+    assert movers.state("hv2", "off") == "shut off"
+    assert "migrating" not in movers.fleet.host("hv2", "virsh dumpxml --inactive off")
+    for host in ("hv1", "hv2"):
+        assert movers.fleet.host(host, f"cat {log} 2>/dev/null || true") == "", "its guest ran"
+    movers.qemu_check("hv2", "off")
+    movers.fleet.host("hv2", "virsh -q start off")
+    movers.count("off", "hv2")
+
+
+def test_a_move_whose_module_was_killed_is_finished(movers: Movers) -> None:
+    """The unit goes on; the second run joins it and does what is left to do."""
+    movers.make("joined")
+    movers.count("joined")
+    kill = KILL.format(name="joined")
+    killer = (
+        "for turn in $(seq 1 300); do systemctl list-units --plain --no-legend 'fleet-virt-mi*'"
+        f" | grep -q running && {{ sleep 1; {kill}; exit 0; }}; sleep 0.2; done"
+    )
+    movers.lab.ssh("hv1", f"systemd-run --quiet --unit=killer sh -c {shlex.quote(killer)}")
+    killed = movers.ansible.module("hv1", "virt_migrate", movers.args("joined", bandwidth=8))["hv1"]
+    assert killed["failed"]
+    assert "vms" not in killed, "it was not killed"
+    vm = movers.module("joined")
+    assert (vm["failed"], vm["flow"]) == (False, "finish"), vm
+    movers.clean("hv1", "joined")
+    assert movers.state("hv2", "joined") == "running"
+    assert "migrating" not in movers.metadata("hv2", "joined")
+    assert not movers.module("joined")["changed"]
+
+
+def test_one_that_takes_too_long_goes_on_or_is_paused(movers: Movers) -> None:
+    """At 1 MiB a second, with two seconds for it."""
+    movers.make("slow", memory=128)
+    movers.count("slow")
+    slow = {"bandwidth": 1, "seconds_per_gib": 1, "auto_converge": False}
+    vm = movers.module("slow", **slow)
+    assert "it took longer than 2 seconds and was ended" in vm["msg"], vm
+    assert movers.state("hv1", "slow") == "running"
+    movers.clean("hv2", "slow")
+    first = movers.shown("hv1", "slow")
+    vm = movers.module("slow", **{**slow, "bandwidth": 20, "on_timeout": "pause"})
+    assert not vm["failed"], vm
+    assert "slow: paused, 2 s are over" in vm["progress"]
+    assert movers.state("hv2", "slow") == "running"
+    wait_for(lambda: movers.shown("hv2", "slow") > first, 10, "it goes on counting")
+    movers.clean("hv1", "slow")
