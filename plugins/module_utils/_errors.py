@@ -57,10 +57,16 @@ class HostUnreachable(FleetVirtError):
         super().__init__(f"cannot connect to libvirt at {uri}: {reason}")
 
 
+# The code of a failure for which libvirt had none
+NO_CODE = -1
+
+
 class LibvirtFailure(FleetVirtError):
     """A libvirt call failed; keeps libvirt's code (virErrorNumber) and domain (virErrorDomain)."""
 
-    def __init__(self, action: str, message: str, code: int = -1, domain: int = -1) -> None:
+    def __init__(
+        self, action: str, message: str, code: int = NO_CODE, domain: int = NO_CODE
+    ) -> None:
         self.action = action
         self.code = code
         self.domain = domain

@@ -15,7 +15,7 @@ import sys
 import traceback
 import typing as t
 
-from ._errors import LibvirtFailure
+from ._errors import NO_CODE, LibvirtFailure
 from ._libxml2 import ENTITY_LOADER
 
 try:
@@ -82,8 +82,8 @@ def failure(action: str, error: t.Any) -> LibvirtFailure:
     return LibvirtFailure(
         action,
         str(error.get_error_message() or error),
-        code=int(error.get_error_code() or -1),
-        domain=int(error.get_error_domain() or -1),
+        code=int(error.get_error_code() or NO_CODE),
+        domain=int(error.get_error_domain() or NO_CODE),
     )
 
 

@@ -14,7 +14,7 @@ import typing as t
 from urllib.parse import urlsplit
 
 from .. import _libvirt
-from .._errors import DeadlineExceeded, HostUnreachable, LibvirtFailure
+from .._errors import NO_CODE, DeadlineExceeded, HostUnreachable, LibvirtFailure
 from . import deadline
 
 _REMEDIES = (
@@ -77,9 +77,17 @@ class Connection:
         what: t.Callable[[t.Any], str],
         parallel: int = 1,
     ) -> list[deadline.Outcome[t.Any]]:
-        """:func:`deadline.each` with libvirt's errors as outcomes."""
+        """:func:`deadline.each` with libvirt's errors as outcomes; ``function`` only reads."""
 
         def guarded(item: t.Any) -> t.Any:
+            try:
+                with _libvirt.calling(what(item)):
+                    return function(item)
+            except LibvirtFailure as error:
+                if error.code != NO_CODE:
+                    raise
+            # Why it failed was lost: freeing any of libvirt's objects (Python's collector may, at
+            # any moment) begins with virResetLastError. Asked again, libvirt says it again.
             with _libvirt.calling(what(item)):
                 return function(item)
 

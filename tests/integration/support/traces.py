@@ -47,10 +47,13 @@ def laboratory(
 
 
 def python(text: str, *words: str) -> subprocess.Popen[str]:
-    """Start a program of its own that uses the laboratory's package; it complains where we do."""
+    """Start a program of its own that uses the laboratory's package; it complains where we do.
+
+    It ends with this process, however this ends.
+    """
     head = f"import sys; sys.path.insert(0, {str(PROGRAM.parents[2])!r})\n"
     return subprocess.Popen(
-        [sys.executable, "-c", head + text, *words],
+        ["setpriv", "--pdeathsig", "KILL", sys.executable, "-c", head + text, *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

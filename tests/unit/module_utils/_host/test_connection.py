@@ -9,8 +9,10 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import libvirt
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import (
+    NO_CODE,
     DeadlineExceeded,
     HostUnreachable,
     LibvirtFailure,
@@ -107,6 +109,28 @@ def test_each_counts_what_hangs(stuck: Connection) -> None:
     assert all(isinstance(outcome, Failed) for outcome in outcomes)
     assert any(isinstance(o.error, TooManyHang) for o in outcomes if isinstance(o, Failed))
     assert stuck.hanging >= 5
+
+
+def test_a_reading_whose_reason_was_lost_is_done_once_more() -> None:
+    """libvirt-python's exception has no code then: another object was freed in between."""
+    seen: list[str] = []
+
+    def read(connection: Connection, name: str) -> str:
+        seen.append(name)
+        if seen.count(name) <= {"fails once": 1, "fails": 2}.get(name, 0):
+            connection.raw.virConnGetLastError()  # as virResetLastError: nothing is known
+            raise libvirt.libvirtError("virDomainGetState() failed")
+        if name == "gone":
+            connection.raw.lookupByName(name)
+        return name
+
+    names = ["there", "fails once", "fails", "gone"]
+    with connect("test:///default", 10.0) as connection:
+        found = connection.each(lambda name: read(connection, name), names, str)
+    assert seen == ["there", "fails once", "fails once", "fails", "fails", "gone"]
+    codes = [one.error.code for one in found if isinstance(one, Failed)]
+    assert codes == [NO_CODE, ERR_NO_DOMAIN]
+    assert [one.value for one in found if not isinstance(one, Failed)] == names[:2]
 
 
 def test_what_vanished_after_it_was_listed_is_left_out() -> None:
