@@ -4,17 +4,24 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Bringing an image to 1, 2 and 5 hypervisors against one scp of the same bytes.
 
-    .venv/bin/python tests/benchmarks/images.py LABORATORY [MIB] [RUNS]
+    .venv/bin/python tests/benchmarks/images.py LABORATORY [--mib 256] [--runs 3] [--link MBIT]
 
 On a laboratory that is up, of as many of these numbers as it has hypervisors. Timed in turn: one
 copy over ssh to the first hypervisor, as scp makes it, and flushed there; ``ansible -m ping`` of
 the hypervisors; ``virt_image`` of the file from the controller, of the same file by https, and of
 it again where it is already. The content is random, its digest known to the controller, and the
 hypervisors have none of it before. Printed are medians in seconds, and each as a multiple of scp.
+
+All of it twice: hypervisors that get the image one by one, and such that trust each other's keys
+and help each other. ``--link`` limits what leaves the controller to so many megabits a second, as
+the link of a controller far away would: all the laboratory's hypervisors are on this machine's
+processors, so without it more of them always take longer, whoever sends.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -22,6 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -29,6 +37,7 @@ sys.dont_write_bytecode = True
 os.environ.setdefault("ANSIBLE_COLLECTIONS_PATH", str(CHECKOUT / ".venv" / "collections"))
 sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / ".venv" / "collections")]
 
+from ansible_collections.fleet.virt.tests.integration.support import tls
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 from ansible_collections.fleet.virt.tests.unit import _https
@@ -102,23 +111,53 @@ class Bench:
         return found
 
 
+@contextlib.contextmanager
+def limited(lab: Laboratory, mbit: int) -> Iterator[None]:
+    """What goes over the laboratory's cable from here is limited; 0: it is not."""
+    place = ["dev", lab.record.link, "root"]
+    if mbit:
+        shape = ["tbf", "rate", f"{mbit}mbit", "burst", "256kb", "latency", "100ms"]
+        subprocess.run(["tc", "qdisc", "replace", *place, *shape], check=True)
+    try:
+        yield
+    finally:
+        if mbit:
+            subprocess.run(["tc", "qdisc", "del", *place], check=True)
+
+
+def report(bench: Bench, runs: int) -> None:
+    bench.round(1)  # does not count: the digest of the file is found out
+    print("hypervisors " + "".join(f"{key:>20}" for key in bench.round(1)))
+    for number in [one for one in NUMBERS if one <= len(bench.hosts)]:
+        rounds = [bench.round(number) for _ in range(runs)]
+        line = f"{number:11} "
+        for key in rounds[0]:
+            seconds = statistics.median(one[key] for one in rounds)
+            ratio = statistics.median(one[key] / one["scp"] for one in rounds)
+            line += f"{seconds:10.2f} s {ratio:5.2f} x"
+        print(line, flush=True)
+
+
 def main() -> None:
-    lab = Laboratory(sys.argv[1])
-    mib = int(sys.argv[2]) if len(sys.argv) > 2 else 256
-    runs = int(sys.argv[3]) if len(sys.argv) > 3 else 3
-    with tempfile.TemporaryDirectory() as name, _https.serving(lab.gateway, Path(name)) as server:
-        bench = Bench(lab, Path(name), mib, server)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("laboratory")
+    parser.add_argument("--mib", type=int, default=256)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--link", type=int, default=0)
+    given = parser.parse_args()
+    lab = Laboratory(given.laboratory)
+    with (
+        tempfile.TemporaryDirectory() as name,
+        _https.serving(lab.gateway, Path(name)) as server,
+        limited(lab, given.link),
+    ):
+        bench = Bench(lab, Path(name), given.mib, server)
         try:
-            bench.round(1)  # does not count: the digest of the file is found out
-            print("hypervisors " + "".join(f"{key:>20}" for key in bench.round(1)))
-            for number in [one for one in NUMBERS if one <= len(bench.hosts)]:
-                rounds = [bench.round(number) for _ in range(runs)]
-                line = f"{number:11} "
-                for key in rounds[0]:
-                    seconds = statistics.median(one[key] for one in rounds)
-                    ratio = statistics.median(one[key] / one["scp"] for one in rounds)
-                    line += f"{seconds:10.2f} s {ratio:5.2f} x"
-                print(line, flush=True)
+            print("one by one")
+            report(bench, given.runs)
+            print("helping each other")
+            with tls.trusting(lab, bench.hosts):
+                report(bench, given.runs)
         finally:
             bench.clean()
 
