@@ -39,8 +39,8 @@ _MIB = 1024 * 1024
 
 @dataclass
 class Watched:
-    """What was seen of the move: ``error`` is None if libvirt says it succeeded. ``disks`` is the
-    part of the bytes ``processed`` that were disks'."""
+    """What was seen of the move: ``error`` is None if libvirt says it succeeded. ``disks`` are the
+    bytes of disks that had to be copied, as libvirt knew last."""
 
     error: str | None = None
     lines: list[str] = field(default_factory=list)
@@ -190,7 +190,7 @@ class Watch:
         if processed != self._processed:  # less, where another phase counts anew
             self._processed, self._changed = processed, now
         self.seen.processed = max(self.seen.processed, processed)
-        self.seen.disks = max(self.seen.disks, int(stats.get("disk_processed", 0)))
+        self.seen.disks = int(stats.get("disk_total", 0)) or self.seen.disks
         total = int(stats.get("data_total", 0))
         if total:
             self._allow_downtime(now)
