@@ -99,7 +99,9 @@ class ActionModule(FleetAction):
     ) -> dict[str, t.Any]:
         variables = hostvars[name]
         given = (to_plain(variables.get(key)) for key in _ADDRESSES)
-        found = {"name": name, "address": str(next(filter(None, given), name))}
+        found: dict[str, t.Any] = {"name": name}
+        found["address"] = str(next(filter(None, given), name))
+        found["expired"] = to_plain(answers[name].get("expired") or [])
         bridges = answers[name]["host"].get("bridges")
         return found if bridges is None else {**found, "bridges": bridges}
 

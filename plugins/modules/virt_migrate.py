@@ -83,6 +83,13 @@ options:
               - Whether it may have the maintenance mark, which is a reason against the move else.
             type: bool
             default: false
+          expired:
+            description:
+              - Certificates there that QEMU would show and that have expired, as RV(expired) of
+                O(stage=look). They are reasons against the move.
+            type: list
+            elements: str
+            default: []
   state:
     description:
       - V(moved) moves the VMs.
@@ -144,6 +151,7 @@ options:
       - V(abort) ends a move that takes too long, and the VM goes on where it was.
       - V(pause) pauses the guest, so that its memory changes no more, until it is on the
         destination, however long that takes.
+      - Post-copy is not offered, as a link that breaks during it would lose the VM.
       - A move of which nothing travels for two minutes is ended in any case.
     type: str
     choices: [abort, pause]
@@ -251,8 +259,9 @@ vms:
       returned: with O(stage=all)
     flow:
       description: How it moved, V(copy) with whole disks, V(overlay) with what lies on base images,
-        V(memory) without disks, V(offline) while it was shut off, V(finish) for the rest of an
-        interrupted move, V(none) if it was there already; null if nothing came of it.
+        V(shared) with disks that both hypervisors have, V(memory) without disks, V(offline) while
+        it was shut off, V(finish) for the rest of an interrupted move, V(none) if it was there
+        already; null if nothing came of it.
       type: str
       returned: with O(stage=all)
     steps:
@@ -303,6 +312,11 @@ vms:
       description: Why not, and what to do; or that it was there already; else null.
       type: str
       returned: with O(stage=all)
+expired:
+  description: Certificates that QEMU shows when a VM comes and that have expired, in words.
+  returned: with O(stage=look)
+  type: list
+  elements: str
 host:
   description: The hypervisor as placement sees it, as RV(fleet.virt.virt_host_info#module:host).
   returned: with O(stage=look)

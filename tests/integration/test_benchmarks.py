@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from ansible_collections.fleet.virt.tests.benchmarks import inventory, query
+from ansible_collections.fleet.virt.tests.benchmarks import inventory, migrate, query
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 
@@ -48,3 +48,15 @@ def test_inventory_limits_are_limits() -> None:
     assert inventory.excesses(good) == []
     assert inventory.excesses(good._replace(seconds=5.01))
     assert inventory.excesses(good._replace(mib=501))
+
+
+def test_migrate_limits_are_limits() -> None:
+    good = migrate.Figures(5.0, 4.0, 5000, 5000)
+    overlay = good._replace(sent=1000)
+    assert migrate.excesses(good, good, overlay, 20.0, 10.0) == []
+    slow = good._replace(ours=5.01)
+    assert migrate.excesses(slow, good, overlay, 20.0, 10.0)
+    assert migrate.excesses(good, slow, overlay, 20.0, 10.0)
+    assert migrate.excesses(good, good, slow._replace(sent=1000), 20.0, 10.0)
+    assert migrate.excesses(good, good, overlay._replace(sent=1001), 20.0, 10.0)
+    assert migrate.excesses(good, good, overlay, 19.9, 10.0)

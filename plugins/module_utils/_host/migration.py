@@ -33,6 +33,7 @@ from . import (
     migration_facts,
     migration_job,
     migration_jobs,
+    migration_keys,
     migration_shared,
     migration_volumes,
     seed_medium,
@@ -151,6 +152,7 @@ class _Mover:
     def _source(self, raw: t.Any, spent: str | None) -> Source:
         """This end, without a seed medium that has done its work: it goes first."""
         source = migration_facts.read_source(self.connection, raw, self.settings.here)
+        source = dataclasses.replace(source, expired=tuple(migration_keys.for_leaving()))
         return migration_plan.without_seed_medium(source) if spent else source
 
     def _go(

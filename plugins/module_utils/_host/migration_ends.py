@@ -19,8 +19,8 @@ from .._errors import FleetVirtError, HostUnreachable, LibvirtFailure, PlanRefus
 from .._libvirt import ERR_NO_DOMAIN, ERR_OPERATION_INVALID
 from .._model import migration_command
 from .._model.metadata import Metadata
-from .._model.migration_types import Destination
-from . import deadline, lookup
+from .._model.migration_types import RENEW, Destination
+from . import deadline, lookup, migration_keys
 from .connection import Connection, connect
 from .lookup import find_domain, kept_metadata
 
@@ -92,12 +92,27 @@ class Ends:
             with connect(self.uri, self.connection.timeout) as remote:
                 yield remote
         except HostUnreachable as error:
+            expired = self._expired() if "ertificate" in error.reason else ""
+            if expired:
+                raise PlanRefused(
+                    f"{self.where} cannot be reached from {self.source} with TLS: {expired};"
+                    f" {RENEW}"
+                ) from None
             raise PlanRefused(
                 f"{self.where} cannot be reached from {self.source} with TLS: {error.reason}"
                 f" ({self.uri}). See that libvirt listens there, that both have keys of one CA"
                 " (fleet.virt.setup_hypervisors), and that its certificate names"
                 f" {self.address}"
             ) from None
+
+    def _expired(self) -> str:
+        """The certificate that has expired, of this end or of the other."""
+        own = migration_keys.for_control()
+        if own:
+            return f"{', '.join(own)} on {self.source}"
+        if migration_keys.of_other(self.address):
+            return f"the certificate of libvirt on {self.where} has expired"
+        return ""
 
     def numeric(self) -> str:
         """The address of the destination as this host has it."""

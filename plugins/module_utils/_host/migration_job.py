@@ -39,11 +39,13 @@ _MIB = 1024 * 1024
 
 @dataclass
 class Watched:
-    """What was seen of the move: ``error`` is None if libvirt says it succeeded."""
+    """What was seen of the move: ``error`` is None if libvirt says it succeeded. ``disks`` are the
+    bytes of disks that had to be copied, as libvirt knew last."""
 
     error: str | None = None
     lines: list[str] = field(default_factory=list)
     processed: int = 0
+    disks: int = 0
     hangs: bool = False
 
 
@@ -188,6 +190,7 @@ class Watch:
         if processed != self._processed:  # less, where another phase counts anew
             self._processed, self._changed = processed, now
         self.seen.processed = max(self.seen.processed, processed)
+        self.seen.disks = int(stats.get("disk_total", 0)) or self.seen.disks
         total = int(stats.get("data_total", 0))
         if total:
             self._allow_downtime(now)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from .._model.metadata import Metadata
-from . import migration_facts, placement_facts
+from . import migration_facts, migration_keys, placement_facts
 from .connection import Connection
 from .lookup import find_domain, kept_metadata
 
@@ -74,7 +74,8 @@ def look(
                 ],
             }
         )
-    return {"changed": False, "host": host, "vms": vms}
+    expired = migration_keys.for_coming()
+    return {"changed": False, "host": host, "vms": vms, "expired": expired}
 
 
 def _home(connection: Connection, name: str) -> str | None:

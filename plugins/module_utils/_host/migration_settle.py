@@ -47,6 +47,7 @@ class Settler:
         self.ends = ends
         self.job = job
         self.keep_volumes = keep_volumes
+        self._disks = 0  # bytes that were copied
 
     def settle(self, uuid: str, error: str, watched: migration_job.Watched | None) -> None:
         """Finish the move if the VM has arrived; else undo it and raise Undone.
@@ -57,6 +58,7 @@ class Settler:
         if watched is not None:
             self.job.progress += watched.lines
             self.job.bytes = watched.processed
+            self._disks = watched.disks
         if watched is not None and watched.hangs:
             raise PlanRefused(
                 f"{error}; libvirt's job on {source} does not end, and {name!r} goes on there. Run"
@@ -180,7 +182,10 @@ class Settler:
         with contextlib.suppress(FleetVirtError):
             stats = remote.call("read the job", there.raw.jobStats, _STATS_COMPLETED)
             if stats.get("data_processed"):
-                self.job.bytes = int(stats["data_processed"])
+                # the destination has not heard of disks that libvirt copied by NBD
+                disks = int(stats.get("disk_processed", 0))
+                memory = int(stats["data_processed"]) - disks
+                self.job.bytes = memory + max(disks, self._disks)
             self.job.downtime_ms = int(stats.get("downtime_net", stats.get("downtime", 0)))
         migration_job.clear(uuid)
         if kept is None or kept.phase != "migrating":

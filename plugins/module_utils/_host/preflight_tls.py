@@ -74,7 +74,7 @@ def reach(
         return found
 
     def attempt(peer: t.Mapping[str, str]) -> str | None:
-        return _problem(peer["address"])
+        return problem(peer["address"])
 
     outcomes = deadline.each(
         attempt,
@@ -89,7 +89,7 @@ def reach(
     return found
 
 
-def _problem(address: str) -> str | None:
+def problem(address: str) -> str | None:
     """Why libvirt at ``address`` cannot be used; None when it can."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
@@ -144,11 +144,11 @@ def keys() -> list[dict[str, t.Any]]:
     for kind, places in (("cert", _CERTIFICATES), ("crl", _CRLS)):
         for path in places:
             if os.path.exists(path):
-                found += _validity(path, kind)
+                found += validity(path, kind)
     return found
 
 
-def _validity(path: str, kind: str) -> list[dict[str, t.Any]]:
+def validity(path: str, kind: str) -> list[dict[str, t.Any]]:
     """One entry for each certificate or list in a file, which may hold several CAs."""
     with open(path, encoding="ascii", errors="replace") as file:
         blocks = _BLOCK.findall(file.read())

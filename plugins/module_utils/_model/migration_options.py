@@ -21,6 +21,7 @@ VM: dict[str, dict[str, t.Any]] = {
             "address": {"type": "str"},
             "bridges": {"type": "list", "elements": "str"},
             "marked": {"type": "bool", "default": False},
+            "expired": {"type": "list", "elements": "str", "default": []},
         },
     },
 }

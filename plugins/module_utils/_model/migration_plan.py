@@ -15,7 +15,18 @@ import re
 import typing as t
 import uuid as uuids
 
-from .migration_types import CLAIM, Defined, Disk, NewVolume, Options, Plan, Pool, Source, Target
+from .migration_types import (
+    CLAIM,
+    RENEW,
+    Defined,
+    Disk,
+    NewVolume,
+    Options,
+    Plan,
+    Pool,
+    Source,
+    Target,
+)
 
 _MIB = 1024**2
 # Space that stays free in a pool, and memory that stays free on a hypervisor
@@ -32,6 +43,8 @@ def plan(source: Source, target: Target, options: Options, *, space: bool = True
     found = Plan()
     found.findings += _vm(source)
     found.findings += _host(source, target)
+    if not options.tunnelled:  # which is libvirt's own connection, made already
+        found.findings += _keys(source, target)
     claim = next((one for one in target.domains if one.name == source.name + CLAIM), None)
     found.findings += _names(source, target, claim)
     if claim is not None and not _is_ours(claim, source):
@@ -197,6 +210,12 @@ def _host(source: Source, target: Target) -> list[str]:
             f" {source.memory_mib}"
         )
     return found
+
+
+def _keys(source: Source, target: Target) -> list[str]:
+    """Certificates for memory and disks that QEMU would not take."""
+    ends = ((source.host, source.expired), (target.destination.name, target.destination.expired))
+    return [f"{text} on {where}; {RENEW}" for where, expired in ends for text in expired]
 
 
 def _family(machine: str) -> str:

@@ -66,8 +66,14 @@ def moves(vms: t.Sequence[t.Mapping[str, t.Any]], here: str) -> list[tuple[str, 
             problems.append(Problem(f"{where}.destination.address", text))
         bridges = to.get("bridges")
         known = None if bridges is None else tuple(str(bridge) for bridge in bridges)
-        marked = bool(to.get("marked"))
-        found.append((name, Destination(str(to["name"]), address, known, marked=marked)))
+        there = Destination(
+            str(to["name"]),
+            address,
+            known,
+            marked=bool(to.get("marked")),
+            expired=tuple(str(text) for text in to.get("expired") or ()),
+        )
+        found.append((name, there))
     if problems:
         raise SpecError(problems)
     return found

@@ -16,6 +16,8 @@ from .metadata import Metadata, Move, OwnVolume
 
 # What the name of a claim on the destination ends in; the VM's own name comes with the VM
 CLAIM = ".migration"
+# What to do about certificates that have expired
+RENEW = "renew it with the playbook fleet.virt.renew_keys"
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class Destination:
     reaches it by (its certificate has to name that), and its bridges (None: not known).
 
     ``listen`` is the address as a number, as the source has it: the destination itself may take
-    its own name for 127.0.1.1. ``marked``: it may have the maintenance mark.
+    its own name for 127.0.1.1. ``marked``: it may have the maintenance mark. ``expired`` are its
+    certificates for what comes that have expired, in words.
     """
 
     name: str
@@ -32,6 +35,7 @@ class Destination:
     bridges: tuple[str, ...] | None = None
     listen: str = ""
     marked: bool = False
+    expired: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,8 @@ class Disk:
 
 @dataclass(frozen=True)
 class Source:
-    """The VM where it is."""
+    """The VM where it is. ``expired`` are the certificates there for what leaves that have expired,
+    in words."""
 
     name: str
     uuid: str
@@ -101,6 +106,7 @@ class Source:
     owner_alive: bool = False
     host_uuid: str = ""
     qemu: int = 0
+    expired: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -195,6 +201,7 @@ class Plan:
 
 __all__ = [
     "CLAIM",
+    "RENEW",
     "Defined",
     "Destination",
     "Disk",

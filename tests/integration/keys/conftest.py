@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._model.keys import Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._model.keys import DAY, Wanted
 from ansible_collections.fleet.virt.plugins.plugin_utils import _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils._key_store import KeyStore
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
@@ -155,6 +155,22 @@ class Keys:
             done = self.virsh(target, source=source)
             assert done.returncode == 0, f"{source} to {target}: {done.stderr}"
 
+    def expiring(self, host: str, kind: str, moment: float) -> tuple[str, str]:
+        """A certificate like the hypervisor's, which expires at a moment, and its key."""
+        names = (f"DNS:{host}", f"IP:{self.address(host)}")
+        part = self.store().kind(kind)
+        rotation = part.rotation()
+        assert rotation is not None
+        key = _x509.new_key()
+        certificate = _x509.sign(
+            part.signer(rotation.new),
+            key.public_key(),
+            Wanted("fleet", host, names, 9, 1),
+            moment - 9 * DAY,
+            server=True,
+        )
+        return _x509.to_pem(certificate), _x509.key_bytes(key, None).decode()
+
     def other_client(
         self, folder: Path, number: int | None = None, kind: str = "control", **changes: Any
     ) -> Path:
@@ -170,7 +186,7 @@ class Keys:
             changes.get("organization", "fleet"), "somebody", (), changes.get("days", 30), 1
         )
         key = self._key = self._key or _x509.new_key()
-        now = time.time() - changes.get("days_ago", 0) * 86400
+        now = time.time() - changes.get("days_ago", 0) * DAY
         certificate = _x509.sign(ca, key.public_key(), wanted, now, server=False)
         folder.mkdir()
         for name in ("cacert.pem", "cacrl.pem"):

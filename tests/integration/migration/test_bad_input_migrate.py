@@ -73,6 +73,8 @@ def test_states_and_names_that_do_not_move(movers: Movers) -> None:
     movers.fleet.host("hv1", "virsh -q managedsave-remove still")
     assert "no VM 'nobody' on hv1, nor on hv2" in refused("nobody")
     assert "bandwidth: 0 is not above 0" in refused(bandwidth=0)
+    text = "value of on_timeout must be one of: abort, pause, got: postcopy"
+    assert text in refused(on_timeout="postcopy")
     movers.fleet.host("hv2", "systemctl -q stop libvirtd-tls.socket libvirtd.service")
     try:
         assert "hv2 cannot be reached from hv1 with TLS" in refused()

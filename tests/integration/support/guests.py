@@ -45,6 +45,20 @@ _DOMAIN = """\
   </devices>
 </domain>
 """
+# The console of a VM of the collection is in libvirt's folder, that of a guest made here is not
+_STANDING = """\
+exec 2>&1
+virsh -q domstate {name} --reason
+virsh -q dumpxml {name} | grep org.qemu.guest_agent
+for moment in 1 2; do
+  date +%T.%N; virsh -q domstats --state --cpu-total --block --nowait {name}; sleep 2
+done
+uptime
+for log in {consoles}/{name}.log /var/log/libvirt/qemu/{name}-console.log; do
+  [ ! -e $log ] || {{ echo "end of $log:"; tail -n 30 $log; }}
+done
+echo "end of QEMU's own log:"; tail -n 15 /var/log/libvirt/qemu/{name}.log
+"""
 NIC = "<interface type='bridge'><source bridge='br0'/><model type='virtio'/></interface>"
 
 
@@ -169,15 +183,29 @@ class Guests:
             assert status["exitcode"] == 0, f"{command!r} inside {name}: {status}"
 
     def wait_agent(self, host: str, name: str, limit: float = 90) -> None:
-        """Wait until the guest's agent answers: it has booted."""
+        """Wait until the guest's agent answers: it has booted.
+
+        :raises AssertionError: it did not; says whether the guest stands still or is slow.
+        """
         ping = shlex.quote(json.dumps({"execute": "guest-ping"}))
-        ask = f"virsh -q qemu-agent-command --timeout 2 {name} {ping} >/dev/null 2>&1 && echo yes"
-        wait_for(
-            lambda: "yes" in self.lab.ssh(host, ask, check=False).stdout,
-            limit,
-            f"agent of {name} on {host}",
-            pause=0.3,
-        )
+        ask = f"virsh -q qemu-agent-command --timeout 2 {name} {ping} 2>&1 && echo yes"
+        said = ""
+
+        def answers() -> bool:
+            nonlocal said
+            said = self.lab.ssh(host, ask, check=False).stdout.strip()
+            return said.endswith("yes")
+
+        try:
+            wait_for(answers, limit, f"agent of {name} on {host}", pause=0.3)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {said}\n{self.standing(host, name)}") from None
+
+    def standing(self, host: str, name: str) -> str:
+        """Whether a guest works: its state and channel, its CPU time twice, the console's end."""
+        return self.lab.ssh(
+            host, _STANDING.format(name=name, consoles=CONSOLES), check=False, timeout=90
+        ).stdout
 
     def told(self, host: str, name: str, lines: int) -> str:
         """What a guest's console and its qemu said last, for a failed test."""

@@ -172,6 +172,18 @@ def test_tunnelled_needs_no_port_and_takes_no_disk() -> None:
     assert not {"--tls", "--tls-destination", "--listen-address", "--migrateuri"} & set(argv)
 
 
+def test_keys_that_have_expired() -> None:
+    """Both ends' for memory and disks; a tunnel does not use them."""
+    vm = source(expired=("/a.pem expired on 2026-01-02",))
+    there = target(destination=Destination("hv2", "a", expired=("/b.pem expired on 2026-01-03",)))
+    assert plan(vm, there, Options()).findings == [
+        "/a.pem expired on 2026-01-02 on hv1; renew it with the playbook fleet.virt.renew_keys",
+        "/b.pem expired on 2026-01-03 on hv2; renew it with the playbook fleet.virt.renew_keys",
+    ]
+    tunnelled = plan(dataclasses.replace(vm, disks=()), there, Options(tunnelled=True))
+    assert tunnelled.findings == []
+
+
 def test_parallel_connections() -> None:
     argv = command(SOURCE, TARGET, plan(SOURCE, TARGET, Options()), Options(), "x")
     assert "--parallel" not in argv
