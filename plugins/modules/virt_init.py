@@ -103,8 +103,10 @@ options:
   seed:
     description:
       - What the guest is told before its first boot, by a medium that cloud-init reads. Keys are
-        the options of M(fleet.virt.virt_seed) from C(hostname) to C(user_data). False for none.
+        the options of M(fleet.virt.virt_seed) from C(hostname) to C(method). False for none.
         Left out, a VM made from an image is seeded with the defaults.
+      - With C(method) V(offline) it is written into the VM's own disk instead, for images without
+        cloud-init; V(auto) looks which of both it is.
       - The guest's SSH host key is made for it, so that it is known before it boots; its public
         half is in the VM's metadata.
     type: raw
@@ -334,6 +336,11 @@ vms:
     restart_required:
       description: Whether a change takes effect at the next start only.
       type: bool
+    seed:
+      description: How it is seeded, with C(method), C(reason) and, if its disk was looked into,
+        C(found), as RV(fleet.virt.virt_seed#module:seed); null for one that is not, or exists.
+        C(method) is V(auto) in check mode.
+      type: dict
     failed:
       description: Whether this VM could not be made.
       type: bool

@@ -305,8 +305,8 @@ domains:
           description: Whether there is any; else the rest is empty.
           type: bool
         phase:
-          description: What is being done with the domain, V(creating), V(migrating) or V(purging);
-            null in ordinary life.
+          description: What is being done with the domain, V(creating), V(migrating), V(seeding) or
+            V(purging); null in ordinary life.
           type: str
         owner:
           description: The process on the hypervisor that does it; null in ordinary life.

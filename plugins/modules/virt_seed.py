@@ -27,6 +27,7 @@ description:
   - A guest reads a seed once. Another seed for a VM that has been started with one is refused.
   - Needs C(xorriso), C(genisoimage) or C(mkisofs), and C(ssh-keygen), on the hypervisor, and
     cloud-init in the image. YAML is read on the controller only.
+  - For images without cloud-init there is O(method=offline).
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -151,7 +152,19 @@ options:
     description:
       - More of cloud-init's cloud-config, as a mapping or as YAML text, for what has no option.
         Lists are added to those of the other options, mappings are merged, the rest prevails. What
-        decides who the guest is (host keys, host name, network) cannot be set here.
+        decides who the guest is (host keys, host name, network) cannot be set here. Not with
+        O(method=offline).
+    type: raw
+  method:
+    description:
+      - How the seed reaches the guest. V(nocloud), which holds if it is left out, is a medium that
+        cloud-init reads. V(offline) writes into the VM's own disk before it can be started, for
+        images without cloud-init; it needs libguestfs with its Python binding on the hypervisor,
+        and systemd in the image. V(auto) looks into the disk and takes V(nocloud) if cloud-init is
+        installed, else V(offline); without libguestfs it takes V(nocloud).
+      - With V(offline), commands, packages and growing the root file system are left to a unit of
+        the first boot that removes itself. An SSH server, Python and sudo are installed by it if
+        the image has none. What is written into the disk cannot be taken away again.
     type: raw
   seed:
     description:
@@ -193,6 +206,11 @@ EXAMPLES = r"""
     commands:
       - [touch, /run/first-boot-done]
 
+- name: A VM from an image that may have no cloud-init
+  fleet.virt.virt_seed:
+    name: old1
+    method: auto
+
 - name: Take the medium away, whatever the guest did with it
   fleet.virt.virt_seed:
     name: web1
@@ -216,6 +234,41 @@ steps:
   type: list
   elements: str
   sample: [create default/web1_seed.iso, put it into web1]
+seed:
+  description: How the VM was seeded, or would be; null if nothing was done.
+  returned: success
+  type: dict
+  contains:
+    method:
+      description: V(nocloud) or V(offline).
+      type: str
+    reason:
+      description: Why this method.
+      type: str
+      sample: the image has no cloud-init
+    found:
+      description: What the image has, if it was looked into; else null.
+      type: dict
+      contains:
+        os:
+          description: Distribution and version.
+          type: str
+          sample: debian 12
+        cloud_init:
+          description: Whether cloud-init is installed.
+          type: bool
+        agent:
+          description: Whether the QEMU guest agent is installed.
+          type: bool
+        python:
+          description: Whether Python 3 is installed.
+          type: bool
+        sshd:
+          description: Whether an SSH server is installed.
+          type: bool
+        network:
+          description: What configures its network, V(networkd), V(networkmanager) or V(ifupdown).
+          type: str
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run

@@ -183,7 +183,7 @@ def _purge(props: Props) -> Stage:
 def _seed(props: Props) -> Stage:
     variables = props.variables()
     nics = [{"name": name, "bridge": "br0"} for name in ("eth0", "eth1")]
-    for name in ("web1", "db1"):
+    for name in ("web1", "db1", "old1"):
         options = {"name": name, "memory": 96, "start": False, "nics": nics}
         done = props.ansible.module("hv1", "virt_init", options, extra=variables)
         assert not done["hv1"]["failed"], done

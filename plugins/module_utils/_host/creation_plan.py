@@ -75,6 +75,7 @@ class Job:
     seed: DiskPlan | None = None
     uuid: str | None = None
     host_key: str | None = None  # public half of the key that its seed gives it
+    seeded: dict[str, t.Any] | None = None  # how it was seeded, and what its image has
     # new; mine: claimed by this run before; half: another run's, to be finished; same; failed
     state: str = "new"
     msg: str | None = None
@@ -201,7 +202,13 @@ def _plan(host: Host, job: Job, taken_ok: bool = False) -> None:
         base = settings.images.get(disk.image.value) if disk.image else None
         name = domain.volume_name(disk)
         job.disks.append(DiskPlan(disk, disk.pool, pool, name, sizes[disk.name], base))
-    if domain.seed is not None and job.disks:
+    written = domain.seed is not None and domain.seed.method == "offline"
+    if written:
+        from . import guest_disk
+
+        guest_disk.require()
+        seed_nocloud.require_keys()
+    elif domain.seed is not None and job.disks:
         medium = Disk(name="seed", format="raw", device="cdrom", bus="scsi", readonly=True)
         first = job.disks[0]
         name = f"{domain.name}{SEED_SUFFIX}"
@@ -225,9 +232,16 @@ def _plan(host: Host, job: Job, taken_ok: bool = False) -> None:
             )
     if problems:
         raise PlanRefused("; ".join(problems))
+    if domain.seed is not None and job.disks:
+        job.seeded = {**seed_nocloud.CHOSEN, "method": domain.seed.method}
     job.steps = [f"define {domain.name}"]
     for plan in job.volumes:
-        job.steps.append(f"create {plan.pool.name}/{plan.volume}")
+        if plan is job.seed and domain.seed is not None and domain.seed.method == "auto":
+            job.steps.append(f"seed {domain.name}")  # which way, its disk tells
+        else:
+            job.steps.append(f"create {plan.pool.name}/{plan.volume}")
+    if written:
+        job.steps.append(f"write the seed into {domain.name}")
     if domain.autostart:
         job.steps.append("set autostart")
     if domain.start:

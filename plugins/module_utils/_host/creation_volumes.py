@@ -51,16 +51,36 @@ def build(host: Host, job: Job, made: list[DiskPlan]) -> None:
             )
         made.append(plan)
         storage.flush(plan.path)
-    if job.seed is not None and job.domain.seed is not None:
+    _seed(host, job, made)
+
+
+def _seed(host: Host, job: Job, made: list[DiskPlan]) -> None:
+    """Write the seed into the VM's disks, or make a medium of it."""
+    connection, seed = host.connection, job.domain.seed
+    if seed is None:
+        return
+    name, uuid, nics = job.domain.name, str(job.uuid), job.domain.seeded_nics
+    if seed.method != "nocloud":
+        from . import seed_offline  # few need it, and what is imported is compiled at every call
+
+        disks = [(plan.path, _format(plan)) for plan in job.disks]
+        chosen = seed_offline.seed_disks(seed, name, uuid, nics, disks)
+        job.seeded = chosen.shown()
+        if chosen.method == "offline":
+            job.seed, job.host_key = None, chosen.host_key
+    if job.seed is not None:
         pool = _ready_pool(host, job.seed)
-        made_here = seed_nocloud.make(
-            job.domain.seed, job.domain.name, str(job.uuid), job.domain.seeded_nics
-        )
+        made_here = seed_nocloud.make(seed, name, uuid, nics)
         content, job.host_key = made_here.content, made_here.host_key
         if storage.is_taken(connection, pool, job.seed.volume):
             raise PlanRefused(f"{job.seed.path} appeared meanwhile; nothing is taken over")
         seed_nocloud.store(connection, pool, job.seed.volume, content)
         made.append(job.seed)
+
+
+def _format(plan: DiskPlan) -> str:
+    """The format of the volume that was made: an overlay is qcow2."""
+    return "qcow2" if plan.base is not None and plan.disk.overlay else plan.disk.format
 
 
 def _ready_pool(host: Host, plan: DiskPlan) -> storage.Pool:

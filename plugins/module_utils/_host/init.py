@@ -163,6 +163,7 @@ def _result(jobs: t.Sequence[Job]) -> dict[str, t.Any]:
             "changed": job.changed,
             "steps": job.steps if job.changed else [],
             "restart_required": False,
+            "seed": job.seeded,
             "failed": job.state == "failed",
             "refused": job.refused,
             "msg": job.msg,

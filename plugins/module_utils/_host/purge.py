@@ -163,7 +163,7 @@ def _wait_for_others(connection: Connection, name: str) -> None:
         kept = kept_metadata(connection, raw) if raw is not None else None
         if (
             kept is None
-            or kept.phase not in ("creating", "starting", "purging")
+            or kept.phase not in ("creating", "starting", "purging", "seeding")
             or kept.owner is None
         ):
             return

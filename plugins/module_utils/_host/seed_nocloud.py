@@ -29,6 +29,8 @@ _PROGRAMS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("mkisofs", ()),
 )
 _SECONDS = 60
+# How a VM is seeded where nothing else was chosen, as results tell it
+CHOSEN: t.Mapping[str, t.Any] = {"method": "nocloud", "reason": "as set", "found": None}
 _FOLDER = Path("/run/fleet-virt-seed")
 _ENTROPY = 64  # bytes
 
@@ -58,6 +60,11 @@ def program() -> tuple[str, ...]:
 def require_programs() -> None:
     """Raise DependencyMissing unless media can be made here."""
     program()
+    require_keys()
+
+
+def require_keys() -> None:
+    """Raise DependencyMissing unless host keys can be made here."""
     if shutil.which("ssh-keygen") is None:
         raise DependencyMissing(
             "a VM's host key is made with ssh-keygen on the hypervisor; install the package"
@@ -123,6 +130,15 @@ def _folder(uuid: str) -> Path:
     folder = _FOLDER / uuid
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
+
+
+def new_host_key(name: str, uuid: str) -> HostKey:
+    """A host key for the VM, which is on this hypervisor in memory only."""
+    clear(uuid)
+    try:
+        return _host_key(name, uuid)
+    finally:
+        clear(uuid)
 
 
 def _host_key(name: str, uuid: str) -> HostKey:

@@ -38,7 +38,7 @@ STATES = ("present", "absent")
 _SPEC = (
     *("hostname", "fqdn", "user", "ssh_public_keys", "sudo", "users", "network", "dns_servers"),
     *("dns_search", "timezone", "locale", "ca_certificates", "files", "packages", "commands"),
-    *("grow_root", "user_data"),
+    *("grow_root", "user_data", "method"),
 )
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "name": {"type": "str", "required": True},
@@ -66,6 +66,7 @@ class _Vm:
     active: bool
     steps: list[str] = field(default_factory=list)
     host_key: str | None = None
+    seeded: dict[str, t.Any] | None = None  # how, and what its image has
 
     @property
     def uuid(self) -> str:
@@ -103,10 +104,14 @@ def _run(
     check: bool,
 ) -> dict[str, t.Any]:
     vm = _read(connection, name)
-    if vm.kept is not None and vm.kept.phase is not None:
+    if vm.kept is not None and vm.kept.phase not in (None, "seeding"):
         raise PlanRefused(
             f"{name!r} is in phase {vm.kept.phase}: another run is at work on it, or died at it;"
             " run that again, or remove the rest with virt_purge"
+        )
+    if state == "absent" and vm.kept is not None and vm.kept.phase is not None:
+        raise PlanRefused(
+            f"a call that was killed left {name!r} half seeded; run that again, or make the VM anew"
         )
     if state == "absent":
         return _absent(connection, vm, check=check)
@@ -155,7 +160,12 @@ def _present(
     current = drive.find("source").get("file") if drive is not None else None
     booted = vm.kept is not None and vm.kept.host_key is not None and not vm.media
     ready = booted or (current is not None and os.path.exists(current))
-    shown = {"media": [one.path for one in vm.media], "seed": before}
+    shown: dict[str, t.Any] = {"media": [one.path for one in vm.media], "seed": before}
+    if vm.kept is not None and vm.kept.phase is not None:
+        from . import seeding_offline
+
+        ready = not seeding_offline.unfinished(vm.kept, seed, vm.name)
+        shown["seed"] = None
     if before is not None and not request.compare(before, after) and ready:
         vm.host_key = vm.kept.host_key if vm.kept else None
         rest = [one for one in vm.media if one.path != current]
@@ -164,6 +174,14 @@ def _present(
             _drop(connection, vm, rest)
         return _result(vm, shown, {"media": [current] if current else [], "seed": before})
     _require_unbooted(connection, vm, booted)
+    if seed.method != "nocloud":
+        from . import seeding_offline
+
+        chosen = seeding_offline.choose(seed, vm.root, check=check)
+        vm.seeded = chosen.shown()
+        if chosen.method == "offline":
+            return _offline(connection, vm, seed, nics, shown, after, check=check)
+    vm.seeded = vm.seeded or dict(seed_nocloud.CHOSEN)
     seed_nocloud.require_programs()
     pool = _pool(connection, vm, pool_name)
     volume = _new_volume(connection, vm, pool, current)
@@ -178,6 +196,36 @@ def _present(
     return _result(vm, shown, {"media": [volume.path], "seed": after})
 
 
+def _offline(
+    connection: Connection,
+    vm: _Vm,
+    seed: Seed,
+    nics: t.Sequence[seeds.SeededNic],
+    before: t.Mapping[str, t.Any],
+    after: t.Mapping[str, t.Any],
+    *,
+    check: bool,
+) -> dict[str, t.Any]:
+    """Write the seed into the VM's own disk."""
+    from . import guest_disk, seeding_offline
+
+    guest_disk.require()
+    seed_nocloud.require_keys()
+    if vm.media:
+        raise PlanRefused(
+            f"{vm.name!r} has a seed medium; take it away first, with state absent, so that it is"
+            " seeded one way"
+        )
+    seeding_offline.require_own(connection, vm.name, vm.uuid, vm.root)
+    vm.steps = [f"write the seed into {path}" for path, _kind in seeding_offline.disks_of(vm.root)]
+    vm.host_key = GENERATED
+    if not check:
+        vm.kept, chosen = seeding_offline.write(connection, vm.raw, vm.root, vm.kept, seed, nics)
+        vm.host_key = vm.kept.host_key
+        vm.seeded = {**(vm.seeded or {}), "found": chosen.found}
+    return _result(vm, before, {"media": [], "seed": after})
+
+
 def _require_unbooted(connection: Connection, vm: _Vm, booted: bool) -> None:
     """A guest reads a seed once: another after that would only make its host key unknown."""
     if vm.active:
@@ -188,6 +236,11 @@ def _require_unbooted(connection: Connection, vm: _Vm, booted: bool) -> None:
     if connection.call(f"read {vm.name}", vm.raw.hasManagedSaveImage, 0):
         raise PlanRefused(
             f"{vm.name!r} has saved memory of a running system; start it and shut it down first"
+        )
+    if booted and (seed_domain.recorded(vm.kept) or {}).get("method") in ("offline", "auto"):
+        raise PlanRefused(
+            f"{vm.name!r} was seeded before, in its disk, and another seed would leave a part of"
+            " that; change it from inside, or make it anew with virt_purge and virt_init"
         )
     if booted or _started_since(vm):
         raise PlanRefused(
@@ -309,6 +362,7 @@ def _result(vm: _Vm, before: t.Any, after: t.Any) -> dict[str, t.Any]:
         "name": vm.name,
         "host_key": vm.host_key,
         "steps": vm.steps,
+        "seed": vm.seeded,
     }
     if changed:
         result["diff"] = [

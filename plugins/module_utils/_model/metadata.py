@@ -35,7 +35,7 @@ _QUALIFIED = f"{{{NAMESPACE}}}"
 
 # A phase means: nobody starts this domain but the call that is named as the owner, or repair.
 # One that is not listed here was written by a later version; it is kept and counts as well.
-PHASES = ("creating", "starting", "migrating", "purging")
+PHASES = ("creating", "starting", "migrating", "purging", "seeding")
 ROLES = ("disk", "seed")
 
 _MAX_LINE = 4096  # characters of any value but the long ones: PATH_MAX
@@ -175,6 +175,16 @@ def to_element(metadata: Metadata) -> Element:
     root = parse_xml(f'<{PREFIX}:{ELEMENT} xmlns:{PREFIX}="{NAMESPACE}"/>', "metadata")
     _fill(root, metadata, _QUALIFIED)
     return root
+
+
+def put(domain: Element, metadata: Metadata) -> None:
+    """Have this, and nothing else of ours, in the ``<metadata>`` of ``domain``."""
+    place = domain.find("metadata")
+    if place is None:
+        place = add(domain, "metadata")
+    for old in place.findall(f"{_QUALIFIED}{ELEMENT}"):
+        place.remove(old)
+    place.append(to_element(metadata))
 
 
 def to_plain_element(metadata: Metadata) -> Element:

@@ -16,7 +16,7 @@ from .metadata import Metadata, OwnVolume
 
 _WHERE = "virsh -c qemu:///system"
 # Phases that a run on the VM's own host is in, and what it does to the VM
-_AT_WORK = {"creating": "created", "starting": "created", "purging": "removed"}
+_AT_WORK = {"creating": "created", "starting": "created", "purging": "removed", "seeding": "seeded"}
 
 
 @dataclass(frozen=True)

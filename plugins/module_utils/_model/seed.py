@@ -27,6 +27,8 @@ from .options import Reader, to_boolean
 
 DEFAULT_USER = "ansible"
 ALL_SUDO = "ALL=(ALL) NOPASSWD:ALL"
+# How it reaches the guest: a medium that cloud-init reads, or written into the guest's own disk
+METHODS = ("nocloud", "offline", "auto")
 ReadYaml = t.Callable[[str], t.Any]
 _KEY_TYPES = (
     "ssh-ed25519",
@@ -133,6 +135,7 @@ class Seed:
     grow_root: bool = True
     user_data: str | None = field(default=None, repr=False)
     secrets: str | None = None
+    method: str = METHODS[0]
 
     @property
     def static_addresses(self) -> tuple[str, ...]:
@@ -232,7 +235,9 @@ def from_options(
         problems.extend(check_host_name(hostname, reader.at("hostname")))
     keys = public_keys(reader, "ssh_public_keys", default_keys)
     user = reader.text("user", DEFAULT_USER, USER, USER_RULE) or DEFAULT_USER
-    seed = Seed(str(hostname) if hostname is not None else None, user, keys)
+    method = reader.choice("method", METHODS, METHODS[0]) or METHODS[0]
+    host = str(hostname) if hostname is not None else None
+    seed = Seed(host, user, keys, method=method)
     # all of them, not any(): what was not asked for is unknown
     more = [key for key in _MORE if reader.given(key)]
     network = [key for key in _NETWORK if reader.given(key)]
@@ -244,6 +249,12 @@ def from_options(
         from . import seed_network
 
         seed = dataclasses.replace(seed, **seed_network.read(reader))
+    if method == "offline" and seed.user_data is not None:
+        reader.problem(
+            "user_data",
+            "cloud-init reads it, and method offline uses none; say it with the other options, with"
+            " files and with commands",
+        )
     reader.finish()
     return seed
 

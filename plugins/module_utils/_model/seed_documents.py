@@ -110,7 +110,7 @@ def _user_data(
         "ssh_deletekeys": True,
         "ssh_keys": {"ed25519_private": host_key.private, "ed25519_public": host_key.public},
         "ssh_pwauth": False,
-        "users": [_first_user(seed), *(_user(user) for user in seed.users)],
+        "users": [_user(user, lock=lock) for user, lock in logins(seed)],
         "write_files": _files(seed),
     }
     if fqdn is not None:
@@ -130,21 +130,19 @@ def _command(command: str | tuple[str, ...]) -> str | list[str]:
     return command if isinstance(command, str) else list(command)
 
 
-def _first_user(seed: Seed) -> dict[str, t.Any]:
-    """Whom Ansible logs in as. root has its rights, and its password stays as the image has it."""
+def logins(seed: Seed) -> list[tuple[User, bool]]:
+    """All users, each with whether its password is locked if none is given.
+
+    The first is whom Ansible logs in as. root has its rights, and its password stays as the image
+    has it.
+    """
     root = seed.user == "root"
-    return _user(
-        User(
-            seed.user,
-            seed.ssh_public_keys,
-            seed.password_hash,
-            None if root else seed.sudo,
-        ),
-        lock=not root,
-    )
+    sudo = None if root else seed.sudo
+    first = User(seed.user, seed.ssh_public_keys, seed.password_hash, sudo)
+    return [(first, not root), *((user, True) for user in seed.users)]
 
 
-def _user(user: User, *, lock: bool = True) -> dict[str, t.Any]:
+def _user(user: User, *, lock: bool) -> dict[str, t.Any]:
     entry: dict[str, t.Any] = {"name": user.name}
     if user.ssh_public_keys:
         entry["ssh_authorized_keys"] = list(user.ssh_public_keys)
@@ -191,12 +189,18 @@ def real_nic(nic: NicConfig, nics: t.Sequence[SeededNic]) -> SeededNic | None:
     return next((one for one in nics if nic.name == one.name or nic.mac == one.mac.lower()), None)
 
 
-def network(seed: Seed, nics: t.Sequence[SeededNic]) -> dict[str, t.Any]:
-    """Version 2 network configuration: every NIC found by its address, by DHCP if nothing is said.
+class ToldNic(t.NamedTuple):
+    """A NIC and what it is told; the boot waits for the one that is ``first``."""
 
-    The DHCP client identifies itself by the MAC address: by default it would use the machine id,
-    so that a VM made anew under the same address is given another lease, and two of one image may
-    be given the same. The boot waits for one NIC only: the one with a gateway, else the first.
+    nic: SeededNic
+    config: NicConfig
+    first: bool
+
+
+def told(seed: Seed, nics: t.Sequence[SeededNic]) -> list[ToldNic]:
+    """Every NIC, by DHCP if nothing is said.
+
+    The boot waits for one NIC only: the one with a gateway, else the first.
     """
     chosen: dict[str, NicConfig] = {}
     for config in seed.network:
@@ -206,7 +210,7 @@ def network(seed: Seed, nics: t.Sequence[SeededNic]) -> dict[str, t.Any]:
     first = next((nic.mac for nic in nics if nic.mac in chosen and chosen[nic.mac].gateways), None)
     if first is None and nics:
         first = nics[0].mac
-    ethernets: dict[str, t.Any] = {}
+    found: list[ToldNic] = []
     for nic in nics:
         config = chosen.get(nic.mac, NicConfig())
         if nic.mac == first:
@@ -215,8 +219,21 @@ def network(seed: Seed, nics: t.Sequence[SeededNic]) -> dict[str, t.Any]:
                 dns_servers=config.dns_servers or seed.dns_servers,
                 dns_search=config.dns_search or seed.dns_search,
             )
+        found.append(ToldNic(nic, config, nic.mac == first))
+    return found
+
+
+def network(seed: Seed, nics: t.Sequence[SeededNic]) -> dict[str, t.Any]:
+    """Version 2 network configuration: every NIC found by its address.
+
+    The DHCP client identifies itself by the MAC address: by default it would use the machine id,
+    so that a VM made anew under the same address is given another lease, and two of one image may
+    be given the same.
+    """
+    ethernets: dict[str, t.Any] = {}
+    for nic, config, first in told(seed, nics):
         ethernets[nic.name] = _ethernet(nic, config)
-        if nic.mac != first:
+        if not first:
             ethernets[nic.name]["optional"] = True
     return {"version": 2, "ethernets": ethernets}
 

@@ -111,12 +111,7 @@ def with_medium(domain: Element, kept: Metadata, path: str, before: t.Collection
                 drive.remove(child)
         drive.append(_lxml.new("source", {"file": path}))
         drive.append(_lxml.new("backingStore"))
-    place = domain.find("metadata")
-    if place is None:
-        place = _lxml.add(domain, "metadata")
-    for old in place.findall(f"{{{metadata.NAMESPACE}}}{metadata.ELEMENT}"):
-        place.remove(old)
-    place.append(metadata.to_element(kept))
+    metadata.put(domain, kept)
     return _lxml.tostring(domain)
 
 

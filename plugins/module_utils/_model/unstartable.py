@@ -22,6 +22,15 @@ if t.TYPE_CHECKING:
 _TARGET = "sdzz"
 
 
+def unmark(root: Element) -> None:
+    """Take the drive of :func:`marked` out of the ``<domain>`` ``root``."""
+    devices = root.find("devices")
+    for disk in root.findall("devices/disk"):
+        target = disk.find("target")
+        if devices is not None and target is not None and target.get("dev") == _TARGET:
+            devices.remove(disk)
+
+
 def marked(root: Element, kept: Metadata, path: str) -> str:
     """The ``<domain>`` ``root`` with ``kept`` as our metadata and a drive that cannot be opened.
 
@@ -29,12 +38,7 @@ def marked(root: Element, kept: Metadata, path: str) -> str:
     anything (startupPolicy mandatory) and fails. A definition that has such a drive keeps it.
     """
     domain = copy.deepcopy(root)
-    place = domain.find("metadata")
-    if place is None:
-        place = _lxml.add(domain, "metadata")
-    for old in place.findall(f"{{{metadata.NAMESPACE}}}{metadata.ELEMENT}"):
-        place.remove(old)
-    place.append(metadata.to_element(kept))
+    metadata.put(domain, kept)
     devices = domain.find("devices")
     if devices is None:
         devices = _lxml.add(domain, "devices")

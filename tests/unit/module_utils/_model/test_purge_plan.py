@@ -176,6 +176,8 @@ DOMAINS: list[tuple[dict[str, t.Any], str | None]] = [
     ({"metadata": made(phase="purging", owner=OWNER)}, None),
     ({"metadata": made(phase="creating", owner=OWNER), "owner_alive": True}, "process 4711"),
     ({"metadata": made(phase="purging", owner=OWNER), "owner_alive": True}, "being removed"),
+    ({"metadata": made(phase="seeding", owner=OWNER)}, None),
+    ({"metadata": made(phase="seeding", owner=OWNER), "owner_alive": True}, "being seeded"),
 ]
 
 

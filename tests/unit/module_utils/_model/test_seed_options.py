@@ -268,16 +268,30 @@ def test_a_hypervisor_needs_no_yaml() -> None:
     assert "not JSON" in problems[0].message
 
 
-def test_the_guides_seed_is_one() -> None:
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"method": "magic"}, "'magic' is not one of nocloud, offline, auto"),
+        ({"method": "offline", "user_data": {"swap": {}}}, "cloud-init reads it, and method off"),
+    ],
+)
+def test_methods(value: dict[str, t.Any], words: str) -> None:
+    _seed, problems = read(value)
+    assert len(problems) == 1
+    assert words in problems[0].message
+
+
+def test_the_guides_seeds_are_some() -> None:
     guide = Path(__file__).parents[4] / "docs" / "docsite" / "rst" / "seeding.rst"
     text = guide.read_text(encoding="utf-8")
     blocks = re.findall(r"code-block:: yaml\n\n((?:    .*\n|\n)+)", text)
-    (block,) = [one for one in blocks if one.strip().startswith("seed:")]
-    value = yaml.safe_load(block)["seed"]
-    seed, problems = read(value)
-    assert problems == []
+    shown = [one for one in blocks if one.strip().startswith("seed:")]
+    assert len(shown) == 2
     nics = [SeededNic("eth0", "52:00:00:00:00:01"), SeededNic("eth1", "52:00:00:00:00:02")]
-    assert seed_network.problems(seed, nics, "seed") == []
+    for block in shown:
+        seed, problems = read(yaml.safe_load(block)["seed"])
+        assert problems == []
+        assert seed_network.problems(seed, nics, "seed") == []
     # every option is explained
     known = {field.name for field in dataclasses.fields(Seed)} - {"secrets"}
     assert {option for option in known if f"``{option}``" not in text} == set()

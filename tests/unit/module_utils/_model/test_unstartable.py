@@ -9,7 +9,7 @@ from __future__ import annotations
 from ansible_collections.fleet.virt.plugins.module_utils import _lxml
 from ansible_collections.fleet.virt.plugins.module_utils._model import metadata
 from ansible_collections.fleet.virt.plugins.module_utils._model.metadata import Metadata
-from ansible_collections.fleet.virt.plugins.module_utils._model.unstartable import marked
+from ansible_collections.fleet.virt.plugins.module_utils._model.unstartable import marked, unmark
 
 PLAIN = "<domain type='kvm'><name>web1</name></domain>"
 OLD = """
@@ -37,3 +37,13 @@ def test_marked_keeps_everything_else() -> None:
     root = _lxml.parse(marked(_lxml.parse(OLD, "domain"), kept, "/nowhere"), "domain")
     assert root.find("metadata/{urn:other}other") is not None
     assert root.find("devices/disk/source").get("file") == "/a"
+
+
+def test_unmark_takes_the_drive_and_nothing_else() -> None:
+    plain = _lxml.parse(OLD, "domain")
+    root = _lxml.parse(marked(plain, Metadata(phase="seeding"), "/nowhere"), "domain")
+    for _turn in range(2):
+        unmark(root)
+        files = [source.get("file") for source in root.iter("source")]
+        assert files == ["/a"]
+    unmark(_lxml.parse(PLAIN, "domain"))
