@@ -5,6 +5,7 @@
 """Bringing an image to 1, 2 and 5 hypervisors against one scp of the same bytes.
 
     .venv/bin/python tests/benchmarks/images.py LABORATORY [--mib 256] [--runs 3] [--link MBIT]
+        [--only alone|helping]
 
 On a laboratory that is up, of as many of these numbers as it has hypervisors. Timed in turn: one
 copy over ssh to the first hypervisor, as scp makes it, and flushed there; ``ansible -m ping`` of
@@ -12,10 +13,11 @@ the hypervisors; ``virt_image`` of the file from the controller, of the same fil
 it again where it is already. The content is random, its digest known to the controller, and the
 hypervisors have none of it before. Printed are medians in seconds, and each as a multiple of scp.
 
-All of it twice: hypervisors that get the image one by one, and such that trust each other's keys
-and help each other. ``--link`` limits what leaves the controller to so many megabits a second, as
-the link of a controller far away would: all the laboratory's hypervisors are on this machine's
-processors, so without it more of them always take longer, whoever sends.
+All of it twice: hypervisors that get the image each from the controller (alone), and such that
+trust each other's keys and help each other (helping). ``--link`` limits what leaves the controller
+to so many megabits a second, as the link of a controller far away would: all the laboratory's
+hypervisors are on this machine's processors, so without it more of them always take longer, whoever
+sends.
 """
 
 from __future__ import annotations
@@ -144,6 +146,7 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=256)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--link", type=int, default=0)
+    parser.add_argument("--only", choices=["alone", "helping"])
     given = parser.parse_args()
     lab = Laboratory(given.laboratory)
     with (
@@ -153,11 +156,13 @@ def main() -> None:
     ):
         bench = Bench(lab, Path(name), given.mib, server)
         try:
-            print("one by one")
-            report(bench, given.runs)
-            print("helping each other")
-            with tls.trusting(lab, bench.hosts):
+            if given.only != "helping":
+                print("alone")
                 report(bench, given.runs)
+            if given.only != "alone":
+                print("helping each other")
+                with tls.trusting(lab, bench.hosts):
+                    report(bench, given.runs)
         finally:
             bench.clean()
 
