@@ -30,6 +30,7 @@ from ansible_collections.fleet.virt.tests.integration.support.images import (
     STAGED,
     Site,
     digest,
+    encrypted,
     qemu_img,
 )
 from ansible_collections.fleet.virt.tests.integration.support.killing import kill_tree
@@ -175,9 +176,7 @@ def bad_images(folder: Path) -> dict[str, str]:
     (folder / "empty.qcow2").write_bytes(b"")
     (folder / "odd.raw").write_bytes(bytes(1000))
     qemu_img("convert", "-f", "raw", "-O", "vmdk", raw, folder / "disk.vmdk")
-    secret = ["--object", "secret,id=s,data=x"]
-    luks = "encrypt.format=luks,encrypt.key-secret=s,encrypt.iter-time=10"
-    qemu_img("create", *secret, "-f", "qcow2", "-o", luks, folder / "encrypted.qcow2", "1M")
+    encrypted(folder / "encrypted.qcow2")
     return {
         "cut.qcow2": r"is corrupt or truncated \(qemu-img check",
         "header-only.qcow2": "is truncated",

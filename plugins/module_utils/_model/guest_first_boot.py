@@ -141,7 +141,7 @@ def script(
     gone = f"rm -f {SCRIPT} {UNIT} {WANTED}\n"
     if seed.commands:
         # a shell that has opened its script reads on after it is removed
-        end = f"{gone}exec 3<{COMMANDS}\nrm -rf {FOLDER}\nexec /bin/sh /dev/fd/3\n"
+        end = f"{gone}exec 3<{COMMANDS}\nrm -rf {FOLDER}\nexec /bin/sh /proc/self/fd/3\n"
     else:
         end = f"{gone}rmdir {FOLDER}\n"
     head = "#!/bin/sh\n# Made by fleet.virt: what is left to do at the first boot.\nset -x\n"

@@ -218,7 +218,7 @@ REAL: list[tuple[list[str], str | None]] = [
 )
 def test_real_images(arguments: list[str], message: str | None, tmp_path: Path) -> None:
     (tmp_path / "base").write_bytes(bytes(GIB // 1024))
-    for left in range(5, 0, -1):
+    for left in range(20, 0, -1):
         try:
             content = made(tmp_path, *arguments)
             break
