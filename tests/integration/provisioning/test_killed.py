@@ -18,7 +18,12 @@ import time
 from typing import Any
 
 from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS
-from ansible_collections.fleet.virt.tests.integration.support.killing import kill_tree
+from ansible_collections.fleet.virt.tests.integration.support.killing import (
+    kill_tree,
+    killer,
+    lifetime,
+    seconds,
+)
 
 from .conftest import Fleet
 
@@ -28,13 +33,6 @@ _NAME = "killed"
 _SEEDED = {"files": [{"path": "/etc/motd", "content": "x"}], "commands": ["true"]}
 _VM = {"name": _NAME, "memory": 96, "image": "tiny.qcow2", "wait": False, "seed": _SEEDED}
 # Kills the module by its number once it has run for $1 seconds; prints whether there was one
-_KILLER = r"""
-for turn in $(seq 1 600); do
-  pid=$(pgrep -f 'python3 [^ ]*AnsiballZ_virt_init.py' | head -n 1)
-  [ -n "$pid" ] && { sleep "$1"; kill -9 $pid 2>/dev/null && echo killed; exit 0; }
-  sleep 0.02
-done
-"""
 # A stranger who tries to start it all the time; a start while it is in creation is a "theft"
 _STRANGER = rf"""
 end=$(($(date +%s) + 60))
@@ -101,11 +99,15 @@ def test_the_module_killed_at_random_moments(fleet: Fleet) -> None:
     words = ("hv1", "-b", "-m", "fleet.virt.virt_init", "-a", json.dumps(_VM), *_variables(fleet))
     assert fleet.init("hv1", **_VM)["changed"]  # brings the image, which is not what is killed
     fleet.sweep()
+    process = _command(fleet, "ansible", *words)
+    duration = seconds(fleet.lab.ssh("hv1", lifetime("virt_init")).stdout)
+    process.communicate(timeout=120)
+    fleet.sweep()
     kills = 0
     for trial in range(_TRIALS):
-        after = chance.uniform(0.0, 1.6)
+        after = chance.uniform(0.0, 0.95 * duration)
         process = _command(fleet, "ansible", *words)
-        said = fleet.lab.ssh("hv1", f"set -- {after:.2f}; {_KILLER}").stdout
+        said = fleet.lab.ssh("hv1", killer("virt_init", after)).stdout
         process.communicate(timeout=120)
         kills += "killed" in said
         again = fleet.init("hv1", **_VM)
@@ -113,7 +115,7 @@ def test_the_module_killed_at_random_moments(fleet: Fleet) -> None:
         assert _orphans(fleet, "hv1") == [], f"seed {_SEED}, trial {trial}, {after:.2f} s"
         assert not fleet.init("hv1", **_VM)["changed"]
         fleet.sweep()
-    print(f"module killed {kills} times of {_TRIALS} (seed {_SEED})")
+    print(f"module killed {kills} times of {_TRIALS} within {duration:.1f} s (seed {_SEED})")
     assert kills >= _TRIALS // 2
 
 

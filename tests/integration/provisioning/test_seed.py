@@ -18,7 +18,12 @@ from xml.etree import ElementTree
 
 from ansible_collections.fleet.virt.tests.integration import harness, snapshot
 from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS
-from ansible_collections.fleet.virt.tests.integration.support.killing import kill_tree
+from ansible_collections.fleet.virt.tests.integration.support.killing import (
+    kill_tree,
+    killer,
+    lifetime,
+    seconds,
+)
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 
 from .conftest import Fleet
@@ -30,13 +35,6 @@ _NAMESPACE = "urn:fleet.virt:1"
 _TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "2"))
 _SEED = int(os.environ.get("FLEET_VIRT_SEED", "20261121"))
 # Kills the module by its number once it has run for $1 seconds; prints whether there was one
-_KILLER = r"""
-for turn in $(seq 1 600); do
-  pid=$(pgrep -f 'python3 [^ ]*AnsiballZ_virt_seed.py' | head -n 1)
-  [ -n "$pid" ] && { sleep "$1"; kill -9 $pid 2>/dev/null && echo killed; exit 0; }
-  sleep 0.02
-done
-"""
 
 
 def metadata(fleet: Fleet, host: str, name: str) -> dict[str, Any]:
@@ -325,29 +323,36 @@ def test_a_full_disk_leaves_everything_as_it_was_and_then_it_goes_on(fleet: Flee
         )
 
 
+def _meanwhile(fleet: Fleet, args: dict[str, Any], script: str) -> str:
+    """What a script says that runs on the hypervisor while virt_seed does."""
+    argv = [str(PROGRAMS / "ansible"), "-i", str(fleet.ansible.inventory), "hv1", "-b", "-m"]
+    argv += ["fleet.virt.virt_seed", "-a", json.dumps(args)]
+    process = subprocess.Popen(
+        [*argv, "-e", json.dumps(fleet.variables)],
+        env=fleet.ansible.environment(ANSIBLE_PIPELINING="false"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        said = fleet.lab.ssh("hv1", script).stdout
+        process.wait(timeout=120)
+    finally:
+        kill_tree(process.pid)
+    return str(said)
+
+
 def test_virt_seed_killed_at_random_moments(fleet: Fleet) -> None:
     chance = random.Random(_SEED)  # noqa: S311 (where to kill, no secret)
     assert not fleet.init("hv1", name="killed", **_TINY, start=False, seed=False)["failed"]
+    said = _meanwhile(fleet, {"name": "killed", "hostname": "whole"}, lifetime("virt_seed"))
+    duration = seconds(said)
     kills = 0
     for trial in range(_TRIALS):
-        after = chance.uniform(0.0, 0.8)
+        after = chance.uniform(0.0, 0.95 * duration)
         args = {"name": "killed", "hostname": f"turn{trial}"}
-        argv = [str(PROGRAMS / "ansible"), "-i", str(fleet.ansible.inventory), "hv1", "-b", "-m"]
-        argv += ["fleet.virt.virt_seed", "-a", json.dumps(args)]
-        process = subprocess.Popen(
-            [*argv, "-e", json.dumps(fleet.variables)],
-            env=fleet.ansible.environment(ANSIBLE_PIPELINING="false"),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            said = fleet.lab.ssh("hv1", f"set -- {after:.2f}; {_KILLER}").stdout
-            process.wait(timeout=120)
-        finally:
-            kill_tree(process.pid)
-        kills += "killed" in said
+        kills += "killed" in _meanwhile(fleet, args, killer("virt_seed", after))
         where = f"seed {_SEED}, trial {trial}, {after:.2f} s"
         again = _seed(fleet, **args)
         assert not again["failed"], f"{where}: {again}"
@@ -360,5 +365,5 @@ def test_virt_seed_killed_at_random_moments(fleet: Fleet) -> None:
         fleet.host("hv1", f"grep -aqF turn{trial} {media[0]} && ! test -e /run/fleet-virt-seed")
         once_more = _seed(fleet, **args)
         assert not once_more["changed"], where
-    print(f"virt_seed killed {kills} times of {_TRIALS} (seed {_SEED})")
+    print(f"virt_seed killed {kills} times of {_TRIALS} within {duration:.1f} s (seed {_SEED})")
     assert kills >= _TRIALS // 2

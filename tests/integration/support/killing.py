@@ -1,7 +1,7 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ending a program the way a power cut of its machine would."""
+"""Ending a program the way a power cut of its machine would, and a module on a hypervisor."""
 
 from __future__ import annotations
 
@@ -9,6 +9,39 @@ import contextlib
 import os
 import signal
 from pathlib import Path
+
+# Waits until Ansible has begun the module there; its process is $pid then
+_BEGUN = r"""
+for turn in $(seq 1 600); do
+  pid=$(pgrep -f 'python3 [^ ]*AnsiballZ_{module}.py' | head -n 1)
+  [ -n "$pid" ] && break
+  sleep 0.02
+done
+[ -n "$pid" ] || exit 1
+"""
+_LIFETIME = r"""
+begun=$(date +%s.%N)
+while kill -0 $pid 2>/dev/null; do sleep 0.01; done
+echo "$begun $(date +%s.%N)"
+"""
+
+
+def killer(module: str, after: float) -> str:
+    """For the shell of a hypervisor: kill the module that is begun next, so many seconds after
+    that. It says ``killed`` unless the module had ended."""
+    kill = f"sleep {after:.2f}; kill -9 $pid 2>/dev/null && echo killed; :"
+    return _BEGUN.format(module=module) + kill
+
+
+def lifetime(module: str) -> str:
+    """For the same: when the module that is begun next began and ended, in seconds."""
+    return _BEGUN.format(module=module) + _LIFETIME
+
+
+def seconds(said: str) -> float:
+    """How long it took, of what :func:`lifetime` said."""
+    begun, ended = map(float, said.split())
+    return ended - begun
 
 
 def kill_tree(top: int) -> None:
