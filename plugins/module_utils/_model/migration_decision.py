@@ -199,9 +199,12 @@ def place_one(
 
 
 def _unfinished(places: t.Mapping[str, Answer]) -> tuple[str, str] | None:
-    """Source and destination of a move that was interrupted."""
+    """Source and destination of a move that was interrupted, or that goes on.
+
+    One that is coming in has no marks yet: a live VM travels without them, so only its UUID tells.
+    """
     for vm in places.values():
-        if vm["phase"] == "migrating" and vm["move"]:
+        if vm["phase"] == "migrating" and vm.get("move"):
             source, destination = vm["move"]["source"], vm["move"]["destination"]
             same = {one["uuid"] for one in places.values()}
             if set(places) <= {source, destination} and len(same) == 1:

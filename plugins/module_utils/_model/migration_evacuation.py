@@ -86,20 +86,12 @@ def _decide(
     found = Decision()
     fleet = placement.FleetLoad(hosts, policy)
     for name in sorted(names, key=lambda name: (-int(names[name]["memory_mib"]), name)):
-        also = [
-            where
-            for where, answer in answers.items()
-            if any(vm["name"] == name for vm in answer["host"]["vms"])
-        ]
         places = {
             where: vm
-            for where in also
-            for vm in answers[where].get("vms") or ()
+            for where, answer in answers.items()
+            for vm in (*answer["host"]["vms"], *(answer.get("vms") or ()))
             if vm["name"] == name
         }
-        if len(also) > len(places):
-            found.problems.append(migration_decision.twice(name, also))
-            continue
         problem = migration_decision.place_one(name, host, places, answers, fleet, found)
         if problem:
             found.problems.append(problem)

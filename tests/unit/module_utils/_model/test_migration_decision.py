@@ -77,7 +77,11 @@ def answer(*vms: dict[str, t.Any], memory: int = 8192, **changes: t.Any) -> dict
         "errors": [],
         "images": [],
         "vms": [
-            {"name": one["name"], "uuid": one["uuid"], "groups": [], "anti_affinity": []}
+            {
+                **{key: one[key] for key in ("name", "uuid", "phase")},
+                "groups": [],
+                "anti_affinity": [],
+            }
             for one in vms
         ],
         **changes,

@@ -77,6 +77,27 @@ def test_what_an_earlier_run_began_is_finished() -> None:
     assert set(shares) == {"web1", "web2"}
 
 
+def on_its_way(**changes: t.Any) -> Answers:
+    """web1 from hv1 to hv3, where libvirt has it without marks, and nobody asked about it."""
+    move = {"source": "hv1", "destination": "hv3", "run": "r", "autostart": "no"}
+    here = vm("web1", phase="migrating", move=move)
+    answers = {"hv1": answer(here), "hv2": answer(), "hv3": answer(vm("web1", **changes))}
+    answers["hv3"]["vms"] = []
+    return answers
+
+
+def test_one_that_still_travels_is_joined() -> None:
+    found = emptied(on_its_way())
+    assert found.problems == []
+    assert found.shares == {"hv1": [("web1", "hv3")]}
+
+
+def test_another_of_the_name_where_it_goes_is_not_the_one_that_travels() -> None:
+    found = emptied(on_its_way(uuid="another"))
+    assert found.shares == {}
+    assert "defined on hv1 and hv3" in found.problems[0]
+
+
 def test_a_vm_that_is_there_twice_is_left_alone() -> None:
     answers = {"hv1": answer(vm("web1")), "hv2": answer(vm("web1")), "hv3": answer()}
     answers["hv2"]["vms"] = []  # nobody asked hv2 about it
