@@ -11,6 +11,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefu
 from ansible_collections.fleet.virt.plugins.module_utils._model import (
     migration_decision,
     migration_evacuation,
+    migration_request,
     placement,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._model.migration_options import ARGUMENTS
@@ -35,6 +36,7 @@ class ActionModule(FleetAction):
         return (self._decide if stage == "decide" else self._report)(options, task_vars)
 
     def _decide(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        migration_request.options(options)  # or somebody is marked who then moves nothing
         answers = registered(task_vars, options["results"])
         lost = options["lost"]
         unknown = [name for name in lost if name not in {*answers, *(options["expected"] or ())}]

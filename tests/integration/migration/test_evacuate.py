@@ -98,3 +98,11 @@ def test_bad_input(movers: Movers) -> None:
         run = movers.ansible.playbook(book, limit=120)
         assert run.returncode != 0
         assert "virt_host is missing; name the hypervisor" in str(run)
+    for name, value, words in (
+        ("virt_on_timeout", "soon", "value of on_timeout must be one of: abort, pause, got: soon"),
+        ("virt_parallel", 0, "parallel: 0 is not above 0"),
+    ):
+        run = movers.ansible.playbook("evacuate", {**_HOST, name: value}, limit=120)
+        assert run.returncode != 0
+        assert words in str(run)
+        assert not _mark(movers)
