@@ -101,5 +101,5 @@ def _addresses(text: str) -> list[str]:
         f"{one['local']}/{one['prefixlen']}"
         for link in links
         for one in link.get("addr_info", ())
-        if one["scope"] != "link"
+        if one and one["scope"] != "link"  # ip prints {} for what its filter leaves out
     ]
