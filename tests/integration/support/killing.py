@@ -10,15 +10,17 @@ import os
 import signal
 from pathlib import Path
 
-# Waits until Ansible has begun the module there; its process is $pid then
+# Waits until Ansible has begun the module there; its process is $pid then. The shell that Ansible
+# starts it with has the same words in its command line, and the module outlives that.
 _BEGUN = r"""
 for turn in $(seq 1 600); do
-  pid=$(pgrep -f 'python3 [^ ]*AnsiballZ_{module}.py' | head -n 1)
+  pid=$(pgrep -f '^[^ ]*python3 [^ ]*AnsiballZ_{module}.py' | head -n 1)
   [ -n "$pid" ] && break
   sleep 0.02
 done
 [ -n "$pid" ] || exit 1
 """
+KILL = "kill -9 $pid 2>/dev/null && echo killed; :"
 _LIFETIME = r"""
 begun=$(date +%s.%N)
 while kill -0 $pid 2>/dev/null; do sleep 0.01; done
@@ -29,13 +31,17 @@ echo "$begun $(date +%s.%N)"
 def killer(module: str, after: float) -> str:
     """For the shell of a hypervisor: kill the module that is begun next, so many seconds after
     that. It says ``killed`` unless the module had ended."""
-    kill = f"sleep {after:.2f}; kill -9 $pid 2>/dev/null && echo killed; :"
-    return _BEGUN.format(module=module) + kill
+    return begun(module, f"sleep {after:.2f}; {KILL}")
 
 
 def lifetime(module: str) -> str:
     """For the same: when the module that is begun next began and ended, in seconds."""
-    return _BEGUN.format(module=module) + _LIFETIME
+    return begun(module, _LIFETIME)
+
+
+def begun(module: str, script: str) -> str:
+    """For the same: do ``script`` as soon as the module is begun, whose process is $pid there."""
+    return _BEGUN.format(module=module) + script
 
 
 def seconds(said: str) -> float:
