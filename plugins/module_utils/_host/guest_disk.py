@@ -26,7 +26,7 @@ from . import guest_system
 
 _MEMORY = 512  # MiB
 _LARGEST = 2 * 1024 * 1024  # bytes of a file of the guest that is read
-_CHUNK = 2 * 1024 * 1024  # bytes of one call: the appliance takes 4 MiB
+_CHUNK = 2 * 1024 * 1024  # bytes of one call; more would be put into a file of the hypervisor
 Disks = t.Sequence[tuple[str, str]]  # path and format
 
 
@@ -161,7 +161,9 @@ class Guest:
                 return ""
             if self._handle.filesize(place) > _LARGEST:
                 raise PlanRefused(f"{path} of the image has more than {_LARGEST} bytes")
-            return bytes(self._handle.read_file(place)).decode("utf-8", "surrogateescape")
+            # read_file would put it, a shadow file too, into a file of the hypervisor on its way
+            content = bytes(self._handle.pread(place, _LARGEST, 0))
+            return content.decode("utf-8", "surrogateescape")
 
     def write(self, plan: Plan) -> None:
         """Carry out the plan. Every path is looked at before the first is written."""
@@ -215,7 +217,7 @@ class Guest:
         for pattern in plan.removed:
             for path in self._handle.glob_expand(pattern):
                 self._at = path
-                if path not in contents:
+                if guest_paths.resolved(path, self.look) not in contents:
                     raise self._half("is there again after it was removed", free)
 
     def _write(self, plan: Plan, places: t.Mapping[str, str]) -> None:
