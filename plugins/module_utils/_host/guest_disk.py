@@ -26,7 +26,6 @@ from . import guest_system
 
 _MEMORY = 512  # MiB
 _LARGEST = 2 * 1024 * 1024  # bytes of a file of the guest that is read
-_CHUNK = 2 * 1024 * 1024  # bytes of one call; more would be put into a file of the hypervisor
 Disks = t.Sequence[tuple[str, str]]  # path and format
 
 
@@ -250,9 +249,7 @@ class Guest:
             if new or not file.keep:
                 handle.chmod(file.mode, path)  # before anything that may be secret is in it
                 handle.chown(file.uid, file.gid, path)
-            handle.write(path, file.content[:_CHUNK])
-            for start in range(_CHUNK, len(file.content), _CHUNK):
-                handle.write_append(path, file.content[start : start + _CHUNK])
+            handle.write(path, file.content)
         for link, target in plan.links:
             self._at = path = places[link]
             handle.mkdir_p(path.rpartition("/")[0] or "/")

@@ -75,13 +75,12 @@ def mount_again(handle: t.Any, system: System) -> None:
 
 def _why_none(handle: t.Any) -> str:
     """What is there instead of a system, as far as it can be told, with what to do."""
-    found = handle.list_filesystems()
-    locked = sorted(device for device, kind in found.items() if kind == _LUKS)
+    locked = [device for device in _devices(handle) if _is_locked(handle, device)]
     if locked:
         return (
             f"{', '.join(locked)} of it is encrypted (LUKS), and nobody here has its key; {_REMEDY}"
         )
-    for device in sorted(found):
+    for device in sorted(handle.list_filesystems()):
         # swap and the like; what cannot be mounted is no system
         with contextlib.suppress(RuntimeError):
             handle.mount_ro(device, "/")
@@ -92,3 +91,15 @@ def _why_none(handle: t.Any) -> str:
                 )
             handle.umount_all()
     return f"it is empty, or of a kind that libguestfs does not know; {_REMEDY}"
+
+
+def _devices(handle: t.Any) -> list[str]:
+    """Whatever may hold a file system; what is encrypted is no file system to libguestfs."""
+    return [*handle.list_devices(), *handle.list_partitions(), *handle.lvs()]
+
+
+def _is_locked(handle: t.Any, device: str) -> bool:
+    try:
+        return bool(handle.vfs_type(device) == _LUKS)
+    except RuntimeError:  # nothing that is known
+        return False

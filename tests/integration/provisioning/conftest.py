@@ -91,7 +91,9 @@ class Fleet:
         }
         (folder / "20-guests.virt.yml").write_text(json.dumps(plugin), encoding="utf-8")
         words = [name, "-m", "ansible.builtin.ping"]
-        return self.ansible.run("ansible", words, inventory=folder)
+        # a connection that is kept from before would ask for no key
+        alone = {"ANSIBLE_SSH_ARGS": "-o ControlMaster=no -o ControlPath=none"}
+        return self.ansible.run("ansible", words, inventory=folder, environment=alone)
 
     def host(self, name: str, command: str) -> str:
         """What a command prints on a hypervisor."""

@@ -22,7 +22,10 @@ from .conftest import Fleet
 
 _SMALL = "/run/small"  # a pool on a file system of its own
 _SEED = {"method": "offline", "files": [{"path": "/opt/large", "content": "x" * 90_000}]}
-_VM: dict[str, Any] = {"name": "vm", "memory": 64, "start": False, "seed": _SEED}
+_VM: dict[str, Any] = {
+    **{"name": "vm", "memory": 64, "start": False, "seed": _SEED},
+    "limits": {"virt_disk_ratio": 1000000},  # far more is promised than the pool has
+}
 # All but some blocks of the guest's file system are taken
 _FILL = (
     "debug sh 'dd if=/dev/zero of=/sysroot/filler bs=4096 2>/dev/null; sync;"
@@ -87,7 +90,8 @@ if "FLEET_VIRT_TRIALS" in os.environ:
     def test_the_pool_is_full_while_the_disk_grows(fleet: Fleet) -> None:
         options = {**_VM, "pool": "small", "image": f"{offline.FOLDER}/roomy.raw"}
         with _pool(fleet, 65536):
-            assert not fleet.init("hv1", **options)["failed"]
+            made = fleet.init("hv1", **options)
+            assert not made["failed"], made
             needed = _kib(fleet, "vm_system.qcow2")
             assert _read(fleet) == ["vm", "90000"]
         # full at once, in the middle, and with the last that is written
@@ -111,7 +115,8 @@ if "FLEET_VIRT_TRIALS" in os.environ:
         """virt_seed keeps the disk, which is somebody's, and nobody can start it."""
         options = {**_VM, "pool": "small", "image": f"{offline.FOLDER}/roomy.raw"}
         with _pool(fleet, 700):
-            assert not fleet.init("hv1", **{**options, "seed": False})["failed"]
+            made = fleet.init("hv1", **{**options, "seed": False})
+            assert not made["failed"], made
             wanted = {"name": "vm", **_SEED}
 
             def seed() -> dict[str, Any]:

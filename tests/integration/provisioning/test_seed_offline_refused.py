@@ -69,7 +69,12 @@ def _refused(fleet: Fleet, image: str, *words: str) -> None:
 if "FLEET_VIRT_TRIALS" in os.environ:
 
     @pytest.fixture(scope="module")
-    def _prepared(lab: Laboratory) -> Iterator[None]:
+    def _installed(lab: Laboratory) -> Iterator[None]:
+        with offline.libguestfs(lab):
+            yield
+
+    @pytest.fixture(scope="module")
+    def _links(lab: Laboratory, _installed: None) -> None:
         links = {
             "etc": _link("/etc", "mv /etc /was"),
             # what it leads to is in the image as well, so that it looks like a system's
@@ -79,14 +84,10 @@ if "FLEET_VIRT_TRIALS" in os.environ:
             "sshd": _link("/etc/ssh/sshd_config"),
             "sshd-folder": _link("/etc/ssh/sshd_config.d"),
         }
-        with offline.libguestfs(lab):
-            offline.build(lab, links)
-            lab.ssh("hv1", f"{_OUTSIDE_THERE}; truncate -s 128M {_LUKS}")
-            drive = f"--keys-from-stdin --format=raw -a {_LUKS}"
-            offline.guestfish(lab, drive, *_ENCRYPTED)
-            yield
+        offline.build(lab, links)
+        lab.ssh("hv1", _OUTSIDE_THERE)
 
-    @pytest.mark.usefixtures("_prepared")
+    @pytest.mark.usefixtures("_links")
     @pytest.mark.parametrize(
         ("image", "link"),
         [
@@ -106,8 +107,11 @@ if "FLEET_VIRT_TRIALS" in os.environ:
         )
         assert _marks(fleet) ^ before == set()
 
-    @pytest.mark.usefixtures("_prepared")
+    @pytest.mark.usefixtures("_installed")
     def test_an_encrypted_root(fleet: Fleet) -> None:
+        fleet.host("hv1", f"truncate -s 128M {_LUKS}")
+        drive = f"--keys-from-stdin --format=raw -a {_LUKS}"
+        offline.guestfish(fleet.lab, drive, *_ENCRYPTED)
         _refused(
             fleet,
             _LUKS,
