@@ -22,10 +22,10 @@ from .conftest import Fleet
 
 _SMALL = "/run/small"  # a pool on a file system of its own
 _SEED = {"method": "offline", "files": [{"path": "/opt/large", "content": "x" * 90_000}]}
-_VM: dict[str, Any] = {
-    **{"name": "vm", "memory": 64, "start": False, "seed": _SEED},
-    "limits": {"virt_disk_ratio": 1000000},  # far more is promised than the pool has
-}
+_VM: dict[str, Any] = {"name": "vm", "memory": 64, "start": False, "seed": _SEED}
+_DISKS = [{"size": "32MiB", "pool": "small"}]
+_RATIO = {"virt_disk_ratio": 100}  # more is promised than the pool has, but a MiB has to be free
+_LEAST = 1088  # KiB
 # All but some blocks of the guest's file system are taken
 _FILL = (
     "debug sh 'dd if=/dev/zero of=/sysroot/filler bs=4096 2>/dev/null; sync;"
@@ -41,9 +41,11 @@ def _pool(fleet: Fleet, kib: int) -> Iterator[None]:
         f"mkdir -p {_SMALL}; mount -t tmpfs -o size={kib}k tmpfs {_SMALL};"
         f" virsh pool-define-as small dir --target {_SMALL}; virsh pool-start small",
     )
+    fleet.variables.update(_RATIO)
     try:
         yield
     finally:
+        del fleet.variables["virt_disk_ratio"]
         fleet.sweep()
         fleet.host(
             "hv1", f"virsh pool-destroy small; virsh pool-undefine small; umount {_SMALL}; :"
@@ -88,14 +90,15 @@ if "FLEET_VIRT_TRIALS" in os.environ:
 
     @pytest.mark.usefixtures("_prepared")
     def test_the_pool_is_full_while_the_disk_grows(fleet: Fleet) -> None:
-        options = {**_VM, "pool": "small", "image": f"{offline.FOLDER}/roomy.raw"}
+        options = {**_VM, "disks": _DISKS, "image": f"{offline.FOLDER}/roomy.raw"}
         with _pool(fleet, 65536):
             made = fleet.init("hv1", **options)
-            assert not made["failed"], made
+            assert not made["failed"], made["msg"]
             needed = _kib(fleet, "vm_system.qcow2")
             assert _read(fleet) == ["vm", "90000"]
-        # full at once, in the middle, and with the last that is written
-        for kib in (needed // 4, needed // 2, needed - 64):
+        # full in the middle, and with the last that is written
+        assert needed > _LEAST + 64
+        for kib in (_LEAST, needed - 64):
             with _pool(fleet, kib):
                 failed = fleet.init("hv1", **options)
                 print(f"{kib} KiB of {needed}: {failed.get('msg')}")
@@ -103,7 +106,7 @@ if "FLEET_VIRT_TRIALS" in os.environ:
                 assert f"{_SMALL}/vm_system.qcow2" in failed["msg"], failed["msg"]
                 assert fleet.files("hv1", _SMALL) == []
                 assert fleet.domains()["hv1"] == []
-                if kib != needed // 2:
+                if kib != _LEAST:
                     continue
                 fleet.host("hv1", f"mount -o remount,size=64m {_SMALL}")
                 assert not fleet.init("hv1", **options)["failed"]
@@ -113,10 +116,10 @@ if "FLEET_VIRT_TRIALS" in os.environ:
     @pytest.mark.usefixtures("_prepared")
     def test_a_vm_that_is_there_is_not_started_half_seeded(fleet: Fleet) -> None:
         """virt_seed keeps the disk, which is somebody's, and nobody can start it."""
-        options = {**_VM, "pool": "small", "image": f"{offline.FOLDER}/roomy.raw"}
-        with _pool(fleet, 700):
+        options = {**_VM, "disks": _DISKS, "image": f"{offline.FOLDER}/roomy.raw"}
+        with _pool(fleet, _LEAST):
             made = fleet.init("hv1", **{**options, "seed": False})
-            assert not made["failed"], made
+            assert not made["failed"], made["msg"]
             wanted = {"name": "vm", **_SEED}
 
             def seed() -> dict[str, Any]:
