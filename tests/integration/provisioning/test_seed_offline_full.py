@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -23,9 +24,13 @@ from .conftest import Fleet
 _SMALL = "/run/small"  # a pool on a file system of its own
 _SEED = {"method": "offline", "files": [{"path": "/opt/large", "content": "x" * 90_000}]}
 _VM: dict[str, Any] = {"name": "vm", "memory": 64, "start": False, "seed": _SEED}
-_DISKS = [{"size": "32MiB", "pool": "small"}]
-_RATIO = {"virt_disk_ratio": 100}  # more is promised than the pool has, but a MiB has to be free
-_LEAST = 1088  # KiB
+_DISKS = [{"name": "system", "size": "32MiB", "pool": "small"}]
+# Somebody else takes the space of the pool, all but so many KiB, as soon as the VM's disk is there
+_TAKE = r"""
+for turn in $(seq 1200); do [ -e {0}/vm_system.qcow2 ] && break; sleep 0.05; done
+free=$(df -k --output=avail {0} | tail -n 1)
+fallocate -l $((free - {1}))K {0}/taken
+"""
 # All but some blocks of the guest's file system are taken
 _FILL = (
     "debug sh 'dd if=/dev/zero of=/sysroot/filler bs=4096 2>/dev/null; sync;"
@@ -34,22 +39,32 @@ _FILL = (
 
 
 @contextmanager
-def _pool(fleet: Fleet, kib: int) -> Iterator[None]:
-    """The pool small, with so much space."""
+def _pool(fleet: Fleet) -> Iterator[None]:
+    """The pool small, with a little more space than has to stay free."""
     fleet.host(
         "hv1",
-        f"mkdir -p {_SMALL}; mount -t tmpfs -o size={kib}k tmpfs {_SMALL};"
+        f"mkdir -p {_SMALL}; mount -t tmpfs -o size=600m tmpfs {_SMALL};"
         f" virsh pool-define-as small dir --target {_SMALL}; virsh pool-start small",
     )
-    fleet.variables.update(_RATIO)
     try:
         yield
     finally:
-        del fleet.variables["virt_disk_ratio"]
         fleet.sweep()
         fleet.host(
             "hv1", f"virsh pool-destroy small; virsh pool-undefine small; umount {_SMALL}; :"
         )
+
+
+def _init_while_filled(fleet: Fleet, kib: int, options: dict[str, Any]) -> dict[str, Any]:
+    """``virt_init``, with so much space for its disk to grow."""
+    other = subprocess.Popen(
+        [*fleet.lab.login("hv1", user_root=True), _TAKE.format(_SMALL, kib)],
+        stdin=subprocess.DEVNULL,
+    )
+    try:
+        return fleet.init("hv1", **options)
+    finally:
+        assert other.wait(timeout=90) == 0
 
 
 def _kib(fleet: Fleet, name: str) -> int:
@@ -91,35 +106,40 @@ if "FLEET_VIRT_TRIALS" in os.environ:
     @pytest.mark.usefixtures("_prepared")
     def test_the_pool_is_full_while_the_disk_grows(fleet: Fleet) -> None:
         options = {**_VM, "disks": _DISKS, "image": f"{offline.FOLDER}/roomy.raw"}
-        with _pool(fleet, 65536):
+        with _pool(fleet):
+            made = fleet.init("hv1", **{**options, "seed": False})
+            assert not made["failed"], made["msg"]
+            empty = _kib(fleet, "vm_system.qcow2")
+            fleet.sweep()
+            fleet.host("hv1", f"rm -f {_SMALL}/*; virsh pool-refresh small")
             made = fleet.init("hv1", **options)
             assert not made["failed"], made["msg"]
-            needed = _kib(fleet, "vm_system.qcow2")
+            growth = _kib(fleet, "vm_system.qcow2") - empty
             assert _read(fleet) == ["vm", "90000"]
         # full in the middle, and with the last that is written
-        assert needed > _LEAST + 64
-        for kib in (_LEAST, needed - 64):
-            with _pool(fleet, kib):
-                failed = fleet.init("hv1", **options)
-                print(f"{kib} KiB of {needed}: {failed.get('msg')}")
-                assert failed["failed"], f"{kib} of {needed} KiB: {failed}"
+        for kib in (growth // 2, growth - 64):
+            with _pool(fleet):
+                failed = _init_while_filled(fleet, kib, options)
+                print(f"{kib} KiB of {growth}: {failed.get('msg')}")
+                assert failed["failed"], f"{kib} of {growth} KiB: {failed}"
                 assert f"{_SMALL}/vm_system.qcow2" in failed["msg"], failed["msg"]
-                assert fleet.files("hv1", _SMALL) == []
+                assert fleet.files("hv1", _SMALL) == ["taken"]
                 assert fleet.domains()["hv1"] == []
-                if kib != _LEAST:
-                    continue
-                fleet.host("hv1", f"mount -o remount,size=64m {_SMALL}")
-                assert not fleet.init("hv1", **options)["failed"]
-                assert _read(fleet) == ["vm", "90000"]
-                assert not fleet.init("hv1", **options)["changed"]
+                if kib == growth // 2:
+                    fleet.host("hv1", f"rm {_SMALL}/taken")
+                    made = fleet.init("hv1", **options)
+                    assert not made["failed"], made["msg"]
+                    assert _read(fleet) == ["vm", "90000"]
+                    assert not fleet.init("hv1", **options)["changed"]
 
     @pytest.mark.usefixtures("_prepared")
     def test_a_vm_that_is_there_is_not_started_half_seeded(fleet: Fleet) -> None:
         """virt_seed keeps the disk, which is somebody's, and nobody can start it."""
         options = {**_VM, "disks": _DISKS, "image": f"{offline.FOLDER}/roomy.raw"}
-        with _pool(fleet, _LEAST):
+        with _pool(fleet):
             made = fleet.init("hv1", **{**options, "seed": False})
             assert not made["failed"], made["msg"]
+            fleet.host("hv1", _TAKE.format(_SMALL, 256))
             wanted = {"name": "vm", **_SEED}
 
             def seed() -> dict[str, Any]:
@@ -133,7 +153,7 @@ if "FLEET_VIRT_TRIALS" in os.environ:
             started = fleet.lab.ssh("hv1", "virsh start vm", check=False)
             assert started.returncode != 0
             assert "Cannot access storage file" in started.stderr
-            fleet.host("hv1", f"mount -o remount,size=64m {_SMALL}")
+            fleet.host("hv1", f"rm {_SMALL}/taken")
             done = seed()
             assert not done["failed"], done
             assert _read(fleet) == ["vm", "90000"]
