@@ -13,17 +13,19 @@ This file is private to the collection.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib
+import os
 import typing as t
 
 from .._errors import DependencyMissing, PlanRefused
-from .._model import guest_image, guest_paths
+from .._model import guest_paths
 from .._model.guest_files import Plan
 from .._model.guest_image import Image
+from . import guest_system
 
 _MEMORY = 512  # MiB
 _LARGEST = 2 * 1024 * 1024  # bytes of a file of the guest that is read
-_OPTIONAL = ("/boot", "/efi")  # nothing is written there
 Disks = t.Sequence[tuple[str, str]]  # path and format
 
 
@@ -62,9 +64,10 @@ def opened(disks: Disks, *, readonly: bool = False) -> t.Iterator[Guest]:
     """
     handle = _launched(disks, readonly=readonly)
     try:
+        where = ", ".join(path for path, _kind in disks)
         with _told(f"look into {disks[0][0]}"):
-            image = _mounted(handle, disks, readonly=readonly)
-        yield Guest(handle, image)
+            system = guest_system.mounted(handle, where, readonly=readonly)
+        yield Guest(handle, system, disks[0][0])
         try:
             handle.umount_all()
             handle.shutdown()
@@ -84,6 +87,8 @@ def _launched(disks: Disks, *, readonly: bool) -> t.Any:
             handle.set_memsize(_MEMORY)
             if emulated:
                 handle.set_backend_setting("force_tcg", "1")
+            # a full disk of the hypervisor is an error, not a reason to stop and wait for space
+            handle.config("-global", "scsi-hd.werror=report")
             for path, kind in disks:
                 handle.add_drive_opts(path, format=kind, readonly=readonly)
             _launch(handle, disks[0][0])
@@ -122,41 +127,6 @@ def _told(what: str) -> t.Iterator[None]:
         raise PlanRefused(f"libguestfs could not {what}: {_text(error)}") from None
 
 
-def _mounted(handle: t.Any, disks: Disks, *, readonly: bool) -> Image:
-    where = ", ".join(path for path, _kind in disks)
-    roots = list(handle.inspect_os())
-    if not roots:
-        raise PlanRefused(
-            f"no operating system was recognised on {where}: it is empty, encrypted, or of a kind"
-            " that libguestfs does not know; seed it with method nocloud if it has cloud-init, or"
-            " set seed to false"
-        )
-    if len(roots) > 1:
-        raise PlanRefused(
-            f"{where} has {len(roots)} operating systems ({', '.join(roots)}); which one is to be"
-            " seeded is not known: use an image with one"
-        )
-    (root,) = roots
-    kind = handle.inspect_get_type(root)
-    if kind != "linux":
-        raise PlanRefused(f"the system on {where} is {kind}; only Linux is seeded offline")
-    mount = handle.mount_ro if readonly else handle.mount
-    points = handle.inspect_get_mountpoints(root)
-    for point in sorted(points, key=len):
-        try:
-            mount(points[point], point)
-        except RuntimeError as error:
-            if not point.startswith(_OPTIONAL):
-                raise PlanRefused(
-                    f"{points[point]} of {where}, which is {point}, cannot be mounted:"
-                    f" {_text(error)}"
-                ) from None
-    version = f"{handle.inspect_get_major_version(root)}.{handle.inspect_get_minor_version(root)}"
-    name = f"{handle.inspect_get_distro(root)} {version}".replace("unknown 0.0", "linux")
-    name = name[:-2] if name.endswith(".0") else name
-    return guest_image.look(lambda path: bool(handle.exists(path)), name)
-
-
 class HalfWritten(PlanRefused):
     """A part of the seed is on the disk, or all of it is and nobody knows."""
 
@@ -164,9 +134,16 @@ class HalfWritten(PlanRefused):
 class Guest:
     """The mounted file systems of a guest, and what its image has."""
 
-    def __init__(self, handle: t.Any, image: Image) -> None:
+    def __init__(self, handle: t.Any, system: guest_system.System, path: str) -> None:
         self._handle = handle
-        self.image = image
+        self._system = system
+        self._disk = path
+        self._at = "/"  # what is being written
+
+    @property
+    def image(self) -> Image:
+        """What the guest's image has."""
+        return self._system.image
 
     def look(self, path: str) -> str | None:
         """As :data:`guest_paths.Look`."""
@@ -183,7 +160,9 @@ class Guest:
                 return ""
             if self._handle.filesize(place) > _LARGEST:
                 raise PlanRefused(f"{path} of the image has more than {_LARGEST} bytes")
-            return bytes(self._handle.read_file(place)).decode("utf-8", "surrogateescape")
+            # read_file would put it, a shadow file too, into a file of the hypervisor on its way
+            content = bytes(self._handle.pread(place, _LARGEST, 0))
+            return content.decode("utf-8", "surrogateescape")
 
     def write(self, plan: Plan) -> None:
         """Carry out the plan. Every path is looked at before the first is written."""
@@ -197,19 +176,57 @@ class Guest:
                     raise PlanRefused(f"{file.path} is a folder in the image; nothing was written")
         try:
             self._write(plan, places)
+            free = self._free()
+            self._verify(plan, places, free)
         except RuntimeError as error:
-            raise HalfWritten(
-                f"libguestfs could not write the whole seed: {_text(error)}; the guest is not to be"
-                " started before it is written again"
-            ) from None
+            raise self._half(f"could not be written: {_text(error)}", self._free()) from None
+
+    def _half(self, what: str, free: str) -> HalfWritten:
+        space = os.statvfs(self._disk)
+        room = space.f_bavail * space.f_frsize // 1024
+        return HalfWritten(
+            f"{self._at} of the guest {what}. Free are {free} in the guest's file system, and"
+            f" {room} KiB on the hypervisor, where {self._disk} is. The guest is not to be started"
+            " before its seed is written again"
+        )
+
+    def _free(self) -> str:
+        try:
+            space = self._handle.statvfs("/")
+        except RuntimeError:
+            return "an unknown number of KiB"
+        return f"{space['bavail'] * space['frsize'] // 1024} KiB"
+
+    def _verify(self, plan: Plan, places: t.Mapping[str, str], free: str) -> None:
+        """Mount everything anew and compare: a disk that is full, or broken, shows only then.
+
+        Linux writes later than it is told to, and what fails then is told to nobody.
+        """
+        guest_system.mount_again(self._handle, self._system)
+        links = {places[link]: target for link, target in plan.links}
+        # two paths may lead to one file: the last that was written counts
+        contents = {places[file.path]: file.content for file in plan.files}
+        for self._at, content in contents.items():
+            wanted = hashlib.sha256(content).hexdigest()
+            if self._at not in links and self._handle.checksum("sha256", self._at) != wanted:
+                raise self._half("is not what was written", free)
+        for self._at, target in links.items():
+            if self._handle.readlink(self._at) != target:
+                raise self._half("is not what was written", free)
+        for pattern in plan.removed:
+            for path in self._handle.glob_expand(pattern):
+                self._at = path
+                if guest_paths.resolved(path, self.look) not in contents:
+                    raise self._half("is there again after it was removed", free)
 
     def _write(self, plan: Plan, places: t.Mapping[str, str]) -> None:
         handle = self._handle
         for pattern in plan.removed:
             for path in handle.glob_expand(pattern):
+                self._at = path
                 handle.rm_rf(path)
         for home in plan.homes:
-            path = places[home.path]
+            self._at = path = places[home.path]
             if not handle.is_dir(path) and handle.is_dir("/etc/skel"):
                 handle.mkdir_p(path.rpartition("/")[0] or "/")
                 handle.cp_r("/etc/skel", path)
@@ -217,14 +234,14 @@ class Guest:
                     handle.lchown(home.uid, home.gid, f"{path}/{name}")
         made = {home.path for home in plan.homes}
         for folder in plan.folders:
-            path = places[folder.path]
+            self._at = path = places[folder.path]
             new = not handle.is_dir(path) or folder.path in made
             handle.mkdir_p(path)
             if new or folder.own:
                 handle.chmod(folder.mode, path)
                 handle.chown(folder.uid, folder.gid, path)
         for file in plan.files:
-            path = places[file.path]
+            self._at = path = places[file.path]
             new = not handle.exists(path)
             handle.mkdir_p(path.rpartition("/")[0] or "/")
             if new:
@@ -234,7 +251,7 @@ class Guest:
                 handle.chown(file.uid, file.gid, path)
             handle.write(path, file.content)
         for link, target in plan.links:
-            path = places[link]
+            self._at = path = places[link]
             handle.mkdir_p(path.rpartition("/")[0] or "/")
             handle.ln_sf(target, path)
         handle.sync()

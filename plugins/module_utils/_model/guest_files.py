@@ -54,6 +54,12 @@ REMOVED = (
     "/var/lib/dhclient/*.lease*",
     "/var/lib/NetworkManager/*.lease",
     "/var/lib/NetworkManager/secret_key",
+    "/var/lib/dhcpcd*/*.lease*",
+    "/var/lib/dhcpcd*/duid",
+    "/var/lib/dhcpcd*/secret",
+    "/etc/dhcpcd.duid",
+    "/etc/dhcpcd.secret",
+    "/var/lib/wicked/*.xml",
 )
 
 

@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 from ansible_collections.fleet.virt.tests.lab import images
@@ -67,11 +69,31 @@ class Fleet:
             host
         ]
 
-    def provision(self, check: bool = False, args: tuple[str, ...] = (), **variables: Any) -> Any:
-        """The playbook ``provision_vm``; the run."""
+    def provision(
+        self,
+        check: bool = False,
+        args: tuple[str, ...] = (),
+        limit: float = 180,
+        **variables: Any,
+    ) -> Any:
+        """The playbook ``provision_vm``; the run, which may take ``limit`` seconds."""
         return self.ansible.playbook(
-            "provision_vm", {**self.variables, **variables}, args, check=check
+            "provision_vm", {**self.variables, **variables}, args, check=check, limit=limit
         )
+
+    def strict_ping(self, folder: Path, name: str) -> Run:
+        """Ansible's ping of a VM, by the inventory plugin alone, with strict host key checking."""
+        folder.mkdir(exist_ok=True)
+        shutil.copy(self.lab.inventory / "10-hypervisors.yml", folder)
+        plugin = {
+            "plugin": "fleet.virt.virt",
+            "compose": {"ansible_ssh_private_key_file": f"'{self.key}'"},
+        }
+        (folder / "20-guests.virt.yml").write_text(json.dumps(plugin), encoding="utf-8")
+        words = [name, "-m", "ansible.builtin.ping"]
+        # a connection that is kept from before would ask for no key
+        alone = {"ANSIBLE_SSH_ARGS": "-o ControlMaster=no -o ControlPath=none"}
+        return self.ansible.run("ansible", words, inventory=folder, environment=alone)
 
     def host(self, name: str, command: str) -> str:
         """What a command prints on a hypervisor."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,22 +20,17 @@ from typing import Any
 
 import pytest
 from ansible_collections.fleet.virt.tests.integration import harness
-from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS, Run
+from ansible_collections.fleet.virt.tests.integration.support import offline
+from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS
 from ansible_collections.fleet.virt.tests.integration.support.killing import kill_tree
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
-from ansible_collections.fleet.virt.tests.lab import images
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 from .conftest import Fleet
 from .test_seed import metadata, ssh
 
-_FOLDER = "/var/tmp/fleet-virt-offline"
-_PLAIN, _LINKED = f"{_FOLDER}/plain.qcow2", f"{_FOLDER}/linked.qcow2"
+_PLAIN, _LINKED = f"{offline.FOLDER}/plain.qcow2", f"{offline.FOLDER}/linked.qcow2"
 _POOL = "/var/lib/libvirt/images"
-_INSTALL = (
-    "export DEBIAN_FRONTEND=noninteractive; apt-get -q update && apt-get install -y -q"
-    " python3-guestfs libguestfs-tools linux-image-cloud-amd64"
-)
 # No trace of cloud-init, nor of the network's configuration that came for it
 _STRIP = (
     "export LIBGUESTFS_BACKEND=direct; virt-customize -q --no-network -a {0}"
@@ -44,19 +38,14 @@ _STRIP = (
     " --delete /etc/netplan"
 )
 # The least that is taken for a system, once on LVM and once on btrfs
-_SYSTEM = (
-    "mkdir-p /etc/ssh : mkdir-p /usr/bin : ln-s usr/bin /bin : mkdir-p /usr/lib/systemd"
-    " : touch /usr/lib/systemd/systemd : touch /usr/lib/systemd/systemd-networkd"
-    " : touch /usr/bin/python3 : touch /usr/bin/apt-get"
-    " : write /etc/passwd root:x:0:0:root:/root:/bin/sh : write /etc/group root:x:0:"
+_LVM = (
+    *("part-disk /dev/sda mbr", "pvcreate /dev/sda1", "vgcreate vg /dev/sda1"),
+    *("lvcreate root vg 200", "mkfs ext4 /dev/vg/root", "mount /dev/vg/root /", *offline.SYSTEM),
+    *("write /etc/fstab '/dev/vg/root / ext4 defaults 0 1'", "umount /"),
 )
-_LVM_AND_BTRFS = (
-    "export LIBGUESTFS_BACKEND=direct; cd {0}; truncate -s 256M lvm.raw btrfs.raw;"
-    " guestfish --format=raw -a lvm.raw --format=raw -a btrfs.raw run : part-disk /dev/sda mbr"
-    " : pvcreate /dev/sda1 : vgcreate vg /dev/sda1 : lvcreate root vg 200 : mkfs ext4 /dev/vg/root"
-    f" : mount /dev/vg/root / : {_SYSTEM} : write /etc/fstab '/dev/vg/root / ext4 defaults 0 1'"
-    " : umount / : part-disk /dev/sdb mbr : mkfs btrfs /dev/sdb1 label:root : mount /dev/sdb1 /"
-    f" : {_SYSTEM} : write /etc/fstab 'LABEL=root / btrfs defaults 0 1'"
+_BTRFS = (
+    *("part-disk /dev/sdb mbr", "mkfs btrfs /dev/sdb1 label:root", "mount /dev/sdb1 /"),
+    *(*offline.SYSTEM, "write /etc/fstab 'LABEL=root / btrfs defaults 0 1'"),
 )
 # A link of the image to where the hypervisor has a folder, and the image has none
 _LINK = (
@@ -83,24 +72,12 @@ done
 _HASH = "$6$HUSHHUSH$" + "a" * 86
 
 
-def _strict(fleet: Fleet, folder: Path, name: str) -> Run:
-    """Ansible's ping of a VM, by the inventory plugin alone."""
-    folder.mkdir(exist_ok=True)
-    shutil.copy(fleet.lab.inventory / "10-hypervisors.yml", folder)
-    plugin = {
-        "plugin": "fleet.virt.virt",
-        "compose": {"ansible_ssh_private_key_file": f"'{fleet.key}'"},
-    }
-    (folder / "20-guests.virt.yml").write_text(json.dumps(plugin), encoding="utf-8")
-    words = [name, "-m", "ansible.builtin.ping"]
-    return fleet.ansible.run("ansible", words, inventory=folder)
-
-
 def _digest(fleet: Fleet, path: str) -> str:
     return fleet.host("hv1", f"sha256sum {path}").split()[0]
 
 
 def test_without_libguestfs_it_is_asked_for_and_auto_goes_on(fleet: Fleet) -> None:
+    offline.remove(fleet.lab)
     options = {"name": "small", "memory": 96, "image": "tiny.qcow2", "start": False}
     for check in (True, False):
         refused = fleet.init("hv1", check=check, **options, seed={"method": "offline"})
@@ -123,15 +100,10 @@ if "FLEET_VIRT_TRIALS" in os.environ:
     @pytest.fixture(scope="module")
     def plain(lab: Laboratory) -> Iterator[str]:
         """A Debian without cloud-init on hv1, which has libguestfs."""
-        lab.ssh("hv1", _INSTALL, timeout=600)
-        lab.ssh("hv1", f"rm -rf {_FOLDER}; mkdir -p {_FOLDER}")
-        with images.image("debian").open("rb") as file:
-            copy = [*lab.login("hv1"), f"cat > {_PLAIN}"]
-            subprocess.run(copy, stdin=file, check=True, timeout=300)
-        lab.ssh("hv1", _STRIP.format(_PLAIN), timeout=600)
-        yield _PLAIN
-        # other tests are of a hypervisor that has none
-        lab.ssh("hv1", f"rm -rf {_FOLDER}; dpkg --purge python3-guestfs", timeout=120)
+        with offline.libguestfs(lab):
+            offline.bring_debian(lab, _PLAIN)
+            lab.ssh("hv1", _STRIP.format(_PLAIN), timeout=600)
+            yield _PLAIN
 
     def test_an_image_without_cloud_init_is_known_before_it_boots(
         fleet: Fleet, plain: str, tmp_path: Path
@@ -156,7 +128,9 @@ if "FLEET_VIRT_TRIALS" in os.environ:
         nics = [{"name": name, "bridge": "br0"} for name in ("eth0", "eth1")]
         vm = {"name": "plain1", "vcpus": 2, "memory": 512, "image": plain, "host": "hv1"}
         vm.update(nics=nics, seed=seed)
-        run = fleet.provision(virt_vms=[vm], virt_wait_timeout=600, args=("-vvv",)).succeeded()
+        run = fleet.provision(
+            virt_vms=[vm], virt_wait_timeout=600, limit=900, args=("-vvv",)
+        ).succeeded()
         assert "HUSH" not in run.stdout + run.stderr
         (waited,) = run.of("Wait until they answer")["hv1"]["vms"]
         assert (waited["address"], waited["source"]) == (address, "static")
@@ -184,7 +158,7 @@ if "FLEET_VIRT_TRIALS" in os.environ:
             done = ssh(fleet, address, kept["host_key"], command)
             return done.stdout if done.returncode == 0 else ""
 
-        ping = _strict(fleet, tmp_path / "inventory", "plain1").succeeded()
+        ping = fleet.strict_ping(tmp_path / "inventory", "plain1").succeeded()
         assert '"ping": "pong"' in ping.stdout
         wait_for(lambda: said("ls /var/lib/fleet-virt || echo gone") == "gone\n", 300, "first boot")
         first = said(_WHO).splitlines()
@@ -214,7 +188,7 @@ if "FLEET_VIRT_TRIALS" in os.environ:
         second = said(_WHO).splitlines()
         _check(second, address)
         assert (first[0], first[2:4]) == (second[0], second[2:4])
-        _strict(fleet, tmp_path / "inventory", "plain1").succeeded()
+        fleet.strict_ping(tmp_path / "inventory", "plain1").succeeded()
         assert _digest(fleet, plain) == before
         for line in fleet.host("hv1", "cd /var/lib/libvirt/base; sha256sum *").splitlines():
             digest, name = line.split()
@@ -328,17 +302,21 @@ if "FLEET_VIRT_TRIALS" in os.environ:
         assert {path for path in changed if "/libvirt/" not in path} == set()
 
     def test_a_root_on_lvm_and_one_on_btrfs(fleet: Fleet, plain: str) -> None:  # noqa: ARG001
-        fleet.lab.ssh("hv1", _LVM_AND_BTRFS.format(_FOLDER), timeout=600)
+        paths = [f"{offline.FOLDER}/{name}.raw" for name in ("lvm", "btrfs")]
+        fleet.host("hv1", f"truncate -s 256M {' '.join(paths)}")
+        drives = " ".join(f"--format=raw -a {path}" for path in paths)
+        offline.guestfish(fleet.lab, drives, *_LVM, *_BTRFS)
         for name in ("lvm", "btrfs"):
-            options = {"name": name, "image": f"{_FOLDER}/{name}.raw", "memory": 64}
+            options = {"name": name, "image": f"{offline.FOLDER}/{name}.raw", "memory": 64}
             made = fleet.init("hv1", **options, start=False, seed={"method": "offline"})
             assert not made["failed"], made
             (vm,) = made["vms"]
             assert vm["seed"]["found"]["network"] == "networkd"
         drives = " ".join(f"-a {_POOL}/{name}_system.qcow2" for name in ("lvm", "btrfs"))
-        read = (
-            f"LIBGUESTFS_BACKEND=direct guestfish --ro {drives} run : mount-ro /dev/vg/root /"
-            " : cat /etc/hostname : umount / : mount-ro /dev/sdb1 / : cat /etc/hostname"
+        said = offline.guestfish(
+            fleet.lab,
+            f"--ro {drives}",
+            *("mount-ro /dev/vg/root /", "cat /etc/hostname", "umount /"),
+            *("mount-ro /dev/sdb1 /", "cat /etc/hostname"),
         )
-        said = fleet.lab.ssh("hv1", read, timeout=600).stdout
         assert said.split() == ["lvm", "btrfs"]

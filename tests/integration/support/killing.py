@@ -10,13 +10,17 @@ import os
 import signal
 from pathlib import Path
 
-# Waits until Ansible has begun the module there; its process is $pid then. The shell that Ansible
-# starts it with has the same words in its command line, and the module outlives that.
+# Waits until Ansible has begun the module there, for so many times; its process is $pid then. The
+# shell that Ansible starts it with has the same words in its command line, and the module outlives
+# that; what the module starts has them for a moment.
 _BEGUN = r"""
-for turn in $(seq 1 600); do
-  pid=$(pgrep -f '^[^ ]*python3 [^ ]*AnsiballZ_{module}.py' | head -n 1)
-  [ -n "$pid" ] && break
-  sleep 0.02
+pid=
+for turn in $(seq {turn}); do
+  while [ -n "$pid" ] && kill -0 $pid 2>/dev/null; do sleep 0.01; done
+  for try in $(seq 600); do
+    pid=$(pgrep -o -f '^[^ ]*python3 [^ ]*AnsiballZ_{module}.py') && break
+    sleep 0.02
+  done
 done
 [ -n "$pid" ] || exit 1
 """
@@ -28,20 +32,24 @@ echo "$begun $(date +%s.%N)"
 """
 
 
-def killer(module: str, after: float) -> str:
+def killer(module: str, after: float, turn: int = 1) -> str:
     """For the shell of a hypervisor: kill the module that is begun next, so many seconds after
-    that. It says ``killed`` unless the module had ended."""
-    return begun(module, f"sleep {after:.2f}; {KILL}")
+    that. It says ``killed`` unless the module had ended. ``turn``: as of :func:`begun`."""
+    return begun(module, f"sleep {after:.2f}; {KILL}", turn)
 
 
-def lifetime(module: str) -> str:
+def lifetime(module: str, turn: int = 1) -> str:
     """For the same: when the module that is begun next began and ended, in seconds."""
-    return begun(module, _LIFETIME)
+    return begun(module, _LIFETIME, turn)
 
 
-def begun(module: str, script: str) -> str:
-    """For the same: do ``script`` as soon as the module is begun, whose process is $pid there."""
-    return _BEGUN.format(module=module) + script
+def begun(module: str, script: str, turn: int = 1) -> str:
+    """For the same: do ``script`` as soon as the module is begun, whose process is $pid there.
+
+    ``turn``: 2 for its second run. ``virt_init`` is run twice if there are other hypervisors: it
+    claims, and then makes what it claimed.
+    """
+    return _BEGUN.format(module=module, turn=turn) + script
 
 
 def seconds(said: str) -> float:

@@ -128,7 +128,8 @@ def test_no_secret_is_in_a_representation() -> None:
 
 
 def test_what_two_of_one_image_would_share_goes() -> None:
-    for path in ("/etc/ssh/ssh_host_*", "/var/lib/systemd/random-seed", "/var/lib/dhcp/*.lease*"):
+    dhcp = ("/var/lib/dhcp/*.lease*", "/var/lib/dhcpcd*/duid", "/var/lib/wicked/*.xml")
+    for path in ("/etc/ssh/ssh_host_*", "/var/lib/systemd/random-seed", *dhcp):
         assert path in plan().removed
     linked = dict(plan(links={"/var/lib/dbus": ""}).links)
     assert linked["/var/lib/dbus/machine-id"] == "/etc/machine-id"
