@@ -78,7 +78,9 @@ class Movers:
         try:
             self.guests.wait_agent(host, name, limit)
         except AssertionError:
-            crash = f"grep -qE 'kernel BUG|Oops:|Kernel panic|end trace' {CONSOLE.format(name=name)}"
+            crash = (
+                f"grep -qE 'kernel BUG|Oops:|Kernel panic|end trace' {CONSOLE.format(name=name)}"
+            )
             if self.lab.record.kvm or self.lab.ssh(host, crash, check=False).returncode:
                 raise
         else:
