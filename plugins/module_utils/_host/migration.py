@@ -24,7 +24,8 @@ import typing as t
 import uuid as uuids
 from concurrent.futures import ThreadPoolExecutor
 
-from .._errors import FleetVirtError, PlanRefused
+from .._errors import FleetVirtError, LibvirtFailure, PlanRefused
+from .._libvirt import ERR_NO_DOMAIN
 from .._model import migration_command, migration_plan
 from .._model.metadata import Metadata, Move
 from .._model.migration_types import Plan, Source, Target
@@ -51,6 +52,7 @@ _POLL = 0.5
 _START_PAUSED = 1  # VIR_DOMAIN_START_PAUSED
 _START_SECONDS = 300.0
 _JOIN_GIB = 4.0  # an earlier run's move may take as long as one of this size
+_ATTEMPTS = 5  # at a VM that another run changes meanwhile
 GENERATED = "(generated)"
 
 
@@ -79,6 +81,10 @@ def run(
     return migration_jobs.result(jobs, settings)
 
 
+class _Overtaken(PlanRefused):
+    """Another run changed the VM meanwhile, before this one did anything."""
+
+
 class _Mover:
     """The move of one VM."""
 
@@ -95,10 +101,28 @@ class _Mover:
         self.settler = Settler(self.ends, job, keep_volumes=settings.options.keep_volumes)
 
     def move(self) -> None:
-        """All of it, as far as it is needed."""
+        """All of it, as far as it is needed.
+
+        A run whose controller was killed goes on here. So another may take the VM at any moment:
+        what it does is joined, and what it has done counts.
+        """
         began = time.monotonic()
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self._move()
+                break
+            except _Overtaken:
+                if attempt == _ATTEMPTS:
+                    raise
+                self.job.steps.clear()
+                self.job.flow = "finish" if self.job.flow == "finish" else None
+                time.sleep(_POLL)
+        if self.job.changed and not self.check:
+            self.job.seconds = round(time.monotonic() - began, 1)
+
+    def _move(self) -> None:
         raw = find_domain(self.connection, self.name)
-        kept = None if raw is None else kept_metadata(self.connection, raw)
+        kept = None if raw is None else self._kept(raw)
         with self.ends.remote() as remote:
             if raw is None:
                 self._not_here(remote)
@@ -108,16 +132,16 @@ class _Mover:
                 self._repaired(kept)
             else:
                 self._begin(remote)
-        if self.job.changed and not self.check:
-            self.job.seconds = round(time.monotonic() - began, 1)
 
     def _begin(self, remote: Connection) -> None:
         """A new move, if nothing speaks against it."""
         raw = find_domain(self.connection, self.name)
         if raw is None:
-            raise PlanRefused(f"{self.name!r} was removed meanwhile")
-        spent = seed_spent.medium(self.connection, raw, kept_metadata(self.connection, raw))
-        source = self._source(raw, spent)
+            raise _Overtaken(f"{self.name!r} was removed meanwhile")
+        with self._leaving():
+            spent = seed_spent.medium(self.connection, raw, kept_metadata(self.connection, raw))
+            source = self._source(raw, spent)
+        self._require_at_rest(source.metadata)
         destination = dataclasses.replace(self.job.destination, listen=self.ends.numeric())
         target = migration_facts.read_target(remote, destination, source, self.settings.base_pool)
         target = self._with_shared(remote, source, target, check=True)
@@ -131,6 +155,7 @@ class _Mover:
         self.job.flow, self.job.bytes_to_copy = found.flow, found.bytes_to_copy
         self.job.findings, self.job.kept = found.findings, list(found.kept)
         if found.findings:
+            self._require_at_rest(self._kept(raw))
             self.job.fail("; ".join(found.findings))
             return
         self.job.steps += [f"remove the seed medium {spent}"] if spent else []
@@ -142,6 +167,25 @@ class _Mover:
         if spent and seed_medium.remove(self.connection, raw):
             source = self._source(raw, None)
         self._go(remote, raw, source, target, found)
+
+    def _require_at_rest(self, kept: Metadata | None) -> None:
+        """What is seen may be of a move that another run has just begun."""
+        if kept is not None and kept.phase == "migrating" and not self.check:
+            raise _Overtaken(f"{self.name!r} is being moved by another run; try again")
+
+    def _kept(self, raw: t.Any) -> Metadata | None:
+        with self._leaving():
+            return kept_metadata(self.connection, raw)
+
+    @contextlib.contextmanager
+    def _leaving(self) -> t.Iterator[None]:
+        """For reading a VM that another run may be moving away."""
+        try:
+            yield
+        except LibvirtFailure as error:
+            if error.code != ERR_NO_DOMAIN:
+                raise
+            raise _Overtaken(f"{self.name!r} has just been moved by another run") from None
 
     def _with_shared(
         self, remote: Connection, source: Source, target: Target, *, check: bool
@@ -169,7 +213,7 @@ class _Mover:
         )
         with owners.host_lock():
             if kept_metadata(self.connection, raw) != source.metadata or source.metadata is None:
-                raise PlanRefused(f"{self.name!r} was changed by another run meanwhile; try again")
+                raise _Overtaken(f"{self.name!r} was changed by another run meanwhile; try again")
             kept = dataclasses.replace(source.metadata, phase="migrating", owner=owner, move=move)
             lookup.write_metadata(self.connection, raw, kept, lookup.AFFECT_CONFIG)
         watched: migration_job.Watched | None = None
@@ -211,6 +255,8 @@ class _Mover:
     def _not_here(self, remote: Connection) -> None:
         """Not here: moved already, wholly or all but its marks, or not known."""
         here, where = self.settings.here, self.ends.where
+        if not self.check:
+            self._completed_by_another()
         there = self.ends.there(remote)
         if there.raw is None:
             raise PlanRefused(
@@ -218,7 +264,9 @@ class _Mover:
                 " fleet.virt.list"
             )
         if there.kept is None or there.kept.phase != "migrating":
-            self.job.flow, self.job.msg = "none", f"it is on {where}"
+            if self.job.flow == "finish":
+                self._seen(None)
+            self.job.flow, self.job.msg = self.job.flow or "none", f"it is on {where}"
             return
         move = there.kept.move
         if move is None or (move.source, move.destination) != (here, where):
@@ -244,13 +292,19 @@ class _Mover:
         watched = None
         error = "an earlier move was interrupted"
         self.job.flow = "finish"
-        if migration_job.state(uuid) == "running" or migration_facts.job_of(self.connection, raw):
-            seconds = self.settings.options.seconds_per_gib * _JOIN_GIB
-            watched = self._watch(remote, raw, seconds)
-            error = watched.error or error
-        # libvirt takes no change of the metadata before that
-        if self.ends.here(uuid) is not None:
-            self._own(raw)
+        while True:
+            if self._goes_on(raw, uuid):
+                seconds = self.settings.options.seconds_per_gib * _JOIN_GIB
+                watched = self._watch(remote, raw, seconds)
+                error = watched.error or error
+            if self.ends.here(uuid) is None:
+                if self._completed_by_another(uuid):
+                    self._seen(watched)
+                    return True
+                break
+            # libvirt takes no change of the metadata before that
+            if self._own(raw, uuid):
+                break
         try:
             self.settler.settle(uuid, error, watched)
         except Undone:
@@ -258,6 +312,42 @@ class _Mover:
             return False
         self.job.steps.append(f"finish the move of {self.name}")
         return True
+
+    def _goes_on(self, raw: t.Any, uuid: str) -> bool:
+        """Whether libvirt moves it."""
+        if migration_job.state(uuid) == "running":
+            return True
+        try:
+            return bool(migration_facts.job_of(self.connection, raw))
+        except LibvirtFailure as error:
+            if error.code != ERR_NO_DOMAIN:
+                raise
+            return False
+
+    def _completed_by_another(self, uuid: str = "") -> bool:
+        """Wait for a live run of this host that has the VM there and puts the rest right.
+
+        Whether that is done: the VM is there without the marks of a move.
+        """
+        limit = time.monotonic() + _PATIENCE
+        while True:
+            with self.ends.again() as (_remote, there):
+                kept = there.kept
+                marked = kept is not None and kept.phase == "migrating"
+                done = there.is_of(uuid) and not there.coming and not marked
+            alive = kept is not None and marked and owners.is_alive(kept.owner)
+            if not alive or time.monotonic() > limit:
+                return done
+            time.sleep(_POLL)
+
+    def _seen(self, watched: migration_job.Watched | None) -> None:
+        """The VM left while this run looked on."""
+        if watched is not None:
+            self.job.progress += watched.lines
+            self.job.bytes = watched.processed
+        self.job.changed = True
+        self.job.msg = f"it is on {self.ends.where}"
+        self.job.steps.append(f"finish the move of {self.name}")
 
     def _repaired(self, kept: Metadata | None) -> None:
         """What is to say where nothing had to be finished."""
@@ -270,20 +360,23 @@ class _Mover:
         else:
             self.job.msg = "nothing to repair"
 
-    def _own(self, raw: t.Any) -> None:
-        """Take an unfinished move over from a run that is dead, or wait for one that is not."""
+    def _own(self, raw: t.Any, uuid: str) -> bool:
+        """Take an unfinished move over from a run that is dead, or wait for one that is not.
+
+        False if that one has libvirt move the VM by now.
+        """
         limit = time.monotonic() + _PATIENCE
         while True:
             with owners.host_lock():
-                kept = kept_metadata(self.connection, raw)
+                kept = self._kept(raw)
                 if kept is None or kept.phase != "migrating":
-                    raise PlanRefused(
-                        f"another run has just finished with {self.name!r}; try again"
-                    )
+                    raise _Overtaken(f"another run has just finished with {self.name!r}; try again")
                 if not owners.is_alive(kept.owner):
                     mine = dataclasses.replace(kept, owner=owners.myself(self.run))
                     lookup.write_metadata(self.connection, raw, mine, lookup.AFFECT_CONFIG)
-                    return
+                    return True
+            if self._goes_on(raw, uuid):
+                return False
             if time.monotonic() > limit:
                 pid = kept.owner.pid if kept.owner else 0
                 raise PlanRefused(

@@ -8,6 +8,7 @@ One of them cannot move, and one is shut off.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 
@@ -87,6 +88,37 @@ def test_emptied_and_filled_again(movers: Movers) -> None:
         assert movers.state("hv1", _OFF) == "shut off"
     finally:
         movers.lab.ssh("hv1", f"virsh -q snapshot-delete {_STUCK} before", check=False)
+        movers.ansible.module("hv1", "virt_maintenance", {"state": "absent"})
+
+
+def test_two_at_once(movers: Movers) -> None:
+    """Neither fails because the other was quicker; every VM moves once."""
+    names = _NAMES[:3]
+    for name in names:
+        movers.make(name)
+    argv = [str(PROGRAMS / "ansible-playbook"), "-i", str(movers.ansible.inventory)]
+    argv += ["fleet.virt.evacuate", "-e", "virt_host=hv1", "-e", "virt_bandwidth=32"]
+    try:
+        both = [
+            subprocess.Popen(
+                argv,
+                env=movers.ansible.environment(FLEET_VIRT_RECORD=os.devnull),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for _run in range(2)
+        ]
+        said = [run.communicate(timeout=300)[0] for run in both]
+        print(*(line for text in said for line in text.splitlines() if "leaves" in line), sep="\n")
+        assert [run.returncode for run in both] == [0, 0], "\n".join(said)
+        assert _domains(movers) == {"hv1": [], "hv2": names}, "\n".join(said)
+        movers.clean("hv1", *names)
+        for name in names:
+            assert movers.state("hv2", name) == "running"
+            assert "migrating" not in movers.metadata("hv2", name)
+    finally:
         movers.ansible.module("hv1", "virt_maintenance", {"state": "absent"})
 
 
