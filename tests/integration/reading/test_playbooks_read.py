@@ -57,7 +57,7 @@ def cut(lab: Laboratory, ansible: Ansible) -> Iterator[str]:
         for path in Path(sockets).iterdir():
             command = ["ssh", "-o", f"ControlPath={path}", "-O", "exit", "any"]
             subprocess.run(command, capture_output=True, check=False)
-        shutil.rmtree(sockets)
+        shutil.rmtree(sockets, ignore_errors=True)  # ssh takes its socket away as it ends
         ansible.ssh_args = SSH_ARGS
         ping = "ansible.builtin.ping"
         wait_for(lambda: not ansible.module("hv2", ping)["hv2"]["unreachable"], 60, "hv2 again")
