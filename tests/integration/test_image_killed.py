@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.fleet.virt.tests.integration.support import images
-from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS, Ansible
+from ansible_collections.fleet.virt.tests.integration.support import images, killing
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
 from ansible_collections.fleet.virt.tests.integration.support.images import (
     FOLDER,
     MIB,
@@ -48,19 +48,12 @@ def site(ansible: Ansible, lab: Laboratory, tmp_path: Path) -> Iterator[Site]:
         yield made
 
 
-def _begin(site: Site, image: str, **environment: str) -> subprocess.Popen[bytes]:
+def _begin(site: Site, image: str, **environment: str) -> subprocess.Popen[str]:
     """The module as somebody types it."""
-    argv = [str(PROGRAMS / "ansible"), "-i", str(site.ansible.inventory), "hv1", "--become"]
-    words = {"image": image, **site.options}
-    argv += ["-m", MODULE, "-a", shlex.join(f"{key}={word}" for key, word in words.items())]
-    return subprocess.Popen(
-        argv,
-        env=site.ansible.environment(FLEET_VIRT_RECORD=os.devnull, **environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    options = {"image": image, **site.options}
+    args = shlex.join(f"{key}={word}" for key, word in options.items())
+    words = ("hv1", "--become", "-m", MODULE, "-a", args)
+    return site.ansible.begin("ansible", *words, **environment)
 
 
 def _ends_right(site: Site, image: str, path: Path, where: str) -> None:
@@ -106,13 +99,8 @@ def test_the_module_is_killed(site: Site) -> None:
     there = site.put("hv1", path, "large.qcow2")
 
     def meanwhile(script: str) -> str:
-        with _begin(site, there, ANSIBLE_PIPELINING="false") as run:
-            try:
-                said = site.lab.ssh("hv1", script).stdout
-                run.wait(timeout=120)
-            finally:
-                kill_tree(run.pid)
-        return str(said)
+        run = _begin(site, there, ANSIBLE_PIPELINING="false")
+        return killing.meanwhile(run, site.lab, "hv1", script)
 
     duration = seconds(meanwhile(lifetime("virt_image")))
     _ends_right(site, there, path, "not killed")

@@ -21,10 +21,14 @@ _MOST = 4096  # bytes; RFC 4253 allows other lines before the banner
 
 @dataclass(frozen=True)
 class Answer:
-    """``ok`` with the banner, or what happened instead."""
+    """``ok`` with the banner, or what happened instead.
+
+    ``refused``: the machine is there, and nobody listens on the port yet.
+    """
 
     ok: bool
     text: str
+    refused: bool = False
 
 
 def probe(address: str, port: int, note: t.Callable[[Answer], None] = lambda _: None) -> Answer:
@@ -37,7 +41,8 @@ def probe(address: str, port: int, note: t.Callable[[Answer], None] = lambda _: 
     except socket.timeout:
         return Answer(False, f"port {port} does not answer")
     except OSError as error:
-        return Answer(False, f"port {port}: {error.strerror or error}")
+        refused = isinstance(error, ConnectionRefusedError)
+        return Answer(False, f"port {port}: {error.strerror or error}", refused)
     with link:
         note(Answer(False, f"port {port} is open, but sends no SSH banner"))
         if link.getsockname()[0] == link.getpeername()[0]:

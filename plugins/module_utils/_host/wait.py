@@ -29,6 +29,7 @@ from .waited import Guest
 
 _TICK = 0.1
 _PAUSE = 0.5  # between two looks at a VM, and two tries of an address
+_SOON = 0.1  # between two tries where the port is refused, which costs next to nothing
 _STIR_PAUSE = 5.0  # between two questions to everybody on a bridge
 _BETTER = 0.5  # how long an address that is believed more may still come first
 _SHORTEST = 2.0  # a call that is part of a longer wait takes so long, though something happened
@@ -198,7 +199,7 @@ class _Wait:
         if answer.ok and not attempt.since:
             attempt.since = time.monotonic()
         attempt.answer = answer
-        attempt.due = time.monotonic() + _PAUSE
+        attempt.due = time.monotonic() + (_SOON if answer.refused else _PAUSE)
         attempt.busy = False
 
     def _proof(self, host_key: str, address: str, attempt: _Try) -> Answer | None:

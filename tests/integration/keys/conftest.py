@@ -85,19 +85,9 @@ class Keys:
 
     def start(self, **variables: Any) -> subprocess.Popen[str]:
         """The playbook as a process with a group of its own, to be killed."""
-        words = [f"{name}={value}" for name, value in {**self.variables, **variables}.items()]
-        return subprocess.Popen(
-            [
-                *("ansible-playbook", "-i", str(self.ansible.inventory), "fleet.virt.renew_keys"),
-                *(word for value in words for word in ("-e", value)),
-            ],
-            env=self.ansible.environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        given = {**self.variables, **variables}
+        words = [word for key, value in given.items() for word in ("-e", f"{key}={value}")]
+        return self.ansible.begin("ansible-playbook", "fleet.virt.renew_keys", *words, heard=True)
 
     def host(self, name: str, command: str) -> str:
         """What a command prints on a hypervisor."""

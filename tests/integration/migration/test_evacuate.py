@@ -8,11 +8,9 @@ One of them cannot move, and one is shut off.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import time
 
-from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS
 from ansible_collections.fleet.virt.tests.integration.support.killing import kill_tree
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 
@@ -32,16 +30,14 @@ def _domains(movers: Movers) -> dict[str, list[str]]:
     return {host: sorted(names) for host, names in movers.fleet.domains().items()}
 
 
+def _begin(movers: Movers, bandwidth: int, *, heard: bool = False) -> subprocess.Popen[str]:
+    words = ("-e", "virt_host=hv1", "-e", f"virt_bandwidth={bandwidth}")
+    return movers.ansible.begin("ansible-playbook", "fleet.virt.evacuate", *words, heard=heard)
+
+
 def _begin_and_kill(movers: Movers) -> None:
     """The playbook, killed when the first VM is on its way."""
-    argv = [str(PROGRAMS / "ansible-playbook"), "-i", str(movers.ansible.inventory)]
-    process = subprocess.Popen(
-        [*argv, "fleet.virt.evacuate", "-e", "virt_host=hv1", "-e", "virt_bandwidth=8"],
-        env=movers.ansible.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    process = _begin(movers, 8)
     unit = "systemctl is-active 'fleet-virt-migrate-*' | grep -q . && echo yes"
     wait_for(
         lambda: "yes" in movers.lab.ssh("hv1", unit, check=False).stdout,
@@ -96,20 +92,8 @@ def test_two_at_once(movers: Movers) -> None:
     names = _NAMES[:3]
     for name in names:
         movers.make(name)
-    argv = [str(PROGRAMS / "ansible-playbook"), "-i", str(movers.ansible.inventory)]
-    argv += ["fleet.virt.evacuate", "-e", "virt_host=hv1", "-e", "virt_bandwidth=32"]
     try:
-        both = [
-            subprocess.Popen(
-                argv,
-                env=movers.ansible.environment(FLEET_VIRT_RECORD=os.devnull),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-            for _run in range(2)
-        ]
+        both = [_begin(movers, 32, heard=True) for _run in range(2)]
         said = [run.communicate(timeout=300)[0] for run in both]
         print(*(line for text in said for line in text.splitlines() if "leaves" in line), sep="\n")
         assert [run.returncode for run in both] == [0, 0], "\n".join(said)

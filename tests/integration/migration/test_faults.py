@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable
 
 import pytest
-from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS
 from ansible_collections.fleet.virt.tests.integration.support.killing import kill_tree
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 
@@ -85,17 +84,8 @@ if _ALL:
 
 def _begin(movers: Movers) -> First:
     args = movers.args(_NAME, bandwidth=_BANDWIDTH)
-    return subprocess.Popen(
-        [
-            *(str(PROGRAMS / "ansible"), "-i", str(movers.ansible.inventory), "hv1", "--become"),
-            *("-m", "fleet.virt.virt_migrate", "-a", json.dumps(args)),
-        ],
-        env=movers.ansible.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    words = ("--become", "-m", "fleet.virt.virt_migrate", "-a", json.dumps(args))
+    return movers.ansible.begin("ansible", "hv1", *words, heard=True)
 
 
 def _running(movers: Movers) -> list[str]:

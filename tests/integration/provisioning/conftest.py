@@ -69,6 +69,14 @@ class Fleet:
             host
         ]
 
+    def begin(self, host: str, module: str, options: dict[str, Any]) -> subprocess.Popen[str]:
+        """A module ad hoc, which goes on beside the test and can be killed by its name."""
+        words = ("-m", f"fleet.virt.{module}", "-a", json.dumps(options))
+        variables = ("-e", json.dumps(self.variables))
+        return self.ansible.begin(
+            "ansible", host, "--become", *words, *variables, ANSIBLE_PIPELINING="false"
+        )
+
     def provision(
         self,
         check: bool = False,

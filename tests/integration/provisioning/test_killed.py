@@ -17,7 +17,7 @@ import subprocess
 import time
 from typing import Any
 
-from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS
+from ansible_collections.fleet.virt.tests.integration.support import killing
 from ansible_collections.fleet.virt.tests.integration.support.killing import (
     kill_tree,
     killer,
@@ -76,43 +76,24 @@ def _orphans(fleet: Fleet, host: str) -> list[str]:
     return found + ([backing] if backing else [])
 
 
-def _command(fleet: Fleet, program: str, *words: str) -> subprocess.Popen[str]:
-    environment = fleet.ansible.environment(ANSIBLE_PIPELINING="false")
-    return subprocess.Popen(
-        [str(PROGRAMS / program), "-i", str(fleet.ansible.inventory), *words],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def _variables(fleet: Fleet) -> list[str]:
-    return ["-e", json.dumps(fleet.variables)]
-
-
 def test_the_module_killed_at_random_moments(fleet: Fleet) -> None:
     chance = random.Random(_SEED)  # noqa: S311 (where to kill, no secret)
-    words = ("hv1", "-b", "-m", "fleet.virt.virt_init", "-a", json.dumps(_VM), *_variables(fleet))
+
+    def meanwhile(script: str) -> str:
+        return killing.meanwhile(fleet.begin("hv1", "virt_init", _VM), fleet.lab, "hv1", script)
+
     assert fleet.init("hv1", **_VM)["changed"]  # brings the image, which is not what is killed
     fleet.sweep()
     durations: list[float] = []
     for turn in (1, 2):  # it claims, then it makes what it claimed
-        process = _command(fleet, "ansible", *words)
-        durations.append(seconds(fleet.lab.ssh("hv1", lifetime("virt_init", turn)).stdout))
-        process.communicate(timeout=120)
+        durations.append(seconds(meanwhile(lifetime("virt_init", turn))))
         fleet.sweep()
     kills = [0, 0]
     for trial in range(_TRIALS):
         which = trial % 2
         after = chance.uniform(0.0, 0.95 * durations[which])
         where = f"seed {_SEED}, trial {trial}, run {which + 1}, {after:.2f} s"
-        process = _command(fleet, "ansible", *words)
-        said = fleet.lab.ssh("hv1", killer("virt_init", after, which + 1)).stdout
-        process.communicate(timeout=120)
-        kills[which] += "killed" in said
+        kills[which] += "killed" in meanwhile(killer("virt_init", after, which + 1))
         again = fleet.init("hv1", **_VM)
         assert not again["failed"], f"{where}: {again}"
         assert _orphans(fleet, "hv1") == [], where
@@ -135,19 +116,13 @@ def test_the_playbook_killed_at_random_moments(fleet: Fleet) -> None:
     trials = max(1, _TRIALS // 2)
     for trial in range(trials):
         after = chance.uniform(0.2 * duration, duration)
-        process = _command(
-            fleet,
-            "ansible-playbook",
-            "fleet.virt.provision_vm",
-            *_variables(fleet),
-            "-e",
-            json.dumps(variables),
-        )
+        words = ("fleet.virt.provision_vm", "-e", json.dumps({**fleet.variables, **variables}))
+        process = fleet.ansible.begin("ansible-playbook", *words, ANSIBLE_PIPELINING="false")
         try:
             process.wait(timeout=after)
         except subprocess.TimeoutExpired:
             kill_tree(process.pid)
-        process.communicate(timeout=30)
+        process.wait(timeout=30)
         run = fleet.provision(**variables)
         assert run.returncode == 0, f"seed {_SEED}, trial {trial}, {after:.1f} s\n{run}"
         assert _orphans(fleet, "hv1") == [], f"seed {_SEED}, trial {trial}, {after:.1f} s"

@@ -17,11 +17,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 from ansible_collections.fleet.virt.tests.integration import harness, snapshot
-from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS
 from ansible_collections.fleet.virt.tests.integration.support.killing import (
-    kill_tree,
     killer,
     lifetime,
+    meanwhile,
     seconds,
 )
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
@@ -325,22 +324,7 @@ def test_a_full_disk_leaves_everything_as_it_was_and_then_it_goes_on(fleet: Flee
 
 def _meanwhile(fleet: Fleet, args: dict[str, Any], script: str) -> str:
     """What a script says that runs on the hypervisor while virt_seed does."""
-    argv = [str(PROGRAMS / "ansible"), "-i", str(fleet.ansible.inventory), "hv1", "-b", "-m"]
-    argv += ["fleet.virt.virt_seed", "-a", json.dumps(args)]
-    process = subprocess.Popen(
-        [*argv, "-e", json.dumps(fleet.variables)],
-        env=fleet.ansible.environment(ANSIBLE_PIPELINING="false"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        said = fleet.lab.ssh("hv1", script).stdout
-        process.wait(timeout=120)
-    finally:
-        kill_tree(process.pid)
-    return str(said)
+    return meanwhile(fleet.begin("hv1", "virt_seed", args), fleet.lab, "hv1", script)
 
 
 def test_virt_seed_killed_at_random_moments(fleet: Fleet) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,7 @@ from typing import Any
 import pytest
 from ansible_collections.fleet.virt.tests.integration import harness
 from ansible_collections.fleet.virt.tests.integration.support import offline
-from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS
-from ansible_collections.fleet.virt.tests.integration.support.killing import kill_tree
+from ansible_collections.fleet.virt.tests.integration.support.killing import meanwhile
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
@@ -218,21 +216,8 @@ if "FLEET_VIRT_TRIALS" in os.environ:
         assert last == "/var/tmp/last"
 
     def _killed_while_it_writes(fleet: Fleet, args: dict[str, Any]) -> None:
-        argv = [str(PROGRAMS / "ansible"), "-i", str(fleet.ansible.inventory), "hv1", "-b", "-m"]
-        argv += ["fleet.virt.virt_seed", "-a", json.dumps(args), "-e", json.dumps(fleet.variables)]
-        process = subprocess.Popen(
-            argv,
-            env=fleet.ansible.environment(ANSIBLE_PIPELINING="false"),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            assert fleet.lab.ssh("hv1", _KILLER, timeout=300).stdout == "killed\n"
-            process.wait(timeout=120)
-        finally:
-            kill_tree(process.pid)
+        run = fleet.begin("hv1", "virt_seed", args)
+        assert meanwhile(run, fleet.lab, "hv1", _KILLER) == "killed\n"
 
     def test_virt_seed_writes_into_the_disk_once(fleet: Fleet, plain: str) -> None:
         """A VM of somebody else's, with auto: there is no cloud-init, so into its disk.

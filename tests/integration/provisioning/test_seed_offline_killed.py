@@ -10,22 +10,19 @@ as FLEET_VIRT_SEED.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import re
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from ansible_collections.fleet.virt.tests.integration.support import offline
-from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS
 from ansible_collections.fleet.virt.tests.integration.support.killing import (
     KILL,
     begun,
-    kill_tree,
     killer,
+    meanwhile,
 )
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
@@ -111,22 +108,7 @@ def _left(fleet: Fleet) -> list[str]:
 
 def _meanwhile(fleet: Fleet, script: str) -> str:
     """What a script says that runs on the hypervisor while the VM is created."""
-    argv = [str(PROGRAMS / "ansible"), "-i", str(fleet.ansible.inventory), "hv1", "-b", "-m"]
-    argv += ["fleet.virt.virt_init", "-a", json.dumps(_VM), "-e", json.dumps(fleet.variables)]
-    process = subprocess.Popen(
-        argv,
-        env=fleet.ansible.environment(ANSIBLE_PIPELINING="false"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        said = fleet.lab.ssh("hv1", script, timeout=300).stdout
-        process.wait(timeout=120)
-    finally:
-        kill_tree(process.pid)
-    return str(said)
+    return meanwhile(fleet.begin("hv1", "virt_init", _VM), fleet.lab, "hv1", script)
 
 
 def _state(fleet: Fleet) -> str:

@@ -82,9 +82,32 @@ class Ansible:
             "ANSIBLE_CALLBACK_PLUGINS": str(Path(__file__).parent / "callbacks"),
             "ANSIBLE_CALLBACKS_ENABLED": "record",
             "ANSIBLE_LOAD_CALLBACK_PLUGINS": "true",
+            "FLEET_VIRT_RECORD": os.devnull,
             "LC_ALL": "C.UTF-8",
             **more,
         }
+
+    def begin(
+        self,
+        program: str,
+        *words: str,
+        heard: bool = False,
+        inventory: Path | str | None = None,
+        **environment: str,
+    ) -> subprocess.Popen[str]:
+        """One of Ansible's programs that goes on beside the test, which waits for it or kills it.
+
+        ``heard``: the caller reads what it says, errors too, from its output.
+        """
+        return subprocess.Popen(
+            [str(PROGRAMS / program), "-i", str(inventory or self.inventory), *words],
+            env=self.environment(**environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if heard else subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
 
     def run(
         self,

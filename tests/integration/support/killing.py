@@ -8,7 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 from pathlib import Path
+
+from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 # Waits until Ansible has begun the module there, for so many times; its process is $pid then. The
 # shell that Ansible starts it with has the same words in its command line, and the module outlives
@@ -50,6 +53,20 @@ def begun(module: str, script: str, turn: int = 1) -> str:
     claims, and then makes what it claimed.
     """
     return _BEGUN.format(module=module, turn=turn) + script
+
+
+def meanwhile(run: subprocess.Popen[str], lab: Laboratory, host: str, script: str) -> str:
+    """What the script says on the hypervisor while Ansible runs a module there, to its end.
+
+    Without ANSIBLE_PIPELINING the module's name is in its command line, for :func:`begun`.
+    """
+    with run:
+        try:
+            said = lab.ssh(host, script, timeout=300).stdout
+            run.wait(timeout=120)
+        finally:
+            kill_tree(run.pid)
+    return str(said)
 
 
 def seconds(said: str) -> float:

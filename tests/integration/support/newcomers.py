@@ -14,7 +14,7 @@ import yaml
 from ansible_collections.fleet.virt.tests.lab.host import Host
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
-from .ansible import PROGRAMS, Ansible, Run
+from .ansible import Ansible, Run
 
 SETUP = "fleet.virt.setup_hypervisors"
 
@@ -61,14 +61,7 @@ class Newcomers:
         words = [
             word for name, value in self.variables.items() for word in ("-e", f"{name}={value}")
         ]
-        return subprocess.Popen(
-            [str(PROGRAMS / "ansible-playbook"), "-i", str(self.folder), SETUP, *words],
-            env=self.ansible.environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        return self.ansible.begin("ansible-playbook", SETUP, *words, inventory=self.folder)
 
     def take_down(self) -> None:
         for host in self.hosts:

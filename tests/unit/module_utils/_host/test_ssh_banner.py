@@ -91,11 +91,11 @@ def test_a_silent_server_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
         )
 
 
-def test_a_closed_port_does_not() -> None:
+def test_a_closed_port_does_not_and_is_told_apart() -> None:
     with socket.create_server((SERVER, 0)) as listener:
         port = listener.getsockname()[1]
     assert ssh_banner.probe(SERVER, port) == ssh_banner.Answer(
-        False, f"port {port}: Connection refused"
+        False, f"port {port}: Connection refused", refused=True
     )
 
 
