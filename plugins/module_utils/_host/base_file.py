@@ -19,13 +19,11 @@ import fcntl
 import hashlib
 import os
 import re
-import time
 import typing as t
 from pathlib import Path
 
-from .._errors import PlanRefused
 from .._model.metadata import Owner
-from . import owner
+from . import locks, owner
 
 _PREFIX = ".fleet-virt-"
 _OWNED = re.compile(re.escape(_PREFIX) + r"(?P<boot>[0-9a-f-]{36})\.(?P<pid>\d+)\.(?P<start>\d+)")
@@ -33,66 +31,51 @@ _UNNAMED = getattr(os, "O_TMPFILE", 0)
 _NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 _BLOCK = 1 << 18
 _ZERO = bytes(_BLOCK)
-_POLL = 0.1
 _LOCK = "/run/lock/fleet-virt-downloads.lock"
 _LONG = 6 * 3600.0
 # linux/fs.h, as encoded on all architectures but PowerPC, MIPS and SPARC, which answer ENOTTY
 _GET_FLAGS, _SET_FLAGS, _IMMUTABLE = 0x80086601, 0x40086602, 0x10
 
 
-@contextlib.contextmanager
-def folder_lock(folder: str, seconds: float) -> t.Iterator[None]:
+def folder_lock(folder: str, seconds: float) -> contextlib.AbstractContextManager[None]:
     """Only one of our processes at a time fills ``folder`` (flock(2) on the folder itself).
 
     It leaves no file behind and is gone with its holder. Without it (NFS) work may be done twice,
     no more. Raises PlanRefused when it is not had within ``seconds``.
     """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        limit = time.monotonic() + seconds
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > limit:
-                    raise PlanRefused(
-                        f"another run has been filling {folder} for {seconds:g} seconds;"
-                        f" see who with fuser {folder}, and try again"
-                    ) from None
-                time.sleep(_POLL)
-            except OSError:
-                break
-        yield
-    finally:
-        os.close(descriptor)
+
+    def lock(descriptor: int) -> None:
+        try:
+            locks.whole(descriptor)
+        except BlockingIOError:
+            raise
+        except OSError:  # it has no locks
+            pass
+
+    refusal = (
+        f"another run has been filling {folder} for {seconds:g} seconds; see who with fuser"
+        f" {folder}, and try again"
+    )
+    return locks.held(folder, seconds, refusal, lock, folder=True)
 
 
-@contextlib.contextmanager
-def content_lock(checksum: str) -> t.Iterator[None]:
+def content_lock(checksum: str) -> contextlib.AbstractContextManager[None]:
     """Only one of our processes at a time gets what has this checksum (a byte of one lock file).
 
     It is another lock than the folder's, so that a slow source holds up nobody who wants another
     image. Gone with its holder. Raises PlanRefused when it is not had within hours.
     """
-    descriptor = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        limit = time.monotonic() + _LONG
-        while True:
-            try:
-                place = int(checksum.partition(":")[2][:15], 16)
-                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
-                break
-            except (BlockingIOError, PermissionError):
-                if time.monotonic() > limit:
-                    raise PlanRefused(
-                        f"another run has been getting {checksum} for {_LONG:g} seconds;"
-                        f" see who with fuser {_LOCK}, and try again"
-                    ) from None
-                time.sleep(_POLL)
-        yield
-    finally:
-        os.close(descriptor)
+    place = int(checksum.partition(":")[2][:15], 16)
+    refusal = (
+        f"another run has been getting {checksum} for {_LONG:g} seconds; see who with fuser"
+        f" {_LOCK}, and try again"
+    )
+    return locks.held(
+        _LOCK,
+        _LONG,
+        refusal,
+        lambda descriptor: fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place),
+    )
 
 
 @contextlib.contextmanager

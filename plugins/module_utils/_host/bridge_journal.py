@@ -13,7 +13,6 @@ This file is private to the collection.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -24,6 +23,7 @@ from dataclasses import asdict, replace
 from .._errors import FleetVirtError, PlanRefused
 from .._model import bridge_scripts as scripts
 from .._model.bridge_types import Expected, Plan, Switch
+from . import locks
 from .bridge_facts import read, run
 
 FOLDER = scripts.FOLDER
@@ -88,18 +88,8 @@ def seconds_left() -> float:
 def alone() -> t.Iterator[None]:
     """While no other run looks at or changes the journal."""
     os.makedirs(FOLDER, mode=0o700, exist_ok=True)
-    with open(f"{FOLDER}/lock", "w", encoding="utf-8") as lock:
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise FleetVirtError(
-                        "another run is changing this machine's bridges; run again when it is done"
-                    ) from None
-                time.sleep(0.1)
+    refusal = "another run is changing this machine's bridges; run again when it is done"
+    with locks.held(f"{FOLDER}/lock", 30.0, refusal):
         yield
 
 

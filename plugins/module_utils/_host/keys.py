@@ -14,13 +14,11 @@ This file is private to the collection.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import pwd
 import re
 import shutil
 import stat
-import time
 import typing as t
 from pathlib import Path
 
@@ -41,13 +39,12 @@ from .._model.keys_layout import (
     first,
     target,
 )
-from . import key_reload, key_tool
+from . import key_reload, key_tool, owner
 
 _STAGED = "staged"
 _FOUND = "found"
 _RELOADED = "reloaded"
-_LOCK = "/run/lock/fleet-virt-keys.lock"
-_LOCK_SECONDS = 60.0
+_LOCK = Path("/run/lock/fleet-virt-keys.lock")
 _KEY_SECONDS = 60.0
 _QEMU_CONF = "/etc/libvirt/qemu.conf"
 _QEMU_USERS = ("libvirt-qemu", "qemu")
@@ -159,7 +156,7 @@ def request(kinds: t.Mapping[str, bool], timeout: float, *, check: bool) -> dict
         return {"changed": bool(kinds), "requests": dict.fromkeys(kinds, "(generated)")}
     tool = _tool(timeout)
     requests = {}
-    with _lock():
+    with owner.host_lock(path=_LOCK):
         _folder(Path(BASE), 0o755)
         _folder(Path(BASE, _STAGED), 0o700)
         for kind, new_key in kinds.items():
@@ -192,7 +189,7 @@ def deploy(
             " libvirt and qemu first, or name it in libvirt_keys_qemu_user"
         )
     tool = _tool(timeout)
-    with _lock():
+    with owner.host_lock(path=_LOCK):
         contents = {kind: _contents(tool, kind, values) for kind, values in kinds.items()}
         _adopt()
         version = _write_version(contents, found_user)
@@ -337,27 +334,5 @@ def _flush(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _lock() -> t.Iterator[None]:
-    """Only one run at a time on this host (flock(2); gone with its holder)."""
-    descriptor = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        limit = time.monotonic() + _LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > limit:
-                    raise PlanRefused(
-                        f"another run has held {_LOCK} for {_LOCK_SECONDS:g} seconds; see who with"
-                        f" fuser {_LOCK}, and try again"
-                    ) from None
-                time.sleep(0.05)
-        yield
     finally:
         os.close(descriptor)

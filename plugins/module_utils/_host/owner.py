@@ -13,17 +13,13 @@ This file is private to the collection.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import time
-import typing as t
 from pathlib import Path
 
-from .._errors import PlanRefused
 from .._model.metadata import Owner
+from . import locks
 
 _LOCK = Path("/run/lock/fleet-virt.lock")
-_POLL = 0.05
 
 
 def boot_id() -> str:
@@ -63,27 +59,14 @@ def is_alive(owner: Owner | None) -> bool:
     return _start_time(owner.pid) == owner.start_time
 
 
-@contextlib.contextmanager
-def host_lock(seconds: float = 60.0, path: Path = _LOCK) -> t.Iterator[None]:
+def host_lock(seconds: float = 60.0, path: Path = _LOCK) -> contextlib.AbstractContextManager[None]:
     """Only one of our processes at a time on this host (flock(2); gone with its holder).
 
     To be held for definitions and reading only, never over a storage call that may hang; for
     other work there are other files. Raises PlanRefused when it is not had within ``seconds``.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        limit = time.monotonic() + seconds
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > limit:
-                    raise PlanRefused(
-                        f"another run has held {path} for {seconds:g} seconds; see who with"
-                        f" fuser {path}, and try again"
-                    ) from None
-                time.sleep(_POLL)
-        yield
-    finally:
-        os.close(descriptor)
+    refusal = (
+        f"another run has held {path} for {seconds:g} seconds; see who with fuser {path}, and try"
+        " again"
+    )
+    return locks.held(path, seconds, refusal)
