@@ -18,19 +18,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-PROGRAMS = CHECKOUT / ".venv" / "bin"
 sys.dont_write_bytecode = True
+os.environ.setdefault("ANSIBLE_COLLECTIONS_PATH", str(CHECKOUT / ".venv" / "collections"))
 sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / ".venv" / "collections")]
 
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
 from ansible_collections.fleet.virt.tests.lab import images
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
@@ -70,6 +69,7 @@ class Bench:
 
     def __init__(self, name: str, folder: Path) -> None:
         self.lab = Laboratory(name)
+        self.ansible = Ansible(self.lab.inventory, folder)
         (folder / "debian12.qcow2").symlink_to(images.image("debian"))
         self.variables = {
             "virt_image_dir": str(folder),
@@ -81,21 +81,11 @@ class Bench:
             "vm_start": False,
             "vm_wait": False,
         }
-        self.environment = {
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / ".venv" / "collections"),
-            "ANSIBLE_PIPELINING": "true",
-        }
 
     def _playbook(self, name: str, variables: dict[str, object]) -> float:
-        command = [str(PROGRAMS / "ansible-playbook"), "-i", str(self.lab.inventory)]
-        command += [f"fleet.virt.{name}", "-e", json.dumps(variables)]
         began = time.monotonic()
-        done = subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise SystemExit(f"{shlex.join(command)}\n{done.stdout}{done.stderr}")
+        words = (f"fleet.virt.{name}", "-e", json.dumps(variables))
+        self.ansible.run("ansible-playbook", words, limit=900).succeeded()
         return time.monotonic() - began
 
     def ours(self, way: str) -> float:

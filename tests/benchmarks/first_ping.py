@@ -36,10 +36,11 @@ import typing as t
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-PROGRAMS = CHECKOUT / ".venv" / "bin"
 sys.dont_write_bytecode = True
+os.environ.setdefault("ANSIBLE_COLLECTIONS_PATH", str(CHECKOUT / ".venv" / "collections"))
 sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / ".venv" / "collections")]
 
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
 from ansible_collections.fleet.virt.tests.lab import fabric, images
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
@@ -100,7 +101,7 @@ class Bench:
 
     def __init__(self, name: str, folder: Path, seed: str) -> None:
         self.lab = Laboratory(name)
-        self.folder = folder
+        self.ansible = Ansible(self.lab.inventory, folder)
         (folder / "debian12.qcow2").symlink_to(images.image("debian"))
         guests = self.lab.inventory / "20-guests.virt.yml"
         guests.write_text(_GUESTS.format(key=self.lab.key), encoding="utf-8")
@@ -116,33 +117,13 @@ class Bench:
             "vm_image": "debian12.qcow2",
             "vm_seed": json.loads(seed),
         }
-        self.environment = {
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / ".venv" / "collections"),
-            "ANSIBLE_PIPELINING": "true",
-        }
         self.program = self._program()
-
-    def _command(self, program: str, *words: str) -> list[str]:
-        return [str(PROGRAMS / program), "-i", str(self.lab.inventory), *words]
-
-    def _ansible(self, program: str, *words: str, **more: str) -> str:
-        command = self._command(program, *words)
-        done = subprocess.run(
-            command,
-            env={**self.environment, **more},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise SystemExit(f"{shlex.join(command)}\n{done.stdout}{done.stderr}")
-        return done.stdout
 
     def _program(self) -> str:
         """What Ansible sends for a ping, as a hypervisor keeps it when it is told to."""
         keep = {"ANSIBLE_KEEP_REMOTE_FILES": "true", "ANSIBLE_PIPELINING": "false"}
-        self._ansible("ansible", "hv1", "-m", "ansible.builtin.ping", **keep)
+        ping = ("hv1", "-m", "ansible.builtin.ping")
+        self.ansible.run("ansible", ping, environment=keep).succeeded()
         folder = "/root/.ansible/tmp"
         return self.lab.ssh(
             "hv1", f"cat {folder}/*/AnsiballZ_ping.py; rm -rf {folder}/ansible-tmp-*"
@@ -174,14 +155,8 @@ class Bench:
 
     def _play(self, variables: dict[str, t.Any]) -> list[tuple[float, str]]:
         """The lines that the playbook printed, and when."""
-        command = self._command("ansible-playbook", str(self.playbook), "-e", json.dumps(variables))
-        with subprocess.Popen(
-            command,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as process:
+        words = (str(self.playbook), "-e", json.dumps(variables))
+        with self.ansible.begin("ansible-playbook", *words, heard=True) as process:
             assert process.stdout is not None
             said = [(time.monotonic(), line.rstrip(" *\n")) for line in process.stdout]
         if {_WAITED, _PINGED} - {line for _at, line in said}:
@@ -198,11 +173,9 @@ class Bench:
         greeting.start()
         try:
             variables = {**self.variables, "virt_wait_timeout": 1}
-            command = self._command(
-                "ansible-playbook", "fleet.virt.provision_vm", "-e", json.dumps(variables)
-            )
-            subprocess.run(command, env=self.environment, capture_output=True, check=False)
-            known = json.loads(self._ansible("ansible-inventory", "--host", VM))
+            self.ansible.playbook("provision_vm", variables)
+            shown = self.ansible.run("ansible-inventory", ["--host", VM]).succeeded()
+            known = json.loads(shown.stdout)
             greeting.join(_PATIENCE)
         finally:
             greeting.over.set()
@@ -222,8 +195,7 @@ class Bench:
 
     def purge(self) -> None:
         """Remove the VM, if it is there."""
-        extra = json.dumps({"vm_name": VM, "vm_force": True})
-        self._ansible("ansible-playbook", "fleet.virt.purge_vm", "-e", extra)
+        self.ansible.playbook("purge_vm", {"vm_name": VM, "vm_force": True}).succeeded()
 
 
 def main() -> None:

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """provision_vm against the tools it stands on, on a laboratory that is up.
 
-    tests/benchmarks/provision.py LABORATORY [RUNS]
+    .venv/bin/python tests/benchmarks/provision.py LABORATORY [RUNS]
 
 Timed in turn, the image being present: ``provision_vm`` of one overlay VM that is not waited for,
 the same VM by ``qemu-img create -b``, ``virsh define`` and ``virsh start`` over ssh, and
@@ -15,19 +15,18 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-PROGRAMS = CHECKOUT / ".venv" / "bin"
 sys.dont_write_bytecode = True
+os.environ.setdefault("ANSIBLE_COLLECTIONS_PATH", str(CHECKOUT / ".venv" / "collections"))
 sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / ".venv" / "collections")]
 
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
 from ansible_collections.fleet.virt.tests.lab import images
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
@@ -62,27 +61,16 @@ class Bench:
 
     def __init__(self, name: str, folder: Path) -> None:
         self.lab = Laboratory(name)
-        self.folder = folder
+        self.ansible = Ansible(self.lab.inventory, folder)
         (folder / "tiny.qcow2").symlink_to(images.image("tiny"))
         self.variables = {
             "virt_image_dir": str(folder),
             "virt_ssh_public_key": str(self.lab.key) + ".pub",
         }
-        self.environment = {
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / ".venv" / "collections"),
-            "ANSIBLE_FORKS": "50",
-            "ANSIBLE_PIPELINING": "true",
-        }
 
     def _ansible(self, program: str, *words: str) -> float:
         started = time.monotonic()
-        command = [str(PROGRAMS / program), "-i", str(self.lab.inventory), *words]
-        done = subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise SystemExit(f"{shlex.join(command)}\n{done.stdout}{done.stderr}")
+        self.ansible.run(program, words).succeeded()
         return time.monotonic() - started
 
     def provision(self, count: int) -> float:
