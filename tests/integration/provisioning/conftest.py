@@ -91,6 +91,14 @@ class Fleet:
 
     def strict_ping(self, folder: Path, name: str) -> Run:
         """Ansible's ping of a VM, by the inventory plugin alone, with strict host key checking."""
+        inventory = self.with_guests(folder)
+        words = [name, "-m", "ansible.builtin.ping"]
+        # a connection that is kept from before would ask for no key
+        alone = {"ANSIBLE_SSH_ARGS": "-o ControlMaster=no -o ControlPath=none"}
+        return self.ansible.run("ansible", words, inventory=inventory, environment=alone)
+
+    def with_guests(self, folder: Path) -> Path:
+        """The folder, with an inventory of the hypervisors and, by the plugin, their guests."""
         folder.mkdir(exist_ok=True)
         shutil.copy(self.lab.inventory / "10-hypervisors.yml", folder)
         plugin = {
@@ -98,10 +106,7 @@ class Fleet:
             "compose": {"ansible_ssh_private_key_file": f"'{self.key}'"},
         }
         (folder / "20-guests.virt.yml").write_text(json.dumps(plugin), encoding="utf-8")
-        words = [name, "-m", "ansible.builtin.ping"]
-        # a connection that is kept from before would ask for no key
-        alone = {"ANSIBLE_SSH_ARGS": "-o ControlMaster=no -o ControlPath=none"}
-        return self.ansible.run("ansible", words, inventory=folder, environment=alone)
+        return folder
 
     def host(self, name: str, command: str) -> str:
         """What a command prints on a hypervisor."""

@@ -49,11 +49,11 @@ def _have(fleet: Fleet, *names: str) -> None:
         path.symlink_to(images.image("tiny"))
 
 
-def _shown(key: str) -> dict[str, Any]:
-    """The YAML in the guide that begins with ``key``."""
+def _shown(start: str) -> Any:
+    """The YAML in the guide that begins so."""
     blocks = re.findall(r"code-block:: yaml\n\n((?:    .*\n|\n)+)", _GUIDE.read_text("utf-8"))
-    (block,) = [block for block in blocks if block.strip().startswith(f"{key}:")]
-    return dict(yaml.safe_load(block))
+    (block,) = [block for block in blocks if block.strip().startswith(start)]
+    return yaml.safe_load(block)
 
 
 def test_commands_that_create_vms(fleet: Fleet) -> None:
@@ -76,11 +76,11 @@ def test_commands_that_create_vms(fleet: Fleet) -> None:
 def test_several_and_profiles_as_the_guide_shows_them(fleet: Fleet, tmp_path: Path) -> None:
     """The lists of the guide, smaller: memory, and the VMs are not started."""
     _have(fleet, "debian12.qcow2")
-    vms = [{**vm, "memory": 64, "start": False} for vm in _shown("virt_vms")["virt_vms"]]
+    vms = [{**vm, "memory": 64, "start": False} for vm in _shown("virt_vms:")["virt_vms"]]
     for name in ("service_br", "storage_br"):
         fleet.network("hv1", name, "br0")
     vms[2].update(disk_profile="database", nic_profile="dual")
-    profiles = _shown("virt_disk_profiles")
+    profiles = _shown("virt_disk_profiles:")
     assert {"virt_disk_profiles", "virt_nic_profiles"} == set(profiles)
     path = tmp_path / "vms.yml"
     path.write_text(yaml.safe_dump({"virt_vms": vms, **profiles, **fleet.variables}))
@@ -93,6 +93,15 @@ def test_several_and_profiles_as_the_guide_shows_them(fleet: Fleet, tmp_path: Pa
         [["web2"], ["web1"]],
     )
     assert {"db1_system.qcow2", "db1_data.qcow2"} <= set(fleet.files("hv1"))
+
+
+def test_a_playbook_goes_on_with_the_vm_that_it_made(fleet: Fleet, tmp_path: Path) -> None:
+    _have(fleet, "debian12.qcow2")
+    path = tmp_path / "site.yml"
+    path.write_text(yaml.safe_dump(_shown("- name: Have the VM")), encoding="utf-8")
+    inventory = fleet.with_guests(tmp_path / "inventory")
+    run = fleet.ansible.playbook(str(path), fleet.variables, inventory=inventory).succeeded()
+    assert run.of("Say who it is")["web1"]["stdout"].strip() == "web1"
 
 
 def test_commands_that_change_vms(fleet: Fleet) -> None:
