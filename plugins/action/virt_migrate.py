@@ -9,13 +9,14 @@ import typing as t
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._model import (
+    migration_bases,
     migration_decision,
     migration_evacuation,
     migration_request,
     placement,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._model.migration_options import ARGUMENTS
-from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _placing
+from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _images, _peers, _placing
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction, registered
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
@@ -28,12 +29,36 @@ class ActionModule(FleetAction):
 
     def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         stage = self._task.args.get("stage", "all")
-        if stage not in ("decide", "report"):
-            given = dict(self._task.args)
-            given.setdefault("source", str(task_vars["inventory_hostname"]))
-            return self.module(task_vars, given)
-        options = to_plain(self.options(ARGUMENTS))
-        return (self._decide if stage == "decide" else self._report)(options, task_vars)
+        works = {"decide": self._decide, "bases": self._bases, "report": self._report}
+        if stage in works:
+            return works[stage](to_plain(self.options(ARGUMENTS)), task_vars)
+        given = dict(self._task.args)
+        given.setdefault("source", str(task_vars["inventory_hostname"]))
+        if self._task.check_mode and given.get("results"):
+            given["vms"] = _with_coming(to_plain(given["vms"]), given["results"], task_vars)
+        return self.module(task_vars, given)
+
+    def _bases(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        host = str(task_vars["inventory_hostname"])
+        there: list[str] = []
+        result: dict[str, t.Any] = {"changed": False, "bases": there, "diff": []}
+        for base in options["bases"]:
+            volume = base["volume"]
+            Display().display(f"{host}: getting base image {volume} from {base['peers'][0]}")
+            arguments = {key: options[key] for key in ("uri", "timeout", "base_pool", "base_path")}
+            source = migration_bases.as_source(volume)
+            arguments.update(image=source["name"], source=source, peers=base["peers"])
+            answer = _images.run_module(self, task_vars, arguments)
+            steps = list(answer.get("steps") or ())
+            if answer.get("failed") or answer.get("missing"):
+                why = answer.get("msg") or answer.get("alone") or "; ".join(steps)
+                Display().display(f"{host}: base image {volume} did not come: {why}")
+                continue
+            there.append(volume)
+            result["changed"] = result["changed"] or answer["changed"]
+            result["diff"] += [answer["diff"]] if answer.get("diff") else []
+            Display().display(f"{host}: base image {volume}: {'; '.join(steps) or 'is there'}")
+        return result
 
     def _decide(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         migration_request.options(options)  # or somebody is marked who then moves nothing
@@ -88,9 +113,17 @@ class ActionModule(FleetAction):
             ]
             for source, moves in decision.shares.items()
         }
+        bases = {
+            to: [
+                {"volume": volume, "peers": [_peers.address(name, task_vars) for name in have]}
+                for volume, have in sorted(wanted.items())
+            ]
+            for to, wanted in migration_bases.lacking(decision.shares, heard).items()
+        }
         return {
             "changed": False,
             "shares": shares,
+            "bases": bases,
             "settled": sorted(decision.settled),
             "problems": decision.problems,
         }
@@ -117,3 +150,16 @@ class ActionModule(FleetAction):
         if failures:
             found.update(failed=True, msg="; ".join(failures))
         return found
+
+
+def _with_coming(
+    vms: list[dict[str, t.Any]], variable: str, task_vars: t.Mapping[str, t.Any]
+) -> list[dict[str, t.Any]]:
+    """The VMs, their destinations with the base images that check mode says would come there."""
+    hostvars = task_vars["hostvars"]
+    found = []
+    for vm in vms:
+        there = vm["destination"]
+        said = to_plain(hostvars[there["name"]].get(variable) or {})
+        found.append({**vm, "destination": {**there, "coming": said.get("bases") or []}})
+    return found

@@ -17,7 +17,8 @@ description:
   - Memory and disks go by libvirt's native migration, from hypervisor to hypervisor and encrypted
     (TLS), to an address that is named. No data passes through the controller.
   - The volumes on the destination are made thin. Of an overlay only what is in the overlay travels;
-    its base image has to be there under the same digest.
+    its base image has to be there under the same digest; the playbooks have it brought there from
+    a hypervisor that has it, by libvirt's TLS.
   - The VM's own volumes are removed here after it runs there. Whatever fails, it goes on where it
     was, and the destination is cleaned.
   - The move goes on when this module or the controller is killed. Run again, the same task joins
@@ -87,6 +88,13 @@ options:
             description:
               - Certificates there that QEMU would show and that have expired, as RV(expired) of
                 O(stage=look). They are reasons against the move.
+            type: list
+            elements: str
+            default: []
+          coming:
+            description:
+              - Volumes of base images that are not there now and will be. In check mode the action
+                plugin finds them in O(results).
             type: list
             elements: str
             default: []
@@ -172,9 +180,29 @@ options:
       - V(decide) and V(report) run on the controller, with C(run_once), on what V(look) and V(all)
         registered on every hypervisor. V(decide) finds the hypervisor of each VM and chooses where
         it goes, V(report) prints what became of it.
+      - V(bases) has the base images on this hypervisor that V(decide) says it lacks. One that does
+        not come is a reason against the move.
     type: str
-    choices: [all, look, decide, report]
+    choices: [all, look, decide, bases, report]
     default: all
+  bases:
+    description:
+      - For O(stage=bases), the base images to bring here.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      volume:
+        description:
+          - The volume of the base image, C(<sha256>-<name>.qcow2).
+        type: str
+        required: true
+      peers:
+        description:
+          - Names or addresses of hypervisors that have it, asked in this order.
+        type: list
+        elements: str
+        required: true
   names:
     description:
       - Names of the VMs, for the other stages than V(all). With O(state=repaired), none stands for
@@ -205,7 +233,7 @@ options:
   results:
     description:
       - Name of the variable that the earlier task registered, for O(stage=decide) and
-        O(stage=report).
+        O(stage=report). For O(stage=all) in check mode, what O(stage=bases) registered.
     type: str
 seealso:
   - module: fleet.virt.virt_place
@@ -321,6 +349,11 @@ host:
   description: The hypervisor as placement sees it, as RV(fleet.virt.virt_host_info#module:host).
   returned: with O(stage=look)
   type: dict
+bases:
+  description: With O(stage=decide), for each hypervisor that lacks some, the base images that VMs
+    need there, as O(bases). With O(stage=bases), a list of the volumes that are there now.
+  returned: with O(stage=decide) and O(stage=bases)
+  type: raw
 shares:
   description: For each hypervisor the VMs to move from there, as O(vms).
   returned: with O(stage=decide)

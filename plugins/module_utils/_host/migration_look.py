@@ -68,7 +68,12 @@ def look(
                 "zone": kept.zone if kept else None,
                 "home": kept.home if kept else None,
                 "disks": [
-                    {"path": disk.path, "bytes": disk.capacity, "base": bool(disk.chain)}
+                    {
+                        "path": disk.path,
+                        "bytes": disk.capacity,
+                        "base": bool(disk.chain),
+                        "backing": disk.chain[0][0] if disk.chain else None,
+                    }
                     for disk in source.disks
                     if disk.capacity
                 ],

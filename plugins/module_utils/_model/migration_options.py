@@ -22,8 +22,13 @@ VM: dict[str, dict[str, t.Any]] = {
             "bridges": {"type": "list", "elements": "str"},
             "marked": {"type": "bool", "default": False},
             "expired": {"type": "list", "elements": "str", "default": []},
+            "coming": {"type": "list", "elements": "str", "default": []},
         },
     },
+}
+BASE: dict[str, dict[str, t.Any]] = {
+    "volume": {"type": "str", "required": True},
+    "peers": {"type": "list", "elements": "str", "required": True},
 }
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
@@ -39,7 +44,12 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "parallel_connections": {"type": "int"},
     "seconds_per_gib": {"type": "int", "default": 800},
     "on_timeout": {"type": "str", "choices": ["abort", "pause"], "default": "abort"},
-    "stage": {"type": "str", "choices": ["all", "look", "decide", "report"], "default": "all"},
+    "stage": {
+        "type": "str",
+        "choices": ["all", "look", "decide", "bases", "report"],
+        "default": "all",
+    },
+    "bases": {"type": "list", "elements": "dict", "options": BASE, "default": []},
     "names": {"type": "list", "elements": "str", "default": []},
     "problems": {"type": "list", "elements": "str", "default": []},
     "host": {"type": "str"},

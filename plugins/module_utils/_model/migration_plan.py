@@ -310,7 +310,8 @@ def _backing(disk: Disk, target: Target) -> tuple[str | None, tuple[str, str] | 
             f"disk {disk.target} lies on {below}, which is no base image by its digest, so whether"
             f" {where} has the same is not known; flatten it (virsh blockpull)"
         ), None
-    if any(path in pool.volumes for pool in target.pools if pool.active):
+    there = any(path in pool.volumes for pool in target.pools if pool.active)
+    if there or name in target.destination.coming:
         return None, (path, kind)
     digest = name.partition("-")[0]
     return (

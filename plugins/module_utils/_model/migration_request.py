@@ -72,6 +72,7 @@ def moves(vms: t.Sequence[t.Mapping[str, t.Any]], here: str) -> list[tuple[str, 
             known,
             marked=bool(to.get("marked")),
             expired=tuple(str(text) for text in to.get("expired") or ()),
+            coming=tuple(str(volume) for volume in to.get("coming") or ()),
         )
         found.append((name, there))
     if problems:

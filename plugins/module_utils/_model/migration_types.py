@@ -27,7 +27,8 @@ class Destination:
 
     ``listen`` is the address as a number, as the source has it: the destination itself may take
     its own name for 127.0.1.1. ``marked``: it may have the maintenance mark. ``expired`` are its
-    certificates for what comes that have expired, in words.
+    certificates for what comes that have expired, in words. ``coming`` are volumes of base images
+    that are not there now, as in check mode, and will be.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Destination:
     listen: str = ""
     marked: bool = False
     expired: tuple[str, ...] = ()
+    coming: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

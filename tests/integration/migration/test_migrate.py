@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 from ansible_collections.fleet.virt.tests.integration import harness
 from ansible_collections.fleet.virt.tests.integration.support.documented import undocumented
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 
-from .conftest import IMAGES, KILL, MODULE, Movers
+from .conftest import IMAGES, KILL, MODULE, Movers, bring
 
+BASES = "/var/lib/libvirt/base"
+CLIENT_KEY = "/etc/pki/libvirt/private/clientkey.pem"
 # What is known only afterwards, and what the guest changes while it is predicted
 _LATER = ("bytes", "seconds", "downtime_ms")
 _MOVING = ("vms.0.bytes_to_copy", "vms.0.progress")
@@ -58,6 +61,45 @@ def test_b16_an_overlay_moves_while_it_runs(movers: Movers) -> None:
     assert int(occupied) < int(virtual) / 2, "it was thin, and stays thin"
     movers.fleet.host("hv2", "virsh -q destroy b16")
     movers.qemu_check("hv2", "b16")
+
+
+def test_a_base_image_that_is_lacking_comes_first(movers: Movers) -> None:
+    """From the hypervisor that the VM leaves, under its digest; check mode only says so."""
+    movers.make("lacks")
+    movers.count("lacks")
+    (before,) = movers.fleet.files("hv2", BASES)
+    gone = {"image": before, "state": "absent"}
+    assert movers.ansible.module("hv2", "virt_image", gone)["hv2"]["changed"]
+    checked = movers.playbook(vm_name="lacks", check=True).succeeded()
+    assert re.search(r"lacks +hv1 +hv2 +would move", checked.stdout), str(checked)
+    assert before not in movers.fleet.files("hv2", BASES)
+    moved = movers.playbook(vm_name="lacks").succeeded()
+    assert f"hv2: base image {before}: " in moved.stdout, str(moved)
+    assert movers.fleet.files("hv2", BASES) == [before]
+    found = movers.fleet.host("hv2", f"sha256sum < {BASES}/{before}").split()[0]
+    assert before.startswith(f"{found}-")
+    movers.clean("hv1", "lacks")
+    assert movers.survived("hv2", "lacks")
+
+
+def test_a_base_image_that_nobody_can_give_is_a_reason_against_the_move(movers: Movers) -> None:
+    movers.make("keeps")
+    (before,) = movers.fleet.files("hv2", BASES)
+    gone = {"image": before, "state": "absent"}
+    assert movers.ansible.module("hv2", "virt_image", gone)["hv2"]["changed"]
+    # hv2 can ask nobody
+    movers.fleet.host("hv2", f"mv {CLIENT_KEY} {CLIENT_KEY}.away")
+    try:
+        for check in (True, False):
+            refused = movers.playbook(vm_name="keeps", check=check)
+            assert refused.returncode != 0
+            assert f"base image {before} did not come: " in refused.stdout, str(refused)
+            assert "is not on hv2" in refused.stdout, str(refused)
+    finally:
+        movers.fleet.host("hv2", f"mv {CLIENT_KEY}.away {CLIENT_KEY}")
+        bring(movers.fleet)
+    assert movers.state("hv1", "keeps") == "running"
+    movers.clean("hv2", "keeps")
 
 
 def test_whole_disks_move_and_move_back(movers: Movers) -> None:

@@ -305,6 +305,14 @@ VM_REFUSED: dict[str, tuple[Source, str]] = {
 }
 
 
+def test_a_base_image_that_is_coming_counts_as_there() -> None:
+    volume = BASE.replace("0", "1").rpartition("/")[2]
+    vm = disk(chain=((f"/base/{volume}", "qcow2"),))
+    coming = dataclasses.replace(TARGET.destination, coming=(volume,))
+    found = plan(vm, dataclasses.replace(TARGET, destination=coming), Options())
+    assert (list(found.findings), found.flow) == ([], "overlay")
+
+
 @pytest.mark.parametrize(("vm", "text"), VM_REFUSED.values(), ids=VM_REFUSED.keys())
 def test_vms_that_do_not_move(vm: Source, text: str) -> None:
     (finding,) = plan(vm, TARGET, Options()).findings
