@@ -20,9 +20,6 @@ from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _images,
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction, registered
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
-# Where a hypervisor is reached by others, best first
-_ADDRESSES = ("virt_migration_address", "ansible_host")
-
 
 class ActionModule(FleetAction):
     """Stages of the hypervisor go to the module; those of the controller are here."""
@@ -107,7 +104,7 @@ class ActionModule(FleetAction):
             source: [
                 {
                     "name": name,
-                    "destination": {**self._destination(to, answers, hostvars), **marked},
+                    "destination": {**self._destination(to, answers, task_vars), **marked},
                 }
                 for name, to in moves
             ]
@@ -130,12 +127,9 @@ class ActionModule(FleetAction):
 
     @staticmethod
     def _destination(
-        name: str, answers: t.Mapping[str, t.Any], hostvars: t.Any
+        name: str, answers: t.Mapping[str, t.Any], task_vars: t.Mapping[str, t.Any]
     ) -> dict[str, t.Any]:
-        variables = hostvars[name]
-        given = (to_plain(variables.get(key)) for key in _ADDRESSES)
-        found: dict[str, t.Any] = {"name": name}
-        found["address"] = str(next(filter(None, given), name))
+        found: dict[str, t.Any] = {"name": name, "address": _peers.address(name, task_vars)}
         found["expired"] = to_plain(answers[name].get("expired") or [])
         bridges = answers[name]["host"].get("bridges")
         return found if bridges is None else {**found, "bridges": bridges}

@@ -71,7 +71,6 @@ def look(
                     {
                         "path": disk.path,
                         "bytes": disk.capacity,
-                        "base": bool(disk.chain),
                         "backing": disk.chain[0][0] if disk.chain else None,
                     }
                     for disk in source.disks

@@ -35,7 +35,9 @@ def lacking(
             for disk in vms[name]["disks"]:
                 volume = posixpath.basename(disk["backing"] or "")
                 # one that is elsewhere, as on shared storage, is not among those of the source
-                if _BASE.fullmatch(volume) and volume in images[source] - images[to]:
+                if volume not in images[source] or volume in images[to]:
+                    continue
+                if _BASE.fullmatch(volume) and volume not in found.get(to, ()):
                     have = sorted(host for host in images if volume in images[host])
                     rest = [host for host in have if host != source]
                     found.setdefault(to, {})[volume] = [source, *rest]

@@ -44,7 +44,7 @@ def vm(name: str = "web1", **changes: t.Any) -> dict[str, t.Any]:
         "tags": [],
         "zone": None,
         "home": None,
-        "disks": [{"path": "/images/web1.qcow2", "bytes": 1 << 30, "base": True}],
+        "disks": [{"path": "/images/web1.qcow2", "bytes": 1 << 30, "backing": None}],
         **changes,
     }
 
