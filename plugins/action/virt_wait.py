@@ -29,6 +29,8 @@ class ActionModule(FleetAction):
                 "wait_timeout": {"type": "float", "default": 300},
                 "port": {"type": "int", "default": 22},
                 "slice": {"type": "float", "default": 10},
+                "until": {"type": "str", "choices": ["ssh", "address"], "default": "ssh"},
+                "earlier": {"type": "dict", "default": {}},
             }
         )
         for name in ("wait_timeout", "slice"):
@@ -39,34 +41,40 @@ class ActionModule(FleetAction):
                 )
         if not 0 < options["port"] < 65536:
             raise AnsibleActionFail(f"port: {options['port']} is no TCP port; it is 1 to 65535")
+        earlier = to_plain(options.pop("earlier"))
         progress = Progress(
             str(task_vars.get("inventory_hostname")),
             to_plain(list(dict.fromkeys(options["names"]))),
+            options["until"],
+            earlier.get("vms") or (),
         )
         if self._task.check_mode or not progress.pending:
             return self._ask(options, options["wait_timeout"], progress, task_vars)
-        _say(progress.begin(options["port"], options["wait_timeout"]))
+        elapsed = float(earlier.get("elapsed") or 0)
+        begun = time.monotonic() - elapsed
+        _say(progress.begin(options["port"], max(options["wait_timeout"] - elapsed, _LAST)))
         result: dict[str, t.Any] = {}
-        failed = self._wait(options, progress, task_vars, result)
+        failed = self._wait(options, begun, progress, task_vars, result)
         if failed is not None:
             result.update(failed)
         changed = any(vm["changed"] for vm in progress.vms())
         result.update(changed=changed, vms=wrap_var(progress.vms()), waiting=[])
+        result["elapsed"] = round(time.monotonic() - begun, 1)
         missing = progress.failure()
         if missing is not None and failed is None:
             result.update(failed=True, msg=wrap_var(missing))
-            _say(progress.consoles())
+            _say(progress.consoles() if options["until"] == "ssh" else ())
         return result
 
     def _wait(
         self,
         options: dict[str, t.Any],
+        begun: float,
         progress: Progress,
         task_vars: dict[str, t.Any],
         result: dict[str, t.Any],
     ) -> dict[str, t.Any] | None:
         """Ask until nobody is waited for; the failed result of a call that cannot go on."""
-        begun = time.monotonic()
         first = True
         while progress.pending:
             passed = time.monotonic() - begun

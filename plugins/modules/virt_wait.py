@@ -19,8 +19,8 @@ description:
     in 5 seconds, and only where that is no larger than a /24 and the hypervisor has an IPv4 address
     on the bridge.
   - An address that answers with the MAC address of another machine does not count. Of a VM that was
-    seeded with a host key, only a server that shows this key does (where the hypervisor has
-    C(ssh-keyscan)).
+    seeded with a host key, only a server that holds this key does (where the hypervisor has
+    C(ssh)).
   - A VM that has shown the host key it was seeded with needs its seed medium no more. It is taken
     out of the VM and deleted.
   - Waiting ends at once for a VM that is seen not to run, such as one that crashed or was shut off.
@@ -65,6 +65,22 @@ options:
       - Seconds that a single call to the hypervisor takes at most; progress shows that often.
     type: float
     default: 10
+  until:
+    description:
+      - What is waited for.
+      - V(ssh) means that an SSH server answers, and shows the host key that the VM was seeded with.
+      - V(address) means that an address is known, whether or not anybody answers there yet. That
+        is enough to read the inventory again while the VM still boots. No console is printed then,
+        and no seed medium removed.
+    type: str
+    choices: [ssh, address]
+    default: ssh
+  earlier:
+    description:
+      - What an earlier task returned that waited for the same VMs with O(until=address). The
+        seconds it took are part of O(wait_timeout), and what it has told is not told again.
+    type: dict
+    default: {}
 seealso:
   - module: fleet.virt.virt_query
     description: Addresses of virtual machines as they are now.
@@ -75,6 +91,18 @@ EXAMPLES = r"""
   fleet.virt.virt_wait:
     names: [web1, web2]
     wait_timeout: 120
+  register: waited
+
+- name: Wait until they have addresses
+  fleet.virt.virt_wait:
+    names: [web1, web2]
+    until: address
+  register: addressed
+
+- name: Wait until they answer, for as long altogether
+  fleet.virt.virt_wait:
+    names: [web1, web2]
+    earlier: "{{ addressed }}"
   register: waited
 
 - name: Show where they are
@@ -105,7 +133,8 @@ vms:
         V(console).
       type: str
     seconds:
-      description: After how many seconds it answered, else null.
+      description: After how many seconds it answered, or had an address with O(until=address), else
+        null.
       type: float
     state:
       description: State in libvirt's own terms.
@@ -116,7 +145,7 @@ vms:
       type: str
       sample: booted
     answered:
-      description: Whether it answered; null in check mode.
+      description: Whether it answered, or has an address with O(until=address); null in check mode.
       type: bool
     msg:
       description: What is missing, or why the seed medium could not be removed; empty when all is
@@ -129,6 +158,10 @@ vms:
       description: The last lines of its serial console, when it did not answer.
       type: list
       elements: str
+elapsed:
+  description: Seconds that this task and those of O(earlier) took.
+  returned: when it was waited for
+  type: float
 waiting:
   description: Names of those that were still to be waited for; empty in the end.
   returned: always, unless the hypervisor cannot be asked
@@ -148,10 +181,14 @@ def main() -> None:
             "wait_timeout": {"type": "float", "default": 300},
             "port": {"type": "int", "default": 22},
             "slice": {"type": "float", "default": 10},
+            "until": {"type": "str", "choices": list(wait.UNTIL), "default": "ssh"},
+            "earlier": {"type": "dict", "default": {}},
         }
     )
     params = module.params
-    settings = wait.Settings(params["wait_timeout"], params["port"], params["slice"])
+    settings = wait.Settings(
+        params["wait_timeout"], params["port"], params["slice"], params["until"]
+    )
 
     def work() -> dict[str, object]:
         if module.check_mode:

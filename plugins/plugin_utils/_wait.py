@@ -23,16 +23,29 @@ Entry = dict[str, t.Any]
 
 
 class Progress:
-    """The entries of ``virt_wait``'s result so far, in the order of ``names``."""
+    """The entries of ``virt_wait``'s result so far, in the order of ``names``.
 
-    def __init__(self, host: str, names: t.Sequence[str]) -> None:
+    ``until`` is what is waited for. ``earlier`` are the entries of a wait before this one: its
+    addresses are no news.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        names: t.Sequence[str],
+        until: str = "ssh",
+        earlier: t.Iterable[Entry] = (),
+    ) -> None:
         self.host = host
+        self.until = until
         self.entries: dict[str, Entry | None] = dict.fromkeys(names)
         self.pending = list(self.entries)
+        self.told = {entry["name"]: entry["address"] for entry in earlier}
 
-    def begin(self, port: int, wait_timeout: float) -> list[str]:
-        """What is waited for."""
-        limit = f"waiting until it answers on port {port} (at most {wait_timeout:g} s)"
+    def begin(self, port: int, seconds: float) -> list[str]:
+        """What is waited for, and for how many seconds at most."""
+        what = "it has an address" if self.until == "address" else f"it answers on port {port}"
+        limit = f"waiting until {what} (at most {seconds:g} s)"
         return [f"{name} on {self.host}: {limit}" for name in self.entries]
 
     def take(self, result: t.Mapping[str, t.Any], offset: float) -> list[str]:
@@ -42,7 +55,7 @@ class Progress:
             entry = dict(vm)
             if entry["seconds"] is not None:
                 entry["seconds"] = round(entry["seconds"] + offset, 1)
-            news += self._news(self.entries[entry["name"]], entry)
+            news += self._news(entry)
             if entry["changed"]:
                 news.append(f"{entry['name']}: its seed medium is removed")
             elif entry["answered"] and entry["msg"]:
@@ -51,13 +64,14 @@ class Progress:
         self.pending = list(result["waiting"])
         return news
 
-    def _news(self, before: Entry | None, entry: Entry) -> list[str]:
+    def _news(self, entry: Entry) -> list[str]:
         name = entry["name"]
         news = []
-        if entry["address"] and (before is None or before["address"] != entry["address"]):
+        if entry["address"] and self.told.get(name) != entry["address"]:
+            self.told[name] = entry["address"]
             origin = _FROM.get(entry["source"], "")
             news.append(f"{name}: address {entry['address']} {origin}")
-        if entry["answered"]:
+        if entry["answered"] and self.until == "ssh":
             news.append(f"{name}: answers after {entry['seconds']:g} s")
         return news
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import threading
 import typing as t
 from dataclasses import dataclass
 
@@ -60,7 +61,7 @@ def attempt(
             input=text,
             stdin=subprocess.DEVNULL if text is None else None,
             capture_output=True,
-            env={**os.environ, "PATH": _PATH, "LC_ALL": "C.UTF-8", "LANGUAGE": "C"},
+            env=_environment(),
             timeout=seconds,
             check=False,
             encoding="utf-8",
@@ -70,6 +71,43 @@ def attempt(
         raise DeadlineExceeded(argv[0], seconds) from None
     said = " ".join((done.stderr.strip() or done.stdout.strip()).split())
     return Done(done.returncode, done.stdout, said)
+
+
+def heard(
+    argv: t.Sequence[str], wanted: t.Callable[[str], bool], *, seconds: float = _SECONDS
+) -> str | None:
+    """The first line of a program's standard error that is wanted; it is ended then.
+
+    Its last line if none was wanted until it ended, or was ended after ``seconds``; None where it
+    is not installed.
+    """
+    if find(argv[0]) is None:
+        return None
+    last = ""
+    with subprocess.Popen(
+        list(argv),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=_environment(),
+        encoding="utf-8",
+        errors="replace",
+    ) as process:
+        limit = threading.Timer(seconds, process.kill)
+        limit.start()
+        try:
+            for line in t.cast("t.Iterable[str]", process.stderr):
+                last = line.strip()
+                if wanted(last):
+                    break
+        finally:
+            limit.cancel()
+            process.kill()
+    return last
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PATH": _PATH, "LC_ALL": "C.UTF-8", "LANGUAGE": "C"}
 
 
 def run(argv: t.Sequence[str], *, text: str | None = None, seconds: float = _SECONDS) -> str:

@@ -17,27 +17,12 @@ import dataclasses
 import typing as t
 
 from .. import _lxml
-from .._errors import DeadlineExceeded
 from .._model.metadata import Metadata
-from . import lookup, programs, storage
+from . import lookup, storage
 from .connection import Connection
 
 _INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
 _FORCE = 4  # VIR_DOMAIN_DEVICE_MODIFY_FORCE: though the guest has locked the tray, as udev does
-_KEYSCAN_SECONDS = 5
-
-
-def shown_keys(address: str, port: int, kind: str) -> list[str] | None:
-    """The keys of a type that an SSH server shows ("type base64"); None if nobody can ask it."""
-    command = ["ssh-keyscan", "-T", str(_KEYSCAN_SECONDS), "-t", kind, "-p", str(port)]
-    try:
-        done = programs.attempt([*command, "--", address], seconds=2 * _KEYSCAN_SECONDS)
-    except DeadlineExceeded:
-        return []
-    if done is None:
-        return None
-    lines = (line.split() for line in done.out.splitlines() if not line.startswith("#"))
-    return [" ".join(words[1:3]) for words in lines if len(words) >= 3]
 
 
 def remove(connection: Connection, raw: t.Any, *, unread: bool = False) -> bool:

@@ -13,7 +13,7 @@ import typing as t
 
 from .._errors import FleetVirtError
 from .._model.metadata import Metadata
-from . import neighbours, seed_medium
+from . import host_key, neighbours
 from .connection import Connection
 from .waited import Guest
 
@@ -31,12 +31,10 @@ def medium(connection: Connection, raw: t.Any, kept: Metadata | None) -> str | N
         return None
     guest = Guest(connection, connection, raw)
     guest.look()
-    kind, _blank, rest = kept.host_key.partition(" ")
-    wanted = f"{kind} {rest.partition(' ')[0]}"
     try:
         found = guest.candidates(neighbours.table())
         for address in itertools.islice(found, _MOST):
-            if wanted in (seed_medium.shown_keys(address, _PORT, kind) or ()):
+            if host_key.ask(address, _PORT, kept.host_key) is host_key.Proof.HOLDS:
                 return media[0]
     except FleetVirtError:
         return None  # whoever asks next may be luckier

@@ -10,6 +10,8 @@ when an SSH server does at one of its addresses, and the neighbour table does no
 address is another machine's. One that was seeded with a host key has to show it; then its first
 boot is done as far as its seed goes, and the medium is removed.
 
+Where only an address is waited for, none is tried: one that is known is enough.
+
 This file is private to the collection.
 """
 
@@ -21,7 +23,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from .._errors import FleetVirtError, HostUnreachable
-from . import deadline, neighbours, seed_medium
+from . import deadline, host_key, neighbours, seed_medium
 from .connection import Connection
 from .lookup import require_domains
 from .ssh_banner import Answer, probe
@@ -34,16 +36,20 @@ _STIR_PAUSE = 5.0  # between two questions to everybody on a bridge
 _BETTER = 0.5  # how long an address that is believed more may still come first
 _SHORTEST = 2.0  # a call that is part of a longer wait takes so long, though something happened
 _CHECK_MODE = "not waited for in check mode"
+UNTIL = ("ssh", "address")
 
 
 @dataclass(frozen=True)
 class Settings:
     """``wait_timeout`` and ``slice`` are seconds; a call returns after ``slice`` though VMs are
-    still to be waited for (None: after ``wait_timeout`` only)."""
+    still to be waited for (None: after ``wait_timeout`` only).
+
+    ``until`` is one of :data:`UNTIL`."""
 
     wait_timeout: float = 300.0
     port: int = 22
     slice: float | None = None
+    until: str = "ssh"
 
 
 @dataclass
@@ -106,6 +112,7 @@ class _Wait:
         self.agents = agents
         self.settings = settings
         self.stop = threading.Event()
+        self.news = threading.Event()  # somebody answered
         self.stirred: dict[str, float] = {}
         self.bug: BaseException | None = None
         found = require_domains(connection, names)
@@ -127,7 +134,8 @@ class _Wait:
                     break
                 self._step()
                 self._check()
-                time.sleep(_TICK)
+                self.news.wait(_TICK)
+                self.news.clear()
         finally:
             self.stop.set()
         self._leave(threads)
@@ -176,7 +184,7 @@ class _Wait:
             if one.over:
                 continue
             one.candidates = one.guest.candidates(table)
-            for address in one.candidates:
+            for address in one.candidates if self.settings.until == "ssh" else ():
                 attempt = one.tries.setdefault(address, _Try())
                 if not attempt.busy and time.monotonic() >= attempt.due:
                     attempt.busy = True
@@ -189,28 +197,37 @@ class _Wait:
         def note(answer: Answer) -> None:
             attempt.answer = attempt.answer or answer
 
-        answer = probe(address, self.settings.port, note)
-        if answer.ok and self.connection.local:
-            owner = neighbours.table().get(address)
-            if owner is not None and owner not in guest.macs:
-                answer = Answer(False, f"another machine has this address ({owner})")
-        if answer.ok and self.connection.local and guest.host_key:
-            answer = self._proof(guest.host_key, address, attempt) or answer
+        key = guest.host_key if self.connection.local else None
+        # Every connection is work for a guest that boots. Where nobody listened a moment ago, the
+        # first that is accepted is the one that asks for the key.
+        if key and attempt.answer is not None and attempt.answer.refused:
+            self._proof(key, address, attempt)
+        if attempt.proven:
+            answer = Answer(True, "it shows its host key")
+        else:
+            answer = probe(address, self.settings.port, note)
+            if answer.ok and self.connection.local:
+                owner = neighbours.table().get(address)
+                if owner is not None and owner not in guest.macs:
+                    answer = Answer(False, f"another machine has this address ({owner})")
+            if answer.ok and key:
+                answer = self._proof(key, address, attempt) or answer
         if answer.ok and not attempt.since:
             attempt.since = time.monotonic()
         attempt.answer = answer
         attempt.due = time.monotonic() + (_SOON if answer.refused else _PAUSE)
         attempt.busy = False
+        if answer.ok:
+            self.news.set()
 
-    def _proof(self, host_key: str, address: str, attempt: _Try) -> Answer | None:
+    def _proof(self, key: str, address: str, attempt: _Try) -> Answer | None:
         """Whether the server is who it was seeded as; the answer to give if it is not."""
-        kind, _blank, rest = host_key.partition(" ")
-        shown = seed_medium.shown_keys(address, self.settings.port, kind)
-        attempt.proven = shown is not None and f"{kind} {rest.partition(' ')[0]}" in shown
-        if shown is None or attempt.proven:
+        proof = host_key.ask(address, self.settings.port, key)
+        attempt.proven = proof is host_key.Proof.HOLDS
+        if proof is None or attempt.proven:
             return None
-        if not shown:
-            return Answer(False, f"its SSH server shows no {kind} key yet")
+        if proof is host_key.Proof.NONE:
+            return Answer(False, f"its SSH server shows no {key.partition(' ')[0]} key yet")
         return Answer(
             False,
             "its SSH server shows another host key than its seed has: the image did not take the"
@@ -229,6 +246,10 @@ class _Wait:
     def _settle(self, one: _Watched) -> None:
         """Take the address that is believed most, of those that answer."""
         now = time.monotonic()
+        if self.settings.until == "address" and one.candidates:
+            one.address, one.source = next(iter(one.candidates.items()))
+            one.answered, one.seconds = True, round(now - self.started, 1)
+            return
         undecided = False
         for address, source in one.candidates.items():
             attempt = one.tries[address]

@@ -45,6 +45,24 @@ def test_a_wait_of_three_calls() -> None:
     ]
 
 
+def test_an_address_that_was_told_is_no_news() -> None:
+    first = Progress("hv1", ["web1", "web2"], "address")
+    assert (
+        first.begin(22, 300.0)[0] == "web1 on hv1: waiting until it has an address (at most 300 s)"
+    )
+    found = vm("web1", address="192.0.2.5", source="neighbour", seconds=4.2, answered=True)
+    assert first.take({"vms": [found, vm("web2")], "waiting": []}, 0) == [
+        "web1: address 192.0.2.5 by the neighbour table"
+    ]
+    second = Progress("hv1", ["web1", "web2"], earlier=first.vms())
+    other = vm("web2", address="192.0.2.6", source="console", seconds=1.0, answered=True)
+    assert second.take({"vms": [found, other], "waiting": []}, 5.0) == [
+        "web1: answers after 9.2 s",
+        "web2: address 192.0.2.6 by its console",
+        "web2: answers after 6 s",
+    ]
+
+
 def test_all_answer() -> None:
     progress = Progress("hv1", ["web1"])
     found = vm("web1", address="192.0.2.5", source="neighbour", seconds=0.4, answered=True)

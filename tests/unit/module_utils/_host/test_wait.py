@@ -102,6 +102,18 @@ def test_a_slice_ends_early_with_news(connection: Connection) -> None:
     assert result["waiting"] == ["runs"]
 
 
+def test_an_address_is_enough_where_no_more_is_waited_for(connection: Connection) -> None:
+    begun = time.monotonic()
+    result = run(connection, "there", "off", wait_timeout=60, until="address")
+    assert time.monotonic() - begun < 10
+    there, off = result["vms"]
+    found = [there[key] for key in ("address", "source", "answered", "msg", "changed")]
+    assert found == ["192.0.2.5", "static", True, "", False]
+    assert there["seconds"] < 10
+    assert (off["answered"], off["msg"]) == (False, "it does not run: shutoff (unknown)")
+    assert result["msg"] == "off: it does not run: shutoff (unknown)"
+
+
 def test_one_that_is_removed_meanwhile(connection: Connection) -> None:
     raw = connection.raw.lookupByName("runs")
     guest = Guest(connection, connection, raw)

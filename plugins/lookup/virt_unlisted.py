@@ -1,0 +1,71 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: virt_unlisted
+short_description: Virtual machines that the inventory does not have as they are
+version_added: 0.1.0
+description:
+  - Returns the names of the virtual machines in results of this play that are no host of the
+    inventory, or one with another C(ansible_host) than the address in the result.
+  - Ansible reads its inventory when it starts. With this lookup a playbook has it read again only
+    if that may help.
+author:
+  - Fleet Virt contributors (@fleet-virt)
+options:
+  _terms:
+    description:
+      - Names of variables in which hosts of this play have registered results with C(vms), such as
+        those of M(fleet.virt.virt_init) and M(fleet.virt.virt_wait). A host that has none is passed
+        over.
+    type: list
+    elements: str
+    required: true
+seealso:
+  - plugin: fleet.virt.virt
+    plugin_type: inventory
+    description: The inventory that has virtual machines.
+"""
+
+EXAMPLES = r"""
+- name: Wait until they answer
+  fleet.virt.virt_wait:
+    names: [web1, web2]
+  register: waited
+
+- name: Read the inventory again
+  ansible.builtin.include_tasks: refresh_inventory.yml
+  when: query('fleet.virt.virt_unlisted', 'waited') | length > 0
+"""
+
+RETURN = r"""
+_raw:
+  description: Names of the virtual machines, in alphabetical order.
+  type: list
+  elements: str
+"""
+
+import typing as t
+
+from ansible.plugins.lookup import LookupBase
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import registered
+
+
+class LookupModule(LookupBase):
+    def run(
+        self, terms: list[str], variables: dict[str, t.Any] | None = None, **_options: t.Any
+    ) -> list[str]:
+        values = variables or {}
+        listed = set(values["groups"]["all"])
+        unlisted = set()
+        for term in terms:
+            for result in registered(values, term).values():
+                for vm in result.get("vms") or ():
+                    name, address = vm["name"], vm.get("address")
+                    known = values["hostvars"][name].get("ansible_host") if name in listed else None
+                    if name not in listed or (address and address != known):
+                        unlisted.add(name)
+        return sorted(unlisted)
