@@ -15,9 +15,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._model.image_source imp
     with_checksum,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils import _images
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction, registered
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
 
 
 class ActionModule(FleetAction):

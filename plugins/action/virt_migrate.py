@@ -17,8 +17,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._model import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._model.migration_options import ARGUMENTS
 from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _images, _peers, _placing
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction, registered
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
 
 
 class ActionModule(FleetAction):

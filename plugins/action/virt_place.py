@@ -14,8 +14,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefu
 from ansible_collections.fleet.virt.plugins.module_utils._model import placement, tables
 from ansible_collections.fleet.virt.plugins.module_utils._model.init_options import GENERATED
 from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _peers, _placing
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction, registered
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
 
 # rounds in which others may be faster before a VM is given up
 _ATTEMPTS = 6

@@ -13,9 +13,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._model.preflight_host i
 from ansible_collections.fleet.virt.plugins.module_utils._model.preflight_options import ARGUMENTS
 from ansible_collections.fleet.virt.plugins.module_utils._units import parse_mib
 from ansible_collections.fleet.virt.plugins.plugin_utils import _clock, _output, _peers
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction, registered
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
 
 
 class ActionModule(FleetAction):

@@ -9,8 +9,9 @@ import typing as t
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._model import purge_decision
 from ansible_collections.fleet.virt.plugins.module_utils._model.purge_options import ARGUMENTS
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction, registered
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
 
 
 class ActionModule(FleetAction):

@@ -8,8 +8,9 @@ import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._model import tables
 from ansible_collections.fleet.virt.plugins.plugin_utils import _output
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction, registered
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
 
 _VIEWS = {
     "host_info": "host",

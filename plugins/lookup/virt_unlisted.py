@@ -51,7 +51,7 @@ _raw:
 import typing as t
 
 from ansible.plugins.lookup import LookupBase
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import registered
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
 
 
 class LookupModule(LookupBase):

@@ -14,7 +14,6 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
 # As every module of the action group accepts them
 _CONNECTION: dict[str, dict[str, t.Any]] = {
@@ -58,14 +57,3 @@ class FleetAction(ActionBase):
         """What the module of the same name returns; ``arguments`` replace the task's."""
         answer: dict[str, t.Any] = self._execute_module(module_args=arguments, task_vars=task_vars)
         return answer
-
-
-def registered(
-    task_vars: t.Mapping[str, t.Any], variable: str | None
-) -> dict[str, dict[str, t.Any]]:
-    """What each host of the play registered as ``variable``, as plain data; empty if nothing."""
-    hostvars = task_vars["hostvars"]
-    return {
-        str(name): to_plain(hostvars[name].get(variable) or {}) if variable else {}
-        for name in task_vars["ansible_play_hosts_all"]
-    }
