@@ -31,14 +31,20 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Wait until they answer
-  fleet.virt.virt_wait:
-    names: [web1, web2]
-  register: waited
+- name: Find out whether the inventory has a virtual machine at the address where it answers
+  hosts: hypervisors
+  gather_facts: false
+  become: true
+  tasks:
+    - name: Wait until it answers
+      fleet.virt.virt_wait:
+        names: [web1]
+      register: waited
+      when: inventory_hostname == 'hv1'
 
-- name: Read the inventory again
-  ansible.builtin.include_tasks: refresh_inventory.yml
-  when: query('fleet.virt.virt_unlisted', 'waited') | length > 0
+    - name: Say what the inventory does not have
+      ansible.builtin.debug:
+        msg: "{{ query('fleet.virt.virt_unlisted', 'waited') }}"
 """
 
 RETURN = r"""

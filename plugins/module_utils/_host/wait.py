@@ -203,7 +203,7 @@ class _Wait:
         if key and attempt.answer is not None and attempt.answer.refused:
             self._proof(key, address, attempt)
         if attempt.proven:
-            answer = Answer(True, "it shows its host key")
+            answer = Answer(True, "it holds its host key")
         else:
             answer = probe(address, self.settings.port, note)
             if answer.ok and self.connection.local:
