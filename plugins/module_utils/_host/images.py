@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .._errors import FleetVirtError, LibvirtFailure, PlanRefused
+from .._model import base_name
 from .._model.image_format import ImageFormat
 from .._model.options import show
 from . import base_file, deadline, image_check, owner, storage, unpack
@@ -31,7 +32,6 @@ from .storage import Pool
 
 DEFAULT_PATH = "/var/lib/libvirt/base"
 CACHE = Path("/var/cache/fleet-virt/digests.json")
-_BASE = re.compile(r"[0-9a-f]{64}-.+\.(qcow2|raw)")
 _NAME_LENGTH = 128
 _LONG = 6 * 3600.0  # seconds that reading and copying one image may take
 _SHORT = 60.0
@@ -73,7 +73,7 @@ def base_volume_name(name: str, digest: str, image_format: str) -> str:
 
 def is_base_name(volume: str) -> bool:
     """Whether a volume of that name would be a base image."""
-    return _BASE.fullmatch(volume) is not None
+    return base_name.parts(volume) is not None
 
 
 def require_local(connection: Connection) -> None:
@@ -356,7 +356,7 @@ def _read_base(pool: Pool, volume: str) -> BaseImage | None:
 
 def _names(folder: str) -> list[str]:
     try:
-        return sorted(name for name in os.listdir(folder) if _BASE.fullmatch(name))
+        return sorted(name for name in os.listdir(folder) if is_base_name(name))
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -10,10 +10,9 @@ This file is private to the collection.
 from __future__ import annotations
 
 import posixpath
-import re
 import typing as t
 
-_BASE = re.compile(r"(?P<digest>[0-9a-f]{64})-(?P<name>.+\.(?P<format>qcow2|raw))")
+from . import base_name
 
 
 def lacking(
@@ -37,7 +36,7 @@ def lacking(
                 # one that is elsewhere, as on shared storage, is not among those of the source
                 if volume not in images[source] or volume in images[to]:
                     continue
-                if _BASE.fullmatch(volume) and volume not in found.get(to, ()):
+                if base_name.parts(volume) and volume not in found.get(to, ()):
                     have = sorted(host for host in images if volume in images[host])
                     rest = [host for host in have if host != source]
                     found.setdefault(to, {})[volume] = [source, *rest]
@@ -46,7 +45,7 @@ def lacking(
 
 def as_source(volume: str) -> dict[str, t.Any]:
     """What ``virt_image`` has to know of a base image to get it from another hypervisor."""
-    match = _BASE.fullmatch(volume)
-    if match is None:
+    parts = base_name.parts(volume)
+    if parts is None:
         raise ValueError(f"{volume!r} is no base image")
-    return {**match.groupdict(), "virtual_bytes": 0}
+    return {**parts, "virtual_bytes": 0}

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 import posixpath
-import re
 import typing as t
 import uuid as uuids
 
+from . import base_name
 from .migration_types import (
     CLAIM,
     RENEW,
@@ -31,7 +31,6 @@ from .migration_types import (
 _MIB = 1024**2
 # Space that stays free in a pool, and memory that stays free on a hypervisor
 _FLOOR = 64 * _MIB
-_DIGEST = re.compile(r"[0-9a-f]{64}-.+")
 DETACHED = "made for it, but not among its disks any more"
 _FOREIGN = "its files are not known to be its own, so it is not moved"
 
@@ -304,7 +303,7 @@ def _backing(disk: Disk, target: Target) -> tuple[str | None, tuple[str, str] | 
         return None, None
     where, (path, kind) = target.destination.name, disk.chain[0]
     name = posixpath.basename(path)
-    if len(disk.chain) > 1 or not _DIGEST.fullmatch(name):
+    if len(disk.chain) > 1 or base_name.parts(name) is None:
         below = ", ".join(one for one, _kind in disk.chain)
         return (
             f"disk {disk.target} lies on {below}, which is no base image by its digest, so whether"

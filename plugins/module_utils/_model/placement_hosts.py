@@ -13,14 +13,13 @@ This file is private to the collection.
 from __future__ import annotations
 
 import math
-import re
 import typing as t
 from dataclasses import dataclass
 
 from .._errors import Problem, SpecError
 from .._units import parse_mib
+from . import base_name
 
-_BASE_NAME = re.compile(r"(?P<digest>[0-9a-f]{32,128})-(?P<name>.+)")
 # libvirt's "degraded" is running, with less redundancy than it was set up with
 _USABLE_STATES = frozenset({"running", "active", "degraded"})
 
@@ -248,11 +247,11 @@ def image_keys(volumes: t.Iterable[str]) -> frozenset[str]:
     keys: set[str] = set()
     for volume in volumes:
         keys.add(volume)
-        match = _BASE_NAME.fullmatch(volume)
-        if match:
-            keys.update((match["digest"], match["name"]))
-            if match["name"].endswith(".qcow2"):
-                keys.add(match["name"][: -len(".qcow2")])
+        parts = base_name.parts(volume)
+        if parts is not None:
+            keys.update((parts["digest"], parts["name"]))
+            if parts["format"] == "qcow2":
+                keys.add(parts["name"][: -len(".qcow2")])
     return frozenset(keys)
 
 
