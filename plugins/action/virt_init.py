@@ -18,14 +18,19 @@ from ansible_collections.fleet.virt.plugins.plugin_utils import (
     _seeds,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
 _AD_HOC = "Ansible Ad-Hoc"
+_SYSTEM = "qemu:///system"
 
 
 class ActionModule(FleetAction):
     def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         if self._task.args.get("stage") == "read":
             return self.module(task_vars, self._reading(task_vars))
+        earlier = to_plain(self._task.args.get("earlier") or {})
+        if earlier.get("finished"):
+            return _again(earlier)
         arguments = self._module_arguments(task_vars)
         if not arguments["vms"] and not arguments.get("withdraw"):
             return {"changed": False, "vms": []}
@@ -47,7 +52,8 @@ class ActionModule(FleetAction):
         """
         arguments = {**arguments, "run": arguments.get("run") or str(uuid.uuid4())}
         claimed = self.module(task_vars, {**arguments, "stage": "claim"})
-        claimed.pop("host", None)
+        for key in ("host", "finished"):  # of that stage
+            claimed.pop(key, None)
         names = [vm["name"] for vm in claimed.get("vms") or () if vm["changed"]]
         if claimed.get("failed") or claimed.get("unreachable") or not names:
             return claimed
@@ -56,7 +62,7 @@ class ActionModule(FleetAction):
                 names,
                 task_vars,
                 _batch.Variables(task_vars, self._templar),
-                arguments.get("uri", "qemu:///system"),
+                arguments.get("uri", _SYSTEM),
                 float(arguments.get("timeout", 10.0)),
             )
         except BaseException as error:
@@ -98,8 +104,10 @@ class ActionModule(FleetAction):
         if common.get("stage", "all") == "all" and not check:
             self._bring(images, common, task_vars, variables)
         vms, seeds = _seeds.taken_out(vms)
-        kept = ("uri", "timeout", "stage", "run", "fleet_machine", "withdraw")
+        kept = ("uri", "timeout", "stage", "run", "fleet_machine", "fleet_seen", "withdraw")
         arguments = {key: common[key] for key in kept if common.get(key) is not None}
+        if arguments.get("uri", _SYSTEM) != _SYSTEM:
+            arguments.pop("fleet_seen", None)  # others are asked at that URI
         return {
             **arguments,
             "vms": vms,
@@ -139,6 +147,13 @@ class ActionModule(FleetAction):
             brought = _images.ensure_on_host(self, task_vars, local, options)
             if brought.get("failed") or brought.get("unreachable"):
                 raise PlanRefused(f"image {name}: {brought.get('msg')}")
+
+
+def _again(earlier: dict[str, t.Any]) -> dict[str, t.Any]:
+    """What an earlier task returned; that one may have been told that nothing is a failure."""
+    kept = ("changed", "vms", "diff", "msg")
+    result: dict[str, t.Any] = {key: earlier[key] for key in kept if key in earlier}
+    return {**result, "failed": any(vm["failed"] for vm in earlier["vms"])}
 
 
 def _chosen(common: dict[str, t.Any], variables: _batch.Variables) -> Defaults:

@@ -11,7 +11,7 @@ import uuid
 
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._model import placement, tables
+from ansible_collections.fleet.virt.plugins.module_utils._model import fleet_seen, placement, tables
 from ansible_collections.fleet.virt.plugins.module_utils._model.init_options import GENERATED
 from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _peers, _placing
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
@@ -111,6 +111,7 @@ class _Work:
                 for name in sorted({name for names in copies.values() for name in names})
             },
             "waits": self._waits(shares),
+            "seen": self._seen() if len(shares) == 1 and not self.check else [],
             "machine": _placing.common_machine(self.answers),
             "run": GENERATED if self.check else str(uuid.uuid4()),
         }
@@ -123,6 +124,19 @@ class _Work:
             for host, answer in self.answers.items()
             for volume in (answer.get("host") or {}).get("images") or ()
             if digest and volume.startswith(f"{digest}-")
+        ]
+
+    def _seen(self) -> list[dict[str, str]]:
+        """The hypervisors that answered, as suboptions of virt_init."""
+        return [
+            {
+                "name": name,
+                "address": _peers.address(name, self.task_vars),
+                "uuid": str(answer["host"]["uuid"]),
+                "domains": fleet_seen.domains(answer["host"]["vms"]),
+            }
+            for name, answer in self.answers.items()
+            if answer.get("host")
         ]
 
     def _waits(self, shares: t.Mapping[str, t.Collection[str]]) -> dict[str, list[str]]:
@@ -157,6 +171,9 @@ class _Work:
         except PlanRefused as error:
             unproven = str(error)
         for host, claims in claimed.items():
+            if claims.get("finished"):
+                confirmed[host] = [vm["name"] for vm in claims["vms"]]
+                continue
             if claims.get("vms") is None and (claims.get("failed") or claims.get("unreachable")):
                 hopeless[host] = str(claims.get("msg") or "did not answer when claiming")
             for vm in claims.get("vms") or ():

@@ -263,6 +263,39 @@ options:
       - Machine type of VMs that name none; C(fleet.virt.provision_vm) gives the newest that all
         hypervisors have.
     type: str
+  fleet_seen:
+    description:
+      - With O(stage=claim), every hypervisor of the fleet as it was when the VMs were placed;
+        C(fleet.virt.provision_vm) gives it if they all go to this one. Once they are claimed, this
+        hypervisor looks at the others itself, over libvirt's verified TLS. If all answer and have
+        the domains they had, the VMs are finished at once, and nobody needs to be asked again.
+      - Used with O(uri=qemu:///system) only.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description: Its name in the inventory.
+        type: str
+        required: true
+      address:
+        description: Where other hypervisors reach its libvirt, which its certificate has to name.
+        type: str
+        required: true
+      uuid:
+        description: Its UUID, of its capabilities.
+        type: str
+        required: true
+      domains:
+        description: SHA-256 of what placing needs to know of its domains.
+        type: str
+        required: true
+  earlier:
+    description:
+      - With O(stage=finish), what O(stage=claim) returned here. If that has finished the VMs, it is
+        returned again, and nothing is done.
+    type: dict
+    default: {}
   images:
     description:
       - Facts of the controller's images, by name; filled in.
@@ -313,6 +346,10 @@ host:
     O(fleet.virt.virt_host_info#module:placement=true).
   returned: with O(stage=read), and with O(stage=claim) if something was claimed
   type: dict
+finished:
+  description: Whether the VMs were finished as well, see O(fleet_seen).
+  returned: with O(stage=claim)
+  type: bool
 vms:
   description: One entry for each VM of the batch, in its order.
   returned: always

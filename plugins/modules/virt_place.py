@@ -142,6 +142,12 @@ waits:
   description: Hypervisor to the names of the VMs that are to answer.
   returned: without O(claims)
   type: dict
+seen:
+  description: The fleet as suboptions of O(fleet.virt.virt_init#module:fleet_seen); empty in check
+    mode, and if the VMs go to several hypervisors.
+  returned: without O(claims)
+  type: list
+  elements: dict
 machine:
   description: The newest versioned machine type that all hypervisors have.
   returned: without O(claims)

@@ -9,6 +9,8 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import typing as t
 
 from ansible.errors import AnsibleActionFail
@@ -55,5 +57,25 @@ class FleetAction(ActionBase):
         self, task_vars: dict[str, t.Any], arguments: dict[str, t.Any] | None = None
     ) -> dict[str, t.Any]:
         """What the module of the same name returns; ``arguments`` replace the task's."""
-        answer: dict[str, t.Any] = self._execute_module(module_args=arguments, task_vars=task_vars)
+        with _uncollected():
+            answer: dict[str, t.Any] = self._execute_module(
+                module_args=arguments, task_vars=task_vars
+            )
         return answer
+
+
+@contextlib.contextmanager
+def _uncollected() -> t.Iterator[None]:
+    """Without Python's collector of cycles.
+
+    A module is packed by parsing all that it imports, into hundreds of thousands of objects that
+    stay; the collector would look at them, and at the fleet's variables, over and over: a third to
+    a half of the time.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

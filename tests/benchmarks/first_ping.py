@@ -6,10 +6,11 @@
 
     .venv/bin/python tests/benchmarks/first_ping.py LABORATORY [--runs 3] [--seed '{}']
 
-One playbook: ``provision_vm`` creates a VM from Debian's cloud image, which the hypervisors have by
-then, and waits until it answers; the next play pings the VM. The guest's own boot is the time from
-the start of its QEMU process until its SSH port greets, which is asked for from here ten times a
-second.
+The laboratory's hypervisors are set up as any fleet's are, by ``setup_hypervisors``, so that they
+have keys. Then one playbook: ``provision_vm`` creates a VM from Debian's cloud image, which the
+hypervisors have by then, and waits until it answers; the next play pings the VM. The guest's own
+boot is the time from the start of its QEMU process until its SSH port greets, which is asked for
+from here ten times a second.
 
 To be pinged the guest has to do more: it encrypts, logs in, starts Python, all that on an emulated
 processor that is busy with the rest of its boot. So each run has a baseline: the same VM is made
@@ -114,6 +115,8 @@ class Bench:
             "vm_image": "debian12.qcow2",
             "vm_seed": json.loads(seed),
         }
+        keys = {"libvirt_keys_dir": str(folder / "keys")}
+        self.ansible.playbook("setup_hypervisors", keys).succeeded()
         self.program = self._program()
 
     def _program(self) -> str:

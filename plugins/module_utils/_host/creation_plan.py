@@ -36,7 +36,8 @@ class Settings:
     ``pool_paths`` are the pools that may be made, by name. ``limits`` are the ``virt_*`` settings
     of placement. ``images`` maps images as users write them to base images of this host (None for
     those a real run would bring). ``observe`` is how long a claim between two steps of another
-    run must lie still before it is taken over, in seconds.
+    run must lie still before it is taken over, in seconds. ``seen`` is the fleet as it was when
+    the VMs were placed (``fleet_seen``), empty if claims are not to be finished at once.
     """
 
     run: str
@@ -48,6 +49,7 @@ class Settings:
     images: t.Mapping[str, BaseImage | None] = field(default_factory=dict)
     facts: t.Mapping[str, ImageFacts] = field(default_factory=dict)
     observe: float = 10.0
+    seen: t.Sequence[t.Mapping[str, t.Any]] = ()
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,9 @@ from . import owner as owners
 from .connection import Connection
 from .creation_plan import Host, Job, Settings, prepare
 
+# Claimed just now, or there already: not of a run that died
+_CLEAR = ("new", "same")
+
 
 def read_options(params: t.Mapping[str, t.Any]) -> tuple[list[Domain], Settings]:
     """The validated batch and its settings; raises SpecError with every problem of every VM."""
@@ -52,6 +55,7 @@ def read_options(params: t.Mapping[str, t.Any]) -> tuple[list[Domain], Settings]
         base_pool=params["base_pool"],
         limits=params["limits"],
         machine=params["fleet_machine"],
+        seen=params["fleet_seen"],
         facts={
             name: ImageFacts(
                 str(one["name"]), str(one["digest"]), str(one["format"]), int(one["virtual_bytes"])
@@ -82,6 +86,7 @@ def run(
     facts = None
     host = Host(connection, settings)
     jobs = prepare(host, domains)
+    finish = stage in ("all", "finish")
     if check:
         _predict(jobs)
     elif not _failed(jobs):
@@ -89,13 +94,29 @@ def run(
             reserved = stage == "claim"
             owner = owners.reserved(settings.run) if reserved else owners.myself(settings.run)
             facts = creation.claim(host, jobs, owner)
-        if stage in ("all", "finish"):
+            finish = finish or _may_stay(jobs, settings, facts)
+        if finish:
             creation.finish(host, jobs, settings.run)
     result = _result(jobs)
     result["changed"] = result["changed"] or bool(withdrawn)
-    if stage == "claim" and facts is not None:
-        result["host"] = facts
+    if stage == "claim":
+        result["finished"] = finish
+        if facts is not None and not finish:
+            result["host"] = facts
     return result
+
+
+def _may_stay(
+    jobs: t.Sequence[Job], settings: Settings, facts: t.Mapping[str, t.Any] | None
+) -> bool:
+    """Whether nobody but this hypervisor has to be asked about the claims that it holds, if any."""
+    if all(job.state == "same" for job in jobs):
+        return True
+    if not settings.seen or facts is None or any(job.state not in _CLEAR for job in jobs):
+        return False
+    from . import creation_fleet  # those who are not told what was seen need none of it
+
+    return creation_fleet.unchanged(settings.seen, settings.home, facts, settings.run)
 
 
 def bring_images(

@@ -37,10 +37,7 @@ def read(connection: Connection, base_pool: str, base_path: str) -> dict[str, t.
     domains = _domains(connection)
     listed_active = connection.call("list domains", connection.raw.listAllDomains, _LIST_ACTIVE)
     active = {str(domain.UUIDString()) for domain in listed_active}
-    host["vms"] = [
-        {**_entry(name, uuid, macs, kept), "active": uuid in active}
-        for name, uuid, macs, kept in domains
-    ]
+    host["vms"] = [{**_entry(*one), "active": one[1] in active} for one in domains]
     text = connection.call("read capabilities", connection.raw.getCapabilities)
     host["machines"] = host_info.capabilities(text)["machines"]
     host["images"] = []
@@ -70,6 +67,11 @@ def read(connection: Connection, base_pool: str, base_path: str) -> dict[str, t.
     for pool in host["pools"]:
         pool["claimed_mib"] = _claimed(domains, pool, listed)
     return host
+
+
+def defined(connection: Connection) -> list[dict[str, t.Any]]:
+    """``vms`` of :func:`read`, but not which of them are ``active``."""
+    return [_entry(*one) for one in _domains(connection)]
 
 
 def _domains(connection: Connection) -> list[tuple[str, str, list[str], Metadata | None]]:

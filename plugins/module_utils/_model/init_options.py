@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import typing as t
 
+from .fleet_seen import SEEN
+
 # What exists only afterwards, in check mode
 GENERATED = "(generated)"
 STAGES = ("all", "read", "claim", "finish")
@@ -68,6 +70,8 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "limits": {"type": "dict", "default": {}},
     "home": {"type": "str", "default": ""},
     "fleet_machine": {"type": "str"},
+    "fleet_seen": {"type": "list", "elements": "dict", "default": [], "options": SEEN},
+    "earlier": {"type": "dict", "default": {}},
     "images": {"type": "dict", "default": {}},
     "passwords": {"type": "dict", "default": {}, "no_log": True},
     "seeds": {"type": "str", "default": "", "no_log": True},

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.fleet.virt.tests.integration.support import tls
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
@@ -176,6 +177,14 @@ def _fleet(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Fleet:
     return Fleet(lab, ansible, tmp_path_factory.mktemp("fleet"), all_guests)
+
+
+@pytest.fixture(params=[False, True], ids=["strangers", "trusting"])
+def trusting(request: pytest.FixtureRequest, _fleet: Fleet) -> Iterator[bool]:
+    """Whether the hypervisors trust each other, so that one can ask the others itself."""
+    hosts = [host.name for host in _fleet.lab.hosts]
+    with tls.trusting(_fleet.lab, hosts) if request.param else contextlib.nullcontext():
+        yield request.param
 
 
 @pytest.fixture

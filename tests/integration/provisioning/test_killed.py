@@ -17,6 +17,7 @@ import subprocess
 import time
 from typing import Any
 
+import pytest
 from ansible_collections.fleet.virt.tests.integration.support import killing
 from ansible_collections.fleet.virt.tests.integration.support.killing import (
     kill_tree,
@@ -106,6 +107,7 @@ def test_the_module_killed_at_random_moments(fleet: Fleet) -> None:
     assert _TRIALS < 10 or min(kills) >= _TRIALS // 4
 
 
+@pytest.mark.usefixtures("trusting")
 def test_the_playbook_killed_at_random_moments(fleet: Fleet) -> None:
     chance = random.Random(_SEED + 1)  # noqa: S311
     variables: dict[str, Any] = {"virt_vms": [{**_VM, "host": "hv1"}]}

@@ -115,6 +115,7 @@ def test_a_limit_that_leaves_hypervisors_out_proves_nothing(fleet: Fleet) -> Non
     assert fleet.domains() == {"hv1": [], "hv2": []}
 
 
+@pytest.mark.usefixtures("trusting")
 def test_the_same_name_from_two_controllers_is_one_vm(fleet: Fleet) -> None:
     for trial in range(_TRIALS):
         name = f"race{trial}"
@@ -129,6 +130,7 @@ def test_the_same_name_from_two_controllers_is_one_vm(fleet: Fleet) -> None:
         assert "creating" not in phase
 
 
+@pytest.mark.usefixtures("trusting")
 def test_every_round_of_a_run_is_shown_at_its_end(fleet: Fleet) -> None:
     """Whoever comes second finds the VM that both want made, and tells of its own as well."""
     requests = [[{"name": own, **_BLANK}, {"name": "both", **_BLANK}] for own in ("left", "right")]
@@ -157,6 +159,7 @@ def test_twice_in_one_site_playbook(fleet: Fleet, tmp_path: Path) -> None:
     assert sorted(made) == ["first", "second"]
 
 
+@pytest.mark.usefixtures("trusting")
 def test_four_controllers_and_room_for_three(fleet: Fleet) -> None:
     total = fleet.ansible.module("hv1", "virt_host_info")["hv1"]["host"]["memory_mib"]["total"]
     # one hypervisor is full, the other has room for three

@@ -1,0 +1,37 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What was on each hypervisor when VMs were placed, in a form that is quickly compared later.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing as t
+
+# A suboption of virt_init for each hypervisor
+SEEN: dict[str, dict[str, t.Any]] = {
+    "name": {"type": "str", "required": True},
+    "address": {"type": "str", "required": True},
+    "uuid": {"type": "str", "required": True},
+    "domains": {"type": "str", "required": True},
+}
+
+
+def domains(entries: t.Iterable[t.Mapping[str, t.Any]], run: str | None = None) -> str:
+    """One word for the domains of a hypervisor, another as soon as placing could mind.
+
+    ``entries`` are ``vms`` of ``placement_facts``; those in creation by ``run`` do not count. Which
+    of them run is left out: what is defined counts, running or not.
+    """
+    counted = [
+        {key: value for key, value in entry.items() if key != "active"}
+        for entry in entries
+        if run is None or entry["run"] != run
+    ]
+    counted.sort(key=lambda entry: str(entry["uuid"]))
+    return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,151 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Claims that the hypervisor which holds them may finish without anybody else being asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._model import fleet_seen
+from ansible_collections.fleet.virt.tests.integration.support import tls
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Run
+from ansible_collections.fleet.virt.tests.integration.support.documented import undocumented
+
+from .conftest import Fleet
+
+_HOSTS = ("hv1", "hv2")
+_BLANK = {"memory": 64, "seed": False, "start": False}
+_RUN = "4ff5bd3b-1a79-4f0a-b4a5-3a9a6f0f6f1e"
+_AGAIN = "Read every hypervisor again, now that the claims are there"
+_DOMAIN = """
+<domain type='qemu'><name>{name}</name><memory>65536</memory><os><type>hvm</type></os></domain>
+"""
+
+
+@pytest.fixture(scope="module")
+def _trust(_fleet: Fleet) -> Iterator[None]:
+    with tls.trusting(_fleet.lab, _HOSTS):
+        yield
+
+
+@pytest.fixture
+def sure(_trust: None, fleet: Fleet) -> Fleet:
+    """The fleet, whose hypervisors trust each other."""
+    return fleet
+
+
+def _seen(fleet: Fleet) -> list[dict[str, str]]:
+    """The fleet as it is now, as virt_place hands it on."""
+    read = fleet.ansible.module(
+        "hypervisors", "virt_init", {"stage": "read"}, extra=fleet.variables
+    )
+    return [
+        {
+            "name": name,
+            "address": fleet.lab.host(name).address,
+            "uuid": read[name]["host"]["uuid"],
+            "domains": fleet_seen.domains(read[name]["host"]["vms"]),
+        }
+        for name in _HOSTS
+    ]
+
+
+def _claim(fleet: Fleet, seen: list[dict[str, str]], **more: Any) -> dict[str, Any]:
+    vms = [{"name": "web1", **_BLANK}]
+    return fleet.init("hv1", stage="claim", run=_RUN, vms=vms, fleet_seen=seen, **more)
+
+
+def _phase(fleet: Fleet) -> str:
+    return fleet.host("hv1", "virsh dumpxml --inactive web1 | grep -o 'phase>[a-z]*<' || true")
+
+
+def test_a_fleet_that_is_what_it_was(sure: Fleet) -> None:
+    result = _claim(sure, _seen(sure))
+    assert result["finished"]
+    assert result["vms"][0]["changed"]
+    assert undocumented("virt_init", result) == []
+    assert _phase(sure) == ""
+    assert sure.files("hv1") == ["web1_system.qcow2"]
+    again = _claim(sure, _seen(sure))
+    assert again["finished"]
+    assert not again["changed"]
+
+
+def _stay_claims(fleet: Fleet, seen: list[dict[str, str]], **more: Any) -> None:
+    """Only claimed; what was claimed can be taken back."""
+    result = _claim(fleet, seen, **more)
+    assert not result["finished"]
+    assert result["vms"][0]["changed"]
+    assert "creating" in _phase(fleet)
+    assert fleet.files("hv1") == []
+    back = fleet.init("hv1", stage="finish", run=_RUN, vms=[], withdraw=["web1"])
+    assert back["changed"]
+    assert "web1" not in fleet.domains()["hv1"]
+
+
+@pytest.mark.parametrize("host", _HOSTS)
+def test_a_vm_came_meanwhile(sure: Fleet, host: str) -> None:
+    seen = _seen(sure)
+    sure.lab.ssh(host, "virsh define /dev/stdin", input=_DOMAIN.format(name="other"))
+    _stay_claims(sure, seen)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param({"uuid": "11111111-2222-4333-8444-555555555555"}, id="another hypervisor"),
+        pytest.param({"address": "198.18.255.254"}, id="nobody is at that address"),
+        pytest.param({"address": "hv2/system?no_verify=1#"}, id="no address"),
+        pytest.param({"name": "hv3"}, id="this one was not seen"),
+    ],
+)
+def test_who_cannot_be_asked_is_asked_by_the_controller(sure: Fleet, wrong: dict[str, str]) -> None:
+    here, there = _seen(sure)
+    broken = [{**here, **wrong}, there] if "name" in wrong else [here, {**there, **wrong}]
+    _stay_claims(sure, broken)
+
+
+def test_without_keys_nobody_is_asked(sure: Fleet) -> None:
+    sure.host("hv1", f"mv {tls.CLIENT} {tls.CLIENT}.away")
+    try:
+        _stay_claims(sure, _seen(sure))
+    finally:
+        sure.host("hv1", f"mv {tls.CLIENT}.away {tls.CLIENT}")
+
+
+def test_another_uri_is_not_what_others_are_asked_at(sure: Fleet) -> None:
+    _stay_claims(sure, _seen(sure), uri="qemu:///system?socket=/run/libvirt/libvirt-sock")
+
+
+def _again(run: Run) -> set[str]:
+    return {event.status for event in run.events if event.task == _AGAIN}
+
+
+def test_one_vm_takes_two_steps(sure: Fleet) -> None:
+    """Of a batch for two hypervisors all claims are there before the first is finished."""
+    one = {"name": "one", **_BLANK, "host": "hv1"}
+    run = sure.provision(virt_vms=[one]).succeeded()
+    assert _again(run) == {"skipped"}, str(run)
+    assert "one" in sure.domains()["hv1"]
+    second = sure.provision(virt_vms=[one]).succeeded()
+    assert all(not event.result.get("changed") for event in second.events), str(second)
+    two = {"name": "two", **_BLANK, "host": "hv2"}
+    both = sure.provision(virt_vms=[{**one, "name": "three"}, two]).succeeded()
+    assert _again(both) == {"ok"}, str(both)
+    assert sure.domains() == {"hv1": ["one", "three"], "hv2": ["two"]}
+
+
+def test_what_fails_in_the_second_step_fails_the_play_and_leaves_nothing(sure: Fleet) -> None:
+    """libvirt takes the definition, and qemu refuses it when it starts."""
+    vm = {"name": "web1", "memory": 64, "seed": False, "cpu": {"model": "NoSuchCpu"}}
+    run = sure.provision(virt_vms=[{**vm, "host": "hv1"}])
+    assert run.returncode != 0
+    assert (
+        "NoSuchCpu"
+        in run.of("Create what was claimed, and withdraw what may not stay")["hv1"]["msg"]
+    )
+    assert sure.domains() == {"hv1": [], "hv2": []}
+    assert sure.files("hv1") == []
