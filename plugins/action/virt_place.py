@@ -91,6 +91,7 @@ class _Work:
         nowhere = [one for one in found if one.host is None and not one.existing]
         if nowhere:
             raise PlanRefused("; ".join(placement.describe(one) for one in nowhere))
+        _placing.require_own_macs(self.domains, found, self.answers)
         shares: dict[str, list[str]] = {}
         copies: dict[str, list[str]] = {}
         for domain, one in zip(self.domains, found):

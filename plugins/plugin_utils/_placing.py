@@ -111,6 +111,32 @@ def place(
     return found
 
 
+def require_own_macs(
+    domains: t.Iterable[Domain], found: t.Iterable[placement.Placement], answers: Answers
+) -> None:
+    """Raise PlanRefused if a VM that is yet to be made has the MAC address of one of the fleet.
+
+    ``found`` are the placements of ``domains``.
+    """
+    owners = {
+        str(mac).lower(): f"{vm['name']!r} on {name}"
+        for name, answer in answers.items()
+        if isinstance(answer.get("host"), Mapping)
+        for vm in answer["host"]["vms"]
+        for mac in vm["macs"]
+    }
+    problems = [
+        f"{domain.name}: MAC address {nic.mac} of {nic.name!r} is that of {owners[nic.mac]}; give"
+        " the NIC another"
+        for domain, result in zip(domains, found)
+        if not result.existing
+        for nic in domain.nics
+        if nic.mac in owners
+    ]
+    if problems:
+        raise PlanRefused("; ".join(problems))
+
+
 def common_machine(answers: Answers) -> str | None:
     """The newest versioned machine type that every answering hypervisor has."""
     lists = [

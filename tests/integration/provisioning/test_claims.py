@@ -149,3 +149,20 @@ def test_what_fails_in_the_second_step_fails_the_play_and_leaves_nothing(sure: F
     )
     assert sure.domains() == {"hv1": [], "hv2": []}
     assert sure.files("hv1") == []
+
+
+def test_a_mac_address_of_another_hypervisors_vm_is_refused(sure: Fleet) -> None:
+    nic = {"name": "lan", "bridge": "br0", "mac": "52:54:00:aa:bb:cc"}
+    first = {"name": "first", **_BLANK, "host": "hv2", "nic_profile": "none", "nics": [nic]}
+    sure.provision(virt_vms=[first]).succeeded()
+    second = {**first, "name": "second", "host": "hv1"}
+    for check in (True, False):
+        run = sure.provision(check=check, virt_vms=[second])
+        assert run.returncode != 0
+        assert (
+            "second: MAC address 52:54:00:aa:bb:cc of 'lan' is that of 'first' on hv2; give the NIC"
+            " another"
+        ) in run.of("Choose the hypervisors")["hv1"]["msg"]
+    assert sure.domains() == {"hv1": [], "hv2": ["first"]}
+    again = sure.provision(virt_vms=[first]).succeeded()
+    assert all(not event.result.get("changed") for event in again.events), str(again)
