@@ -110,9 +110,11 @@ def _may_stay(
     jobs: t.Sequence[Job], settings: Settings, facts: t.Mapping[str, t.Any] | None
 ) -> bool:
     """Whether nobody but this hypervisor has to be asked about the claims that it holds, if any."""
+    if not settings.seen:
+        return False  # others of the batch go elsewhere: it is the controller that decides
     if all(job.state == "same" for job in jobs):
         return True
-    if not settings.seen or facts is None or any(job.state not in _CLEAR for job in jobs):
+    if facts is None or any(job.state not in _CLEAR for job in jobs):
         return False
     from . import creation_fleet  # those who are not told what was seen need none of it
 

@@ -138,6 +138,18 @@ def test_one_vm_takes_two_steps(sure: Fleet) -> None:
     assert sure.domains() == {"hv1": ["one", "three"], "hv2": ["two"]}
 
 
+@pytest.mark.parametrize(("old", "new"), [("hv1", "hv2"), ("hv2", "hv1")])
+def test_one_more_for_a_batch_that_is_there(sure: Fleet, old: str, new: str) -> None:
+    """What is there already is finished, and says nothing about the claim of the other."""
+    vms = [{"name": "there", **_BLANK, "host": old}, {"name": "more", **_BLANK, "host": new}]
+    sure.provision(virt_vms=vms[:1]).succeeded()
+    run = sure.provision(virt_vms=vms).succeeded()
+    assert _again(run) == {"ok"}, str(run)
+    assert sure.domains() == {old: ["there"], new: ["more"]}
+    again = sure.provision(virt_vms=vms).succeeded()
+    assert all(not event.result.get("changed") for event in again.events), str(again)
+
+
 def test_what_fails_in_the_second_step_fails_the_play_and_leaves_nothing(sure: Fleet) -> None:
     """libvirt takes the definition, and qemu refuses it when it starts."""
     vm = {"name": "web1", "memory": 64, "seed": False, "cpu": {"model": "NoSuchCpu"}}
