@@ -69,8 +69,7 @@ def _uncollected() -> t.Iterator[None]:
     """Without Python's collector of cycles.
 
     A module is packed by parsing all that it imports, into hundreds of thousands of objects that
-    stay; the collector would look at them, and at the fleet's variables, over and over: a third to
-    a half of the time.
+    stay; the collector would look at them, and at the fleet's variables, over and over.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -115,7 +115,8 @@ class Bench:
             "vm_image": "debian12.qcow2",
             "vm_seed": json.loads(seed),
         }
-        keys = {"libvirt_keys_dir": str(folder / "keys")}
+        # They go with the laboratory, so that it may be used again
+        keys = {"libvirt_keys_dir": str(self.lab.inventory.parent / "keys")}
         self.ansible.playbook("setup_hypervisors", keys).succeeded()
         self.program = self._program()
 
