@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests import scheduling
+
 CHECKOUT = Path(__file__).resolve().parents[1]
 
 
@@ -53,40 +55,28 @@ def collections_path() -> Path:
     return _TREE
 
 
-_OF_GUESTS = tuple(
-    f"tests/integration/{name}"
-    for name in (
-        "preflight/",
-        "provisioning/",
-        "reading/",
-        "test_harness.py",
-        "test_image.py",
-        "test_purge.py",
-        "test_state.py",
-        "test_wait.py",
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of these tests."""
+    parser.addoption(
+        "--write-durations",
+        action="store_true",
+        help="keep how long each file of laboratory tests took in tests/durations.txt",
     )
-)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep what shares a laboratory in one process, one after the other.
 
-    There are two: one for tests of guests, one for tests of laboratories and hypervisors. With
-    ``--dist loadgroup``; xdist's own groups rely on an attribute that pytest 9.2 has not.
+    With ``--dist loadgroup``; xdist's own groups rely on an attribute that pytest 9.2 has not.
     """
-    if config.getvalue("dist") != "loadgroup":
-        return None
-    from xdist.scheduler import LoadScopeScheduling
+    return scheduling.scheduler(config, log) if config.getvalue("dist") == "loadgroup" else None
 
-    class TwoLaboratories(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            if nodeid.startswith(_OF_GUESTS):
-                return "guests"
-            shared = nodeid.startswith(("tests/integration/", "tests/faults/", "tests/lab/"))
-            return "hypervisors" if shared else nodeid
 
-    return TwoLaboratories(config, log)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The longest first where several processes share the tests."""
+    if hasattr(config, "workerinput"):
+        scheduling.arrange(items)
 
 
 class LastLine:
@@ -123,6 +113,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Count in the process that reports, not in xdist's workers."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(LastLine(), "last-line")
+        config.pluginmanager.register(scheduling.Timing(), "timing")
 
 
 @pytest.hookimpl(trylast=True)

@@ -80,9 +80,9 @@ class ActionModule(FleetAction):
     def _impatient(self) -> None:
         """Let a connection to a machine that is cut off fail soon, whatever is configured."""
         with contextlib.suppress(Exception):  # other connections than ssh have no such options
-            extra = self._connection.get_option("ssh_extra_args") or ""
-            alive = "-o ServerAliveInterval=2 -o ServerAliveCountMax=2"
-            self._connection.set_option("ssh_extra_args", f"{extra} {alive}".strip())
+            common = self._connection.get_option("ssh_common_args") or ""
+            alive = "-o ServerAliveInterval=2 -o ServerAliveCountMax=2"  # ssh takes the first
+            self._connection.set_option("ssh_common_args", f"{alive} {common}".strip())
         with contextlib.suppress(Exception):
             self._connection.set_option("timeout", _CONNECT)
 

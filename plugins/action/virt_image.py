@@ -63,7 +63,7 @@ def _with_sole_pools(options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> 
     """The options, with what all hypervisors said of their pools in place of where they said it."""
     results, expected, lost = (options.pop(key, None) for key in ("results", "expected", "lost"))
     if results and expected:
-        answers = registered(task_vars, results)
+        answers = registered(task_vars, results, "purge_look")
         seen = purge_decision.fleet(answers, "pool_ids", expected, lost or [])
         host = str(task_vars["inventory_hostname"])
         options["sole_pool_ids"] = purge_decision.sole_pool_ids(host, seen)

@@ -15,6 +15,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils import (
     _batch,
     _elsewhere,
     _images,
+    _peers,
     _seeds,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
@@ -96,9 +97,11 @@ class ActionModule(FleetAction):
                     " hypervisor, or let fleet.virt.provision_vm choose"
                 )
             common["vms"] = [single]
+        path = "" if single else _batch.written_as(common, variables)
         vms, passwords = _batch.without_passwords(_batch.requested(common, variables))
         chosen = _chosen(common, variables)
-        domains = _batch.validated(vms, chosen)
+        domains = _batch.validated(vms, chosen, path)
+        _peers.refuse_hypervisors([domain.name for domain in domains], task_vars)
         check = bool(self._task.check_mode)
         images = _batch.controller_images(domains, variables, check=check)
         if common.get("stage", "all") == "all" and not check:

@@ -7,18 +7,25 @@ from __future__ import annotations
 import time
 import typing as t
 
+from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._model import keys
 from ansible_collections.fleet.virt.plugins.module_utils._model.keys_options import (
     ARGUMENTS,
     ON_HYPERVISOR,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils import _keys, _keys_apply, _keys_signing
+from ansible_collections.fleet.virt.plugins.plugin_utils import (
+    _keys,
+    _keys_apply,
+    _keys_signing,
+    _peers,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._cryptography import require
 from ansible_collections.fleet.virt.plugins.plugin_utils._key_store import KeyStore
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import of_host
 
 
 class ActionModule(FleetAction):
@@ -60,11 +67,14 @@ class ActionModule(FleetAction):
         if look is None:
             raise FleetVirtError(f"{host} gave no answer")
         address = Variables(values, self._templar).get("ansible_host")
+        others = [*_peers.names("hypervisors", values), *map(str, values["ansible_play_hosts_all"])]
         job = _keys_apply.Job(
             store=self._store(options, values),
             host=host,
             look=look,
-            wanted=_keys_signing.wanted_on(_settings(options), host, address, options["names"]),
+            wanted=_keys_signing.wanted_on(
+                _settings(options), host, address, options["names"], others
+            ),
             prepared=_registered(values, host, options["prepared"]),
             replace=options["replace"],
             check=bool(self._task.check_mode),
@@ -125,8 +135,7 @@ def _settings(options: t.Mapping[str, t.Any]) -> _keys_signing.Settings:
 
 def _registered(values: t.Mapping[str, t.Any], host: str, variable: str | None) -> dict[str, t.Any]:
     """What a host registered, as plain data."""
-    found = values["hostvars"][host].get(variable) if variable else None
-    return t.cast("dict[str, t.Any]", to_plain(found or {}))
+    return of_host(values, host, variable)
 
 
 def _answer(
@@ -135,5 +144,9 @@ def _answer(
     """What a host of the play answered, or None."""
     if host not in values["ansible_play_hosts_all"]:
         return None
-    found = _registered(values, host, variable)
-    return found if "kinds" in found and not found.get("failed") else None
+    found = of_host(values, host, variable, "keys")
+    if "kinds" in found and not found.get("failed"):
+        return found
+    if found.get("msg"):
+        Display().warning(f"{host}: {found['msg']}")
+    return None

@@ -6,20 +6,26 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._model import (
+    durations,
     migration_bases,
     migration_decision,
     migration_evacuation,
+    migration_report,
     migration_request,
+    outcomes,
     placement,
+    proofs,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._model.migration_options import ARGUMENTS
+from ansible_collections.fleet.virt.plugins.module_utils._units import MIB
 from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _images, _peers, _placing
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import of_host, registered
 
 
 class ActionModule(FleetAction):
@@ -60,29 +66,19 @@ class ActionModule(FleetAction):
 
     def _decide(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         migration_request.options(options)  # or somebody is marked who then moves nothing
-        answers = registered(task_vars, options["results"])
+        answers = registered(task_vars, options["results"], "migrate_look")
         lost = options["lost"]
-        unknown = [name for name in lost if name not in {*answers, *(options["expected"] or ())}]
-        if unknown:
-            raise PlanRefused(
-                f"virt_hypervisors_lost names {', '.join(unknown)}: no hypervisor of this play;"
-                f" there are: {', '.join(answers)}"
-            )
-        mute = migration_decision.silent(answers, options["expected"], lost)
-        hostvars = task_vars["hostvars"]
-        limits = {
-            name: {
-                key: to_plain(hostvars[name].get(key))
-                for key in _batch.LIMITS
-                if hostvars[name].get(key) is not None
-            }
-            for name in answers
-        }
+        expected = options["expected"] or []
+        problem = proofs.unknown_lost(lost, list(dict.fromkeys([*answers, *expected])))
+        if problem:
+            raise PlanRefused(problem)
+        heard = {name: one for name, one in answers.items() if isinstance(one.get("host"), dict)}
+        mute = proofs.silences(answers, heard, expected, lost)
+        limits = {name: _limits(_peers.of_host(name, task_vars)) for name in answers}
         variables = _batch.Variables(task_vars, self._templar)
         policy = placement.Policy(
             pool_paths=variables.pool_paths(), base_pool=variables.base_pool()
         )
-        heard = {name: one for name, one in answers.items() if isinstance(one.get("host"), dict)}
         if options["state"] == "repaired":
             decision = migration_decision.repair(options["names"], heard, mute)
         else:
@@ -121,6 +117,10 @@ class ActionModule(FleetAction):
         return {
             "changed": False,
             "shares": shares,
+            "limits": {
+                source: _limit(source, moves, answers, options)
+                for source, moves in decision.shares.items()
+            },
             "bases": bases,
             "settled": sorted(decision.settled),
             "problems": decision.problems,
@@ -137,24 +137,66 @@ class ActionModule(FleetAction):
 
     def _report(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         check = bool(self._task.check_mode)
-        results = registered(task_vars, options["results"])
-        text, failures = migration_decision.report(options["names"], results, check=check)
+        problems = [*_unmarked(options, task_vars), *options["problems"]]
+        if options["shares"] is None:
+            raise AnsibleActionFail("shares: missing; give what stage: decide returned as shares")
+        text, failures = migration_report.report(
+            options["names"],
+            options["shares"],
+            registered(task_vars, options["results"], "moved"),
+            problems,
+            state=options["state"],
+            check=check,
+        )
         Display().display(text.rstrip("\n"))
         found: dict[str, t.Any] = {"changed": False, "output": text}
-        failures += options["problems"]
         if failures:
-            found.update(failed=True, msg="; ".join(failures))
+            found.update(failed=True, msg="\n".join(failures))
         return found
+
+
+def _limits(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The settings of a hypervisor that placement looks at."""
+    found = {key: to_plain(values.get(key)) for key in _batch.LIMITS}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _limit(
+    source: str,
+    moves: t.Sequence[tuple[str, str]],
+    answers: t.Mapping[str, t.Any],
+    options: t.Mapping[str, t.Any],
+) -> int:
+    """Seconds that these moves may take; a VM that has arrived by half is not at its source."""
+    sizes = {
+        str(vm["name"]): int(vm["memory_mib"]) * MIB + sum(int(one["bytes"]) for one in vm["disks"])
+        for vm in answers[source].get("vms") or ()
+    }
+    return durations.moves(
+        [sizes.get(name, 0) for name, _to in moves], options["seconds_per_gib"], options["parallel"]
+    )
 
 
 def _with_coming(
     vms: list[dict[str, t.Any]], variable: str, task_vars: t.Mapping[str, t.Any]
 ) -> list[dict[str, t.Any]]:
     """The VMs, their destinations with the base images that check mode says would come there."""
-    hostvars = task_vars["hostvars"]
     found = []
     for vm in vms:
         there = vm["destination"]
-        said = to_plain(hostvars[there["name"]].get(variable) or {})
+        said = of_host(task_vars, there["name"], variable)
         found.append({**vm, "destination": {**there, "coming": said.get("bases") or []}})
     return found
+
+
+def _unmarked(options: dict[str, t.Any], task_vars: t.Mapping[str, t.Any]) -> list[str]:
+    """That the maintenance mark could not be set, or removed, in words."""
+    host = options["evacuated"] or options["home"]
+    if not options["marked"] or not host:
+        return []
+    answers = registered(task_vars, options["marked"])
+    done = "be marked as in maintenance" if options["evacuated"] else "lose its maintenance mark"
+    return [
+        f"{name}: it could not {done}, so no VM was moved: {outcomes.told(answers.get(name) or {})}"
+        for name in outcomes.unheard([host], answers, "maintenance")
+    ]

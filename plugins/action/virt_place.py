@@ -11,7 +11,14 @@ import uuid
 
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._model import fleet_seen, placement, tables
+from ansible_collections.fleet.virt.plugins.module_utils._model import (
+    demand,
+    durations,
+    fleet_seen,
+    outcomes,
+    placement,
+    tables,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._model.init_options import GENERATED
 from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _peers, _placing
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
@@ -25,12 +32,15 @@ _ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "only": {"type": "list", "elements": "str"},
     "results": {"type": "str", "required": True},
     "claims": {"type": "str"},
+    "brought": {"type": "str"},
+    "shares": {"type": "dict", "default": {}},
     "run": {"type": "str"},
     "expected": {"type": "list", "elements": "str"},
     "lost": {"type": "list", "elements": "str", "default": []},
     "attempt": {"type": "int", "default": 0},
     "earlier": {"type": "dict", "default": {}},
     "created": {"type": "str"},
+    "refresh_inventory": {"type": "bool", "default": True},
 }
 
 
@@ -52,45 +62,43 @@ class _Work:
         self.options = options
         self.check = bool(action._task.check_mode)
         self.task_vars = task_vars
-        self.hostvars = task_vars["hostvars"]
         self.names = [str(name) for name in task_vars["ansible_play_hosts_all"]]
         self.variables = _batch.Variables(task_vars, action._templar)
-        self.answers = registered(task_vars, options["results"])
+        self.answers = registered(task_vars, options["results"], "placing")
         self.limits = {name: self._limits(name) for name in self.names}
         self.policy = placement.Policy(
             pool_paths=self.variables.pool_paths(), base_pool=self.variables.base_pool()
         )
         vms = _batch.requested(options, self.variables)
-        self.domains = _batch.validated(vms, _batch.defaults(self.variables))
-        self._refuse_hypervisors()
+        self.domains = _batch.validated(
+            vms, _batch.defaults(self.variables), _batch.written_as(options, self.variables)
+        )
+        _peers.refuse_hypervisors([one.name for one in self.domains], task_vars)
         local = _batch.controller_images(self.domains, self.variables, check=self.check)
         self.images = {name: _batch.image_facts(one) for name, one in local.items()}
 
     def _limits(self, name: str) -> dict[str, t.Any]:
-        found = {key: self.hostvars[name].get(key) for key in _batch.LIMITS}
+        values = _peers.of_host(name, self.task_vars)
+        found = {key: values.get(key) for key in _batch.LIMITS}
         return {key: to_plain(value) for key, value in found.items() if value is not None}
-
-    def _refuse_hypervisors(self) -> None:
-        for domain in self.domains:
-            if domain.name in self.names:
-                raise PlanRefused(
-                    f"{domain.name!r} is the name of a hypervisor of this play; a VM of that name"
-                    " would take its place in the inventory: choose another"
-                )
 
     def place(self) -> dict[str, t.Any]:
         """Where each VM goes; fails, with every reason, when one of them fits nowhere."""
         lost = self.options["lost"]
-        _placing.require_all(self.answers, lost, self.options["expected"])
+        unproven = self._unproven()
+        if unproven:
+            raise PlanRefused(unproven)
         if self.options["attempt"]:
             # others were faster, perhaps in step with us: no order between controllers is known
             time.sleep(random.uniform(0.2, 1.5) * self.options["attempt"])  # noqa: S311
         hosts = _placing.hosts_of(self.answers, self.limits, lost)
         found = _placing.place(self.domains, self.images, hosts, self.policy)
-        Display().display(tables.placements([one.as_dict() for one in found]).rstrip("\n"))
+        every = Display().verbosity > 0
+        table = tables.placements([one.as_dict() for one in found], every=every)
+        Display().display(table.rstrip("\n"))
         nowhere = [one for one in found if one.host is None and not one.existing]
         if nowhere:
-            raise PlanRefused("; ".join(placement.describe(one) for one in nowhere))
+            raise PlanRefused("\n".join(placement.describe(one) for one in nowhere))
         _placing.require_own_macs(self.domains, found, self.answers)
         shares: dict[str, list[str]] = {}
         copies: dict[str, list[str]] = {}
@@ -111,11 +119,24 @@ class _Work:
                 name: [_peers.address(host, self.task_vars) for host in self._holders(name)]
                 for name in sorted({name for names in copies.values() for name in names})
             },
+            "limits": {host: self._limit(names) for host, names in shares.items()},
+            "transfers": {
+                name: durations.transfer(image.virtual_bytes) for name, image in self.images.items()
+            },
             "waits": self._waits(shares),
             "seen": self._seen() if len(shares) == 1 and not self.check else [],
             "machine": _placing.common_machine(self.answers),
             "run": GENERATED if self.check else str(uuid.uuid4()),
+            "refresh_inventory": self.options["refresh_inventory"],
         }
+
+    def _limit(self, names: t.Collection[str]) -> int:
+        """Seconds that making these VMs may take."""
+        return durations.creation(
+            sum(demand.disk_sizes(domain, self.images)[0].values())
+            for domain in self.domains
+            if domain.name in names
+        )
 
     def _holders(self, name: str) -> list[str]:
         """The hypervisors that have an image of the controller among their base images."""
@@ -160,51 +181,45 @@ class _Work:
         confirmed: dict[str, list[str]] = {}
         refused: dict[str, list[str]] = {}
         retry: dict[str, str] = {}
-        hopeless: dict[str, str] = {}
+        hopeless: list[str] = []
         known = {domain.name: domain for domain in self.domains}
-        claimed = registered(self.task_vars, self.options["claims"])
+        claimed = registered(self.task_vars, self.options["claims"], "claims")
         if sum(bool(answer.get("host")) for answer in claimed.values()) == 1:
             # nobody else of this run claimed later than it looked at itself
             self.answers.update({host: one for host, one in claimed.items() if one.get("host")})
-        unproven = ""
-        try:
-            _placing.require_all(self.answers, self.options["lost"], self.options["expected"])
-        except PlanRefused as error:
-            unproven = str(error)
-        for host, claims in claimed.items():
-            if claims.get("finished"):
-                confirmed[host] = [vm["name"] for vm in claims["vms"]]
+        unproven = self._unproven()
+        hopeless += self._not_brought()
+        for one in outcomes.outcomes(self.options["shares"], claimed):
+            host, name, entry = one.host, one.name, one.entry
+            if entry is None:
+                hopeless.append(str(one.problem))
+                if claimed.get(host) and not self.check:
+                    refused.setdefault(host, []).append(name)  # it may have claimed it before
                 continue
-            if claims.get("vms") is None and (claims.get("failed") or claims.get("unreachable")):
-                hopeless[host] = str(claims.get("msg") or "did not answer when claiming")
-            for vm in claims.get("vms") or ():
-                if vm["failed"]:
-                    (retry if vm["refused"] else hopeless)[vm["name"]] = f"{host}: {vm['msg']}"
-                    continue
-                reasons = []
-                if vm["changed"] and unproven and not self.check:
-                    reasons = [unproven]
-                    hopeless[vm["name"]] = unproven
-                elif vm["changed"] and not self.check:
-                    reasons = _placing.conflicts(
-                        known[vm["name"]],
-                        host,
-                        self.images,
-                        self.answers,
-                        self.limits,
-                        self.policy,
-                        self.options["lost"],
-                    )
-                    if reasons:
-                        retry[vm["name"]] = f"{host}: {'; '.join(reasons)}"
-                (refused if reasons else confirmed).setdefault(host, []).append(vm["name"])
+            if claimed[host].get("finished"):  # what failed of it is told when all is shown
+                confirmed.setdefault(host, []).append(name)
+                continue
+            if one.problem:
+                if entry.get("refused"):
+                    retry[name] = f"{host}: {entry['msg']}"
+                else:
+                    hopeless.append(one.problem)
+                continue
+            reasons = []
+            if entry["changed"] and not self.check:
+                reasons = [unproven] if unproven else self._conflicts(known[name], host)
+            if unproven and reasons:
+                hopeless.append(unproven)
+            elif reasons:
+                retry[name] = f"{host}: {'; '.join(reasons)}"
+            (refused if reasons else confirmed).setdefault(host, []).append(name)
         if hopeless:  # every error of all of them counts before the first is touched
             for host, names in confirmed.items():
                 refused.setdefault(host, []).extend(names)
             confirmed = {}
         attempt = self.options["attempt"] + 1
         if attempt >= _ATTEMPTS:
-            hopeless.update(retry)
+            hopeless += [f"{name} on {reason}" for name, reason in retry.items()]
         elif not hopeless:
             for name, reason in retry.items():
                 Display().display(f"{name}: the claim on {reason}; trying again")
@@ -212,17 +227,58 @@ class _Work:
             "changed": False,
             "confirmed": confirmed,
             "refused": refused,
+            "requested": self._requested(confirmed),
             "pending": [] if hopeless else sorted(retry),
             "attempt": attempt,
-            "msg": "; ".join(f"{name}: {reason}" for name, reason in hopeless.items()),
+            "problems": list(dict.fromkeys(hopeless)),
             "done": self._done(),
         }
 
+    def _unproven(self) -> str:
+        """Why nobody knows that the VMs are not there already; empty if that is known."""
+        try:
+            _placing.require_all(self.answers, self.options["lost"], self.options["expected"])
+        except PlanRefused as error:
+            return f"{', '.join(domain.name for domain in self.domains)}: {error}"
+        return ""
+
+    def _not_brought(self) -> list[str]:
+        """The images that a hypervisor was to get and has not, with what they were for."""
+        found = []
+        for host, answer in registered(self.task_vars, self.options["brought"]).items():
+            names = ", ".join(self.options["shares"].get(host) or ())
+            for item in answer.get("results") or ():
+                if isinstance(item, dict) and not isinstance(item.get("image"), dict):
+                    image = item.get(str(item.get("ansible_loop_var")))
+                    found.append(f"{host}: {image} for {names} did not come: {outcomes.told(item)}")
+        return found
+
+    def _conflicts(self, domain: t.Any, host: str) -> list[str]:
+        return _placing.conflicts(
+            domain,
+            host,
+            self.images,
+            self.answers,
+            self.limits,
+            self.policy,
+            self.options["lost"],
+        )
+
+    def _requested(self, confirmed: t.Mapping[str, list[str]]) -> dict[str, list[str]]:
+        """What was to be made in this round and before it, by hypervisor."""
+        before = to_plain(dict(self.options["earlier"]).get("requested") or {})
+        return {
+            host: [*before.get(host, ()), *confirmed.get(host, ())]
+            for host in {**before, **confirmed}
+        }
+
     def _done(self) -> dict[str, list[dict[str, t.Any]]]:
-        """What the rounds before this one have created, by hypervisor."""
-        done = dict(self.options["earlier"]).get("done") or {}
+        """What became of what the rounds before this one were to create, by hypervisor."""
+        earlier = to_plain(self.options["earlier"])
+        done: dict[str, list[dict[str, t.Any]]] = earlier.get("done") or {}
         if self.options["created"]:
-            for host, answer in registered(self.task_vars, self.options["created"]).items():
-                if answer.get("vms"):
-                    done = {**done, host: [*done.get(host, ()), *answer["vms"]]}
-        return t.cast("dict[str, list[dict[str, t.Any]]]", to_plain(done))
+            answers = registered(self.task_vars, self.options["created"], "made")
+            for one in outcomes.outcomes(earlier.get("confirmed") or {}, answers):
+                entry = one.entry or outcomes.failed_entry(one, answers.get(one.host) or {})
+                done.setdefault(one.host, []).append(dict(entry))
+        return done

@@ -8,7 +8,12 @@ import time
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.fleet.virt.plugins.module_utils._model import preflight, profiles, tables
+from ansible_collections.fleet.virt.plugins.module_utils._model import (
+    outcomes,
+    preflight,
+    profiles,
+    tables,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._model.preflight_host import Limits
 from ansible_collections.fleet.virt.plugins.module_utils._model.preflight_options import ARGUMENTS
 from ansible_collections.fleet.virt.plugins.module_utils._units import parse_mib
@@ -16,7 +21,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils import _clock, _output,
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered, unsound
 
 
 class ActionModule(FleetAction):
@@ -67,13 +72,16 @@ class ActionModule(FleetAction):
                 "results: missing; name the variable that stage: read registered"
             )
         answers = []
-        compared = registered(variables, options["compared"])
-        for name, answer in registered(variables, options["results"]).items():
+        compared = registered(variables, options["compared"], "baseline")
+        for name, answer in _answers(variables, options["results"]).items():
             facts = answer.get("facts")
             if facts is not None:
                 facts["baseline"] = compared[name].get("baseline")
-            error = str(answer.get("msg") or "it gave no reason")
-            answers.append(preflight.Answer(name, facts, None if facts else error))
+                if options["compared"] and facts["baseline"] is None:
+                    facts["not_compared"] = outcomes.reason(compared[name])
+            answers.append(
+                preflight.Answer(name, facts, None if facts else outcomes.reason(answer))
+            )
         try:
             min_free = parse_mib(options["min_free"])
         except ValueError as error:
@@ -105,6 +113,18 @@ def _expected(options: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) 
     return options["expected"] or _peers.names("hypervisors", variables)
 
 
+def _answers(variables: t.Mapping[str, t.Any], name: str) -> dict[str, dict[str, t.Any]]:
+    """What was registered; facts that cannot be judged alone are none."""
+    answers = registered(variables, name, "facts")
+    for host, answer in answers.items():
+        if answer.get("facts") is not None:
+            try:
+                preflight.judge([preflight.Answer(host, answer["facts"], None)], [host], Limits())
+            except Exception as error:
+                answers[host] = unsound(f"facts: {error!r}")
+    return answers
+
+
 def _facts(variables: t.Mapping[str, t.Any], name: str) -> dict[str, dict[str, t.Any]]:
-    answers = registered(variables, name)
+    answers = _answers(variables, name)
     return {host: one["facts"] for host, one in answers.items() if one.get("facts")}

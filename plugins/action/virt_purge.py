@@ -6,8 +6,12 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
-from ansible_collections.fleet.virt.plugins.module_utils._model import purge_decision
+from ansible_collections.fleet.virt.plugins.module_utils._model import (
+    purge_decision,
+    purge_report,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._model.purge_options import ARGUMENTS
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
@@ -26,7 +30,7 @@ class ActionModule(FleetAction):
 
     def _decide(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         def fleet(variable: str, key: str) -> purge_decision.Fleet:
-            answers = registered(task_vars, variable)
+            answers = registered(task_vars, variable, "purge_look")
             return purge_decision.fleet(answers, key, options["expected"], options["lost"])
 
         decision = purge_decision.decide(options["names"], fleet(options["results"], "vms"))
@@ -36,10 +40,18 @@ class ActionModule(FleetAction):
 
     def _report(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         check = bool(self._task.check_mode)
-        results = registered(task_vars, options["results"])
-        text, failures = purge_decision.report(options["names"], results, check=check)
+        answers = registered(task_vars, options["results"], "purged")
+        text, failures = purge_report.report(
+            options["names"], _shares(options), answers, check=check
+        )
         Display().display(text.rstrip("\n"))
         found: dict[str, t.Any] = {"changed": False, "output": text}
         if failures:
-            found.update(failed=True, msg="; ".join(failures))
+            found.update(failed=True, msg="\n".join(failures))
         return found
+
+
+def _shares(options: dict[str, t.Any]) -> dict[str, t.Any]:
+    if options["shares"] is None:
+        raise AnsibleActionFail("shares: missing; give what stage: decide returned as shares")
+    return t.cast("dict[str, t.Any]", options["shares"])

@@ -6,7 +6,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.module_utils._model import tables
+from ansible_collections.fleet.virt.plugins.module_utils._model import (
+    in_move,
+    outcomes,
+    provision_report,
+    tables,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
@@ -16,8 +21,33 @@ _VIEWS = {
     "host_info": "host",
     "images": "images",
     "list": "domains",
+    "maintenance": "maintenance",
     "query": "domains",
     "vms": "vms",
+}
+# Of answer_shapes
+_KINDS = {"host_info": "host_info", "images": "images", "list": "domains", "query": "domains"}
+
+
+_STEP: dict[str, dict[str, t.Any]] = {
+    "results": {"type": "str", "required": True},
+    "returns": {"type": "str", "required": True},
+    "undone": {"type": "str", "required": True},
+}
+_OPTIONS: dict[str, dict[str, t.Any]] = {
+    "view": {"type": "str", "required": True, "choices": list(_VIEWS)},
+    "results": {"type": "str", "required": True},
+    "requested": {"type": "dict"},
+    "waits": {"type": "dict", "default": {}},
+    "withdrawn": {"type": "dict", "default": {}},
+    "problems": {"type": "list", "elements": "str", "default": []},
+    "acted": {"type": "list", "elements": "dict", "options": _STEP, "default": []},
+    "lost": {"type": "list", "elements": "str", "default": []},
+    "addresses": {"type": "str"},
+    "earlier": {"type": "dict", "default": {}},
+    "names": {"type": "list", "elements": "str", "default": []},
+    "output": {"type": "str", "choices": ["table", "json", "yaml"], "default": "table"},
+    "output_file": {"type": "path"},
 }
 
 
@@ -25,50 +55,65 @@ class ActionModule(FleetAction):
     _requires_connection = False
 
     def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        options = self.options(
-            {
-                "view": {"type": "str", "required": True, "choices": list(_VIEWS)},
-                "results": {"type": "str", "required": True},
-                "addresses": {"type": "str"},
-                "earlier": {"type": "dict", "default": {}},
-                "names": {"type": "list", "elements": "str", "default": []},
-                "output": {"type": "str", "choices": ["table", "json", "yaml"], "default": "table"},
-                "output_file": {"type": "path"},
-            }
-        )
-        hypervisors = _collect(task_vars, options["results"], _VIEWS[options["view"]])
-        if options["view"] == "vms":
-            waited = _collect(task_vars, options["addresses"], "vms")
-            hypervisors = _with_addresses(_with_earlier(hypervisors, options["earlier"]), waited)
-        check = bool(self._task.check_mode)
+        options = to_plain(self.options(_OPTIONS))
+        view, check = options["view"], bool(self._task.check_mode)
+        problems = [*options["problems"], *_undone(task_vars, options)]
+        if view == "vms":
+            hypervisors, failures = _made(task_vars, options, check=check)
+        else:
+            hypervisors = _collect(task_vars, options["results"], view)
+            if view in ("list", "query"):
+                hypervisors = in_move.once(hypervisors)
+            failures = _problems(hypervisors, options["names"])
+            failures += _cut(task_vars, options["results"], failures)
+            if view == "maintenance":
+                failures = _unmarked(task_vars, options["results"])
+            if view == "images" and not failures:
+                failures = _damage(hypervisors)
+        problems += failures
         text = _output.render(
             options["output"],
             {"hypervisors": hypervisors},
-            lambda: tables.render(options["view"], hypervisors, predicted=check),
+            lambda: tables.render(view, hypervisors, predicted=check),
         )
-        problem = None
-        if options["view"] == "images":
-            problem = _problem(hypervisors, []) or _damage(hypervisors)
-        elif options["view"] != "vms":
-            problem = _problem(hypervisors, options["names"])
         diff = bool(self._task.diff)
         delivered = _output.deliver(text, options["output_file"], check=check, diff=diff)
         result = {"hypervisors": hypervisors, "output": text, **delivered}
-        if problem:
-            result.update(failed=True, msg=problem)
+        if problems:
+            result.update(failed=True, msg="\n".join(problems))
         return result
 
 
+def _made(
+    task_vars: t.Mapping[str, t.Any], options: dict[str, t.Any], *, check: bool
+) -> tuple[list[dict[str, t.Any]], list[str]]:
+    """What became of VMs that were to be made; without ``requested``, of those in the results."""
+    created = registered(task_vars, options["results"], "made")
+    waited = registered(task_vars, options["addresses"], "waited")
+    requested = options["requested"]
+    if requested is None:
+        requested = {
+            host: [*dict.fromkeys(str(vm["name"]) for vm in answer["vms"])]
+            for host, answer in created.items()
+            if answer.get("vms")
+        }
+    made = provision_report.Made(
+        requested, created, options["earlier"], options["waits"], waited, options["withdrawn"]
+    )
+    return provision_report.report(made, check=check)
+
+
 def _collect(
-    task_vars: t.Mapping[str, t.Any], variable: str | None, key: str
+    task_vars: t.Mapping[str, t.Any], variable: str | None, view: str
 ) -> list[dict[str, t.Any]]:
     """What each host of the play registered as ``variable``, as plain data."""
+    key = _VIEWS[view]
     entries: list[dict[str, t.Any]] = []
-    for name, answer in registered(task_vars, variable).items():
+    for name, answer in registered(task_vars, variable, _KINDS.get(view)).items():
         found = answer.get(key)
         error = None
         if found is None:
-            error = str(answer.get("msg") or "it was not asked: the host is not in this play")
+            error = outcomes.reason(answer)
         entry = {"name": name, "answered": found is not None, "error": error, key: found}
         if key == "domains" and found is None:
             entry[key] = []
@@ -76,62 +121,63 @@ def _collect(
     return entries
 
 
-def _with_earlier(
-    hypervisors: list[dict[str, t.Any]], earlier: t.Mapping[str, t.Any]
-) -> list[dict[str, t.Any]]:
-    """The hypervisors with what they had made in earlier rounds before what they made last."""
-    known = to_plain(earlier)
+def _undone(task_vars: t.Mapping[str, t.Any], options: dict[str, t.Any]) -> list[str]:
+    """Of each step that all hypervisors but the lost were to do, who gave no result."""
+    hosts = [str(name) for name in task_vars["ansible_play_hosts_all"]]
+    hosts = [name for name in hosts if name not in options["lost"]]
+    found = []
+    for step in options["acted"]:
+        answers = registered(task_vars, step["results"])
+        for name in outcomes.unheard(hosts, answers, step["returns"]):
+            found.append(f"{name}: {step['undone']}: {outcomes.told(answers[name])}")
+    return found
+
+
+def _unmarked(task_vars: t.Mapping[str, t.Any], variable: str) -> list[str]:
+    answers = registered(task_vars, variable)
     return [
-        {**entry, "answered": True, "vms": [*known[entry["name"]], *(entry["vms"] or ())]}
-        if known.get(entry["name"])
-        else entry
-        for entry in hypervisors
+        f"{name}: its maintenance mark is what it was, or nobody knows:"
+        f" {outcomes.told(answers[name])}"
+        for name in outcomes.unheard(answers, answers, "maintenance")
     ]
 
 
-def _with_addresses(
-    hypervisors: list[dict[str, t.Any]], waited: list[dict[str, t.Any]]
-) -> list[dict[str, t.Any]]:
-    """The hypervisors that had a share, each VM with the address it answered at."""
-    addresses = {
-        (entry["name"], vm["name"]): vm["address"] for entry in waited for vm in entry["vms"] or ()
-    }
+def _cut(task_vars: t.Mapping[str, t.Any], variable: str, failures: t.Sequence[str]) -> list[str]:
+    """Whose module was killed or raised, unless nobody answered, which says so already.
+
+    A hypervisor that cannot be reached is no failure of reading the others; this is.
+    """
+    silent = {} if failures else registered(task_vars, variable)
     return [
-        {
-            **entry,
-            "vms": [
-                {**vm, "address": addresses.get((entry["name"], vm["name"]))} for vm in entry["vms"]
-            ],
-        }
-        for entry in hypervisors
-        if entry["answered"]
+        f"{name}: {outcomes.told(answer)}"
+        for name, answer in silent.items()
+        if outcomes.is_cut(answer)
     ]
 
 
-def _damage(hypervisors: list[dict[str, t.Any]]) -> str | None:
-    damaged = [
+def _damage(hypervisors: list[dict[str, t.Any]]) -> list[str]:
+    return [
         f"{entry['name']}: {image['path']} is not what it was any more, so that every VM on it is"
         f" in doubt (used by {', '.join(image['users']) or 'nobody'})"
         for entry in hypervisors
         for image in entry["images"] or ()
         if image["intact"] is False
     ]
-    return "; ".join(damaged) or None
 
 
-def _problem(hypervisors: list[dict[str, t.Any]], names: t.Sequence[str]) -> str | None:
+def _problems(hypervisors: list[dict[str, t.Any]], names: t.Sequence[str]) -> list[str]:
     silent = [entry["name"] for entry in hypervisors if not entry["answered"]]
     if len(silent) == len(hypervisors):
         reasons = "; ".join(f"{entry['name']}: {entry['error']}" for entry in hypervisors)
-        return f"no hypervisor answered: {reasons}"
+        return [f"no hypervisor answered: {reasons}"]
     there = {domain["name"] for entry in hypervisors for domain in entry.get("domains") or ()}
     unknown = [name for name in names if name not in there]
     if unknown:
         which = ", ".join(unknown)
         if silent:
-            return (
+            return [
                 f"not found on any hypervisor that answered: {which}"
                 f" (it may be on one of those that did not: {', '.join(silent)})"
-            )
-        return f"not found on any hypervisor: {which}"
-    return None
+            ]
+        return [f"not found on any hypervisor: {which}"]
+    return []

@@ -11,8 +11,10 @@ import typing as t
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.utils.display import Display
 from ansible.utils.unsafe_proxy import wrap_var
+from ansible_collections.fleet.virt.plugins.module_utils._model import answer_shapes
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import unsound
 from ansible_collections.fleet.virt.plugins.plugin_utils._wait import Progress
 
 _RETRY_PAUSE = 2.0  # after a call that did not reach the hypervisor
@@ -121,7 +123,9 @@ class ActionModule(FleetAction):
         task_vars: dict[str, t.Any],
     ) -> dict[str, t.Any]:
         arguments = {**options, "names": progress.pending, "wait_timeout": seconds}
-        return self.module(task_vars, arguments)
+        answer = self.module(task_vars, arguments)
+        problem = answer_shapes.problem(to_plain(answer), "wait")
+        return unsound(problem) if problem else answer
 
 
 def _say(lines: t.Sequence[str]) -> None:

@@ -16,7 +16,7 @@ options:
     elements: str
   lost:
     description:
-      - Hypervisors that are known to be off for good, though they cannot be asked.
+      - Hypervisors that are permanently gone, so that nobody waits for their answer.
     type: list
     elements: str
     default: []

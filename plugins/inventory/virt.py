@@ -22,14 +22,20 @@ description:
     return values of M(fleet.virt.virt_query); C(virt_managed), C(virt_groups), C(virt_tags) and
     C(virt_image) from the metadata; C(virt_zone), the hypervisor's or else the one that was asked
     for; C(virt_hostname) as its agent says; C(virt_addresses), all that are known; and
-    C(virt_address_source), which is V(static), V(agent), V(lease), V(arp), V(neighbour) or
+    C(virt_address_source), which is V(static), V(lease), V(agent), V(arp), V(neighbour) or
     V(console).
   - C(ansible_host) is the first address, in the order of these sources. C(ansible_user) is set
     where the metadata names a user.
+  - An address is dropped with a warning when it belongs to a hypervisor, to the controller, or by a
+    better source to another guest, and where it cannot be told which of two guests has it. A guest
+    whose host key is known keeps one that is only in doubt.
   - A guest whose host key is in its metadata is connected to with this key only, whatever files of
     known hosts and C(host_key_checking) say. This needs OpenSSH 8.5 or newer on the controller.
   - A guest on a network of libvirt that translates addresses (NAT) or has no way out is connected
     to through its hypervisor, with the hypervisor's own connection variables.
+  - No connection that ssh keeps (ControlPersist) is shared by a guest and another machine, whatever
+    address the guest claims. C(ansible_control_path), or C(ControlPath) where the user sets one, is
+    each guest's own, in the folder where it would be otherwise.
   - For that, C(ansible_ssh_args) of a guest is what it would be otherwise, with options before it.
 author:
   - Fleet Virt contributors (@fleet-virt)
@@ -76,7 +82,9 @@ options:
   metadata_groups:
     description:
       - Put each guest into the groups that its metadata name (C(vm_groups) when it was created).
-        No guest gets into a group that a hypervisor is in that way.
+      - No guest gets into a group that a hypervisor is in, into one below that, or into one with
+        the name of a host or of the controller, neither that way nor by O(groups) or
+        O(keyed_groups).
     type: bool
     default: true
   filters:
@@ -97,6 +105,8 @@ options:
       - Ask the hypervisor's machine over SSH for guests whose address neither metadata nor libvirt
         tell, in its neighbour table after an empty datagram to each address of its bridge, and on
         the guests' consoles. It needs Python there.
+      - Also ask each hypervisor's machine for its addresses, and for who has the addresses that
+        guests without a known host key claim.
     type: bool
     default: true
   strict_host_keys:
@@ -171,6 +181,7 @@ uris: [test:///default]
 unmanaged: true
 """
 
+import contextlib
 import tempfile
 import typing as t
 from dataclasses import asdict
@@ -186,9 +197,13 @@ from ansible.vars.plugins import get_vars_from_inventory_sources
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._host import requirements
 from ansible_collections.fleet.virt.plugins.module_utils._host.deadline import Failed
+from ansible_collections.fleet.virt.plugins.module_utils._model import ip
 from ansible_collections.fleet.virt.plugins.plugin_utils import (
+    _claims,
+    _group_guard,
     _guest_ssh,
     _guests,
+    _machines,
     _reading,
     _ssh,
 )
@@ -206,12 +221,16 @@ _WANTED = (
     "ansible_user",
     "virt_become",
     "virt_inventory_uri",
+    "virt_migration_address",
     "virt_zone",
 )
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     NAME = "fleet.virt.virt"
+
+    machines: _claims.Machines
+    taken: set[str]  # names of other machines, in small letters
 
     if t.TYPE_CHECKING:  # ansible-core states no types for these
         inventory: t.Any
@@ -233,15 +252,23 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             requirements.require()
             with tempfile.TemporaryDirectory(prefix="fleet-virt-") as folder:
                 hypervisors = self._hypervisors(Path(folder), path)
-                found = self._read(hypervisors, path, cache)
+                found, near = self._read(hypervisors, path, cache)
         except FleetVirtError as error:
             raise AnsibleParserError(f"{path}: {error}") from None
-        chosen, problems = _guests.choose(
-            (one.name, guest) for one in hypervisors for guest in found.get(one.name, ())
-        )
-        for problem in problems:
+        self.machines = _machines.known(hypervisors, self.inventory.hosts.values(), near)
+        self.taken = _machines.names(hypervisors, self.inventory.hosts.values())
+        guests = [(one.name, guest) for one in hypervisors for guest in found.get(one.name, ())]
+        problems = _claims.settle(guests, self.machines, self._is_pinned)
+        chosen, more = _guests.choose(guests)
+        for problem in (*problems, *more):
             self.display.warning(problem)
         self._add_all(chosen, {one.name: one for one in hypervisors}, path)
+        silent = [one.name for one in hypervisors if one.name not in found]
+        if silent:
+            hosts = map(self.inventory.hosts.get, (guest["name"] for _name, guest in chosen))
+            known = {group.name for host in hosts if host for group in host.get_groups()}
+            known |= set(self.get_option("groups") or ())
+            self.display.warning(_guests.lacking(silent, known))
 
     # The hypervisors
 
@@ -263,7 +290,16 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             reached = _ssh.reach(
                 host.name, variables, self.get_option("uri"), timeout, folder, number
             )
-            found.append(_reading.Hypervisor(str(host.name), reached, variables.get("virt_zone")))
+            name = str(host.name)
+            known = (variables.get("ansible_host") or name, variables.get("virt_migration_address"))
+            found.append(
+                _reading.Hypervisor(
+                    name,
+                    reached,
+                    variables.get("virt_zone"),
+                    tuple(str(one) for one in known if one),
+                )
+            )
         return found
 
     def _connection_variables(self, host: t.Any, path: str) -> dict[str, t.Any]:
@@ -299,8 +335,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _read(
         self, hypervisors: list[_reading.Hypervisor], path: str, cache: bool
-    ) -> dict[str, list[_reading.Entry]]:
-        """The guests by hypervisor: from the cache, or asked; the silent ones are marked."""
+    ) -> tuple[dict[str, list[_reading.Entry]], _machines.Kept]:
+        """The guests by hypervisor, and what is known of the hypervisors' addresses.
+
+        From the cache, or asked; the silent ones are marked.
+        """
         settings = _reading.Settings(
             unmanaged=self.get_option("unmanaged"),
             addresses=self.get_option("addresses"),
@@ -312,24 +351,35 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         use_cache = self.get_option("cache")
         key = self.get_cache_key(path)
         # what was read otherwise is of no use
-        asked = {"settings": asdict(settings), "uri": self.get_option("uri")}
+        asked = {"settings": asdict(settings), "uri": self.get_option("uri"), "format": 2}
         found: dict[str, list[_reading.Entry]] = {}
+        near: _machines.Kept = {}
         if use_cache and cache:
             try:
                 kept = self._cache[key]
             except KeyError:
                 kept = {}
             if isinstance(kept, dict) and kept.get("asked") == asked:
-                found = dict(kept["guests"])
+                found, near = dict(kept["guests"]), dict(kept["near"])
         missing = [one for one in hypervisors if one.name not in found]
         for one, outcome in zip(missing, _reading.read_all(missing, settings)):
             if isinstance(outcome, Failed):
                 self._mark(one.name, str(outcome.error))
             else:
                 found[one.name] = outcome.value
+        if missing:
+            claimed = {
+                name: _machines.doubtful(guests, self._is_pinned) for name, guests in found.items()
+            }
+            near = _machines.ask(hypervisors, claimed, settings)
         if use_cache and missing:
-            self._cache[key] = {"asked": asked, "guests": found}
-        return found
+            self._cache[key] = {"asked": asked, "guests": found, "near": near}
+        return found, near
+
+    def _is_pinned(self, guest: _reading.Entry) -> bool:
+        """Whether only a server with the guest's own host key is talked to."""
+        key = _guest_ssh.host_key(guest["metadata"]["host_key"])
+        return key is not None and bool(self.get_option("strict_host_keys"))
 
     def _mark(self, name: str, reason: str) -> None:
         self.display.warning(f"hypervisor {name}: {reason}")
@@ -345,7 +395,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         hypervisors: dict[str, _reading.Hypervisor],
         path: str,
     ) -> None:
-        guarded = self._guarded_groups(hypervisors)
+        guard = _group_guard.Guard(self.inventory, hypervisors, str(self.get_option("group")))
         added = []
         for name, guest in chosen:
             host = self._add(hypervisors[name], guest)
@@ -353,17 +403,65 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 added.append((host, name, guest))
         for host, _name, guest in added:
             if self.get_option("metadata_groups"):
-                self._add_to_groups(host, guest["metadata"]["groups"], guarded)
+                for group in map(self._sanitize_group_name, guest["metadata"]["groups"]):
+                    guard.add_host(host.name, guard.add_group(group))
         strict = self.get_option("strict")
         compose, groups, keyed = map(self.get_option, ("compose", "groups", "keyed_groups"))
         ssh_args: dict[t.Any, _ssh.Arguments] = {}
         for host, name, guest in added:
             if compose:
                 self._set_composite_vars(compose, host.get_vars(), host.name, strict=strict)
+                self._check_composed(host, guest)
             values = host.get_vars()
-            self._add_host_to_composed_groups(groups, values, host.name, strict=strict)
-            self._add_host_to_keyed_groups(keyed, values, host.name, strict=strict)
-            self._set_connection(host, hypervisors[name].reached.ssh, guest, ssh_args, path)
+            with self._guarded(guard):
+                self._add_host_to_composed_groups(groups, values, host.name, strict=strict)
+                self._add_host_to_keyed_groups(keyed, values, host.name, strict=strict)
+            self._set_connection(host, hypervisors[name], guest, ssh_args, path)
+        for problem in guard.warnings():
+            self.display.warning(problem)
+        self._tell_of_later({host.name: name for host, name, _guest in added}, path)
+
+    @contextlib.contextmanager
+    def _guarded(self, guard: _group_guard.Guard) -> t.Iterator[None]:
+        """Ansible's own code makes groups, but not every one."""
+        inventory = self.inventory
+        self.inventory = guard
+        try:
+            yield
+        finally:
+            self.inventory = inventory
+
+    def _check_composed(self, host: t.Any, guest: _reading.Entry) -> None:
+        """An address that ``compose`` chose is not another machine's either."""
+        chosen = str(host.vars.get("ansible_host", ""))
+        known = (one["address"] for one in guest["addresses"])
+        usual = ip.usable(chosen)
+        if not chosen or usual in known or self._is_pinned(guest):
+            return
+        other = usual is None and (chosen.casefold() in self.taken or _guests.name_problem(chosen))
+        if usual is not None:
+            other = self.machines.hypervisor_at(usual) or self.machines.local(usual)
+        if other:
+            del host.vars["ansible_host"]
+            self.display.warning(f"{host.name}: {chosen!r} is another machine: not connected to")
+
+    def _tell_of_later(self, ours: dict[str, str], path: str) -> None:
+        """Warn of files read later in which a host has a guest's name: they cannot be known yet."""
+        inventory, add_host, source = self.inventory, self.inventory.add_host, str(path)
+        warn = self.display.warning
+
+        def told(host: str, *more: t.Any, **named: t.Any) -> t.Any:
+            where = inventory.current_source
+            if where is not None and str(where) != source and str(host) in ours:
+                hypervisor = ours.pop(str(host))
+                warn(
+                    f"host {host!r} of {where} has the name of a VM of {hypervisor}: Ansible"
+                    " connects to the VM; if it is another machine, rename one of them, or have"
+                    f" that file sort before {path}, so that the VM is left out"
+                )
+            return add_host(host, *more, **named)
+
+        inventory.add_host = told
 
     def _compose(self, template: t.Any, variables: t.Any, *more: t.Any, **options: t.Any) -> t.Any:
         """The value of an expression; that of one of our variables without a template.
@@ -378,18 +476,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         ansibles: t.Any = super()._compose
         return ansibles(template, variables, *more, **options)
 
-    def _guarded_groups(self, hypervisors: t.Iterable[str]) -> set[str]:
-        """Groups that hypervisors are in: plays on them are not for guests."""
-        found = {"all", "ungrouped", str(self.get_option("group"))}
-        for name in hypervisors:
-            host = self.inventory.hosts.get(name)
-            found.update(group.name for group in (host.get_groups() if host else ()))
-        return found
-
     def _add(self, hypervisor: _reading.Hypervisor, guest: _reading.Entry) -> t.Any:
         """The new host; None if the name is taken, or the guest meets not all filters."""
         name = str(guest["name"])
-        taken = "host" if name in self.inventory.hosts else "group"
+        taken = "group" if name in self.inventory.groups else "host"
         if name in self.inventory.hosts or name in self.inventory.groups:
             self.display.warning(
                 f"hypervisor {hypervisor.name}: domain {name!r} is left out,"
@@ -397,6 +487,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             )
             return None
         address = _guests.address_of(guest, hypervisor.reached.ssh is not None)
+        if address is None and name.casefold() in self.taken and not self._is_pinned(guest):
+            self.display.warning(
+                f"hypervisor {hypervisor.name}: domain {name!r} is left out, it has no address that"
+                " is known, and another machine is reached by that name"
+            )
+            return None
         values = {
             key: wrap_var(value)
             for key, value in _guests.variables(
@@ -424,37 +520,26 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 return False
         return True
 
-    def _add_to_groups(self, host: t.Any, names: list[str], guarded: set[str]) -> None:
-        for written in names:
-            name = self._sanitize_group_name(written)
-            if name in guarded or name in self.inventory.hosts:
-                what = "hypervisors are in it" if name in guarded else "a host has that name"
-                self.display.warning(f"{host.name} is not put into group {name!r}: {what}")
-                continue
-            self.inventory.add_child(self.inventory.add_group(name), host.name)
-
     def _set_connection(
         self,
         host: t.Any,
-        ssh: _ssh.Ssh | None,
+        hypervisor: _reading.Hypervisor,
         guest: _reading.Entry,
         ssh_args: dict[t.Any, _ssh.Arguments],
         path: str,
     ) -> None:
-        """Strict checking of the host key, and the way through the hypervisor."""
+        """Strict checking of the host key, the way through the hypervisor, connections apart."""
         # compose may have chosen another of its addresses
         connected = str(host.vars.get("ansible_host", ""))
         behind = {one["address"] for one in guest["addresses"] if one["behind"]}
-        through = ssh if connected in behind else None
-        strict = self.get_option("strict_host_keys") and guest["metadata"]["host_key"]
-        if not (through or strict):
-            return
+        through = hypervisor.reached.ssh if connected in behind else None
         values = _guest_ssh.variables(
+            hypervisor.name,
             guest,
             connected,
             through,
             self._ssh_args(host, ssh_args, path),
-            strict=bool(strict),
+            strict=self._is_pinned(guest),
         )
         for key, value in values.items():
             host.set_variable(key, wrap_var(value))
@@ -463,15 +548,19 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """What Ansible would give ssh for this guest without us; ``known``: by groups."""
         groups = self._groups_of(host)
         key = tuple(sorted(group.name for group in groups))
-        names = ("ansible_ssh_args", "ansible_ssh_common_args")
+        names = _ssh.ARGUMENTS
         composed = {name: host.vars[name] for name in names if name in host.vars}
         if not composed and key in known:
             return known[key]
         inherited = combine_vars(self._group_variables(groups, path), composed)
         self.templar.available_variables = combine_vars(inherited, host.get_vars())
-        found = _ssh.configured_args(
-            {name: self.templar.template(inherited[name]) for name in names if name in inherited}
-        )
+        given = {
+            name: self.templar.template(inherited[name]) for name in names if name in inherited
+        }
+        try:
+            found = _ssh.configured_args(given)
+        except FleetVirtError as error:
+            raise AnsibleParserError(f"{path}: {host.name}: {error}") from None
         if not composed:
             known[key] = found
         return found

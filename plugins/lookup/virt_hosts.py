@@ -24,6 +24,13 @@ options:
     type: list
     elements: str
     required: true
+  playbook:
+    description:
+      - Name of the playbook of this collection that the play is of. Extra variables (C(-e)) that
+        begin with C(vm_), C(virt_) or C(libvirt_keys_) and that no playbook of the collection reads
+        are an error then, before any hypervisor is asked; so is one that is to be true or false and
+        is neither.
+    type: str
 """
 
 EXAMPLES = r"""
@@ -48,6 +55,9 @@ from ansible import context
 from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager
 from ansible.plugins.lookup import LookupBase
+from ansible.utils.vars import load_extra_vars
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.plugin_utils._variables import require_known
 
 _WITHOUT_HOSTS = ("syntax", "listhosts", "listtasks", "listtags")
 
@@ -57,11 +67,18 @@ class LookupModule(LookupBase):
         _loader: t.Any
 
     def run(
-        self, terms: list[str], variables: dict[str, t.Any] | None = None, **_options: t.Any
+        self,
+        terms: list[str],
+        variables: dict[str, t.Any] | None = None,
+        *,
+        playbook: str | None = None,
+        **_options: t.Any,
     ) -> list[str]:
         patterns = [str(part) for term in terms for part in _parts(term)]
         if any(context.CLIARGS.get(key) for key in _WITHOUT_HOSTS):
             return patterns
+        if playbook is not None:
+            self._check_extra_variables(str(playbook))
         values = variables or {}
         pattern = ",".join(patterns)
         manager = InventoryManager(self._loader, parse=False)
@@ -87,6 +104,12 @@ class LookupModule(LookupBase):
                 )
             return chosen
         return matched
+
+    def _check_extra_variables(self, playbook: str) -> None:
+        try:
+            require_known(playbook, load_extra_vars(self._loader))
+        except FleetVirtError as error:
+            raise AnsibleError(str(error)) from None
 
 
 def _parts(term: t.Any) -> list[t.Any]:

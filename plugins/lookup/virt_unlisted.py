@@ -68,7 +68,7 @@ class LookupModule(LookupBase):
         listed = set(values["groups"]["all"])
         unlisted = set()
         for term in terms:
-            for result in registered(values, term).values():
+            for result in registered(values, term, "named").values():
                 for vm in result.get("vms") or ():
                     name, address = vm["name"], vm.get("address")
                     known = values["hostvars"][name].get("ansible_host") if name in listed else None

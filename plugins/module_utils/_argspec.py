@@ -19,7 +19,7 @@ from ansible.module_utils.common.respawn import (
 )
 
 from ._errors import FleetVirtError, LibvirtFailure, SpecError
-from ._host import requirements
+from ._host import company, requirements
 from ._libvirt import LIBVIRT_IMPORT_ERROR
 
 Spec = dict[str, dict[str, t.Any]]
@@ -53,6 +53,7 @@ def run(
     distribution's, if that has it. ``commands`` are programs the work needs. Without
     ``needs_libvirt`` it is work for a machine that is no hypervisor yet.
     """
+    company.is_heard()
     if needs_libvirt and LIBVIRT_IMPORT_ERROR is not None and not has_respawned():
         interpreter = probe_interpreters_for_module(_INTERPRETERS, "libvirt")
         if interpreter is not None:

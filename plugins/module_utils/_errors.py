@@ -32,11 +32,11 @@ class Problem:
 
 
 class SpecError(FleetVirtError):
-    """The input breaks rules; carries every problem found, not the first only."""
+    """The input breaks rules; carries every problem found, a line each, not the first only."""
 
     def __init__(self, problems: t.Sequence[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("; ".join(str(problem) for problem in self.problems))
+        super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
 class XmlError(FleetVirtError):
@@ -84,3 +84,12 @@ class DeadlineExceeded(FleetVirtError):
 
 class PlanRefused(FleetVirtError):
     """The request is well formed, but carrying it out here and now would be wrong or unsafe."""
+
+
+def told(error: Exception) -> str:
+    """What is said of one of several pieces of work that ended so; the others go on."""
+    if isinstance(error, FleetVirtError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return f"unexpected {type(error).__name__}: {error}; that is a fault of fleet.virt"

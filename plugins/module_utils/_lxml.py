@@ -36,6 +36,8 @@ _MAX_BYTES = 32 * 1024 * 1024
 def parse(text: str | bytes, what: str) -> Element:
     """Root element of ``text``; ``what`` names the document in errors (``domain web1``).
 
+    Text is text, whatever encoding its declaration names; bytes are in the encoding they declare.
+
     Raises XmlError for anything that is not well-formed, too big or carries a document type.
     """
     try:
@@ -51,6 +53,8 @@ def parse(text: str | bytes, what: str) -> Element:
         huge_tree=False,
         remove_comments=True,
         remove_pis=True,
+        # libxml2 would believe the declaration of a text that is encoded here
+        encoding="utf-8" if isinstance(text, str) else None,
     )
     try:
         with ENTITY_LOADER:

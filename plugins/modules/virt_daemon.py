@@ -17,11 +17,13 @@ description:
     (C(--listen)), and with a daemon for each driver (C(virtqemud), C(virtproxyd)). Which of them a
     machine has is seen from its units, and stays so.
   - Remote connections are accepted on port 16514, by TLS with a certificate verified by the other
-    side's CA, and only once keys are there. A socket without encryption is switched off. The module
+    side's CA, and only once keys are there. TLS 1.3 is accepted, and of TLS 1.2 the ciphers that
+    are forward secret and authenticated. A socket without encryption is switched off. The module
     fails when libvirt still listens on any other port.
   - A daemon begins anew only if a file that it reads is newer than it is, or if a socket has to be
     opened. Guests go on meanwhile; C(virtlockd) and C(libvirt-guests) are never begun anew.
-  - If libvirt does not work with the settings, the former ones are put back and the module fails.
+  - Either all files are changed or none, also when the disk is full. If libvirt does not work with
+    the settings, the former ones are put back and the module fails.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -60,9 +62,11 @@ options:
     description:
       - Settings of the site for C(qemu.conf), by their names. Values are numbers, true or false,
         texts, or lists of texts.
-      - By default migration is possible with TLS only, network disks (NBD) and VNC use TLS, and the
-        other side is verified. C(vnc_tls), C(vnc_tls_x509_verify) and C(nbd_tls) can be set
-        otherwise here.
+      - By default migration is possible with TLS only, network disks (NBD) use TLS, and the other
+        side is verified. Screens (VNC) are on loopback without TLS, to be reached through SSH; with
+        another C(vnc_listen) they use TLS and want a certificate. C(vnc_tls),
+        C(vnc_tls_x509_verify) and C(nbd_tls) can be set otherwise here.
+      - Refused if a guest whose own definition has its screen open to the network would lose TLS.
       - C(security_driver) and C(dynamic_ownership) are refused, and so are passwords.
     type: dict
     default: {}

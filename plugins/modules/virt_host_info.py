@@ -33,8 +33,9 @@ options:
     default: /var/lib/libvirt/base
   placement:
     description:
-      - Return what placement needs besides, the V(vms), V(machines) and V(images) of the host, and
-        what is promised in each pool. It opens every volume.
+      - Return what placement needs besides, the V(vms), V(machines), V(firmwares) and V(images) of
+        the host, where NICs may have VLAN tags, and what is promised in each pool. It opens every
+        volume.
     type: bool
     default: false
 seealso:
@@ -301,6 +302,26 @@ host:
           type: bool
     machines:
       description: Machine types of the host's architecture.
+      returned: with O(placement=true)
+      type: list
+      elements: str
+    firmwares:
+      description:
+        - Kinds of firmware that libvirt finds, V(bios) and V(efi), for the machine type that VMs
+          get; null where libvirt does not tell.
+      returned: with O(placement=true)
+      type: list
+      elements: str
+    tagging_bridges:
+      description:
+        - Linux bridges on which libvirt sets VLAN tags of NICs, those that filter VLANs since
+          libvirt 11.0.
+      returned: with O(placement=true)
+      type: list
+      elements: str
+    tagging_networks:
+      description:
+        - Networks on which libvirt sets VLAN tags of NICs, for example on Open vSwitch.
       returned: with O(placement=true)
       type: list
       elements: str

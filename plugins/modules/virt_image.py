@@ -82,6 +82,8 @@ options:
     description:
       - Seconds that a server may take to answer, and in which it must send a KiB a second. Also the
         seconds in which another hypervisor must send anything at all.
+      - However much comes, a download that would take more than six hours at its rate ends, and one
+        larger than what is free where it is to lie is not begun.
     type: float
     default: 30.0
   max_unpacked:

@@ -14,8 +14,10 @@ description:
     NICs, consoles and a seed medium, and starts them.
   - Every error of every VM is reported before the first is touched. What fails later is undone,
     and only that. A call that was killed is finished by running it again.
-  - A VM that exists is left alone. The same request changes nothing; the differences of another
-    are named, and nothing is changed.
+  - A VM that exists is left alone. The options that are written, not defaults, are compared with
+    the definition that libvirt has, by whomever it was changed; what only its creation knew (image,
+    seed) with the request that made it. Differences are named, and nothing is changed. Passwords of
+    consoles are not compared, nor is where the VM is to be.
   - On a hypervisor of the inventory group C(hypervisors) the controller asks the others of the
     group whether they have a VM of that name, and nothing is created while one of them is silent.
     That needs libvirt's binding on the controller. The playbook C(fleet.virt.provision_vm) chooses
@@ -46,7 +48,8 @@ options:
     type: raw
   memory:
     description:
-      - Memory, in MiB or with a unit such as V(4GiB); 1024 if left out.
+      - Memory, in whole MiB or with a unit such as V(4GiB) or V(0.5GiB), at least 16 MiB; 1024 if
+        left out.
     type: raw
   memory_max:
     description:
@@ -74,13 +77,17 @@ options:
       - Disks beside those of the profile; one of the same name changes that of the profile.
       - Keys are C(name), C(size), C(format) (V(qcow2), V(raw)), C(bus) (or C(model)), C(cache),
         C(discard), C(io), C(pool), C(device) (V(disk), V(cdrom)), C(image), C(overlay),
-        C(readonly), C(serial).
+        C(readonly), C(serial). Sizes are whole MiB, or have a unit such as V(8GiB).
+      - A drive (C(device) V(cdrom)) is created empty and takes no C(image). Insert its medium with
+        C(virsh change-media).
     type: raw
   nics:
     description:
       - NICs beside those of the profile; one of the same name changes that of the profile.
       - Keys are C(name), C(bridge) or C(network), C(model), C(mac), C(vlan), C(link). Without
         C(mac) the address follows from the names of fleet, VM and NIC.
+      - A C(vlan) is refused where libvirt sets no VLAN tags, as on a plain Linux bridge. Give the
+        NIC a bridge that is on that VLAN, or a network on Open vSwitch.
     type: raw
   overlay:
     description:
@@ -99,6 +106,8 @@ options:
     description:
       - Graphical console with C(type) (V(none), V(vnc), V(spice)), C(listen) (V(127.0.0.1)) and
         C(password). There is none if left out. A serial console is always there.
+      - On loopback it is reached through SSH. Any other address is refused where the hypervisor's
+        C(qemu.conf) has no C(vnc_tls) with C(vnc_tls_x509_verify), or for SPICE C(spice_tls).
     type: raw
   seed:
     description:
@@ -136,7 +145,8 @@ options:
     type: raw
   firmware:
     description:
-      - V(bios) or V(uefi).
+      - V(bios) or V(uefi). V(uefi) is refused where libvirt finds no such firmware (package C(ovmf)
+        or C(edk2-ovmf)).
     type: raw
   cpu:
     description:

@@ -16,7 +16,8 @@ description:
     certificates and revocation lists. What is signed are the names in the inventory, never what a
     hypervisor says of itself.
   - All files of a hypervisor are exchanged at once, by renaming one link, and running daemons read
-    them again without a restart. A call that is killed is finished by the next.
+    them again without a restart. A daemon that had failed, as with an expired certificate it does,
+    is started. A call that is killed is finished by the next.
   - The role P(fleet.virt.libvirt_keys#role) runs the stages in order; it is the way to use this
     module. V(look), V(request) and V(deploy) run on hypervisors, V(prepare) and V(apply) on the
     controller.
@@ -162,6 +163,12 @@ options:
     description:
       - For V(deploy), by kind, C(ca), C(crl), C(certificate) and C(key_id).
     type: dict
+  revoked:
+    description:
+      - For V(deploy), common names whose open connections to libvirt are closed.
+    type: list
+    elements: str
+    default: []
   uri:
     description:
       - Not used; accepted so that C(module_defaults) of the action group can set it.
@@ -235,7 +242,7 @@ kinds:
       type: dict
       contains: *kind
 faults:
-  description: What is wrong with links, owners and modes.
+  description: What is wrong with links, owners and modes, and units of libvirt that have failed.
   returned: with O(stage=look)
   type: list
   elements: str
@@ -337,7 +344,9 @@ def main() -> None:
         elif params["stage"] == "request":
             result = keys.request(params["new_keys"] or {}, timeout, check=check)
         elif params["stage"] == "deploy":
-            result = keys.deploy(params["files"] or {}, user, timeout, check=check)
+            result = keys.deploy(
+                params["files"] or {}, params["revoked"], user, timeout, check=check
+            )
         else:
             raise FleetVirtError(f"stage: {params['stage']} is done by the controller")
     except FleetVirtError as error:

@@ -158,7 +158,8 @@ options:
     description:
       - V(abort) ends a move that takes too long, and the VM goes on where it was.
       - V(pause) pauses the guest, so that its memory changes no more, until it is on the
-        destination, however long that takes.
+        destination; if that takes as long again, and over a minute, the move is ended and the VM
+        goes on where it was.
       - Post-copy is not offered, as a link that breaks during it would lose the VM.
       - A move of which nothing travels for two minutes is ended in any case.
     type: str
@@ -210,6 +211,16 @@ options:
     type: list
     elements: str
     default: []
+  shares:
+    description:
+      - What RV(shares) of O(stage=decide) said, for O(stage=report). A VM in it of which its
+        hypervisor says nothing has failed.
+    type: dict
+  marked:
+    description:
+      - Name of the variable that M(fleet.virt.virt_maintenance) registered before the VMs moved,
+        for O(stage=report), which fails if O(evacuated) or O(home) gave no result.
+    type: str
   problems:
     description:
       - What RV(problems) of O(stage=decide) said, for O(stage=report), which fails with it.
@@ -222,13 +233,14 @@ options:
     type: str
   evacuated:
     description:
-      - A hypervisor that all VMs leave, for O(stage=look) and O(stage=decide). All are placed at
-        once, the largest first; one that fits nowhere is one of RV(problems) and stops no other.
+      - A hypervisor that all VMs leave. All are placed at once, the largest first; one that fits
+        nowhere, or cannot be read, is one of RV(problems) and stops no other.
+      - With O(stage=all) it is noted with the VMs that they were evacuated from here, for O(home).
     type: str
   home:
     description:
-      - A hypervisor that the VMs which were made there come back to, as far as they fit, for
-        O(stage=look) and O(stage=decide).
+      - A hypervisor that the VMs which were evacuated from there come back to, as far as they fit,
+        for O(stage=look) and O(stage=decide).
     type: str
   results:
     description:
@@ -269,7 +281,7 @@ EXAMPLES = r"""
 RETURN = r"""
 vms:
   description: One entry for each VM, in the order of O(vms). With O(stage=look), only those that
-    are there, as the choice of a destination needs them.
+    are there, as the choice of a destination needs them; C(error) says why one cannot be read.
   returned: with O(stage=all) and O(stage=look)
   type: list
   elements: dict
@@ -288,8 +300,9 @@ vms:
     flow:
       description: How it moved, V(copy) with whole disks, V(overlay) with what lies on base images,
         V(shared) with disks that both hypervisors have, V(memory) without disks, V(offline) while
-        it was shut off, V(finish) for the rest of an interrupted move, V(none) if it was there
-        already; null if nothing came of it.
+        it was shut off, V(finish) for the rest of an interrupted move, V(undo) for one that was
+        undone, so that the VM is where it was, V(none) if it was there already; null if nothing
+        came of it.
       type: str
       returned: with O(stage=all)
     steps:
@@ -340,11 +353,22 @@ vms:
       description: Why not, and what to do; or that it was there already; else null.
       type: str
       returned: with O(stage=all)
+    note:
+      description: What is to be known though nothing failed, such as that the VM ran before its
+        hypervisor went down in the middle of the move, and is shut off now; else null.
+      type: str
+      returned: with O(stage=all)
 expired:
   description: Certificates that QEMU shows when a VM comes and that have expired, in words.
   returned: with O(stage=look)
   type: list
   elements: str
+claims:
+  description: VMs that a place is kept for on this hypervisor while they move to it, each with
+    C(name), C(source) and C(destination).
+  returned: with O(stage=look)
+  type: list
+  elements: dict
 host:
   description: The hypervisor as placement sees it, as RV(fleet.virt.virt_host_info#module:host).
   returned: with O(stage=look)
@@ -356,6 +380,10 @@ bases:
   type: raw
 shares:
   description: For each hypervisor the VMs to move from there, as O(vms).
+  returned: with O(stage=decide)
+  type: dict
+limits:
+  description: For each hypervisor the seconds that moving its VMs may take before it is given up.
   returned: with O(stage=decide)
   type: dict
 problems:
@@ -410,6 +438,7 @@ def main() -> None:
                 migration_request.options(params),
                 repair=params["state"] == "repaired",
                 parallel=params["parallel"],
+                evacuating=bool(params["evacuated"]) and params["evacuated"] == here,
             )
             jobs = [
                 migration_jobs.Job(*one) for one in migration_request.moves(params["vms"], here)

@@ -52,6 +52,17 @@ options:
       - Name of the variable with the results of M(fleet.virt.virt_init) that claimed the VMs. Then
         nothing is placed; found out is which claims may stay.
     type: str
+  brought:
+    description:
+      - With O(claims), name of the variable with the results of M(fleet.virt.virt_image), in a loop
+        over RV(images). If one did not come, no VM is made.
+    type: str
+  shares:
+    description:
+      - With O(claims), what RV(shares) said when the VMs were placed. A VM in it of which its
+        hypervisor says nothing cannot be made, and then none is.
+    type: dict
+    default: {}
   expected:
     description:
       - Names of all hypervisors of the fleet. One that is not in the play (C(--limit)) may have a
@@ -60,7 +71,7 @@ options:
     elements: str
   lost:
     description:
-      - Hypervisors that are known to be off for good, though they cannot be asked. Whoever names
+      - Hypervisors that are permanently gone, so that nobody waits for their answer. Whoever names
         one that is not has two of each of its VMs when it returns.
     type: list
     elements: str
@@ -75,6 +86,11 @@ options:
       - What this module returned in the round before, if this is another one.
     type: dict
     default: {}
+  refresh_inventory:
+    description:
+      - Whether the inventory is to be read again for new VMs; returned as it is, for later tasks.
+    type: bool
+    default: true
   created:
     description:
       - Name of the variable with what M(fleet.virt.virt_init) created in the round before.
@@ -130,6 +146,14 @@ shares:
   description: Hypervisor to the names of the VMs it is to have.
   returned: without O(claims)
   type: dict
+limits:
+  description: Hypervisor to the seconds that making its VMs may take before it is given up.
+  returned: without O(claims)
+  type: dict
+transfers:
+  description: Image of the controller to the seconds that bringing it to a hypervisor may take.
+  returned: without O(claims)
+  type: dict
 images:
   description: Hypervisor to the controller's images it lacks.
   returned: without O(claims)
@@ -152,6 +176,10 @@ machine:
   description: The newest versioned machine type that all hypervisors have.
   returned: without O(claims)
   type: str
+refresh_inventory:
+  description: What O(refresh_inventory) said.
+  returned: without O(claims)
+  type: bool
 run:
   description: Identity of this run.
   returned: without O(claims)
@@ -178,8 +206,13 @@ done:
     RV(fleet.virt.virt_init#module:vms).
   returned: with O(claims)
   type: dict
-msg:
-  description: Why nothing can be made, empty if all is well.
+problems:
+  description: Why VMs cannot be made, empty if all is well.
   returned: with O(claims)
-  type: str
+  type: list
+  elements: str
+requested:
+  description: What was to be created in this round and before it, as hypervisor to names of VMs.
+  returned: with O(claims)
+  type: dict
 """

@@ -106,7 +106,9 @@ options:
   output_file:
     description:
       - File on the controller that the output is written to instead of being printed.
-      - It is written with mode 0600 beside its final name and renamed.
+      - It is written beside its final name and renamed. A new file has mode 0600, one that was
+        there keeps its owner, group and mode.
+      - A device, a pipe, a socket or a symbolic link is refused.
     type: path
 """
 

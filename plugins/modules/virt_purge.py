@@ -14,9 +14,10 @@ description:
     memory, snapshots, firmware variables and the log of the serial console.
   - A VM that somebody else made is refused, also one that M(fleet.virt.virt_seed) has seeded.
   - A volume goes only if the domain's metadata names it, it is in the pool it was made in, and no
-    other domain, snapshot or image of this hypervisor, attached or not, names it or lies on it, and
-    no program has it locked. Base images, disks of others, media and folders stay; what stays, and
+    program has it locked. Base images, disks of others, media and folders stay; what stays, and
     why, is returned.
+  - A domain is refused if another domain, snapshot or image of this hypervisor, attached or not,
+    names one of its disks or lies on it. They are named in the error.
   - Everything is looked at before anything is touched. If one of several domains cannot be removed,
     none is.
   - A call that is killed leaves a domain that cannot be started; the next call finishes it. The
@@ -87,6 +88,11 @@ options:
       - Name of the variable that the earlier task registered, for O(stage=decide) and
         O(stage=report).
     type: str
+  shares:
+    description:
+      - What RV(shares) of O(stage=decide) said, for O(stage=report). A domain in it of which its
+        hypervisor says nothing has failed.
+    type: dict
   users:
     description:
       - Name of the variable that O(stage=look) with O(files) registered, for O(stage=decide).

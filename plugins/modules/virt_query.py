@@ -163,7 +163,8 @@ domains:
           description: Kind of source, V(file), V(block), V(volume), V(network) and others.
           type: str
         source:
-          description: Path, volume or network name; null for a drive without medium.
+          description: Path, pool and volume, or, on a network, protocol, servers and name; null for
+            a drive without medium.
           type: str
         pool:
           description: Pool that holds it, if one lists it.
@@ -385,6 +386,17 @@ domains:
           description: Addresses the guest was given.
           type: list
           elements: str
+        evacuated_from:
+          description: Hypervisors that C(fleet.virt.evacuate) took it from, the last one at the
+            end, to which C(fleet.virt.return_vms) brings it back; empty in ordinary life.
+          type: list
+          elements: str
+        first_boot:
+          description:
+            - V(pending) or V(written) while the end of the guest's first boot, with its packages
+              and commands, is not known, V(unknown) where nobody can tell, what failed after
+              V(failed:), null otherwise.
+          type: str
         move:
           description: Where a domain in phase V(migrating) goes; null in ordinary life.
           type: dict

@@ -19,8 +19,10 @@ description:
   - A VM whose image brings a machine id is given its UUID as one of its own. Its random numbers are
     seeded, and its DHCP client identifies itself by its MAC address.
   - The medium has mode 0600 and is removed by M(fleet.virt.virt_wait) once the VM shows its host
-    key. cloud-init is disabled in the guest at the end of the first boot, so that the guest stays
-    what it is.
+    key. cloud-init is disabled in the guest when it is shut down after the first boot, so that the
+    guest stays what it is; C(cloud-init status) tells the result of the first boot until then.
+  - O(state=absent) also acknowledges a first boot that failed, which M(fleet.virt.virt_wait) tells
+    until then.
   - Every problem of the specification is reported at once. A call that is killed is finished by
     running it again; whoever starts the VM meanwhile starts it with the old medium or the new one,
     never with half of one.

@@ -13,7 +13,8 @@ description:
   - Brings together what an earlier task registered on every hypervisor of the play, prints it as a
     table or as JSON and writes it to a file if asked.
   - Runs on the controller; use it with C(run_once). It contacts no hypervisor.
-  - A hypervisor that did not answer is named. The task fails when none answered.
+  - A hypervisor that did not answer is named. The task fails when none answered, and when a module
+    was killed or ended with an error of its own.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -39,19 +40,72 @@ options:
     description:
       - What to show. V(host_info) expects results of M(fleet.virt.virt_host_info), V(images)
         those of M(fleet.virt.virt_image_info), V(list) and V(query) those of
-        M(fleet.virt.virt_query), V(vms) those of M(fleet.virt.virt_init).
+        M(fleet.virt.virt_query), V(maintenance) those of M(fleet.virt.virt_maintenance), V(vms)
+        those of M(fleet.virt.virt_init). With V(maintenance) and V(vms) the task fails for whoever
+        gave no result.
     type: str
     required: true
-    choices: [host_info, images, list, query, vms]
+    choices: [host_info, images, list, maintenance, query, vms]
   results:
     description:
       - Name of the variable the earlier task registered.
     type: str
     required: true
+  acted:
+    description:
+      - Steps before that all hypervisors of the play were to do. The task fails, after it has shown
+        what there is, for each that gave no result.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      results:
+        description:
+          - Name of the variable that the step registered.
+        type: str
+        required: true
+      returns:
+        description:
+          - A key that a result has if the step was done.
+        type: str
+        required: true
+      undone:
+        description:
+          - What did not happen otherwise, in words.
+        type: str
+        required: true
+  lost:
+    description:
+      - Hypervisors that are known to be permanently gone, of which no step in O(acted) is expected.
+    type: list
+    elements: str
+    default: []
   addresses:
     description:
       - With O(view=vms), name of the variable with results of M(fleet.virt.virt_wait).
     type: str
+  requested:
+    description:
+      - With O(view=vms), hypervisor to the names of the VMs that it was to make. The task fails for
+        one of which its hypervisor says nothing. Left out, those in O(results).
+    type: dict
+  waits:
+    description:
+      - With O(view=vms), hypervisor to the names of the VMs that O(addresses) is about. The task
+        fails for one that was made and did not answer.
+    type: dict
+    default: {}
+  withdrawn:
+    description:
+      - With O(view=vms), hypervisor to the names of the VMs whose claims O(results) has taken back.
+    type: dict
+    default: {}
+  problems:
+    description:
+      - What went wrong before; the task fails with it after it has shown what there is.
+    type: list
+    elements: str
+    default: []
   earlier:
     description:
       - With O(view=vms), what was made before O(results), as hypervisor to a list like
@@ -74,7 +128,9 @@ options:
   output_file:
     description:
       - File on the controller that the output is written to instead of being printed.
-      - It is written with mode 0600 beside its final name and renamed.
+      - It is written beside its final name and renamed. A new file has mode 0600, one that was
+        there keeps its owner, group and mode.
+      - A device, a pipe, a socket or a symbolic link is refused.
     type: path
 """
 
@@ -111,10 +167,15 @@ hypervisors:
       returned: with O(view=host_info)
       type: dict
     vms:
-      description: As RV(fleet.virt.virt_init#module:vms), each with its C(address).
+      description: As RV(fleet.virt.virt_init#module:vms), each with its C(address) and with
+        C(answered), which is null if nobody waited for it.
       returned: with O(view=vms)
       type: list
       elements: dict
+    maintenance:
+      description: As RV(fleet.virt.virt_maintenance#module:maintenance); null if it gave no result.
+      returned: with O(view=maintenance)
+      type: bool
     domains:
       description: As RV(fleet.virt.virt_query#module:domains); empty if it did not answer.
       returned: with O(view=list) and O(view=query)

@@ -13,17 +13,24 @@ description:
   - Waits for virtual machines of a hypervisor, for all at once, until each has an address and an
     SSH server answers there with its banner. The hypervisor connects, so the VMs need not be
     reachable from the controller.
-  - An address is taken, in this order, from the domain's metadata, the guest agent, the leases of
-    libvirt's networks, the hypervisor's neighbour table, and the lines cloud-init writes to the
-    serial console. For a VM that is in none of them, the hypervisor asks the VM's own network, once
-    in 5 seconds, and only where that is no larger than a /24 and the hypervisor has an IPv4 address
-    on the bridge.
+  - An address is taken, in this order, from the domain's metadata, the leases of libvirt's
+    networks, the guest agent, the hypervisor's neighbour table, and the lines cloud-init writes to
+    the serial console. For a VM that is in none of them, the hypervisor asks the VM's own network,
+    once in 5 seconds, and only where that is no larger than a /24 and the hypervisor has an IPv4
+    address on the bridge.
   - An address that answers with the MAC address of another machine does not count. Of a VM that was
     seeded with a host key, only a server that holds this key does (where the hypervisor has
     C(ssh)).
   - A VM that has shown the host key it was seeded with needs its seed medium no more. It is taken
     out of the VM and deleted.
+  - A VM whose seed has packages, commands or user-data is waited for until its first boot has
+    ended, which it tells on its serial console. Where one of them failed, the VM is left, and the
+    task fails and names what failed, this time and each time, until M(fleet.virt.virt_seed) with
+    C(state=absent) acknowledges it. Where the end cannot be known (the commands restart the guest,
+    or the console says nothing) that is said in RV(vms[].msg).
   - Waiting ends at once for a VM that is seen not to run, such as one that crashed or was shut off.
+    It ends after seconds for one that did not take its seed, whose SSH server shows another host
+    key, or whose console comes to a login prompt without a word of cloud-init's.
   - Prints what it waits for and how far it is. It asks the hypervisor again and again in short
     calls, so that a connection that breaks meanwhile does no harm. For each VM that did not answer,
     the end of its serial console is shown.
@@ -129,7 +136,7 @@ vms:
       type: list
       elements: str
     source:
-      description: Where RV(vms[].address) is from, V(static), V(agent), V(lease), V(neighbour) or
+      description: Where RV(vms[].address) is from, V(static), V(lease), V(agent), V(neighbour) or
         V(console).
       type: str
     seconds:
@@ -145,11 +152,13 @@ vms:
       type: str
       sample: booted
     answered:
-      description: Whether it answered, or has an address with O(until=address); null in check mode.
+      description:
+        - Whether it answered and nothing failed in its first boot, or has an address with
+          O(until=address); null in check mode.
       type: bool
     msg:
-      description: What is missing, or why the seed medium could not be removed; empty when all is
-        well.
+      description: What is missing, what failed in the first boot or that its end is not known, or
+        why the seed medium could not be removed; empty when all is well.
       type: str
     changed:
       description: Whether its seed medium was removed.

@@ -13,9 +13,11 @@ import contextlib
 import gc
 import typing as t
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._model import outcomes
+from ansible_collections.fleet.virt.plugins.plugin_utils import _alive, _answers
 
 # As every module of the action group accepts them
 _CONNECTION: dict[str, dict[str, t.Any]] = {
@@ -23,23 +25,38 @@ _CONNECTION: dict[str, dict[str, t.Any]] = {
     "timeout": {"type": "float", "default": 10.0},
 }
 
+_TIDY = 30.0  # seconds for removing what a hypervisor that fell silent perhaps still has
+
 
 class FleetAction(ActionBase):
-    """An action that does :meth:`work`; our own errors end it with their message alone."""
+    """An action that does :meth:`work`; our own errors end it with their message alone.
 
-    if t.TYPE_CHECKING:  # ansible-core states no types for these
+    All that a hypervisor answers passes it, and is data afterwards. Every module has an action for
+    that, also where the action does nothing else.
+    """
+
+    if t.TYPE_CHECKING:  # ansible-core states no types for it
         validate_argument_spec: t.Any
-        _low_level_execute_command: t.Any
+
+    _values: t.Mapping[str, t.Any] = {}
 
     def run(
         self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
     ) -> dict[str, t.Any]:
         result: dict[str, t.Any] = super().run(tmp, task_vars)
+        values = self._values = task_vars or {}
+        _alive.keep(self._connection)
         try:
-            result.update(self.work(task_vars or {}))
+            _answers.require_own(values.get("inventory_hostname"), values)
+            result.update(self.work(values))
         except FleetVirtError as error:
             raise AnsibleActionFail(str(error)) from None
         return result
+
+    def cleanup(self, force: bool = False) -> None:
+        """As Ansible does it, after the task's own limit, so within one of its own."""
+        with contextlib.suppress(FleetVirtError), _alive.limited(_TIDY, "remove temporary files"):
+            super().cleanup(force)  # type: ignore[no-untyped-call]
 
     def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """The result of the action for the task's host."""
@@ -53,6 +70,26 @@ class FleetAction(ActionBase):
         )
         return t.cast("dict[str, t.Any]", options)
 
+    def _require_there(self) -> None:
+        """Nothing is asked of a hypervisor that is declared lost: it counts as unreachable."""
+        host = str(self._values.get("inventory_hostname"))
+        lost = self._values.get("virt_hypervisors_lost")
+        if lost is not None and host in _alive.named(self._templar.template(lost)):
+            raise AnsibleConnectionFailure(
+                f"{host} is declared lost (virt_hypervisors_lost), so it is not asked"
+            )
+
+    def _low_level_execute_command(self, *args: t.Any, **options: t.Any) -> dict[str, t.Any]:
+        self._require_there()
+        base = t.cast("t.Any", super())
+        done: dict[str, t.Any] = base._low_level_execute_command(*args, **options)
+        _answers.require_small(self._play_context.remote_addr, str(done.get("stdout") or ""))
+        return done
+
+    def _execute_module(self, *args: t.Any, **options: t.Any) -> dict[str, t.Any]:
+        self._require_there()
+        return _answers.cleaned(super()._execute_module(*args, **options))
+
     def module(
         self, task_vars: dict[str, t.Any], arguments: dict[str, t.Any] | None = None
     ) -> dict[str, t.Any]:
@@ -61,7 +98,16 @@ class FleetAction(ActionBase):
             answer: dict[str, t.Any] = self._execute_module(
                 module_args=arguments, task_vars=task_vars
             )
+        if outcomes.is_cut(answer):
+            answer["msg"] = f"{self._task.action}: {outcomes.told(answer)}"
         return answer
+
+
+class FleetModule(FleetAction):
+    """The action of a module that needs nothing of the controller."""
+
+    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        return self.module(task_vars)
 
 
 @contextlib.contextmanager

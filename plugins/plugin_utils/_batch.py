@@ -176,9 +176,21 @@ def without_passwords(
     return cleaned, passwords
 
 
-def validated(vms: t.Sequence[Mapping[str, t.Any]], chosen: Defaults) -> list[Domain]:
-    """The specifications; raises SpecError with every problem of every VM."""
-    domains, problems = many(vms, defaults=chosen)
+def written_as(options: Mapping[str, t.Any], variables: Variables) -> str:
+    """Where what :func:`requested` returns was written, for messages."""
+    if options.get("vms") is not None:
+        return "vms"
+    return "virt_vms" if variables.get("virt_vms") is not None else _VM
+
+
+def validated(
+    vms: t.Sequence[Mapping[str, t.Any]], chosen: Defaults, path: str = "vms"
+) -> list[Domain]:
+    """The specifications; raises SpecError with every problem of every VM.
+
+    ``path`` is where they were written.
+    """
+    domains, problems = many(vms, path=path, defaults=chosen)
     if problems:
         raise SpecError(problems)
     return domains

@@ -37,6 +37,8 @@ def downloaded(source: ImageSource, limits: Limits, *, check: bool) -> LocalImag
     """
     folder = cache_folder() / "images" / source.checksum.replace(":", "-")
     path = folder / source.file_name
+    if path.is_symlink() and not path.exists():
+        raise FleetVirtError(f"image {path} is a link to nothing; remove it")
     if not path.exists():
         if check:
             seen = image_url.preview(source, limits)
@@ -49,7 +51,10 @@ def downloaded(source: ImageSource, limits: Limits, *, check: bool) -> LocalImag
                     _download(source, limits, folder)
         except OSError as error:
             raise FleetVirtError(f"image {source.url}: {folder}: {error.strerror}") from None
-    _verify(source, path, remember=not check)
+    try:
+        _verify(source, path, remember=not check)
+    except OSError as error:
+        raise FleetVirtError(f"image {path}: {error.strerror}; remove it") from None
     return local_image(str(folder), path.name, remember=not check, limit=limits.unpacked)
 
 
@@ -59,6 +64,7 @@ def _download(source: ImageSource, limits: Limits, folder: Path) -> None:
         download.opened(source, limits.seconds, limits.unpacked) as answer,
         base_file.new_file(str(folder)) as new,
     ):
+        answer.require_space(str(folder))
         new.fill(answer.blocks())
         answer.verify()
         new.publish(source.file_name)

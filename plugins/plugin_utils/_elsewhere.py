@@ -19,7 +19,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefu
 from ansible_collections.fleet.virt.plugins.module_utils._host import fleet, requirements
 from ansible_collections.fleet.virt.plugins.module_utils._host.deadline import Failed
 from ansible_collections.fleet.virt.plugins.module_utils._host.domains import Wanted
-from ansible_collections.fleet.virt.plugins.plugin_utils import _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils import _peers, _ssh
 from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
@@ -43,6 +43,7 @@ def require_absent(
 ) -> None:
     """Raise PlanRefused if another hypervisor has a VM of ``names``, or may have."""
     lost = variables.get("virt_hypervisors_lost", [])
+    lost = lost.split(",") if isinstance(lost, str) else lost
     asked = [name for name in others(task_vars) if name not in lost]
     if not asked:
         return
@@ -50,7 +51,7 @@ def require_absent(
     with tempfile.TemporaryDirectory(prefix="fleet-virt-") as folder:
         targets = []
         for number, name in enumerate(asked):
-            values = _connection_variables(task_vars["hostvars"][name])
+            values = _connection_variables(_peers.of_host(name, task_vars))
             reached = _ssh.uri_for(name, values, uri, timeout, Path(folder), number)
             targets.append(fleet.Target(name, reached))
         outcomes = fleet.read_fleet(
@@ -60,8 +61,8 @@ def require_absent(
     for name, outcome in zip(asked, outcomes):
         if isinstance(outcome, Failed):
             problems.append(
-                f"{name} is silent and may have it ({outcome.error}); bring it back, or, if it is"
-                " surely off for good, name it in virt_hypervisors_lost"
+                f"{name} is silent and may have it ({outcome.error}); bring it back; only if it is"
+                " permanently gone, name it in virt_hypervisors_lost"
             )
         else:
             found = sorted({str(domain["name"]) for domain in outcome.value} & set(names))

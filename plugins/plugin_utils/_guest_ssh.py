@@ -2,20 +2,20 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How ssh reaches a guest: only with its own host key, and through its hypervisor where it must.
+"""How ssh reaches a guest: only with its own host key, over connections that are kept for it alone,
+and through its hypervisor where it must.
 
 This file is private to the collection.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shlex
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._model.seed import public_key_problem
-from ansible_collections.fleet.virt.plugins.plugin_utils import _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils import _control_path, _ssh
 
 # ssh wants the full path of a program that others cannot write to
 _ECHO = ("/usr/bin/echo", "/bin/echo")
@@ -47,19 +47,20 @@ def strict_options(uuid: str, key: str) -> list[str]:
     return [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
 
 
-def without_jump(arguments: str) -> str:
-    """Arguments without ``-J HOST``, which ssh refuses beside a ProxyCommand."""
+def without_jump(words: t.Iterable[str]) -> list[str]:
+    """Words without ``-J HOST``, which ssh refuses beside a ProxyCommand."""
     kept = []
-    words = iter(shlex.split(arguments))
-    for word in words:
+    rest = iter(words)
+    for word in rest:
         if word == "-J":
-            next(words, None)
+            next(rest, None)
         elif not word.startswith("-J"):
             kept.append(word)
-    return shlex.join(kept)
+    return kept
 
 
 def variables(
+    hypervisor: str,
     guest: t.Mapping[str, t.Any],
     address: str,
     through: _ssh.Ssh | None,
@@ -73,24 +74,24 @@ def variables(
     value of an option: a StrictHostKeyChecking=no for everything else does not undo a key that is
     known.
     """
-    values: dict[str, t.Any] = {}
-    options: list[str] = []
-    first = inherited.first
-    key = host_key(guest["metadata"]["host_key"]) if strict else None
-    if key is not None:
+    key = host_key(guest["metadata"]["host_key"])
+    # another key at the same place is another guest, for which no connection is kept
+    name = _control_path.mark(hypervisor, guest["name"], guest["uuid"], address, key)
+    options, values = _control_path.apart(
+        name, inherited.all, inherited.control_path, inherited.control_path_dir
+    )
+    if strict and key is not None:
         values["ansible_host_key_checking"] = True
         options += strict_options(str(guest["uuid"]), key)
     if through is not None:
         options += ["-o", f"ProxyCommand={_ssh.proxy_command(through)}"]
-        first, common = map(without_jump, (first, inherited.common))
-        if common != shlex.join(shlex.split(inherited.common)):
-            values["ansible_ssh_common_args"] = common
-        # Guests of two hypervisors may have one address: a connection that is kept is one guest's
-        if "controlpath" in f"{first} {common}".lower():
-            options += ["-o", "ControlMaster=no", "-o", "ControlPath=none"]
-        else:
-            mark = hashlib.sha256(f"{guest['uuid']} {address}".encode()).hexdigest()[:12]
-            values["ansible_control_path"] = f"%(directory)s/{mark}-%%r-%%p"
-    if options:
-        values["ansible_ssh_args"] = f"{shlex.join(options)} {first}".strip()
+    for variable, arguments in inherited.by_variable.items():
+        words = _control_path.without_socket(shlex.split(arguments))[0]
+        if through is not None:
+            words = without_jump(words)
+        kept = arguments if words == shlex.split(arguments) else shlex.join(words)
+        if variable == "ansible_ssh_args":
+            kept = f"{shlex.join(options)} {kept}".strip()
+        if kept != arguments:
+            values[variable] = kept
     return values

@@ -10,13 +10,18 @@ This file is private to the collection.
 from __future__ import annotations
 
 import re
+import socket
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._model import states
 
 # Not a machine yet, or no more
 _UNFINISHED = ("creating", "purging")
-_OWN_NAMES = ("all", "ungrouped", "localhost", "127.0.0.1", "::1")
+# Ansible's, and the names of any machine for itself
+_OWN_NAMES = ("all", "ungrouped", "127.0.0.1", "::1")
+_LOCALHOST = re.compile(r"(ip6-)?(localhost|loopback)[46]?(\..*)?", re.IGNORECASE)
+# What chooses hosts in a pattern of Ansible's
+_PATTERN = re.compile(r"[!&~@].*|.*[*?\[\],:].*", re.DOTALL)
 _LONGEST_NAME = 255
 # Characters that no template and no option of ssh can be made of
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,62}[$]?")
@@ -31,14 +36,23 @@ def is_listed(metadata: t.Mapping[str, t.Any], unmanaged: bool) -> bool:
     return metadata["phase"] not in _UNFINISHED
 
 
+def is_own_name(name: str) -> bool:
+    """Whether plays on this name are for all hosts, or for the controller."""
+    return name.casefold() in _OWN_NAMES or _LOCALHOST.fullmatch(name) is not None
+
+
 def name_problem(name: str) -> str | None:
     """Why a domain's name cannot be a host's, or None.
 
     libvirt takes nearly any name, and a host's is used where variables are marked but it is not:
-    in templates, and as ssh's argument where no address is known.
+    in templates, in patterns, and as ssh's argument where no address is known.
     """
-    if name in _OWN_NAMES:
+    if is_own_name(name):
         return "it is one of Ansible's own names"
+    if _is_address(name):
+        return "its name is an address"
+    if _PATTERN.fullmatch(name):
+        return "its name is a pattern for hosts"
     if "{" in name or not name.isprintable():
         return "it has characters that no name of a host may have"
     if name.startswith("-") or len(name) > _LONGEST_NAME:
@@ -46,10 +60,20 @@ def name_problem(name: str) -> str | None:
     return None
 
 
+def _is_address(name: str) -> bool:
+    """Whether ssh takes the name for an address; ``10.1`` and ``167772161`` are some."""
+    try:
+        socket.inet_aton(name)
+    except (OSError, UnicodeError, ValueError):
+        return False
+    return True
+
+
 def choose(found: t.Iterable[Found]) -> tuple[list[Found], list[str]]:
     """One guest of each name, in their order, and what there is to say about the others.
 
     A VM that migrates is on two hypervisors for a while, with one UUID: the one that runs counts.
+    One that is shut off is paused on both meanwhile.
     """
     chosen: dict[str, Found] = {}
     problems = []
@@ -65,12 +89,23 @@ def choose(found: t.Iterable[Found]) -> tuple[list[Found], list[str]]:
             continue
         better, worse = sorted((other, one), key=_rank)
         chosen[name] = better
-        if better[1]["uuid"] != worse[1]["uuid"] or _rank(worse) == _rank(better):
+        twice = _rank(worse) == _rank(better) and better[1]["state"] != "paused"
+        if better[1]["uuid"] != worse[1]["uuid"] or twice:
             problems.append(
                 f"hypervisor {worse[0]}: domain {name!r} is left out,"
                 f" hypervisor {better[0]} has one of that name"
             )
     return list(chosen.values()), problems
+
+
+def lacking(silent: t.Sequence[str], groups: t.Collection[str]) -> str:
+    """That VMs of hypervisors that did not answer are in none of the groups; ``groups`` are those
+    that VMs of others are in."""
+    named = ", ".join(sorted(set(groups) - {"ungrouped"} | {"all"}))
+    return (
+        f"the VMs on {', '.join(silent)} are not in the inventory, so groups may lack hosts:"
+        f" {named}, and any that only those VMs are in"
+    )
 
 
 def _rank(found: Found) -> int:

@@ -14,20 +14,23 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import fcntl
 import json
 import os
 import time
 import typing as t
 from pathlib import Path
 
-from ansible_collections.fleet.virt.plugins.module_utils._host import owner
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._host import locks, owner
 from ansible_collections.fleet.virt.plugins.module_utils._model.metadata import Owner
 from ansible_collections.fleet.virt.plugins.plugin_utils import _peers
 
 CONTROLLER = ""
 _SERVES = 2  # at a time: more would have to wait for each other
 _POLL = 0.2
+_LOCK_SECONDS = 60.0  # it is held for moments
+_WAIT_SECONDS = 6 * 3600.0  # as long as one hypervisor may take to get it
+_LARGEST = 16 << 20
 
 
 def several(task_vars: t.Mapping[str, t.Any]) -> bool:
@@ -62,9 +65,11 @@ class Spread:
     def next(self, known: t.Sequence[str], refused: t.Collection[str]) -> str:
         """Whom to get it from, as soon as there is somebody: an address, or CONTROLLER.
 
-        ``known`` may have it besides those of the play, ``refused`` could not give it.
+        ``known`` may have it besides those of the play, ``refused`` could not give it. Raises
+        PlanRefused when all who get it have been at it for hours.
         """
-        while True:
+        limit = time.monotonic() + _WAIT_SECONDS
+        while time.monotonic() < limit:
             with self._state() as state:
                 self._leave(state)
                 state["sources"] = [*state["sources"], *known]
@@ -73,6 +78,10 @@ class Spread:
                     state["taking"][self._me] = found
                     return found
             time.sleep(_POLL)
+        raise PlanRefused(
+            f"other hypervisors have been getting this image for {_WAIT_SECONDS:g} seconds; see"
+            " what keeps them, and run again"
+        )
 
     def _choose(self, state: dict[str, t.Any], refused: t.Collection[str]) -> str | None:
         load = collections.Counter(state["taking"].values())
@@ -90,18 +99,19 @@ class Spread:
     @contextlib.contextmanager
     def _state(self) -> t.Iterator[dict[str, t.Any]]:
         """``sources``: addresses; ``taking``: process to whom it gets the image from."""
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "r+", encoding="ascii") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        refusal = (
+            f"another process of this run has held {self._path} for {_LOCK_SECONDS:g} seconds; see"
+            f" who with fuser {self._path}, and run again"
+        )
+        with locks.held(self._path, _LOCK_SECONDS, refusal) as descriptor:
             try:
-                state = json.load(file)
+                state = json.loads(os.pread(descriptor, _LARGEST, 0))
             except ValueError:  # new, or its writer was killed: who has it is found out again
                 state = {"sources": [], "taking": {}}
             yield state
             state["sources"] = list(dict.fromkeys(state["sources"]))
-            file.seek(0)
-            file.truncate()
-            json.dump(state, file)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(state).encode("ascii"), 0)
 
 
 def of_play(folder: Path, task_vars: t.Mapping[str, t.Any], digest: str) -> Spread | None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shlex
 import shutil
 import stat
 import time
@@ -31,10 +30,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._host.image_check impor
     read_format,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._host.unpack import LIMIT
+from ansible_collections.fleet.virt.plugins.module_utils._model import durations
 from ansible_collections.fleet.virt.plugins.module_utils._model.init_options import GENERATED
 from ansible_collections.fleet.virt.plugins.module_utils._model.options import show
 from ansible_collections.fleet.virt.plugins.module_utils._units import MIB, format_size
-from ansible_collections.fleet.virt.plugins.plugin_utils import _image_spread
+from ansible_collections.fleet.virt.plugins.plugin_utils import _alive, _image_spread
 
 DEFAULT_IMAGE_DIR = "~/images"
 MODULE = "fleet.virt.virt_image"
@@ -49,6 +49,7 @@ OPTIONS = (
     "peers",
 )
 _LISTED = 20
+_TIDY = 30.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -304,7 +305,8 @@ def bring(action: t.Any, task_vars: t.Mapping[str, t.Any], local: LocalImage) ->
     Display().display(f"{host}: copying {local.name}, {size}")
     started = time.monotonic()
     try:
-        _put(action._connection, local.path, received)
+        with _alive.limited(durations.transfer(local.size), f"copy {local.name} to {host}"):
+            _put(action._connection, local.path, received)
     except BaseException as error:
         remove(action, received)
         if isinstance(error, AnsibleError):
@@ -327,11 +329,9 @@ def _put(connection: t.Any, local: str, remote: str) -> None:
     shares. Where none can be opened (one-time passwords), it is the shared one.
     """
     usual = connection.get_option("ssh_args") if connection.transport == "ssh" else None
-    words = shlex.split(usual or "")
-    if "-C" in words:
-        alone = ["-o", "ControlPath=none", "-o", "ControlMaster=no"]
-        plain = [*alone, *(word for word in words if word != "-C")]
-        connection.set_option("ssh_args", shlex.join(plain))
+    plain = _alive.without_compression(usual or "")
+    if plain is not None:
+        connection.set_option("ssh_args", plain)
         try:
             connection.put_file(local, remote)
             return
@@ -344,6 +344,6 @@ def _put(connection: t.Any, local: str, remote: str) -> None:
 
 def remove(action: t.Any, received: str) -> None:
     """Remove what :func:`bring` brought, if it is still there."""
-    with contextlib.suppress(AnsibleError):
+    with contextlib.suppress(AnsibleError, FleetVirtError), _alive.limited(_TIDY, "remove it"):
         command = action._connection._shell.remove(received)
         action._low_level_execute_command(command, sudoable=False)

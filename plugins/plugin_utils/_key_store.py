@@ -18,7 +18,6 @@ This file is private to the collection.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -27,9 +26,13 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._host import locks
 from ansible_collections.fleet.virt.plugins.module_utils._model.keys import DAY, Rotation
 from ansible_collections.fleet.virt.plugins.plugin_utils import _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils._x509 import Ca
+
+# Each hypervisor's step holds it for the time of some signatures
+_LOCK_SECONDS = 120.0
 
 
 class KeyStore:
@@ -66,12 +69,13 @@ class KeyStore:
             yield
             return
         make_folder(self.folder)
-        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        path = self.folder / "lock"
+        refusal = (
+            f"another run has been at work in {self.folder} for {_LOCK_SECONDS:g} seconds; see who"
+            f" with fuser {path}, and try again"
+        )
+        with locks.held(path, _LOCK_SECONDS, refusal):
             yield
-        finally:
-            os.close(descriptor)
 
     def kind(self, name: str) -> KindStore:
         """The part for one kind of keys."""

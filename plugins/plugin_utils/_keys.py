@@ -118,10 +118,11 @@ class Preparation:
             raise FleetVirtError(
                 f"libvirt_keys_rotate: {unknown[0]!r} is none of {', '.join(KINDS)} and all"
             )
-        if self.settings.client_name in self.fleet.looks:
+        client = self.settings.client_name
+        if client in {*self.fleet.looks, *self._hypervisors_of_store()}:
             raise FleetVirtError(
-                f"libvirt_keys_client_name: {self.settings.client_name!r} is a hypervisor of the"
-                " fleet; the controller needs a name of its own"
+                f"libvirt_keys_client_name: {client!r} is a hypervisor of the fleet, or was one;"
+                " the controller needs a name of its own"
             )
         known = {
             name
@@ -137,6 +138,16 @@ class Preparation:
                 )
         for kind in KINDS:
             self._require_kind(self.store.kind(kind), orders)
+
+    def _hypervisors_of_store(self) -> set[str]:
+        """Those that were ever given a certificate, which for a hypervisor has names."""
+        return {
+            name
+            for kind in KINDS
+            for number in self.store.kind(kind).generations()
+            for name, entries in self.store.kind(kind).issued(number).items()
+            if any(entry["names"] for entry in entries)
+        }
 
     def _require_kind(self, part: KindStore, orders: Orders) -> None:
         kind, rotation = part.kind, part.rotation()

@@ -160,7 +160,7 @@ def _deploy(
             entry["key_id"] = _x509.key_id(public_key)
             entry["certificate"] = _sign(job, part.kind, public_key, now)
         files[part.kind] = entry
-    answer = module("deploy", files=files)
+    answer = module("deploy", files=files, revoked=list(job.prepared.get("refused", ())))
     if answer.get("failed") or answer.get("unreachable"):
         return answer
     result["reloaded"] = answer["reloaded"]

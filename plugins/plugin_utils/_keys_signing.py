@@ -80,12 +80,18 @@ def sign(
     return _x509.to_pem(certificate)
 
 
-def wanted_on(settings: Settings, host: str, address: str | None, names: t.Sequence[str]) -> Wanted:
+def wanted_on(
+    settings: Settings,
+    host: str,
+    address: str | None,
+    names: t.Sequence[str],
+    others: t.Collection[str] = (),
+) -> Wanted:
     """What a hypervisor's certificates are to say: only what the inventory says."""
     return Wanted(
         settings.organization,
         host,
-        keys.certificate_names(host, address, names),
+        keys.certificate_names(host, address, names, others),
         settings.days,
         settings.renew_days,
         settings.renew,

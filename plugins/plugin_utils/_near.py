@@ -15,18 +15,23 @@ This file is private to the collection.
 from __future__ import annotations
 
 import json
+import os
+import selectors
 import subprocess
 import sys
+import tempfile
+import time
 import typing as t
 from pathlib import Path
 
 from ansible_collections.fleet.virt.plugins.module_utils._host import neighbours
-from ansible_collections.fleet.virt.plugins.module_utils._model import console
+from ansible_collections.fleet.virt.plugins.module_utils._model import console, ip
 from ansible_collections.fleet.virt.plugins.plugin_utils import _ssh
 
 SOURCES = ("neighbour", "console")
+_MOST_CLAIMS = 1024  # addresses that are asked for in the neighbours' table
 _PATIENCE = 1.0  # seconds for answers of those who were asked for on a bridge
-_MOST_SAID = 4 * 1024 * 1024  # characters of an answer
+_MOST_SAID = 4 * 1024 * 1024  # bytes of an answer
 
 _MAIN = r"""
 import json, os, stat, time
@@ -69,6 +74,14 @@ for uuid, one in request["guests"].items():
 print(json.dumps(answer))
 """
 
+_ABOUT = r"""
+import json
+print(json.dumps({
+    "own": neighbours.own_addresses(),
+    "owners": neighbours.ask_for(request["addresses"], request["patience"]),
+}))
+"""
+
 
 def request(guests: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
     """What to ask for these domains (entries of ``read_domains``)."""
@@ -83,15 +96,20 @@ def request(guests: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
     return {"guests": asked, "patience": _PATIENCE}
 
 
-def program(wanted: t.Mapping[str, t.Any]) -> str:
+def program(wanted: t.Mapping[str, t.Any], main: str = _MAIN) -> str:
     """The Python program that answers on its standard output."""
-    lines = ["import json, types"]
-    for module in (neighbours, console):
+    # a package in memory: one of the files imports from another
+    lines = ["import json, sys, types", "sys.modules['near'] = types.ModuleType('near')"]
+    for module in (ip, neighbours, console):
         name = module.__name__.rpartition(".")[2]
         source = Path(str(module.__file__)).read_text(encoding="utf-8")
-        lines += [f"{name} = types.ModuleType({name!r})", f"exec({source!r}, {name}.__dict__)"]
+        lines += [
+            f"{name} = sys.modules['near.{name}'] = types.ModuleType('near.{name}')",
+            f"{name}.__package__ = 'near'",
+            f"exec({source!r}, {name}.__dict__)",
+        ]
     lines.append(f"request = json.loads({json.dumps(wanted)!r})")
-    return "\n".join(lines) + _MAIN
+    return "\n".join(lines) + main
 
 
 def ask(
@@ -101,26 +119,87 @@ def ask(
 
     Not being able to log in is no error here: libvirt may be reached by another way.
     """
-    if not guests or not (reached.local or reached.ssh):
+    if not guests:
         return {}
+    return _answer(_asked(reached, program(request(guests)), seconds))
+
+
+class About(t.NamedTuple):
+    """The addresses of a hypervisor, and the hardware addresses behind some that were asked for."""
+
+    own: list[str]
+    owners: dict[str, str]
+
+
+def about(reached: _ssh.Reached, addresses: t.Sequence[str], seconds: float) -> About:
+    """What the machine's kernel says of itself, and of who has these addresses near it.
+
+    Empty where nobody answers.
+    """
+    wanted = {"addresses": list(addresses)[:_MOST_CLAIMS], "patience": _PATIENCE}
+    try:
+        answer = json.loads(_asked(reached, program(wanted, _ABOUT), seconds))
+    except (ValueError, RecursionError):
+        answer = None
+    own, owners = (answer.get(key) if isinstance(answer, dict) else None for key in About._fields)
+    return About(
+        [str(one) for one in own[:_MOST_CLAIMS]] if isinstance(own, list) else [],
+        {str(key): str(one) for key, one in owners.items()} if isinstance(owners, dict) else {},
+    )
+
+
+def _asked(reached: _ssh.Reached, text: str, seconds: float) -> str:
+    """What the program says there; nothing where it cannot be run, or takes too long."""
+    if not (reached.local or reached.ssh):
+        return ""
     command = [sys.executable, "-"]
     if not reached.local and reached.ssh is not None:
         command = _ssh.python_command(reached.ssh)
-    text = program(request(guests))
+    return _said(command, text, seconds) or ""
+
+
+def _said(command: t.Sequence[str], text: str, seconds: float) -> str | None:
+    """What a program says with ``text`` as its input; None if it fails, or says too much.
+
+    It is read up to a limit: the other side may be somebody else's, and go on for ever.
+    """
+    with tempfile.TemporaryFile() as source:
+        source.write(text.encode())
+        source.seek(0)
+        try:
+            process = subprocess.Popen(
+                command, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        except OSError:
+            return None
     try:
-        done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=seconds, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
-        return {}
-    return _answer(done.stdout)
+        return _read(t.cast("t.IO[bytes]", process.stdout), time.monotonic() + seconds)
+    finally:
+        process.kill()
+        process.wait()
+        t.cast("t.IO[bytes]", process.stdout).close()
+
+
+def _read(stream: t.IO[bytes], end: float) -> str | None:
+    """All that comes before ``end``; None if it is not all, or too much."""
+    said = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        while len(said) <= _MOST_SAID:
+            if not selector.select(max(0.0, end - time.monotonic())):
+                return None
+            block = os.read(stream.fileno(), 65536)
+            if not block:
+                return said.decode("utf-8", "replace")
+            said += block
+    return None
 
 
 def _answer(said: str) -> dict[str, dict[str, list[str]]]:
     """The answer; whatever is not of its shape is passed over."""
     try:
-        answer = json.loads(said[-_MOST_SAID:])
-    except ValueError:
+        answer = json.loads(said)
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(answer, dict):
         return {}

@@ -29,7 +29,8 @@ def render(form: str, data: t.Mapping[str, t.Any], table: t.Callable[[], str]) -
 def deliver(text: str, path: str | None, *, check: bool, diff: bool) -> dict[str, t.Any]:
     """Print ``text`` or write it to ``path``; what that adds to the result of a task."""
     if not path:
-        Display().display(text.rstrip("\n"))
+        if text:
+            Display().display(text.rstrip("\n"))
         return {"changed": False}
     before = write_if_changed(path, text, check=check)
     result: dict[str, t.Any] = {"changed": before is not None}

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.plugin_utils import _answers
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
 Values = t.Mapping[str, t.Any]
@@ -19,6 +21,13 @@ Values = t.Mapping[str, t.Any]
 def names(group: str, task_vars: Values) -> list[str]:
     """Names of the group's hosts, in the inventory's order."""
     return [str(name) for name in (task_vars.get("groups") or {}).get(group, ())]
+
+
+def of_host(name: str, task_vars: Values) -> Values:
+    """The variables of a host of the inventory, of which none is a fact that took its place."""
+    found: Values = task_vars["hostvars"][name]
+    _answers.require_own(name, found)
+    return found
 
 
 def address(name: str, task_vars: Values) -> str:
@@ -34,5 +43,17 @@ def addresses(name: str, task_vars: Values) -> list[str]:
 
 
 def _variable(name: str, variable: str, task_vars: Values) -> str | None:
-    value = to_plain(task_vars["hostvars"][name].get(variable))
+    value = to_plain(of_host(name, task_vars).get(variable))
     return str(value) if value else None
+
+
+def refuse_hypervisors(vms: t.Iterable[str], task_vars: Values) -> None:
+    """Raise PlanRefused if a VM is to have the name of a hypervisor of the play or the group."""
+    hosts = [*names("hypervisors", task_vars), *task_vars.get("ansible_play_hosts_all", ())]
+    taken = {str(host).lower() for host in hosts}
+    for vm in vms:
+        if vm.lower() in taken:
+            raise PlanRefused(
+                f"{vm!r} is the name of a hypervisor; a VM of that name would take its place in the"
+                " inventory: choose another"
+            )

@@ -13,7 +13,12 @@ import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._model import machines, placement
+from ansible_collections.fleet.virt.plugins.module_utils._model import (
+    machines,
+    placement,
+    proofs,
+    twice,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._model.demand import (
     ImageFacts,
     request_of,
@@ -23,15 +28,6 @@ from ansible_collections.fleet.virt.plugins.module_utils._model.domain import Do
 Answers = t.Mapping[str, t.Mapping[str, t.Any]]
 
 
-def silent(answers: Answers, lost: t.Collection[str]) -> dict[str, str]:
-    """Name to reason of the hypervisors that gave no facts and are not declared lost."""
-    return {
-        name: str(answer.get("msg") or "it did not answer")
-        for name, answer in answers.items()
-        if not isinstance(answer.get("host"), Mapping) and name not in lost
-    }
-
-
 def require_all(
     answers: Answers, lost: t.Collection[str], expected: t.Sequence[str] | None = None
 ) -> None:
@@ -39,30 +35,18 @@ def require_all(
 
     ``expected`` are the hypervisors of the fleet, of which ``--limit`` may have left out some.
     """
-    unasked = [name for name in expected or () if name not in answers and name not in lost]
-    if unasked:
-        raise PlanRefused(
-            f"{', '.join(unasked)} of the fleet would not be asked (--limit), but may have a VM of"
-            " that name; run without --limit and choose with vm_host, vm_zone or vm_tags, or name"
-            " in virt_hypervisors_lost what is surely off"
-        )
-    unknown = [name for name in lost if name not in {*answers, *(expected or ())}]
-    if unknown:
-        raise PlanRefused(
-            f"virt_hypervisors_lost names {', '.join(unknown)}: no hypervisor of this play;"
-            f" there are: {', '.join(answers)}"
-        )
-    missing = silent(answers, lost)
-    if len(missing) + len(set(lost)) == len(answers) and missing:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in missing.items())
-        raise PlanRefused(f"no hypervisor answered: {reasons}")
+    problem = proofs.unknown_lost(lost, list(dict.fromkeys([*answers, *(expected or ())])))
+    if problem:
+        raise PlanRefused(problem)
+    heard = [name for name, one in answers.items() if isinstance(one.get("host"), Mapping)]
+    silent = proofs.silences(answers, heard, expected, lost)
+    missing = proofs.missing("create", silent)
+    if missing and not heard:
+        raise PlanRefused(f"no hypervisor answered: {proofs.named(missing)}")
     if missing:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in missing.items())
         raise PlanRefused(
             "a hypervisor that is silent may be running a VM of that name, so nothing is created:"
-            f" {reasons}. Bring it back, or, if it is surely off for good, name it in"
-            ' virt_hypervisors_lost, for example -e \'{"virt_hypervisors_lost":'
-            f' ["{next(iter(missing))}"]}}\''
+            f" {proofs.named(missing)}. Remedy: {proofs.remedy(missing)}"
         )
 
 
@@ -96,11 +80,16 @@ def place(
     requests = [request_of(domain, images) for domain in domains]
     found = []
     for domain, result in zip(domains, placement.place(hosts, requests, policy)):
+        there = {
+            host.name: vm
+            for host in hosts
+            for vm in host.vms
+            if vm.name == domain.name and host.name in result.existing
+        }
         if len(result.existing) > 1:
-            raise PlanRefused(
-                f"{domain.name!r} is defined on {' and '.join(result.existing)}; a VM exists once:"
-                " find out which is right and remove the other"
-            )
+            phases = {host: vm.phase for host, vm in there.items()}
+            uuids = [vm.uuid for vm in there.values()]
+            raise PlanRefused(twice.text(domain.name, phases, uuids))
         wanted = domain.placement.host
         if result.existing and wanted not in (None, result.existing[0]):
             raise PlanRefused(

@@ -27,16 +27,22 @@ from ansible_collections.fleet.virt.plugins.module_utils._host.connection import
     connect,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._model import (
-    console,
     domain_entry,
     domain_info,
     network_info,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._model.ip import usable
 from ansible_collections.fleet.virt.plugins.module_utils._model.states import state_name
-from ansible_collections.fleet.virt.plugins.plugin_utils import _agents, _guests, _near, _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils import (
+    _agents,
+    _claims,
+    _guests,
+    _near,
+    _ssh,
+)
 
 # In the order in which they are believed, as virt_wait does
-SOURCES = ("static", "agent", "lease", "arp", *_near.SOURCES)
+SOURCES = (*_claims.STRONG, "agent", "arp", *_near.SOURCES)
 _RUNNING = ("running", "blocked")
 # Reached from their hypervisor only: translated addresses, and networks without a way out
 _BEHIND = ("nat", None)
@@ -51,11 +57,15 @@ Entry = dict[str, t.Any]
 
 @dataclass(frozen=True)
 class Hypervisor:
-    """A hypervisor by its name in the inventory, how it is reached, and its zone."""
+    """A hypervisor by its name in the inventory, how it is reached, and its zone.
+
+    ``hosts``: names and addresses of it that the inventory has.
+    """
 
     name: str
     reached: _ssh.Reached
     zone: t.Any = None
+    hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -245,6 +255,7 @@ class _Search:
     def guest(self, entry: Entry) -> Entry:
         """What is kept of a domain, with its addresses."""
         kept = {key: entry[key] for key in _KEPT}
+        kept["macs"] = [str(nic["mac"]).lower() for nic in entry["nics"] if nic["mac"]]
         kept["hostname"] = self.hostnames.get(entry["uuid"])
         kept["addresses"] = self._addresses(entry)
         return kept
@@ -263,8 +274,8 @@ class _Search:
         ]
         found: dict[str, dict[str, t.Any]] = {}
         for source in SOURCES:
-            usable = filter(None, map(console.usable, by_source.get(source, ())))
-            for address in sorted(usable, key=lambda one: ":" in one):
+            some = filter(None, map(usable, by_source.get(source, ())))
+            for address in sorted(some, key=lambda one: ":" in one):
                 behind = not self.reached.local and any(
                     ipaddress.ip_address(address) in network for network in networks
                 )

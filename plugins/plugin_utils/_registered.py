@@ -11,15 +11,41 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.fleet.virt.plugins.module_utils._model import answer_shapes
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+
+Answer = dict[str, t.Any]
 
 
 def registered(
-    task_vars: t.Mapping[str, t.Any], variable: str | None
-) -> dict[str, dict[str, t.Any]]:
-    """What each host of the play registered as ``variable``, as plain data; empty if nothing."""
-    hostvars = task_vars["hostvars"]
+    task_vars: t.Mapping[str, t.Any], variable: str | None, kind: str | None = None
+) -> dict[str, Answer]:
+    """What each host of the play registered as ``variable``, as plain data; empty if nothing.
+
+    An answer that has not the shape of its ``kind`` (see :mod:`answer_shapes`) is none: that host
+    is silent, for this reason.
+    """
+    names = map(str, task_vars["ansible_play_hosts_all"])
+    return {name: of_host(task_vars, name, variable, kind) for name in names}
+
+
+def of_host(
+    task_vars: t.Mapping[str, t.Any], name: str, variable: str | None, kind: str | None = None
+) -> Answer:
+    """What one host registered, as :func:`registered` has it."""
+    if not variable:
+        return {}
+    answer = to_plain(task_vars["hostvars"][name].get(variable) or {})
+    if not isinstance(answer, dict):
+        return unsound(f"it is {type(answer).__name__}")
+    problem = answer_shapes.problem(answer, kind) if kind else None
+    return unsound(problem) if problem else answer
+
+
+def unsound(problem: str) -> Answer:
+    """What stands for an answer that is none."""
     return {
-        str(name): to_plain(hostvars[name].get(variable) or {}) if variable else {}
-        for name in task_vars["ansible_play_hosts_all"]
+        "failed": True,
+        "msg": f"its answer is not what a module of this collection returns ({problem}); look at"
+        " what answers there",
     }

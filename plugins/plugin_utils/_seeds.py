@@ -17,9 +17,18 @@ from collections.abc import Mapping
 import yaml
 from ansible_collections.fleet.virt.plugins.module_utils._model.seed_options import user_data_json
 
+_LARGEST = 4 * 1024 * 1024
+_MOST_KEYS = 10_000
+
 
 class _Loader(yaml.SafeLoader):
     """YAML as JSON has it: what looks like a date is text."""
+
+    def flatten_mapping(self, node: t.Any) -> None:
+        """Merge keys (``<<``) copy what they merge, and what that has merged, and so on."""
+        super().flatten_mapping(node)
+        if len(node.value) > _MOST_KEYS:
+            raise ValueError
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -31,13 +40,37 @@ _Loader.yaml_implicit_resolvers = {
 def read_yaml(text: str) -> t.Any:
     """What YAML text holds; raises ValueError with where it is wrong."""
     try:
-        return yaml.load(text, _Loader)  # noqa: S506 # nosec: it is a SafeLoader
+        found = yaml.load(text, _Loader)  # noqa: S506 # nosec: it is a SafeLoader
+        size = _size(found, {})
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         raise ValueError(f"this is not YAML: {where}{error.problem}; correct it") from None
     except (yaml.YAMLError, ValueError, RecursionError):
         raise ValueError("this is not YAML; correct it") from None
+    if size > _LARGEST:
+        raise ValueError(
+            f"with its aliases written out this has more than {_LARGEST} characters; write less"
+        )
+    return found
+
+
+def _size(value: t.Any, known: dict[int, int]) -> int:
+    """About how many characters there are with every alias written out.
+
+    Each anchor is looked at once, however often it is meant. Raises ValueError for one that holds
+    itself.
+    """
+    if not isinstance(value, (dict, list)):
+        return len(str(value)) + 2 if isinstance(value, str) else 8
+    if id(value) in known:
+        if known[id(value)] < 0:
+            raise ValueError
+        return known[id(value)]
+    known[id(value)] = -1
+    parts = [*value, *value.values()] if isinstance(value, dict) else value
+    known[id(value)] = 2 + sum(_size(part, known) for part in parts)
+    return known[id(value)]
 
 
 def taken_out(vms: t.Sequence[dict[str, t.Any]]) -> tuple[list[dict[str, t.Any]], str]:

@@ -15,13 +15,15 @@ from __future__ import annotations
 
 import shlex
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qs, quote, unquote, urlsplit, urlunsplit
 
 from ansible import context
 from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import connection_loader
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.plugin_utils import _control_path
 
 # virt-ssh-helper comes with libvirt 6.8 and newer; elsewhere netcat does, if it knows sockets
 _REMOTE = """\
@@ -86,21 +88,48 @@ def ansible_options(variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return options
 
 
+_ARGUMENTS = ("ssh_args", "ssh_common_args", "ssh_extra_args", "sftp_extra_args", "scp_extra_args")
+# Variables that say what configured_args is about
+ARGUMENTS = tuple(f"ansible_{one}" for one in (*_ARGUMENTS, "control_path", "control_path_dir"))
+
+
 @dataclass(frozen=True)
 class Arguments:
-    """Arguments for ssh as Ansible has them: those that go first, and those that go after."""
+    """Arguments for ssh as Ansible has them, and where it keeps connections.
 
-    first: str = ""
-    common: str = ""
+    ``by_variable`` has them by the variable that sets them, in the order in which ssh is given
+    them; the last ones are for one of ssh's programs each.
+    """
+
+    by_variable: t.Mapping[str, str] = field(default_factory=dict)
+    control_path: str = ""
+    control_path_dir: str = ""
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return tuple(self.by_variable.values())
 
 
 def configured_args(variables: t.Mapping[str, t.Any]) -> Arguments:
-    """``ssh_args`` and ``ssh_common_args`` from variables, environment and configuration."""
+    """ARGUMENTS from variables, the command line, environment and configuration.
+
+    Raises FleetVirtError for arguments that are no words of a shell.
+    """
     plugin: t.Any = connection_loader.get("ssh", PlayContext())
     plugin.set_options(var_options=dict(variables))
-    names = ("ssh_args", "ssh_common_args")
-    found = (plugin.get_option(name, hostvars=dict(variables)) for name in names)
-    return Arguments(*(str(value or "") for value in found))
+    found = {}
+    for variable in ARGUMENTS:
+        name = variable.partition("_")[2]
+        value, origin = plugin.get_option_and_origin(name, hostvars=dict(variables))
+        if not str(origin).startswith("var:"):
+            value = context.CLIARGS.get(name) or value
+        found[variable] = str(value or "")
+        try:
+            shlex.split(found[variable])
+        except ValueError as error:
+            raise FleetVirtError(f"{name}: {found[variable]!r} is not for ssh: {error}") from None
+    paths = [found.pop(f"ansible_{name}") for name in ("control_path", "control_path_dir")]
+    return Arguments(found, *paths)
 
 
 def from_options(
@@ -142,8 +171,9 @@ def _command(ssh: Ssh) -> list[str]:
     command += ["-o", f"ServerAliveInterval={ssh.timeout}", "-o", "ServerAliveCountMax=1"]
     # a control master outlives this process and hangs on a host that is cut off
     # (-S: Ansible takes the word ControlPath, wherever it stands, for a path of its own connection)
-    command += ["-o", "ControlMaster=no", "-S", "none"]
-    command += ssh.arguments
+    # both are what ssh takes whatever an argument of the user's says
+    arguments = _control_path.without_path(_control_path.without_socket(ssh.arguments)[0])[0]
+    command += ["-o", "ControlMaster=no", "-S", "none", *arguments]
     if ssh.key_file:
         command += ["-i", ssh.key_file]
     if ssh.user:

@@ -12,6 +12,7 @@ import sys
 import tokenize
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 from ansible_collections.fleet.virt.tests.contract import _tools
@@ -275,3 +276,49 @@ def test_shell_scripts_parse() -> None:
     assert scripts
     for path in scripts:
         _tools.run(["bash", "-n", path], CHECKOUT)
+
+
+# What these do is done on the controller
+_AT_HOME = {"virt_place", "virt_show"}
+_STAGES_AT_HOME = {"decide", "prepare", "report"}
+_BUILTIN_AT_HOME = re.compile(
+    r"(assert|debug|fail|meta|set_fact|validate_argument_spec|(include|import)_(tasks|role|vars))$"
+)
+
+
+def tasks_of(entries: Any) -> Iterator[dict[str, Any]]:
+    """Yield the tasks of a file of plays or tasks, those in blocks too."""
+    for entry in entries or ():
+        inner = [key for key in ("tasks", "block", "rescue", "always") if key in entry]
+        for key in inner:
+            yield from tasks_of(entry[key])
+        if not inner:
+            yield entry
+
+
+def asks_a_hypervisor(task: dict[str, Any]) -> bool:
+    """Whether the task's module runs on a host of the play."""
+    (name,) = [key for key in task if key.count(".") == 2]
+    short = name.rpartition(".")[2]
+    if not name.startswith("fleet.virt."):
+        return not _BUILTIN_AT_HOME.match(short)
+    return short not in _AT_HOME and task[name].get("stage") not in _STAGES_AT_HOME
+
+
+def test_every_task_that_asks_a_hypervisor_has_a_limit() -> None:
+    """Ansible's default is none: a hypervisor that falls silent would hold the play for ever."""
+    files = [
+        path
+        for path in FILES
+        if path.parts[0] in ("playbooks", "roles")
+        and path.suffix == ".yml"
+        and (path.parts[0] == "playbooks" or path.parts[2] in ("tasks", "handlers"))
+    ]
+    asking = [
+        (path, task)
+        for path in files
+        for task in tasks_of(yaml.safe_load((CHECKOUT / path).read_text()))
+        if asks_a_hypervisor(task)
+    ]
+    assert len(asking) > 30
+    assert not [f"{path}: {task['name']}" for path, task in asking if "timeout" not in task]

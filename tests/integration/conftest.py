@@ -14,6 +14,7 @@ from collections.abc import Generator, Iterator
 import pytest
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
+from ansible_collections.fleet.virt.tests.integration.support.preloaded import Preloaded
 from ansible_collections.fleet.virt.tests.lab.host import Host
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
@@ -27,6 +28,7 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Laboratory]:
     kept = os.environ.get("FLEET_VIRT_LAB")
     laboratory = Laboratory(kept) if kept else Laboratory(f"t{os.getpid()}", os.getpid())
     laboratory.up(2)
+    laboratory.keep_connections = True
     guests = Guests(laboratory)
     request.config.stash[_KEY] = (laboratory, guests)
     yield laboratory
@@ -72,9 +74,12 @@ def guests(all_guests: Guests) -> Iterator[Guests]:
 
 
 @pytest.fixture(scope="session")
-def ansible(lab: Laboratory, tmp_path_factory: pytest.TempPathFactory) -> Ansible:
+def ansible(lab: Laboratory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ansible]:
     """Ansible with the laboratory's inventory."""
-    return Ansible(lab.inventory, tmp_path_factory.mktemp("ansible"))
+    found = Ansible(lab.inventory, tmp_path_factory.mktemp("ansible"))
+    found.preloaded = Preloaded(found.environment())
+    yield found
+    found.preloaded.close()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -280,7 +280,7 @@ def refuse(
             if not answers or set(messages) != answers:
                 raise Liar(f"{what}: not refused by {answers - set(messages)}\n{run.output}")
             for host, text in messages.items():
-                if not re.search(match, text):
+                if not re.search(match, text, re.DOTALL):  # a line for each mistake
                     raise Liar(f"{what}: {host} says {text!r}, without {match!r}")
         if runs[0].failed != runs[1].failed:
             raise Liar(f"other messages in check mode: {runs[0].failed} -> {runs[1].failed}")

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import re
+import socket
+import ssl
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,31 +68,31 @@ class Machine:
 
     def make_keys(self) -> None:
         """Keys of a CA of this test, at the places libvirt reads."""
-        ssl = self.folder
+        folder = self.folder
 
         def openssl(*words: str) -> None:
-            subprocess.run(["openssl", *words], cwd=ssl, check=True, capture_output=True)
+            subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
 
         new = ("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2")
         openssl(*new, "-subj", "/CN=test CA", "-keyout", "ca.key", "-out", "ca.pem")
         for name in ("server", "client"):
             request = ("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}")
             openssl(*request, "-keyout", f"{name}.key", "-out", f"{name}.csr")
-            (ssl / f"{name}.ext").write_text(
+            (folder / f"{name}.ext").write_text(
                 f"subjectAltName=IP:{self.address}\nkeyUsage=digitalSignature,keyEncipherment\n"
             )
             sign = ("x509", "-req", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial")
             also = ("-days", "2", "-extfile", f"{name}.ext")
             openssl(*sign, *also, "-in", f"{name}.csr", "-out", f"{name}.pem")
-        (ssl / "tls").mkdir(exist_ok=True)
+        (folder / "tls").mkdir(exist_ok=True)
         for name, path in (("ca", "cacert"), ("client", "clientcert")):
-            (ssl / "tls" / f"{path}.pem").write_bytes((ssl / f"{name}.pem").read_bytes())
-        (ssl / "tls" / "clientkey.pem").write_bytes((ssl / "client.key").read_bytes())
+            (folder / "tls" / f"{path}.pem").write_bytes((folder / f"{name}.pem").read_bytes())
+        (folder / "tls" / "clientkey.pem").write_bytes((folder / "client.key").read_bytes())
         for name, path in KEYS.items():
             self.lab.ssh(
                 self.name,
                 f"mkdir -p $(dirname {path}); umask 077; cat > {path}",
-                input=(ssl / name).read_text(),
+                input=(folder / name).read_text(),
             )
 
     def remote(self) -> str:
@@ -100,6 +102,23 @@ class Machine:
             ["virsh", "-c", uri, "uri"], capture_output=True, text=True, timeout=60, check=False
         )
         return done.stdout + done.stderr
+
+    def handshake(self, version: ssl.TLSVersion, ciphers: str | None = None) -> str | None:
+        """The cipher that is agreed on with a client that knows these only; None if none is."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.load_verify_locations(self.folder / "tls" / "cacert.pem")
+        context.load_cert_chain(self.folder / "client.pem", self.folder / "client.key")
+        context.minimum_version = context.maximum_version = version
+        if ciphers:
+            context.set_ciphers(ciphers)
+        plain = socket.create_connection((self.address, 16514), timeout=10)
+        try:
+            with plain, context.wrap_socket(plain) as tls:
+                assert tls.recv(1) == b"\1", "the client is let in"
+                return str((tls.cipher() or ("",))[0])
+        except (ssl.SSLError, ConnectionResetError):
+            return None
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +176,20 @@ def test_with_keys_it_listens(machine: Machine) -> None:
     assert done["listening"] is True
     assert machine.ports() == {"16514"}
     assert "error" not in machine.remote()
+
+
+@pytest.mark.parametrize(
+    "weak", ["AES128-SHA", "AES256-GCM-SHA384", "ECDHE-RSA-AES128-SHA", "DHE-RSA-AES256-GCM-SHA384"]
+)
+def test_weak_ciphers_are_refused(machine: Machine, weak: str) -> None:
+    """Neither what lacks forward secrecy nor CBC with SHA-1, which GnuTLS takes by itself."""
+    assert machine.handshake(ssl.TLSVersion.TLSv1_2, f"{weak}:@SECLEVEL=0") is None
+
+
+def test_good_ciphers_are_agreed_on(machine: Machine) -> None:
+    strong = "ECDHE-RSA-AES128-GCM-SHA256"
+    assert machine.handshake(ssl.TLSVersion.TLSv1_2, strong) == strong
+    assert machine.handshake(ssl.TLSVersion.TLSv1_3) == "TLS_AES_256_GCM_SHA384"
 
 
 def test_names_of_clients(machine: Machine) -> None:
@@ -222,6 +255,25 @@ def test_settings_that_libvirt_refuses_are_put_back(machine: Machine, guests: Gu
     assert machine.sh(f"cat /run/libvirt/qemu/{GUEST}.pid") == pid
     assert guests.state(machine.name, GUEST).startswith("running")
     assert machine.ports() == {"16514"}
+
+
+def test_a_full_disk_leaves_no_half_of_the_settings(machine: Machine) -> None:
+    """/etc/default, the last of the files, is on a file system without space."""
+    machine.sh(
+        "mkdir /run/kept; cp -a /etc/default/. /run/kept\n"
+        "mount -t tmpfs -o size=256k full /etc/default; cp -a /run/kept/. /etc/default\n"
+        "! cat /dev/zero > /etc/default/filling 2>/dev/null"
+    )
+    files = "sha256sum /etc/libvirt/*.conf; ls -A /etc/libvirt /etc/default"
+    before = machine.sh(files), machine.main_pid("libvirtd.service")
+    changes = {"qemu_conf": {"keepalive_interval": 11}, "shutdown_timeout": 77}
+    try:
+        done = machine.run(tls_allowed_dn_list=["CN=cli*"], **changes)
+        assert "No space left on device; no setting was changed" in done["msg"], done
+        assert (machine.sh(files), machine.main_pid("libvirtd.service")) == before
+    finally:
+        machine.sh("umount /etc/default; rm -r /run/kept")
+    assert not machine.run(tls_allowed_dn_list=["CN=cli*"])["changed"]
 
 
 def test_a_port_that_somebody_else_has_is_named(machine: Machine) -> None:

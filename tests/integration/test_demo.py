@@ -167,6 +167,16 @@ def test_its_debian_is_known_by_the_key_that_its_seed_gave_it(
         assert again["ansible_host"] == found["ansible_host"]
 
 
+def test_its_cas_are_not_among_the_users_own(shown: tuple[str, float], tmp_path: Path) -> None:
+    """A real fleet would take them for its own, and the demonstration's end would leave them."""
+    activate, *_ = _suggested(shown[0])
+    command = "ansible-playbook fleet.virt.renew_keys"
+    _run(["/bin/sh", "-c", f"{activate}\nexport XDG_DATA_HOME={tmp_path}\n{command}"])
+    assert list(tmp_path.iterdir()) == []
+    folder = dict(cleanup.registered())[_NAME]
+    assert (folder / "keys" / "control" / "state.json").exists()
+
+
 def test_what_it_suggests_works(shown: tuple[str, float], checkout: Path) -> None:
     activate, *commands, down = _suggested(shown[0])
     lab = f"{checkout}/tests/lab/lab --name {_NAME}"
@@ -179,8 +189,10 @@ def test_what_it_suggests_works(shown: tuple[str, float], checkout: Path) -> Non
     again = _run([str(checkout / "tests" / "demo"), "--name", _NAME, "up"], limit=600)
     assert re.search(r"debian1 +hv[12] +198\.\S+ +unchanged", again)
     assert "web1 is on hv1 already" in again
+    folder = dict(cleanup.registered())[_NAME]
     _run(["/bin/sh", "-c", down])
     assert _NAME not in dict(cleanup.registered())
+    assert not folder.exists(), "with it go the demonstration's CAs"
 
 
 def test_its_name_is_the_default(checkout: Path) -> None:

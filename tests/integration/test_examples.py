@@ -48,6 +48,7 @@ from ansible_collections.fleet.virt.tests.integration.test_image_users import (
 from ansible_collections.fleet.virt.tests.integration.test_maintenance import (
     COMMANDS as OF_MAINTENANCE,
 )
+from ansible_collections.fleet.virt.tests.integration.test_purge import OF_THE_LOST
 from ansible_collections.fleet.virt.tests.lab import images
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -366,6 +367,7 @@ def test_every_command_shown_is_run() -> None:
         *OF_MAINTENANCE,
         *OF_MIGRATION,
         *OF_PREFLIGHT,
+        OF_THE_LOST,
         *CREATING,
         CREATING_SEVERAL,
         *_OF_THE_DEMONSTRATION,

@@ -353,7 +353,9 @@ def test_tiny_keeps_what_it_is_told_over_a_reboot(tmp_path: Path, machines: list
 
 
 def test_debian_is_a_cloud_guest(tmp_path: Path, machines: list[Guest]) -> None:
-    _, host_key = _seed(tmp_path, "ansible", {"runcmd": ["touch /root/first-boot"]})
+    late = {"path": "/etc/late", "content": "x", "owner": "ansible:ansible", "defer": True}
+    asked = {"runcmd": ["touch /root/first-boot"], "timezone": "Asia/Tokyo", "write_files": [late]}
+    _, host_key = _seed(tmp_path, "ansible", asked)
     guest = Guest(tmp_path, "debian", *SEED_DRIVE, *MEDIA["scsi"], memory=512)
     machines.append(guest)
     guest.start("q35", "virtio", "3G")
@@ -367,6 +369,7 @@ def test_debian_is_a_cloud_guest(tmp_path: Path, machines: list[Guest]) -> None:
     command = f"sudo -n python3 -c '{say}'"
     assert guest.ssh("ansible", tmp_path / "user", host_key, command) == "seeded 0\n"
     guest.run("test -e /root/first-boot")
+    assert guest.run("date +%Z; stat -c %U /etc/late") == "JST\nansible\n"
     assert int(guest.run("df --output=size -BM / | tail -n 1").strip().rstrip("M\n")) > 2700
     assert guest.run("systemctl --failed --plain --no-legend") == ""
 

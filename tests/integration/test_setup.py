@@ -8,11 +8,13 @@ The tests of this file are one story, in this order.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.fleet.virt.tests.integration.support import screens
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
 from ansible_collections.fleet.virt.tests.integration.support.newcomers import Newcomers, changed
@@ -21,7 +23,7 @@ from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SUITES = ("bookworm", "trixie", "bookworm")
-GUEST, AUTOSTARTED = "setup1", "setup2"
+GUEST, AUTOSTARTED, SCREEN = "setup1", "setup2", "setup3"
 # What a run that is only to look must not touch
 _TRACES = (
     "find /etc /usr /var/lib/dpkg /var/lib/libvirt -xdev -newer /run/mark 2>/dev/null"
@@ -51,9 +53,40 @@ def test_check_mode_of_bare_machines_predicts_and_changes_nothing(newcomers: New
         assert newcomers.sh(host, _TRACES) == ""
 
 
+def test_packages_that_cannot_be_had_are_named_at_once(newcomers: Newcomers) -> None:
+    """Its mirror is away: nobody waits for minutes to be told of one package."""
+    host, away = newcomers.hosts[0], "/etc/apt/apt.conf.d/zz-away"
+    newcomers.sh(host, f"""echo 'Acquire::http::Proxy "http://127.0.0.1:9";' > {away}""")
+    role = {
+        "ansible.builtin.include_role": {"name": "fleet.virt.libvirtd", "tasks_from": "install"}
+    }
+    began = time.monotonic()
+    run = newcomers.ansible.play([role], host.name, become=True)
+    took = time.monotonic() - began
+    newcomers.sh(host, f"rm {away}")
+    assert run.returncode != 0
+    assert re.search(
+        rf"{host.name} lacks dnsmasq-base libvirt-.* xorriso, which cannot be installed: .+"
+        " Ensure that it reaches its package mirror",
+        run.stdout,
+    ), str(run)
+    assert took < 60, "as long as one try takes, on a busy machine too"
+
+
 def test_one_command_makes_three_hypervisors(newcomers: Newcomers) -> None:
     run = newcomers.run().succeeded()
     assert {host for host, _ in changed(run)} == {host.name for host in newcomers.hosts}
+    told = {
+        event.host: event.result["msg"]
+        for event in run.events
+        if event.task.endswith("Report missing packages") and "msg" in event.result
+    }
+    for host in newcomers.hosts:
+        assert " libvirt-daemon-system " in told[host.name], told
+        installed = newcomers.sh(host, "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n'")
+        left_out = r"^ii  (fonts-|cups|libgtk|mesa-vulkan|qemu-system-gui)"
+        assert re.findall(left_out, installed, re.MULTILINE) == []
+        assert re.search(r"^ii  ovmf$", installed, re.MULTILINE), "for guests with UEFI"
     read = newcomers.ansible.module("hypervisors", "virt_host_info", inventory=newcomers.folder)
     for host in newcomers.hosts:
         info = read[host.name]["host"]
@@ -108,6 +141,20 @@ def test_guests_go_on(newcomers: Newcomers, all_guests: Guests) -> None:
         assert newcomers.sh(host, f"cat /run/libvirt/qemu/{GUEST}.pid") == pids[host.name]
         assert newcomers.sh(host, f"kill -0 {pids[host.name]} && echo there") == "there"
         assert all_guests.state(host.name, GUEST).startswith("running")
+
+
+def test_a_screen_is_seen_by_the_guides_command(newcomers: Newcomers, all_guests: Guests) -> None:
+    """To the first frame, from a controller that has no certificate; and on loopback only."""
+    screen = "<graphics type='vnc'/><video><model type='vga'/></video>"
+    for host in newcomers.hosts[:2]:
+        all_guests.define(host.name, SCREEN, start=True, nics=(), devices=screen)
+        shown = all_guests.virsh(host.name, "vncdisplay", SCREEN)
+        address, _, display = shown.strip().rpartition(":")
+        assert address == "127.0.0.1"
+        with screens.tunnel(newcomers.lab.login(host.name), 5900 + int(display)) as port:
+            width, height = screens.first_frame(port)
+        assert width >= 640, f"{width} x {height}"
+        all_guests.remove(host.name, SCREEN)
 
 
 def test_shutdown_and_boot(newcomers: Newcomers, all_guests: Guests) -> None:

@@ -1,10 +1,11 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The full guest: a Debian as clouds run it, with cloud-init, sshd, the guest agent and Python.
+"""The full guest: Debian's packages with cloud-init, sshd, the guest agent and Python.
 
-It differs from Debian's own cloud image in what only costs time under emulation: documentation,
-timers, and the modules of cloud-init that no seed of ours asks for. Interfaces have the names that
+It is not Debian's own cloud image. It lacks what only costs time under emulation: documentation,
+timers, one of cloud-init's stages, and those of its modules that no seed of ours asks for.
+Interfaces have the names that
 systemd gives them, so that a seed which counts on eth0 is found out.
 """
 
@@ -19,8 +20,9 @@ __all__ = ["GUEST_FILES", "OPTIONS", "PACKAGES", "VARIANT", "prepare"]
 PACKAGES = (
     *("apt", "ca-certificates", "cloud-guest-utils", "cloud-init", "dbus", "e2fsprogs", "fdisk"),
     *("initramfs-tools", "iproute2", "iputils-ping", "less", "libnss-myhostname"),
+    "locales",
     *("linux-image-cloud-amd64", "netplan.io", "openssh-server", "procps", "python3"),
-    *("qemu-guest-agent", "sudo", "systemd", "systemd-resolved", "systemd-sysv", "udev"),
+    *("qemu-guest-agent", "sudo", "systemd", "systemd-resolved", "systemd-sysv", "tzdata", "udev"),
 )
 VARIANT = "minbase"
 GUEST_FILES = Path(__file__).parent / "guest" / "debian"

@@ -37,6 +37,9 @@ class Laboratory:
         self.name = valid_name(name)
         self.owner = Identity.of(owner) if owner else None
         self.progress = progress or Progress(f"lab {name}")
+        # A connection of its own costs a command ten times the command: with this, those of
+        # :meth:`ssh` share one for each host. Not for tests of who is let in or of networks.
+        self.keep_connections = False
 
     # What there is
 
@@ -187,6 +190,7 @@ class Laboratory:
 
     def kill(self, name: str) -> None:
         """Cut a host's power. The page cache stays: this is no evidence of durability."""
+        self._disconnect(name)
         self.host(name).power_cut()
         self.progress(f"{name}: power cut (the page cache stays: no evidence of durability)")
 
@@ -200,6 +204,7 @@ class Laboratory:
 
     def stop(self, name: str) -> None:
         """Shut a host down in order."""
+        self._disconnect(name)
         self.host(name).shut_down()
         self.progress(f"{name}: stopped")
 
@@ -212,7 +217,7 @@ class Laboratory:
         self._cable(name, "up")
 
     def _cable(self, name: str, state: str) -> None:
-        self.host(name)
+        self._disconnect(name)
         fabric.inside(self.record, ["ip", "link", "set", name, state])
         self.progress(f"{name}: network {state}")
 
@@ -239,7 +244,8 @@ class Laboratory:
         :raises LabError: it failed (with ``check``).
         :raises subprocess.TimeoutExpired: it took longer than ``timeout`` seconds.
         """
-        login = self.login(name, user_root)
+        program, *words = self.login(name, user_root)
+        login = [program, *self._shared(name, user_root), *words]
         done = self.host(name).execute(login, command, input=input, timeout=timeout)
         if check and done.returncode:
             raise LabError(
@@ -254,6 +260,24 @@ class Laboratory:
     def console(self, name: str, domain: str, lines: int = 60) -> str:
         """What a guest's console and its qemu said last, for a failed test."""
         return diagnosis.console(self.host(name), self._asker(name), domain, lines)
+
+    def _shared(self, name: str, user_root: bool) -> list[str]:
+        """ssh's options for the connection that commands on this host share, if any.
+
+        It is named after the host's present life: one to a host that was dead meanwhile is stale.
+        """
+        leader = self.host(name).leader if self.keep_connections else None
+        if leader is None:
+            return []
+        path = self.control / f"lab-{name}-{'root' if user_root else 'user'}-{leader}"
+        return ["-oControlMaster=auto", "-oControlPersist=60", f"-oControlPath={path}"]
+
+    def _disconnect(self, name: str) -> None:
+        """Begin no more commands over shared connections; those that go on are let be."""
+        self.host(name)
+        for path in self.control.glob(f"lab-{name}-*"):
+            command = ["ssh", "-F", "none", "-O", "stop", f"-oControlPath={path}", name]
+            subprocess.run(command, capture_output=True, check=False, timeout=10)
 
     def _asker(self, name: str) -> diagnosis.Run:
         return lambda command: self.ssh(name, command, check=False, timeout=20)

@@ -9,16 +9,18 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import ipaddress
+import socket
 import typing as t
 
 from .. import _libvirt
 from .._errors import FleetVirtError, LibvirtFailure
+from .._model.ip import usable
 
 # virDomainInterfaceAddressesSource
 _FROM_LEASE = 0
 _FROM_AGENT = 1
 _FROM_ARP = 2
+_ANY_PORT = 9
 _MOST = 64  # addresses of one NIC; a guest may claim any number
 
 
@@ -74,26 +76,18 @@ def _ask(domain: t.Any, source: int, action: str) -> dict[str, list[str]]:
     for interface in answer.values():
         found = by_mac.setdefault(str(interface.get("hwaddr") or "").lower(), [])
         for given in interface.get("addrs") or ():
-            address = _usable(given.get("addr"))
+            address = usable(given.get("addr"))
             if address is not None and address not in found and len(found) < _MOST:
                 found.append(address)
     return by_mac
 
 
-def _usable(given: t.Any) -> str | None:
-    """``given`` in its usual form if it is an address at which others can reach the guest.
-
-    The guest says what it likes, and this becomes an argument of ssh: nothing else than an address
-    may pass, nor one of the asker's own machine. Link-local ones mean nothing without the
-    hypervisor's interface.
-    """
+def is_local(address: str) -> bool:
+    """Whether this machine has the address: its packets to itself come from the same one."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        address = ipaddress.ip_address(str(given))
-    except ValueError:
-        return None
-    address = getattr(address, "ipv4_mapped", None) or address
-    if address.is_link_local or address.is_loopback or address.is_unspecified:
-        return None
-    if address.is_multicast or getattr(address, "scope_id", None) is not None:
-        return None
-    return str(address)
+        with socket.socket(family, socket.SOCK_DGRAM) as datagram:
+            datagram.connect((address, _ANY_PORT))  # sends nothing
+            return bool(datagram.getsockname()[0] == address)
+    except OSError:
+        return False

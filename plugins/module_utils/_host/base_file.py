@@ -23,21 +23,20 @@ import typing as t
 from pathlib import Path
 
 from .._model.metadata import Owner
-from . import locks, owner
+from . import company, locks, owner, sparse
 
 _PREFIX = ".fleet-virt-"
 _OWNED = re.compile(re.escape(_PREFIX) + r"(?P<boot>[0-9a-f-]{36})\.(?P<pid>\d+)\.(?P<start>\d+)")
 _UNNAMED = getattr(os, "O_TMPFILE", 0)
 _NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
-_BLOCK = 1 << 18
-_ZERO = bytes(_BLOCK)
-_LOCK = "/run/lock/fleet-virt-downloads.lock"
+_BLOCK = sparse.BLOCK
+_ZERO = sparse.ZERO
 _LONG = 6 * 3600.0
 # linux/fs.h, as encoded on all architectures but PowerPC, MIPS and SPARC, which answer ENOTTY
 _GET_FLAGS, _SET_FLAGS, _IMMUTABLE = 0x80086601, 0x40086602, 0x10
 
 
-def folder_lock(folder: str, seconds: float) -> contextlib.AbstractContextManager[None]:
+def folder_lock(folder: str, seconds: float) -> contextlib.AbstractContextManager[int]:
     """Only one of our processes at a time fills ``folder`` (flock(2) on the folder itself).
 
     It leaves no file behind and is gone with its holder. Without it (NFS) work may be done twice,
@@ -59,21 +58,17 @@ def folder_lock(folder: str, seconds: float) -> contextlib.AbstractContextManage
     return locks.held(folder, seconds, refusal, lock, folder=True)
 
 
-def content_lock(checksum: str) -> contextlib.AbstractContextManager[None]:
+def content_lock(checksum: str) -> contextlib.AbstractContextManager[int]:
     """Only one of our processes at a time gets what has this checksum (a byte of one lock file).
 
     It is another lock than the folder's, so that a slow source holds up nobody who wants another
     image. Gone with its holder. Raises PlanRefused when it is not had within hours.
     """
     place = int(checksum.partition(":")[2][:15], 16)
-    refusal = (
-        f"another run has been getting {checksum} for {_LONG:g} seconds; see who with fuser"
-        f" {_LOCK}, and try again"
-    )
-    return locks.held(
-        _LOCK,
+    return locks.shared(
+        "downloads",
         _LONG,
-        refusal,
+        f"been getting {checksum}",
         lambda descriptor: fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place),
     )
 
@@ -115,6 +110,7 @@ class NewFile:
         summed = hashlib.sha256()
         size = 0
         for block in _aligned(blocks):
+            company.require()
             summed.update(block)
             if block != (_ZERO if len(block) == _BLOCK else bytes(len(block))):
                 _write_at(self.descriptor, block, size)

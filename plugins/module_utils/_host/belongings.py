@@ -20,8 +20,8 @@ from .._model.metadata import Owner, OwnVolume
 from .._model.purge_plan import DomainFacts, VolumeFacts
 from .._model.states import state_name
 from .._model.xml_values import mib_up
+from . import owned, ownership
 from . import owner as owners
-from . import ownership
 from .connection import Connection
 from .ownership import References
 
@@ -134,8 +134,13 @@ def read_volume(
     disks: t.Collection[str],
     references: References,
     asked: t.Collection[str],
+    *,
+    claimed: bool,
 ) -> VolumeFacts:
-    """One of the domain's own volumes as it is now; ``disks`` are the paths of all its disks."""
+    """One of the domain's own volumes as it is now; ``disks`` are the paths of all its disks.
+
+    ``claimed``: the domain is the claim of a creation, which may not have come to making it.
+    """
     pool = references.pools.get(own.pool)
     left_behind = os.path.lexists(own.path)
     if pool is None or pool.path is None or pool.type not in ownership.FOLDER_TYPES:
@@ -167,6 +172,7 @@ def read_volume(
         users=tuple(sorted(others)),
         own_overlays=tuple(sorted(str(overlay) for overlay in overlays)),
         locked=ownership.is_locked(path),
+        foreign=claimed and owned.foreign(own, uuid) is not None,
     )
 
 

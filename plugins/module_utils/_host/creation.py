@@ -26,15 +26,15 @@ import time
 import typing as t
 import uuid as uuids
 
-from .._errors import FleetVirtError, LibvirtFailure, PlanRefused
+from .._errors import LibvirtFailure, PlanRefused, told
 from .._libvirt import ERR_NO_DOMAIN, ERR_OPERATION_INVALID
 from .._model import request
-from .._model.metadata import Metadata, Owner
+from .._model.metadata import BEGUN, Metadata, Owner
 from . import creation_definition as definition
 from . import owner as owners
-from . import seed_nocloud, storage
+from . import seed_nocloud
 from .connection import Connection
-from .creation_plan import DiskPlan, Host, Job
+from .creation_plan import DiskPlan, Host, Job, require_bases
 from .creation_volumes import build
 from .lookup import find_domain, kept_metadata
 
@@ -51,10 +51,11 @@ def claim(host: Host, jobs: t.Sequence[Job], owner: Owner) -> dict[str, t.Any] |
 
     Returns the facts of the host with the claims, None if nothing was claimed.
     """
+    limit = time.monotonic() + _PATIENCE  # for all of them together
     for job in [job for job in jobs if job.state == "half"]:
         job.changed = job.whole
         if not job.whole:
-            _guarded(job, functools.partial(_take_over, host, job))
+            _guarded(job, functools.partial(_take_over, host, job, limit))
     from . import creation_capacity  # finishing needs none of it
 
     facts = None
@@ -79,27 +80,28 @@ def claim(host: Host, jobs: t.Sequence[Job], owner: Owner) -> dict[str, t.Any] |
 def _guarded(job: Job, function: t.Callable[[], None]) -> None:
     try:
         function()
-    except FleetVirtError as error:
-        job.fail(str(error))
+    except Exception as error:
+        job.fail(told(error))
 
 
 def _define_claim(host: Host, job: Job, owner: Owner) -> None:
     if find_domain(host.connection, job.domain.name) is not None:
         job.fail(f"{job.domain.name!r} was defined on this host meanwhile", refused=True)
         return
+    require_bases(job, host.settings.home)
     job.uuid = str(uuids.uuid4())
     definition.define_claim(host, job, owner)
     job.changed = True
 
 
-def _take_over(host: Host, job: Job) -> None:
-    """Remove the rest of a dead run, so that the job is new; or see a live one finish it.
+def _take_over(host: Host, job: Job, limit: float) -> None:
+    """Remove the rest of a dead run, so that the job is new; or see a live one finish it, until the
+    moment ``limit``.
 
     A claim that belongs to no process lies between two steps of its run: it is taken over when it
     has not moved for a while, as seen from here.
     """
     since, seen = time.monotonic(), None
-    started = since
     while True:
         raw = find_domain(host.connection, job.domain.name)
         if raw is None:
@@ -109,7 +111,7 @@ def _take_over(host: Host, job: Job) -> None:
         if kept is not None and kept.phase is None and kept.request is not None:
             different = request.differences(kept.request, job.domain)
             if different:
-                raise PlanRefused(f"{job.domain.name!r} exists and differs: {different}")
+                raise PlanRefused(f"{job.domain.name!r} exists and differs: {'; '.join(different)}")
             job.state, job.uuid = "same", str(raw.UUIDString())
             return
         if kept is None or kept.owner is None:
@@ -129,11 +131,15 @@ def _take_over(host: Host, job: Job) -> None:
         if dead and (not waiting or now - since >= host.settings.observe):
             with owners.host_lock():
                 again = kept_metadata(host.connection, raw)
-                if again is not None and again.owner == kept.owner:
-                    _remove(host, raw, kept)
-                    job.state = "new"
-                    return
-        elif now - started > _PATIENCE:
+                taken = again is not None and again.owner == kept.owner
+                if again is not None and taken:
+                    mine = dataclasses.replace(again, owner=owners.myself(kept.owner.run))
+                    definition.write_metadata(host, raw, mine, definition.AFFECT_CONFIG)
+            if taken:  # the lock is not held over calls that take long
+                _remove(host, raw, kept)
+                job.state = "new"
+                return
+        elif now > limit:
             raise PlanRefused(
                 f"{job.domain.name!r} is being created by a run on this host"
                 f" (process {kept.owner.pid}); wait for it and try again"
@@ -150,9 +156,12 @@ def finish(host: Host, jobs: t.Sequence[Job], run: str) -> None:
         for entry in list(open_jobs):
             try:
                 work(*entry)
-            except FleetVirtError as error:
-                _undo(host, entry[0], run, entry[1])
-                entry[0].fail(str(error))
+            except Exception as error:
+                entry[0].fail(told(error))
+                try:
+                    _undo(host, entry[0], run, entry[1])
+                except Exception as another:
+                    entry[0].fail(f"{told(error)}; moreover, {told(another)}")
                 open_jobs[:] = [one for one in open_jobs if one is not entry]
 
     def make(job: Job, made: list[DiskPlan]) -> None:
@@ -190,9 +199,9 @@ def _own(host: Host, job: Job, run: str) -> None:
         if owner.run != run or (owner.pid and owner != me):
             raise PlanRefused(f"the claim of {job.domain.name!r} was taken over; try again")
         job.uuid = str(raw.UUIDString())
-        if owner != me:
-            mine = dataclasses.replace(kept, owner=me)
-            definition.write_metadata(host, raw, mine, definition.AFFECT_CONFIG)
+        volumes = tuple(dataclasses.replace(one, made=BEGUN) for one in kept.volumes)
+        mine = dataclasses.replace(kept, owner=me, volumes=volumes)
+        definition.write_metadata(host, raw, mine, definition.AFFECT_CONFIG)
 
 
 def _complete(host: Host, job: Job, run: str, *, paused: bool) -> None:
@@ -218,7 +227,7 @@ def _release(host: Host, job: Job) -> None:
 
 def _start_whole(host: Host, job: Job, run: str) -> None:
     """Start what a dead run had made but not started."""
-    _take_over(host, job)
+    _take_over(host, job, time.monotonic() + _PATIENCE)
     if job.state == "same":
         return
     with owners.host_lock():
@@ -278,19 +287,35 @@ def _undo(host: Host, job: Job, run: str, made: t.Sequence[DiskPlan]) -> None:
         return  # not ours, or complete
     if host.connection.call("read the state", raw.isActive):
         host.connection.call(f"stop {job.domain.name}", raw.destroy, seconds=_START_SECONDS)
-    for plan in reversed(made):
-        storage.delete_volume(host.connection, host.pool(plan.key), plan.volume)
+    if made:
+        from . import creation_rest  # what ends well needs none of it
+
+        creation_rest.undo(host, raw, kept, [plan.path for plan in made])
     _undefine(host.connection, raw)
 
 
 def _remove(host: Host, raw: t.Any, kept: Metadata) -> None:
-    """What a dead run left of a VM that never ran: the volumes its claim names, then the claim."""
+    """What a dead run left of a VM that never ran: the volumes that it made, then the claim."""
+    from . import creation_rest
+
     seed_nocloud.clear(str(raw.UUIDString()))
-    for volume in reversed(kept.volumes):
-        pool = storage.find_pool(host.connection, volume.pool, None)
-        if pool is not None:
-            storage.delete_volume(host.connection, pool, volume.name)
+    creation_rest.remove(host, raw, kept)
     _undefine(host.connection, raw)
+
+
+def foresee(host: Host, jobs: t.Sequence[Job]) -> None:
+    """Fail the jobs whose claim is of a dead run and could not be removed; changes nothing."""
+    from . import creation_rest
+
+    def look(job: Job) -> None:
+        raw = find_domain(host.connection, job.domain.name)
+        kept = kept_metadata(host.connection, raw) if raw is not None else None
+        if kept is not None and kept.phase == "creating" and not owners.is_alive(kept.owner):
+            creation_rest.require(host, raw, kept)
+
+    for job in jobs:
+        if job.state == "half" and not job.whole:
+            _guarded(job, functools.partial(look, job))
 
 
 def _undefine(connection: Connection, raw: t.Any) -> None:

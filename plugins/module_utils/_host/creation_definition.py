@@ -12,9 +12,9 @@ from __future__ import annotations
 import typing as t
 
 from .. import _lxml
-from .._model import domain_xml, metadata, request, unstartable
+from .._model import domain_xml, first_boot, metadata, request, unstartable
 from .._model.domain_devices_xml import VolumeRef
-from .._model.metadata import ImageRef, Metadata, Owner, OwnVolume
+from .._model.metadata import NOT_MADE, ImageRef, Metadata, Owner, OwnVolume
 from . import lookup
 from .creation_plan import Host, Job
 
@@ -84,11 +84,19 @@ def kept_of(host: Host, job: Job, phase: str | None, owner: Owner | None) -> Met
                 plan.path,
                 plan.disk.name,
                 "seed" if plan is job.seed else "disk",
+                job.made.get(plan.path, NOT_MADE if phase == "creating" else ""),
             )
             for plan in job.volumes
         ),
         request=request.to_text(domain),
+        first_boot=_first_boot(job),
     )
+
+
+def _first_boot(job: Job) -> str | None:
+    noted = first_boot.expected(job.domain.seed)
+    written = job.seeded is not None and job.seeded["method"] == "offline"
+    return first_boot.WRITTEN if noted == first_boot.PENDING and written else noted
 
 
 def define_claim(host: Host, job: Job, owner: Owner) -> None:

@@ -14,18 +14,19 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from .._errors import FleetVirtError, PlanRefused
-from .._model import demand, host_info, machines, request
+from .._errors import FleetVirtError, PlanRefused, told
+from .._model import daemon_consoles, demand, host_info, machines, request
 from .._model.demand import ImageFacts
 from .._model.devices import Disk
 from .._model.domain import Domain, machine_problems
-from . import seed_nocloud, storage
+from . import config_files, seed_nocloud, storage
 from .connection import Connection
 from .images import BaseImage
 from .lookup import find_domain, kept_metadata
 from .pools import list_pools
 
 SEED_SUFFIX = "_seed.iso"
+_QEMU_CONF = "/etc/libvirt/qemu.conf"
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class Job:
     seed: DiskPlan | None = None
     uuid: str | None = None
     host_key: str | None = None  # public half of the key that its seed gives it
+    made: dict[str, str] = field(default_factory=dict)  # path -> which file was made there
     seeded: dict[str, t.Any] | None = None  # how it was seeded, and what its image has
     # new; mine: claimed by this run before; half: another run's, to be finished; same; failed
     state: str = "new"
@@ -94,6 +96,21 @@ class Job:
     def volumes(self) -> list[DiskPlan]:
         """All that is made for it, in the order of making."""
         return [*self.disks, *([self.seed] if self.seed else [])]
+
+
+def require_bases(job: Job, home: str) -> None:
+    """Raise PlanRefused if an image that a disk is to be made of is not here.
+
+    Nobody asked for the empty disk that would be made then.
+    """
+    for plan in job.disks:
+        image = plan.disk.image
+        if image is not None and plan.base is None:
+            raise PlanRefused(
+                f"disk {plan.disk.name!r}: its image {image.value} is not among the base images of"
+                f" {home}, though it was a moment ago or libvirt still lists it: it was removed, or"
+                " its folder is not mounted. Run this again, which brings it"
+            )
 
 
 class Host:
@@ -141,8 +158,8 @@ def prepare(host: Host, domains: t.Sequence[Domain]) -> list[Job]:
             _existing(host, job)
             if job.state == "new":
                 _plan(host, job)
-        except FleetVirtError as error:
-            job.fail(str(error))
+        except Exception as error:
+            job.fail(told(error))
     new = [job for job in jobs if job.state == "new"]
     if new:
         # what was claimed before needs no room: finishing it reads and imports less
@@ -164,8 +181,8 @@ def _existing(host: Host, job: Job) -> None:
             f"a domain {job.domain.name!r} is defined on {host.settings.home} already and was not"
             " made by this collection; choose another name"
         )
-    different = request.differences(kept.request, job.domain)
     if kept.phase is not None:
+        different = request.differences(kept.request, job.domain)
         if kept.phase not in ("creating", "starting"):
             raise PlanRefused(f"{job.domain.name!r} is in phase {kept.phase}; finish that first")
         if different:
@@ -180,12 +197,28 @@ def _existing(host: Host, job: Job) -> None:
         if job.whole:
             job.steps = ["start"]
         return
+    from . import existing  # a VM that is new needs none of it
+
+    different = existing.differences(host.connection, raw, kept, job.domain)
     if different:
         raise PlanRefused(
             f"{job.domain.name!r} exists on {host.settings.home} and differs:"
-            f" {'; '.join(different)}"
+            f" {'; '.join(different)}. It is left as it is: change it with virsh, or the request"
         )
     job.state = "same"
+
+
+def _open_screen(domain: Domain) -> list[str]:
+    """What speaks against a screen that others than this hypervisor could reach."""
+    console = domain.console
+    if not daemon_consoles.is_open(console.type, console.listen):
+        return []
+    try:
+        text = config_files.read(_QEMU_CONF) or ""
+        daemon_consoles.require_tls(console.type, console.listen, text)
+    except PlanRefused as error:
+        return [str(error)]
+    return []
 
 
 def _plan(host: Host, job: Job, taken_ok: bool = False) -> None:
@@ -216,6 +249,7 @@ def _plan(host: Host, job: Job, taken_ok: bool = False) -> None:
         name = f"{domain.name}{SEED_SUFFIX}"
         job.seed = DiskPlan(medium, first.key, first.pool, name, 0, None)
         seed_nocloud.require_programs()
+    problems += _open_screen(domain)
     machine = host.machine(domain)
     if machine is None:
         problems.append(

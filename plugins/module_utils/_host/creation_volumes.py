@@ -9,49 +9,64 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import dataclasses
+import typing as t
+
 from .._errors import PlanRefused
+from . import identity, lookup, seed_nocloud, storage
 from . import owner as owners
-from . import seed_nocloud, storage
 from .creation_plan import DiskPlan, Host, Job
 
 
 def build(host: Host, job: Job, made: list[DiskPlan]) -> None:
-    """Make all volumes of the job; ``made`` gets each as soon as it is there."""
-    connection = host.connection
+    """Make all volumes of the job; ``made`` gets each as soon as it is there.
+
+    All are made empty, then it is noted which files they are, and then they are filled: whoever
+    finds them after a sudden end knows them by one or the other.
+    """
     for plan in job.disks:
-        pool = _ready_pool(host, plan)
-        base, disk = plan.base, plan.disk
-        if storage.is_taken(connection, pool, plan.volume):
-            raise PlanRefused(f"{plan.path} appeared meanwhile; nothing is taken over")
-        if base is None:
-            storage.create_volume(
-                connection, pool, plan.volume, size=plan.size, volume_format=disk.format
-            )
-        elif disk.overlay:
-            storage.create_volume(
-                connection,
-                pool,
-                plan.volume,
-                size=plan.size,
-                volume_format="qcow2",
-                backing=(base.path, base.format),
-            )
-        else:
-            source = storage.find_pool(connection, host.settings.base_pool, None)
-            volume = storage.find_volume(connection, source, base.volume) if source else None
-            if volume is None:
-                raise PlanRefused(f"base image {base.volume} is gone from its pool; try again")
-            storage.create_volume(
-                connection,
-                pool,
-                plan.volume,
-                size=plan.size,
-                volume_format=disk.format,
-                copy_of=volume,
-            )
+        _make(host, plan)
         made.append(plan)
+    _note(host, job, job.disks)
+    for plan in job.disks:
+        if plan.base is not None and not plan.disk.overlay:
+            storage.copy(plan.base.path, plan.base.format, plan.path, plan.disk.format)
         storage.flush(plan.path)
     _seed(host, job, made)
+
+
+def _make(host: Host, plan: DiskPlan) -> None:
+    """The volume of the plan, with nothing in it."""
+    pool, base = _ready_pool(host, plan), plan.base
+    if storage.is_taken(host.connection, pool, plan.volume):
+        raise PlanRefused(f"{plan.path} appeared meanwhile; nothing is taken over")
+    if plan.disk.image is not None and base is None:
+        raise PlanRefused(f"disk {plan.disk.name!r} has no base image; try again")
+    overlay = base is not None and plan.disk.overlay
+    storage.create_volume(
+        host.connection,
+        pool,
+        plan.volume,
+        size=plan.size,
+        volume_format=_format(plan),
+        backing=(base.path, base.format) if base is not None and overlay else None,
+    )
+
+
+def _note(host: Host, job: Job, plans: t.Sequence[DiskPlan]) -> None:
+    """Keep with the claim which files were made."""
+    job.made.update((plan.path, identity.of_file(plan.path)) for plan in plans)
+    raw = host.connection.call(
+        f"find the claim of {job.domain.name}", host.connection.raw.lookupByUUIDString, job.uuid
+    )
+    kept = lookup.kept_metadata(host.connection, raw)
+    if kept is None or kept.phase != "creating":
+        raise PlanRefused(f"the claim of {job.domain.name!r} is gone; try again")
+    volumes = tuple(
+        dataclasses.replace(one, made=job.made.get(one.path, one.made)) for one in kept.volumes
+    )
+    kept = dataclasses.replace(kept, volumes=volumes)
+    lookup.write_metadata(host.connection, raw, kept, lookup.AFFECT_CONFIG)
 
 
 def _seed(host: Host, job: Job, made: list[DiskPlan]) -> None:
@@ -74,8 +89,13 @@ def _seed(host: Host, job: Job, made: list[DiskPlan]) -> None:
         content, job.host_key = made_here.content, made_here.host_key
         if storage.is_taken(connection, pool, job.seed.volume):
             raise PlanRefused(f"{job.seed.path} appeared meanwhile; nothing is taken over")
-        seed_nocloud.store(connection, pool, job.seed.volume, content)
-        made.append(job.seed)
+        medium = job.seed
+
+        def noted() -> None:
+            made.append(medium)
+            _note(host, job, [medium])
+
+        seed_nocloud.store(connection, pool, medium.volume, content, noted)
 
 
 def _format(plan: DiskPlan) -> str:

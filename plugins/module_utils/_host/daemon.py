@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-import subprocess
 import time
 import typing as t
 from dataclasses import dataclass, field
@@ -21,8 +19,9 @@ from pathlib import Path
 from .._errors import DependencyMissing, FleetVirtError, PlanRefused
 from .._model import config_block, daemon_files, daemon_plan
 from .._model.config_block import Block
+from .._model.daemon_consoles import require_closed
 from .._model.daemon_plan import Control, Facts, Restart, Shape, Step, Unit, Write
-from . import config_files, listeners
+from . import config_files, daemon_consoles, daemon_kernel, listeners, systemd
 from .connection import connect
 
 _KEYS = (
@@ -32,17 +31,7 @@ _KEYS = (
 )
 _LENS = "/usr/share/augeas/lenses/libvirtd_qemu.aug"
 _LOCKD_CONF = "/etc/libvirt/qemu-lockd.conf"
-_SYSCTL = "/etc/sysctl.d/60-fleet-virt-libvirtd.conf"
-_USERFAULT = "/proc/sys/vm/unprivileged_userfaultfd"
 _RUNNING = "/run/libvirt/qemu"
-# Words of libvirt's daemons, and of systemd when it cannot open a port
-_COMPLAINT = re.compile(r"failed: |Failed to create listening socket")
-_COMPLAINING = (
-    *("libvirtd.service", "virtqemud.service", "virtproxyd.service"),
-    *("libvirtd-tls.socket", "virtproxyd-tls.socket"),
-)
-_LIMIT = 120.0
-_TRIES = 20
 
 
 @dataclass(frozen=True)
@@ -108,15 +97,22 @@ def configure(settings: Settings, check: bool) -> dict[str, t.Any]:
         result.reason = "switched off by the option listen"
     for block in blocks:
         result.overruled += config_block.overruled(facts.files.get(block.path, ""), block)
-    kernel = _kernel_steps(settings.postcopy, check)
-    result.steps = [*(str(step) for step in steps), *kernel]
-    result.diff = _diff(steps, blocks, kernel)
+    _require_closed_screens(steps)
+    kernel = daemon_kernel.read(settings.postcopy)
+    result.steps = [*(str(step) for step in steps), *kernel.steps]
+    result.diff = _diff(steps, blocks, kernel.steps)
     if check:
         return result.returned()
-    if steps:
-        _carry_out(steps, settings, units)
+    if result.steps:
+        _carry_out(steps, kernel, settings, units)
     _no_other_port(listen)
     return result.returned()
+
+
+def _require_closed_screens(steps: t.Sequence[Step]) -> None:
+    for step in steps:
+        if isinstance(step, Write) and step.path == daemon_plan.QEMU_CONF:
+            require_closed(step.before, step.after, daemon_consoles.open_screens())
 
 
 def _blocks(
@@ -172,29 +168,9 @@ def _read_facts(units: dict[str, Unit], paths: t.Sequence[str]) -> Facts:
 # systemd
 
 
-def systemctl(*words: str, may_fail: bool = False) -> str:
-    """What ``systemctl`` prints; raises PlanRefused with its words when it fails."""
-    command = ["systemctl", "--no-pager", *words]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_LIMIT, check=False, stdin=_NULL
-        )
-    except FileNotFoundError:
-        raise DependencyMissing("systemctl is missing: this collection needs systemd") from None
-    except subprocess.TimeoutExpired:
-        raise PlanRefused(f"{' '.join(command)}: no end within {_LIMIT:g} seconds") from None
-    if done.returncode and not may_fail:
-        said = (done.stderr or done.stdout).strip()
-        raise PlanRefused(f"{' '.join(command)} failed: {said}")
-    return done.stdout
-
-
-_NULL = subprocess.DEVNULL
-
-
 def _read_units() -> dict[str, Unit]:
     # It fails where there are none
-    listed = systemctl(
+    listed = systemd.systemctl(
         "--no-legend", "--plain", "list-unit-files", "libvirt*", "virt*", may_fail=True
     )
     states = {}
@@ -205,7 +181,7 @@ def _read_units() -> dict[str, Unit]:
     if not states:
         return {}
     properties = "--property=Id,ActiveState,ExecMainStartTimestampMonotonic"
-    shown = systemctl("show", properties, *sorted(states))
+    shown = systemd.systemctl("show", properties, *sorted(states))
     found = {name: Unit(state) for name, state in states.items()}
     booted = time.time() - time.monotonic()
     for block in shown.split("\n\n"):
@@ -226,7 +202,7 @@ def _environments(found: Shape, units: t.Mapping[str, Unit]) -> dict[str, str]:
     paths = {name: f"{folder}/{name.partition('.')[0]}" for name in names}
     for name in names:
         if name in units:
-            shown = systemctl("show", "--property=EnvironmentFiles", "--value", name)
+            shown = systemd.systemctl("show", "--property=EnvironmentFiles", "--value", name)
             if shown.strip():
                 paths[name] = shown.split()[0]
     return paths
@@ -235,58 +211,58 @@ def _environments(found: Shape, units: t.Mapping[str, Unit]) -> dict[str, str]:
 # Carrying it out
 
 
-def _carry_out(steps: t.Sequence[Step], settings: Settings, units: t.Mapping[str, Unit]) -> None:
+def _carry_out(
+    steps: t.Sequence[Step],
+    kernel: daemon_kernel.Plan,
+    settings: Settings,
+    units: t.Mapping[str, Unit],
+) -> None:
     """Do it, and see that libvirt answers; if it does not, put everything back."""
+    files: dict[str, str | None] = {
+        step.path: step.after for step in steps if isinstance(step, Write)
+    }
     done: list[Step] = []
     began = int(time.time())
     try:
-        for step in steps:
-            done.append(step)
-            _do(step)
-        with connect(settings.uri, settings.timeout) as connection:
-            connection.call("ask for the version", connection.raw.getLibVersion)
-    except FleetVirtError as error:
-        said = _journal(began)
+        with config_files.replaced({**files, **kernel.files}):
+            kernel.apply()
+            try:
+                for step in steps:
+                    if not isinstance(step, Write):
+                        done.append(step)
+                        _do(step)
+                if steps:
+                    _require_answer(settings)
+            except FleetVirtError as error:
+                raise _NotWorking(str(error)) from error
+    except _NotWorking as error:  # the former files are back
+        stderr = systemd.complaints(began)
         _undo(done, _open_sockets(units))
         raise PlanRefused(
             f"libvirt does not work with these settings, so the former ones are back: {error}"
-            f"{said and '; its log: '}{said}"
+            f"{stderr and '; its log: '}{stderr}"
         ) from error
 
 
+class _NotWorking(Exception):
+    """With the new files libvirt does not begin, or does not answer."""
+
+
+def _require_answer(settings: Settings) -> None:
+    with connect(settings.uri, settings.timeout) as connection:
+        connection.call("ask for the version", connection.raw.getLibVersion)
+
+
 def _do(step: Step) -> None:
-    if isinstance(step, Write):
-        config_files.write(step.path, step.after)
-    elif isinstance(step, Restart):
-        _restart(step)
+    if isinstance(step, Restart):
+        systemd.restart(step.service, step.sockets)
+    elif not isinstance(step, Control):
+        raise AssertionError("files are all replaced before")
     elif step.verb == "start" and any(name.endswith(".socket") for name in step.units):
         # It was idle when it was looked at; by now it may begin, or still be ending
-        _restart(Restart(step.units[-1], step.units[:-1]))
+        systemd.restart(step.units[-1], step.units[:-1])
     else:
-        systemctl(*step.verb.split(), *step.units)
-
-
-def _restart(step: Restart) -> None:
-    """Guests go on: they are no children of the daemon that systemd would end with it."""
-    if not step.sockets:
-        systemctl("restart", step.service)
-        return
-    for left in range(_TRIES, 0, -1):
-        systemctl("stop", step.service)
-        # One that failed too often, without keys perhaps, is not started again before
-        systemctl("reset-failed", step.service, *step.sockets, may_fail=True)
-        try:
-            systemctl("start", *step.sockets)
-            break
-        except PlanRefused:
-            # Somebody asked in between, and an open socket has begun the service again
-            if left == 1 or not _is_active(step.service):
-                raise
-    systemctl("start", step.service)
-
-
-def _is_active(service: str) -> bool:
-    return "ActiveState=active" in systemctl("show", "--property=ActiveState", service)
+        systemd.systemctl(*step.verb.split(), *step.units)
 
 
 def _open_sockets(units: t.Mapping[str, Unit]) -> list[str]:
@@ -300,19 +276,17 @@ def _open_sockets(units: t.Mapping[str, Unit]) -> list[str]:
 
 
 def _undo(done: t.Sequence[Step], sockets: t.Sequence[str]) -> None:
-    """The former files, and the daemons with the sockets that were open before."""
+    """The daemons, with the former files, and with the sockets that were open before."""
     services: list[str] = []
     for step in reversed(done):
         with contextlib.suppress(FleetVirtError):
-            if isinstance(step, Write):
-                config_files.write(step.path, step.before)
-            elif isinstance(step, Control) and step.verb == "enable":
+            if isinstance(step, Control) and step.verb == "enable":
                 opened = [unit for unit in step.units if unit.endswith("-tls.socket")]
                 if opened:
-                    systemctl("disable", "--now", *opened)
+                    systemd.systemctl("disable", "--now", *opened)
             elif isinstance(step, Restart):
                 services.append(step.service)
-            elif step.verb == "start":
+            elif isinstance(step, Control) and step.verb == "start":
                 kept = (daemon_plan.GUESTS, daemon_plan.LOCK)
                 services += [one for one in step.units if one not in kept]
     services = [one for one in dict.fromkeys(services) if one.endswith(".service")]
@@ -321,33 +295,10 @@ def _undo(done: t.Sequence[Step], sockets: t.Sequence[str]) -> None:
     # systemd closes the sockets of a service that failed too often
     for words in (("stop", *services), ("reset-failed", *services, *sockets)):
         with contextlib.suppress(FleetVirtError):
-            systemctl(*words)
+            systemd.systemctl(*words)
     for word in (*sockets, *services):
         with contextlib.suppress(FleetVirtError):
-            systemctl("start", word)
-
-
-def _journal(began: int) -> str:
-    """What libvirt's daemons complained of since then; it may take a moment to be there."""
-    command = ["journalctl", "--no-pager", "--output=cat", f"--since=@{began}"]
-    command += [f"_SYSTEMD_UNIT={unit}" for unit in _COMPLAINING]
-    # systemd opens a port in a short-lived child, which is gone before the journal asks for its
-    # unit; --unit finds only what the first process says of a unit
-    command += ["+", *(f"UNIT={unit}" for unit in _COMPLAINING)]
-    for _try in range(_TRIES):
-        try:
-            # what a busy machine has still to write, too
-            for words in (["journalctl", "--sync"], command):
-                done = subprocess.run(
-                    words, capture_output=True, text=True, timeout=_LIMIT, check=False, stdin=_NULL
-                )
-        except (FileNotFoundError, subprocess.TimeoutExpired):
-            break
-        lines = [line for line in done.stdout.splitlines() if _COMPLAINT.search(line)]
-        if lines:
-            return " | ".join(dict.fromkeys(lines[-3:]))
-        time.sleep(0.1)
-    return ""
+            systemd.systemctl("start", word)
 
 
 def _no_other_port(listen: bool) -> None:
@@ -358,34 +309,6 @@ def _no_other_port(listen: bool) -> None:
             f"libvirt listens on port {', '.join(map(str, others))}, which no setting of this role"
             " opens; find out which unit does (systemctl list-sockets) and switch it off"
         )
-
-
-# The kernel
-
-
-def _kernel_steps(postcopy: bool, check: bool) -> list[str]:
-    """Let QEMU, as its own user, receive a guest's memory while the guest runs (post-copy)."""
-    text = "vm.unprivileged_userfaultfd = 1\n" if postcopy else None
-    steps = []
-    before = config_files.read(_SYSCTL)
-    if before != text:
-        steps.append(f"{'write' if text else 'remove'} {_SYSCTL}")
-        if not check and text:
-            config_files.write(_SYSCTL, text)
-        elif not check:
-            os.unlink(_SYSCTL)
-    live = (config_files.read(_USERFAULT) or "1").strip()
-    if postcopy and live != "1":
-        steps.append(f"set {_USERFAULT} to 1")
-        if not check:
-            try:
-                Path(_USERFAULT).write_text("1\n", encoding="ascii")
-            except OSError as error:
-                raise PlanRefused(
-                    f"postcopy: {_USERFAULT} cannot be set ({error.strerror}); a container cannot"
-                    " do that, its machine has to"
-                ) from None
-    return steps
 
 
 def _diff(

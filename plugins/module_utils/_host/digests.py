@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .._errors import PlanRefused
+from . import sparse
 
-BLOCK = 1 << 20
 _ENTRIES = 1000
 _PATIENCE = 120.0
 # A file written again within the same tick of the file system's clock would not look different,
@@ -78,15 +78,10 @@ def _await_lock(descriptor: int) -> bool:
     return False
 
 
-def _read(descriptor: int) -> t.Iterator[bytes]:
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return iter(lambda: os.read(descriptor, BLOCK), b"")
-
-
 def sha256(descriptor: int) -> str:
     """SHA-256 of an open file as it is now, whatever is remembered."""
     summed = hashlib.sha256()
-    for block in _read(descriptor):
+    for block in sparse.blocks(descriptor):
         summed.update(block)
     return summed.hexdigest()
 
@@ -104,11 +99,11 @@ class DigestCache:
         return known.digest if known else None
 
     def digest(self, descriptor: int, shown: str) -> str:
-        """SHA-256 in hexadecimal of an open file (moves its position).
+        """SHA-256 in hexadecimal of an open file (may move its position).
 
         Raises PlanRefused when the file changes while it is read; OSError.
         """
-        return self._of(_FILE, descriptor, shown, lambda: _read(descriptor)).digest
+        return self._of(_FILE, descriptor, shown, lambda: sparse.blocks(descriptor)).digest
 
     def unpacked(
         self, descriptor: int, shown: str, blocks: t.Callable[[], t.Iterable[bytes]]

@@ -29,6 +29,7 @@ _LIST_PERSISTENT = 4
 _LIST_MANAGED_SAVE = 256
 _LIST_AUTOSTART = 1024
 _LIST_HAS_SNAPSHOT = 4096
+_VANISHED = "vanished while it was read"
 # virDomainStatsTypes
 _STATS_STATE = 1
 _STATS_CPU_TOTAL = 2
@@ -107,6 +108,11 @@ def read_domains(connection: Connection, wanted: Wanted) -> list[dict[str, t.Any
     if wanted.addresses:
         _add_addresses(connection, readable)
     return entries
+
+
+def still_there(entries: t.Iterable[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """Those that did not vanish while they were read, as what is moved or removed does."""
+    return [entry for entry in entries if _VANISHED not in (entry["error"] or "")]
 
 
 def _note(entry: dict[str, t.Any], problem: str) -> None:
@@ -251,7 +257,7 @@ def _broken(name: str, uuid: str, error: FleetVirtError) -> dict[str, t.Any]:
 
 def _reason(error: FleetVirtError) -> str:
     if isinstance(error, LibvirtFailure) and error.code == ERR_NO_DOMAIN:
-        return "vanished while it was read"
+        return _VANISHED
     return str(error)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import http.client
+import os
 import socket
 import ssl
 import time
@@ -22,11 +23,14 @@ from urllib.parse import urljoin, urlsplit
 
 from .._errors import DeadlineExceeded, PlanRefused
 from .._model.image_source import ImageSource
+from .._units import MIB
 from . import deadline
 from .unpack import too_large
 
 _PIECE = 1 << 18
 SLOWEST = 1024  # bytes a second; less is a server that stalls
+LONGEST = 6 * 3600.0  # seconds for all of it
+_SETTLED = 20.0  # seconds after which a rate says how long it will take
 
 if t.TYPE_CHECKING:
     from http.client import HTTPMessage
@@ -87,7 +91,8 @@ class Download:
 
     def blocks(self) -> t.Iterator[bytes]:
         """The file as it comes; raises PlanRefused when it is too slow, too large or ends early."""
-        since, before = time.monotonic(), 0
+        begun = time.monotonic()
+        since, before = begun, 0
         while True:
             with _told(self._source, self._seconds):
                 block = self._response.read1(_PIECE)
@@ -99,6 +104,7 @@ class Download:
                 raise too_large(self._source.url, self._limit)
             yield block
             now = time.monotonic()
+            self._require_end(now - begun)
             if now - since > self._seconds:
                 if self._came - before < SLOWEST * (now - since):
                     raise _stalled(self._source, self._seconds)
@@ -107,6 +113,28 @@ class Download:
             raise PlanRefused(
                 f"image {self._source.url} ended after {self._came} of {self.length} bytes; try"
                 " again"
+            )
+
+    def _require_end(self, passed: float) -> None:
+        """Raise PlanRefused for what takes too long, or will at the rate it has had so far."""
+        left = 0 if self.length is None else max(0, self.length - self._came)
+        rate = self._came / passed if passed > 0 else 0.0
+        late = passed > _SETTLED and left > rate * (LONGEST - passed)
+        if passed > LONGEST or late:
+            raise PlanRefused(
+                f"image {self._source.url}: it comes at {rate / 1024:.0f} KiB a second, and takes"
+                f" more than {LONGEST / 3600:g} hours like that; take another mirror, or bring the"
+                " file and name it"
+            )
+
+    def require_space(self, folder: str) -> None:
+        """Raise PlanRefused if the file system of ``folder`` has less free than what is to come."""
+        space = os.statvfs(folder)
+        free = space.f_bavail * space.f_frsize
+        if self.length is not None and self.length > free:
+            raise PlanRefused(
+                f"image {self._source.url} has {-(-self.length // MIB)} MiB, and {folder} has"
+                f" {free // MIB} MiB free; free some, or take another folder"
             )
 
     def verify(self) -> None:

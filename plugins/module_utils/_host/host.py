@@ -18,7 +18,7 @@ from .._model import host_info, network_info
 from .._model.states import ACTIVE_STATES, STATES
 from .connection import Connection
 from .deadline import Failed
-from .domains import Wanted, read_domains
+from .domains import Wanted, read_domains, still_there
 from .pools import pool_entries
 
 MAINTENANCE_VOLUME = "fleet-virt.maintenance"
@@ -44,7 +44,8 @@ def read_host(
     topology = capabilities["topology"]
     memory = _memory(connection, int(installed))
     numa = _numa(connection, capabilities["numa"], memory["total"])
-    domains = read_domains(connection, Wanted(storage=False))
+    # one that has gone meanwhile was promised nothing, and is no reason not to know the rest
+    domains = still_there(read_domains(connection, Wanted(storage=False)))
     active = [entry for entry in domains if entry["state"] in ACTIVE_STATES]
     pools = pool_entries(connection)
     names = {str(pool["name"]) for pool in pools}

@@ -119,6 +119,7 @@ def _download(
         blocks = unpack.content(answer.blocks(), source.url, limits.unpacked)
         first = next(blocks, b"")  # what is no image is refused before a pool is made for it
         pool = pool or images.ensure_pool(connection, *wanted)
+        answer.require_space(pool.path)
         with base_file.folder_lock(pool.path, _LONG):
             base_file.remove_abandoned(pool.path)
         with base_file.new_file(pool.path) as new:

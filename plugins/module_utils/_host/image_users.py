@@ -173,7 +173,11 @@ def _remove(
         with base_file.folder_lock(pool.path, _LONG), owner.host_lock():
             chosen = choose(_uses(connection, pool))
             for use in chosen:
-                base_file.remove_immutable(use.base.path)
+                images.file_work(
+                    f"remove {use.base.path}",
+                    functools.partial(base_file.remove_immutable, use.base.path),
+                    storage.CHANGE_SECONDS,
+                )
         _forget(connection, pool)
     elif chosen:
         _require_own(connection, pool, sole_pool_ids)

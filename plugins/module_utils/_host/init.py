@@ -88,6 +88,7 @@ def run(
     jobs = prepare(host, domains)
     finish = stage in ("all", "finish")
     if check:
+        creation.foresee(host, jobs)
         _predict(jobs)
     elif not _failed(jobs):
         if stage in ("all", "claim"):

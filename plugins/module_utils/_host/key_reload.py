@@ -25,9 +25,13 @@ import typing as t
 from pathlib import Path
 
 from .._errors import FleetVirtError
+from .._model.keys import common_names
 
 # The daemons that listen with TLS: the one for all, or of the modular ones the proxy
-_DAEMONS = ("libvirtd", "virtproxyd")
+DAEMONS = ("libvirtd", "virtproxyd")
+# Where both listen on this machine. Without a path libvirt's client would go to virtqemud, past the
+# proxy that has TLS.
+_GUARD_URI = "qemu+unix:///system?socket=/run/libvirt/libvirt-sock-ro"
 _NO_TLS = "no tls service found"
 _HANDSHAKE_SECONDS = 5.0
 
@@ -36,13 +40,14 @@ def serving(timeout: float) -> list[str]:
     """Names of the daemons that run and have TLS; one that does not run reads the files when it
     starts."""
     return [
-        daemon for daemon in _DAEMONS if _is_running(daemon, timeout) and _listens(daemon, timeout)
+        daemon for daemon in DAEMONS if _is_running(daemon, timeout) and _listens(daemon, timeout)
     ]
 
 
-def reload(timeout: float) -> list[str]:
+def reload(timeout: float, revoked: t.Collection[str]) -> list[str]:
     """Names of the daemons that have read the files again.
 
+    :param revoked: common names, of which no connection is left afterwards.
     :raises FleetVirtError: one of them could not.
     """
     done = []
@@ -59,6 +64,7 @@ def reload(timeout: float) -> list[str]:
                 if _NO_TLS not in str(error):
                     raise
                 continue  # it began before its socket, and reads the files when it begins anew
+            _shut_out(daemon, timeout, revoked)
         done.append(daemon)
     return done
 
@@ -84,7 +90,7 @@ def _nobody_enters(daemon: str, timeout: float) -> t.Iterator[None]:
     status, said = _run([*command, "-c", f"{daemon}:///system", *back], timeout)
     if status != 0:
         raise FleetVirtError(f"systemd-run failed, without which {daemon} is not touched: {said}")
-    with _a_client(daemon, timeout):
+    with a_client(daemon, timeout):
         try:
             only = ("--max-clients", "1", "--max-unauth-clients", "1")
             _admin(daemon, timeout, "server-clients-set", daemon, *only)
@@ -97,10 +103,10 @@ def _nobody_enters(daemon: str, timeout: float) -> t.Iterator[None]:
 
 
 @contextlib.contextmanager
-def _a_client(daemon: str, timeout: float) -> t.Iterator[None]:
+def a_client(daemon: str, timeout: float) -> t.Iterator[None]:
     """A client of the daemon that has been let in, and stays."""
     process = subprocess.Popen(
-        ["virsh", "--readonly", "--quiet", "--connect", "qemu:///system"],
+        ["virsh", "--readonly", "--quiet", "--connect", _GUARD_URI],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -109,8 +115,9 @@ def _a_client(daemon: str, timeout: float) -> t.Iterator[None]:
     if process.stdin is None or process.stdout is None:
         raise AssertionError("both are pipes")
     try:
-        process.stdin.write(b"uri\n")
-        process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and says why
+            process.stdin.write(b"uri\n")
+            process.stdin.flush()
         said, limit = b"", time.monotonic() + timeout
         while b"://" not in said:
             ready = select.select([process.stdout], [], [], max(0.0, limit - time.monotonic()))[0]
@@ -123,7 +130,8 @@ def _a_client(daemon: str, timeout: float) -> t.Iterator[None]:
     finally:
         process.kill()
         process.wait()
-        process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
         process.stdout.close()
 
 
@@ -148,16 +156,51 @@ def _settle(daemon: str, timeout: float) -> None:
 
 def _unverified(daemon: str, timeout: float, verified: set[str]) -> list[str]:
     """Clients that have come by TLS and have no name yet; those that have are added."""
-    found = []
+    clients = _tls_clients(daemon, timeout, verified)
+    verified.update(client for client, name in clients.items() if name is not None)
+    return [client for client, name in clients.items() if name is None]
+
+
+def _tls_clients(
+    daemon: str, timeout: float, known: t.Container[str] = ()
+) -> dict[str, str | None]:
+    """Clients that have come by TLS, without those known, with the name they were verified by."""
+    found = {}
     for line in _admin(daemon, timeout, "client-list", daemon).splitlines():
         words = line.split()
-        if len(words) > 1 and words[0].isdigit() and words[1] == "tls" and words[0] not in verified:
-            told = _admin(daemon, timeout, "client-info", daemon, words[0], missing=True)
-            if "tls_x509_dname" in told:
-                verified.add(words[0])
-            else:
-                found.append(words[0])
+        if len(words) > 1 and words[0].isdigit() and words[1] == "tls" and words[0] not in known:
+            shown = _admin(daemon, timeout, "client-info", daemon, words[0], missing=True)
+            found[words[0]] = _verified_name(shown)
     return found
+
+
+def _verified_name(info: str) -> str | None:
+    for line in info.splitlines():
+        field, _colon, value = line.partition(":")
+        if field.strip() == "tls_x509_dname":
+            return value.strip()
+    return None
+
+
+def _shut_out(daemon: str, timeout: float, revoked: t.Collection[str]) -> None:
+    """Close the connections of ``revoked``; nobody enters meanwhile."""
+    limit = time.monotonic() + _HANDSHAKE_SECONDS
+    while True:
+        clients = [
+            client
+            for client, name in _tls_clients(daemon, timeout).items()
+            if set(common_names(name or "")) & set(revoked)
+        ]
+        if not clients:
+            return
+        if time.monotonic() > limit:
+            raise FleetVirtError(
+                f"{daemon} did not close the connections of a revoked certificate (clients"
+                f" {', '.join(clients)}); run again, or restart it: systemctl restart {daemon}"
+            )
+        for client in clients:
+            _admin(daemon, timeout, "client-disconnect", daemon, client, missing=True)
+        time.sleep(0.05)
 
 
 def _limits(daemon: str, timeout: float) -> dict[str, int]:

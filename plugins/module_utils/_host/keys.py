@@ -39,12 +39,12 @@ from .._model.keys_layout import (
     first,
     target,
 )
-from . import key_reload, key_tool, owner
+from . import key_reload, key_start, key_tool, owner
 
 _STAGED = "staged"
 _FOUND = "found"
 _RELOADED = "reloaded"
-_LOCK = Path("/run/lock/fleet-virt-keys.lock")
+_LOCK = "keys"
 _KEY_SECONDS = 60.0
 _QEMU_CONF = "/etc/libvirt/qemu.conf"
 _QEMU_USERS = ("libvirt-qemu", "qemu")
@@ -108,9 +108,23 @@ def look(user: str | None, timeout: float) -> dict[str, t.Any]:
         "tool": program,
         "qemu_user": found_user,
         "kinds": kinds,
-        "faults": _faults(found_user),
-        "daemons": key_reload.serving(timeout),
+        "faults": _faults(found_user) + [f"{unit} has failed" for unit in _failed()],
+        "daemons": _serving(timeout),
     }
+
+
+def _failed() -> list[str]:
+    return [unit for daemon in key_reload.DAEMONS for unit in key_start.failed(daemon)]
+
+
+def _serving(timeout: float) -> list[str]:
+    """Daemons that have TLS, or would if they had not failed."""
+    running = key_reload.serving(timeout)
+    return [
+        daemon
+        for daemon in key_reload.DAEMONS
+        if daemon in running or (key_start.failed(daemon) and key_start.listens(daemon))
+    ]
 
 
 def _faults(user: str | None) -> list[str]:
@@ -156,7 +170,7 @@ def request(kinds: t.Mapping[str, bool], timeout: float, *, check: bool) -> dict
         return {"changed": bool(kinds), "requests": dict.fromkeys(kinds, "(generated)")}
     tool = _tool(timeout)
     requests = {}
-    with owner.host_lock(path=_LOCK):
+    with owner.host_lock(name=_LOCK):
         _folder(Path(BASE), 0o755)
         _folder(Path(BASE, _STAGED), 0o700)
         for kind, new_key in kinds.items():
@@ -173,9 +187,16 @@ def request(kinds: t.Mapping[str, bool], timeout: float, *, check: bool) -> dict
 
 
 def deploy(
-    kinds: t.Mapping[str, t.Mapping[str, t.Any]], user: str | None, timeout: float, *, check: bool
+    kinds: t.Mapping[str, t.Mapping[str, t.Any]],
+    revoked: t.Collection[str],
+    user: str | None,
+    timeout: float,
+    *,
+    check: bool,
 ) -> dict[str, t.Any]:
     """Put certificates, CAs and revocation lists in place with the keys they belong to.
+
+    Daemons that had failed are started; connections of ``revoked``, common names, are closed.
 
     Each of ``kinds`` has ``ca``, ``crl``, ``certificate`` and ``key_id``, the key that the
     certificate is for.
@@ -189,7 +210,7 @@ def deploy(
             " libvirt and qemu first, or name it in libvirt_keys_qemu_user"
         )
     tool = _tool(timeout)
-    with owner.host_lock(path=_LOCK):
+    with owner.host_lock(name=_LOCK):
         contents = {kind: _contents(tool, kind, values) for kind, values in kinds.items()}
         _adopt()
         version = _write_version(contents, found_user)
@@ -197,7 +218,10 @@ def deploy(
         _switch(Path(CURRENT), version.name)
         for file in FILES:
             _place(file)
-        reloaded = key_reload.reload(timeout)
+        for daemon in key_reload.DAEMONS:
+            if key_start.failed(daemon):
+                key_start.start(daemon, timeout)
+        reloaded = key_reload.reload(timeout, revoked)
         _switch(Path(BASE, _RELOADED), version.name)
         shutil.rmtree(Path(BASE, _STAGED), ignore_errors=True)
         _prune({version.name, before, _FOUND})
@@ -315,8 +339,12 @@ def _folder(path: Path, mode: int) -> None:
     if path.is_dir():
         return
     _folder(path.parent, 0o755)
-    path.mkdir(0o700)
-    path.chmod(mode)
+    # in one step: one that a killed run left closed would stay so, and QEMU could not read its keys
+    former = os.umask(0o777 & ~mode)
+    try:
+        path.mkdir(mode)
+    finally:
+        os.umask(former)
 
 
 def _write(path: Path, data: bytes, mode: int, owner: tuple[int, int]) -> None:

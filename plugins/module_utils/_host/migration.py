@@ -24,9 +24,9 @@ import typing as t
 import uuid as uuids
 from concurrent.futures import ThreadPoolExecutor
 
-from .._errors import FleetVirtError, LibvirtFailure, PlanRefused
+from .._errors import LibvirtFailure, PlanRefused, told
 from .._libvirt import ERR_NO_DOMAIN
-from .._model import migration_command, migration_plan
+from .._model import metadata, migration_command, migration_plan
 from .._model.metadata import Metadata, Move
 from .._model.migration_types import Plan, Source, Target
 from . import (
@@ -73,8 +73,8 @@ def run(
                 mover = _Mover(own, job, settings, check=check)
                 with contextlib.closing(mover.ends):
                     mover.move()
-        except FleetVirtError as error:
-            job.fail(str(error))
+        except Exception as error:
+            job.fail(told(error))
 
     with ThreadPoolExecutor(max_workers=settings.parallel) as pool:
         list(pool.map(one, jobs))
@@ -123,6 +123,11 @@ class _Mover:
     def _move(self) -> None:
         raw = find_domain(self.connection, self.name)
         kept = None if raw is None else self._kept(raw)
+        other = migration_plan.other_move(
+            self.name, kept, self.settings.here, self.ends.where, owners.is_alive
+        )
+        if other is not None:
+            raise PlanRefused(other)
         with self.ends.remote() as remote:
             if raw is None:
                 self._not_here(remote)
@@ -215,6 +220,10 @@ class _Mover:
             if kept_metadata(self.connection, raw) != source.metadata or source.metadata is None:
                 raise _Overtaken(f"{self.name!r} was changed by another run meanwhile; try again")
             kept = dataclasses.replace(source.metadata, phase="migrating", owner=owner, move=move)
+            if self.settings.evacuating:
+                kept = dataclasses.replace(
+                    kept, evacuated_from=metadata.leaving(kept, self.settings.here)
+                )
             lookup.write_metadata(self.connection, raw, kept, lookup.AFFECT_CONFIG)
         watched: migration_job.Watched | None = None
         try:
@@ -234,8 +243,8 @@ class _Mover:
             limit = migration_command.seconds(found, source.memory_mib, options)
             watched = self._watch(remote, raw, limit)
             error = watched.error or ""
-        except (FleetVirtError, OSError) as failure:
-            error = str(failure)
+        except Exception as failure:
+            error = told(failure)
         self.settler.settle(source.uuid, error, watched)
 
     def _watch(self, remote: Connection, raw: t.Any, seconds: float) -> migration_job.Watched:
@@ -260,8 +269,8 @@ class _Mover:
         there = self.ends.there(remote)
         if there.raw is None:
             raise PlanRefused(
-                f"no VM {self.name!r} on {here}, nor on {where}; see where it is with"
-                " fleet.virt.list"
+                f"no VM {self.name!r} on {here}, nor on {where}: another run may have moved it;"
+                " see where it is with fleet.virt.list"
             )
         if there.kept is None or there.kept.phase != "migrating":
             if self.job.flow == "finish":
@@ -355,8 +364,9 @@ class _Mover:
         if self.check and kept is not None and kept.phase == "migrating":
             self.job.flow, self.job.changed = "finish", True
         elif self.job.changed:
+            self.job.flow = "undo"
             self.job.steps.append(f"undo the move of {self.name}")
-            self.job.msg = f"it is on {self.settings.here} as before"
+            self.job.msg = f"it is on {self.settings.here}"
         else:
             self.job.msg = "nothing to repair"
 

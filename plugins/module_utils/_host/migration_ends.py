@@ -25,7 +25,7 @@ from .connection import Connection, connect
 from .lookup import find_domain, kept_metadata
 
 _STOP_SECONDS = 300.0
-_SHUTOFF, PAUSED = 5, 3  # VIR_DOMAIN_SHUTOFF, VIR_DOMAIN_PAUSED
+SHUTOFF, PAUSED = 5, 3  # VIR_DOMAIN_SHUTOFF, VIR_DOMAIN_PAUSED
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class Ends:
         state = int(remote.call("read the state", raw.state, 0)[0])
         # one that is coming in is active, but no definition yet
         defined = bool(remote.call("read the state", raw.isPersistent))
-        runs = active and defined and state != _SHUTOFF
+        runs = active and defined and state != SHUTOFF
         kept = kept_metadata(remote, raw)
         return There(raw, runs, not defined, active and state == PAUSED, kept)
 

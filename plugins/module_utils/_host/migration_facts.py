@@ -21,6 +21,7 @@ from .._libvirt import (
     ERR_OPERATION_INVALID,
 )
 from .._model import domain_info, file_references, host_info, metadata, network_info, storage_info
+from .._model.file_references import RAW
 from .._model.metadata import Metadata, OwnVolume
 from .._model.migration_types import Defined, Destination, Disk, Pool, Source, Target, Volume
 from .._model.states import state_name
@@ -155,8 +156,9 @@ def _disks(
             readonly=bool(entry["readonly"]),
             shareable=bool(entry["shareable"]),
             encrypted=next(element.iter("encryption"), None) is not None,
+            # a raw disk lies on nothing, whatever its guest has written where a header would be
             chain=tuple(_chain(element) if active else _stored_chain(connection, entry["source"]))
-            if entry["device"] == "disk"
+            if entry["device"] == "disk" and entry["format"] != RAW
             else (),
             own=_own(own, entry["source"]),
             block_job=busy,

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import time
 import typing as t
@@ -23,16 +22,16 @@ from pathlib import Path
 
 from .._errors import FleetVirtError, PlanRefused
 from .._model.migration_command import downtimes
-from . import programs
+from . import locks, migration_sockets, programs
 from .connection import Connection
 from .migration_facts import job_of
 
-_FOLDER = Path("/run/fleet-virt")
 _POLL = 0.25
 _LINE_SECONDS = 2.0  # between two lines of progress
 _ASK_SECONDS = 5.0  # between two questions whether the destination still answers
 _SILENT_SECONDS = 40.0  # libvirt's own keepalive has given up by then
 _STALL_SECONDS = 120.0  # in which not a byte was copied
+_PAUSED_SECONDS = 60.0  # that a move has at least once its guest is paused
 _END_SECONDS = 30.0  # that a job may take to end after it was told to
 _MIB = 1024 * 1024
 
@@ -55,17 +54,16 @@ def unit_of(uuid: str) -> str:
 
 
 def _log(uuid: str) -> Path:
-    return _FOLDER / f"migrate-{uuid}.log"
+    return locks.own_folder() / f"migrate-{uuid}.log"
 
 
 def start(uuid: str, argv: t.Sequence[str]) -> None:
     """Begin the move as a unit of its own."""
     clear(uuid)
-    _FOLDER.mkdir(mode=0o700, exist_ok=True)
     program = programs.find(argv[0])
     if program is None:
         raise PlanRefused(f"{argv[0]} is not installed; install the package libvirt-clients")
-    descriptor = os.open(_log(uuid), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    descriptor = os.open(_log(uuid), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     os.close(descriptor)
     properties = (
         "RemainAfterExit=yes",
@@ -73,13 +71,13 @@ def start(uuid: str, argv: t.Sequence[str]) -> None:
         f"StandardError=append:{_log(uuid)}",
         "Environment=LC_ALL=C LANGUAGE=C",
     )
-    programs.run(
-        [
-            *("systemd-run", "--quiet", f"--unit={unit_of(uuid)}"),
-            *(f"--property={one}" for one in properties),
-            *("--", program, *argv[1:]),
-        ]
-    )
+    words = [
+        *("systemd-run", "--quiet", f"--unit={unit_of(uuid)}"),
+        *(f"--property={one}" for one in properties),
+        *("--", program, *argv[1:]),
+    ]
+    with migration_sockets.noted(uuid, lambda: state(uuid) == "running"):
+        programs.run(words)
 
 
 def state(uuid: str) -> str | None:
@@ -109,6 +107,7 @@ def clear(uuid: str) -> None:
     programs.attempt(["systemctl", "reset-failed", unit_of(uuid)])
     with contextlib.suppress(FileNotFoundError):
         _log(uuid).unlink()
+    migration_sockets.forget(uuid)
 
 
 class Watch:
@@ -142,12 +141,13 @@ class Watch:
     def wait(self) -> Watched:
         """Until it has ended, by itself or because it took too long or the other end is gone."""
         began, limit = time.monotonic(), self.seconds
-        why = ""
+        why, pause = "", self.pause
         while self._goes_on():
             now = time.monotonic()
             self._progress(now)
-            if now - began > limit and self.pause:
-                limit = math.inf  # it changes nothing any more, so it comes to an end
+            if now - began > limit and pause:
+                # it changes nothing any more, so as much time again is enough
+                pause, limit = False, limit + max(limit, _PAUSED_SECONDS)
                 self._suspend()
             elif now - began > limit:
                 why = f"it took longer than {limit:g} seconds and was ended"
@@ -216,13 +216,13 @@ class Watch:
         return time.monotonic() - self._answered < _SILENT_SECONDS
 
     def _end(self) -> None:
-        """End the job, if need be by taking its connections away."""
+        """End the job, if need be by taking its own connections away."""
         with contextlib.suppress(FleetVirtError):
             self.connection.call(f"end the job of {self.name}", self.raw.abortJob)
         if self._ended(5.0):
             return
         self._yank()
-        programs.attempt(["ss", "-K", "dst", self.address, "dport", "=", ":16514"])
+        migration_sockets.cut(self.uuid)
         self.seen.hangs = not self._ended(_END_SECONDS)
 
     def _ended(self, seconds: float) -> bool:

@@ -19,13 +19,14 @@ from .._model.migration_types import Destination, Options
 @dataclass(frozen=True)
 class Settings:
     """``here`` is this hypervisor's name in the inventory; ``repair``: nothing new is begun;
-    ``parallel`` VMs move at the same time."""
+    ``parallel`` VMs move at the same time; ``evacuating``: they are to come back one day."""
 
     here: str
     base_pool: str
     options: Options
     repair: bool = False
     parallel: int = 1
+    evacuating: bool = False
 
 
 @dataclass
@@ -46,6 +47,7 @@ class Job:
     changed: bool = False
     failed: bool = False
     msg: str | None = None
+    note: str | None = None
 
     def fail(self, message: str) -> None:
         self.failed, self.msg = True, message
@@ -62,7 +64,7 @@ def result(jobs: t.Sequence[Job], settings: Settings) -> dict[str, t.Any]:
                 key: getattr(job, key)
                 for key in (
                     *("flow", "steps", "findings", "kept", "progress", "bytes_to_copy"),
-                    *("bytes", "seconds", "downtime_ms", "changed", "failed", "msg"),
+                    *("bytes", "seconds", "downtime_ms", "changed", "failed", "msg", "note"),
                 )
             },
         }

@@ -19,7 +19,7 @@ import time
 import typing as t
 
 from .._errors import FleetVirtError, PlanRefused
-from .._model import domain_info
+from .._model import domain_info, metadata
 from .._model.metadata import OwnVolume
 from .._model.migration_types import CLAIM
 from . import lookup, migration_ends, migration_job, migration_volumes, storage
@@ -32,6 +32,7 @@ from .migration_jobs import Job
 _INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
 _UNDEFINE_KEEP_NVRAM = 1 | 2 | 8 | 16
 _STATS_COMPLETED = 1  # VIR_DOMAIN_JOB_STATS_COMPLETED
+_RUNS = (1, 2, 3, 7)  # virDomainState: running, blocked, paused, suspended by its guest
 _SETTLE = 30.0  # seconds in which both ends may still change their minds
 _POLL = 0.5
 
@@ -90,11 +91,13 @@ class Settler:
                     self.complete(remote, there, uuid)
                     return
                 if remote is not None and here is not None and there.raw is None:
-                    lies = self._back(here, uuid, remote)
-                    state = "lies shut off" if lies else "goes on"
+                    off = self._back(here, uuid, remote)
+                    state = "remains shut off" if off else "keeps running"
+                    if self.job.note is not None:
+                        state = "ran before and is shut off now"
                     raise Undone(
-                        f"{error}; {name!r} {state} on {source} as before and {where} is clean:"
-                        " mend that and run it again"
+                        f"{error}; {name!r} {state} on {source}, and {where} was cleaned up: fix"
+                        " the cause and run it again"
                     )
                 if time.monotonic() > limit:
                     if remote is None or not self._is_rest(here, there, uuid):
@@ -127,20 +130,32 @@ class Settler:
         connection = self.ends.connection
         migration_volumes.drop_claim(remote, self.ends.name, uuid, volumes=True)
         migration_job.clear(uuid)
-        lies = not here.active
+        off = not here.active
         if here.kept is None:
-            return lies
+            return off
         move = here.kept.move
+        if off and move is not None and move.state == "running":
+            self._note_off(self.ends.source)
         if here.active and here.paused and move is not None and move.state == "shutoff":
             self.ends.stop(connection, here.raw)
-            lies = True
+            off = True
         elif here.active and here.paused:  # stopped for the last of its memory
             connection.call(f"resume {self.ends.name}", here.raw.resume)
         if move is not None and move.autostart == "yes":
             connection.call("switch autostart on", here.raw.setAutostart, 1)
-        plain = dataclasses.replace(here.kept, phase=None, owner=None, move=None)
+        left = metadata.arriving(here.kept, self.ends.source)
+        plain = dataclasses.replace(
+            here.kept, phase=None, owner=None, move=None, evacuated_from=left
+        )
         lookup.write_metadata(connection, here.raw, plain, lookup.AFFECT_CONFIG)
-        return lies
+        return off
+
+    def _note_off(self, host: str) -> None:
+        """Its hypervisor went down: the VM is left as it is, which has to be said."""
+        self.job.note = (
+            f"it ran before the move and is shut off on {host} now, where nothing starts it by"
+            " itself: start it with virt_state, state running"
+        )
 
     def _forget_here(self, here: Here) -> None:
         """It is there, and what is here is a definition that was not taken away."""
@@ -196,19 +211,43 @@ class Settler:
         state = int(remote.call("read the state", there.raw.state, 0)[0])
         if state == migration_ends.PAUSED and kept.move and kept.move.state == "shutoff":
             self.ends.stop(remote, there.raw)
+        elif state == migration_ends.SHUTOFF and kept.move and kept.move.state == "running":
+            self._note_off(self.ends.where)
         claimed = find_domain(remote, name + CLAIM)
         claim = kept_metadata(remote, claimed) if claimed is not None else None
         pools = {one.path: one.pool for one in (claim.volumes if claim else ())}
         if not self.keep_volumes:
             # a disk that the claim does not name was not copied: both ends have it
             copied = [one for one in kept.volumes if one.role == "seed" or one.path in pools]
-            self._remove_old(remote, there, uuid, copied)
+            if state in _RUNS or (kept.move and kept.move.state == "shutoff"):
+                self._remove_old(remote, there, uuid, copied)
+            else:
+                self.job.kept += [
+                    f"{one.path}: {name!r} does not run on {self.ends.where}, so what it had here"
+                    " stays; remove it once the VM has been seen to be whole there"
+                    f" (virsh vol-delete {one.name} {one.pool})"
+                    for one in copied
+                ]
+        copies = set(pools)
         pools = {**self._pools_of(remote, kept.volumes), **pools}
         migration_volumes.drop_claim(remote, name, uuid, volumes=False)
         if kept.move is not None and kept.move.autostart == "yes":
             remote.call("switch autostart on", there.raw.setAutostart, 1)
         volumes = (
-            dataclasses.replace(one, pool=pools.get(one.path, one.pool)) for one in kept.volumes
+            # what was copied is another file there
+            dataclasses.replace(
+                one,
+                pool=pools.get(one.path, one.pool),
+                made="" if one.path in copies else one.made,
+            )
+            for one in kept.volumes
         )
-        plain = dataclasses.replace(kept, phase=None, owner=None, move=None, volumes=tuple(volumes))
+        plain = dataclasses.replace(
+            kept,
+            phase=None,
+            owner=None,
+            move=None,
+            volumes=tuple(volumes),
+            evacuated_from=metadata.arriving(kept, self.ends.where),
+        )
         migration_ends.write_everywhere(remote, there.raw, plain)

@@ -14,7 +14,6 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import json
@@ -22,13 +21,13 @@ import os
 import typing as t
 
 from .. import _lxml
-from .._errors import FleetVirtError, LibvirtFailure, PlanRefused
+from .._errors import LibvirtFailure, PlanRefused
 from .._libvirt import ERR_NO_DOMAIN
-from .._model import migration_plan, unstartable, volume_xml
-from .._model.metadata import Metadata, Move, Owner, OwnVolume
+from .._model import blank_image, migration_plan, unstartable, volume_xml
+from .._model.metadata import BEGUN, MADE, NOT_MADE, Metadata, Move, Owner, OwnVolume
 from .._model.migration_types import CLAIM, NewVolume, Source
 from .._units import MIB
-from . import lookup, ownership, storage
+from . import lookup, owned, ownership, storage
 from .connection import Connection
 from .lookup import find_domain, kept_metadata
 from .migration_facts import read_defined, read_pools
@@ -42,6 +41,7 @@ def define_claim(
 ) -> None:
     """Hold the VM's place on the destination."""
     name = source.name + CLAIM
+    earlier = _noted(remote, source.name)
     root = _lxml.new("domain", {"type": source.domain_type})
     _lxml.add(root, "name", text=name)
     _lxml.add(root, "uuid", text=migration_plan.claim_uuid(source.uuid))
@@ -55,7 +55,10 @@ def define_claim(
         owner=owner,
         move=move,
         volumes=tuple(
-            OwnVolume(one.pool, one.name, one.path, one.target, "disk") for one in volumes
+            OwnVolume(
+                *(one.pool, one.name, one.path, one.target, "disk"), earlier.get(one.path, BEGUN)
+            )
+            for one in volumes
         ),
         request=json.dumps({"disks": disks}),
     )
@@ -68,25 +71,73 @@ def make(remote: Connection, source: Source, volumes: t.Sequence[NewVolume]) -> 
     for one in volumes:
         pool = _pool(remote, one.pool)
         if one.again:
+            problem = _foreign(remote, pool, one.name, _noted(remote, source.name).get(one.path))
+            if problem:
+                raise PlanRefused(f"{one.path} on {remote.uri} is not removed: {problem}")
             storage.delete_volume(remote, pool, one.name)
+            _note(remote, source.name, one.path, BEGUN)
         xml = volume_xml.render(one.name, one.capacity, one.format, one.backing)
         try:
             storage.patiently(
                 remote, f"create volume {one.name}", functools.partial(pool.raw.createXML, xml, 0)
             )
         except LibvirtFailure:
-            _disown(remote, source, one)
+            # what could not be made is not ours: a file of that name may be somebody's, just come
+            _note(remote, source.name, one.path, NOT_MADE)
             raise
+        _note(remote, source.name, one.path, MADE)
 
 
-def _disown(remote: Connection, source: Source, volume: NewVolume) -> None:
-    """What could not be made is not ours: a file of that name may be somebody's, just come."""
-    raw = find_domain(remote, source.name + CLAIM)
+def _noted(remote: Connection, name: str) -> dict[str, str]:
+    """What the claim says of the making of its volumes, by their paths."""
+    raw = find_domain(remote, name + CLAIM)
+    kept = kept_metadata(remote, raw) if raw is not None else None
+    return {one.path: one.made for one in kept.volumes} if kept is not None else {}
+
+
+def _note(remote: Connection, name: str, path: str, made: str) -> None:
+    """Keep with the claim how far the volume's making came."""
+    raw = find_domain(remote, name + CLAIM)
     kept = kept_metadata(remote, raw) if raw is not None else None
     if kept is not None:
-        rest = tuple(one for one in kept.volumes if one.path != volume.path)
-        rest_kept = dataclasses.replace(kept, volumes=rest)
-        lookup.write_metadata(remote, raw, rest_kept, lookup.AFFECT_CONFIG)
+        volumes = tuple(
+            dataclasses.replace(one, made=made) if one.path == path else one for one in kept.volumes
+        )
+        noted = dataclasses.replace(kept, volumes=volumes)
+        lookup.write_metadata(remote, raw, noted, lookup.AFFECT_CONFIG)
+
+
+def _foreign(remote: Connection, pool: storage.Pool, name: str, made: str | None) -> str | None:
+    """Why the volume there is not known to be of this move; None if it is, or is not there."""
+    if made == MADE:
+        return None
+    volume = storage.find_volume(remote, pool, name)
+    if volume is None:
+        return None
+    if made in (None, NOT_MADE):
+        return "nothing was made there for this VM"
+    if remote.call(f"read volume {name}", _is_blank, remote, volume):
+        return None
+    return (
+        "it has content, and whether it was made for this VM is not known; see whose it is, and"
+        " move it away"
+    )
+
+
+def _is_blank(remote: Connection, volume: t.Any) -> bool:
+    """Whether nobody has written to the volume yet."""
+
+    def read(offset: int, length: int) -> bytes:
+        stream = remote.raw.newStream(0)
+        volume.download(stream, offset, length, 0)
+        found = b""
+        while piece := stream.recv(length):
+            found += piece
+        stream.finish()
+        return found
+
+    allocation = volume.info()[2]
+    return blank_image.is_blank(read, hollow=not allocation) if allocation else True
 
 
 def _pool(connection: Connection, name: str) -> storage.Pool:
@@ -104,7 +155,7 @@ def _refresh(connection: Connection, pool: storage.Pool) -> None:
 def drop_claim(remote: Connection, name: str, uuid: str, *, volumes: bool) -> bool:
     """Take the claim of the VM away, with the volumes it names if asked; whether there was one.
 
-    A volume that any other domain there names stays.
+    A volume that any other domain there names stays, and one that was not made for it.
     """
     raw = find_domain(remote, name + CLAIM)
     if raw is None or str(raw.UUIDString()) != migration_plan.claim_uuid(uuid):
@@ -120,7 +171,8 @@ def drop_claim(remote: Connection, name: str, uuid: str, *, volumes: bool) -> bo
             if pool is None or any(volume.path in one.files for one in others):
                 continue
             _refresh(remote, pool)
-            storage.delete_volume(remote, pool, volume.name)
+            if _foreign(remote, pool, volume.name, volume.made) is None:
+                storage.delete_volume(remote, pool, volume.name)
     try:
         remote.call(f"undefine {name + CLAIM}", raw.undefineFlags, _UNDEFINE)
     except LibvirtFailure as error:
@@ -131,41 +183,10 @@ def drop_claim(remote: Connection, name: str, uuid: str, *, volumes: bool) -> bo
 
 def remove_old(connection: Connection, uuid: str, volumes: t.Sequence[OwnVolume]) -> list[str]:
     """Remove the VM's volumes here, after it has left; those that stay, and why."""
-    stay: list[str] = []
     present = [one for one in volumes if os.path.lexists(one.path)]
     if not present:
-        return stay
+        return []
     references = ownership.read(connection)
-    for one in present:
-        reason = _why_stays(one, uuid, references)
-        if reason is None:
-            try:
-                pool = _pool(connection, one.pool)
-                if not storage.delete_volume(connection, pool, one.name):
-                    _refresh(connection, pool)
-                    storage.delete_volume(connection, pool, one.name)
-            except FleetVirtError as error:
-                reason = str(error)
-        if reason is None and os.path.lexists(one.path):
-            reason = "libvirt has removed it, but it is still there"
-        if reason is not None:
-            stay.append(f"{one.path}: {reason}")
-    return stay
-
-
-def _why_stays(one: OwnVolume, uuid: str, references: ownership.References) -> str | None:
-    pool = references.pools.get(one.pool)
-    if pool is None or pool.path is None or f"{pool.path}/{one.name}" != one.path:
-        return f"not in the pool {one.pool!r}, where it was made"
-    if pool.shared:
-        return "on storage that other hypervisors can reach"
-    if os.path.islink(one.path) or not os.path.isfile(one.path):
-        return "no regular file"
-    users = sorted({user.text for user in references.users(one.path) if user.uuid != uuid})
-    if users:
-        return "; ".join(users)
-    with contextlib.suppress(OSError):
-        if ownership.is_locked(one.path):
-            return "in use (locked) by a program"
-        return None
-    return "it cannot be read"
+    # the VM ran on them here, so they are its own; who reaches shared storage has them still
+    stay = [owned.remove(connection, one, uuid, references, proven=True) for one in present]
+    return [str(one) for one in stay if one is not None]

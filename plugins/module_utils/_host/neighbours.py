@@ -17,9 +17,13 @@ import ipaddress
 import os
 import socket
 import struct
+import time
 from pathlib import Path
 
 _TABLE = "/proc/net/arp"
+_ROUTES = "/proc/net/fib_trie"
+_ADDRESSES6 = "/proc/net/if_inet6"
+_PAUSE = 0.05
 _COMPLETE = 0x2  # ATF_COM: the hardware address is known
 _SIOCGIFADDR = 0x8915
 _SIOCGIFNETMASK = 0x891B
@@ -91,3 +95,47 @@ def stir(bridge: str) -> bool:
                 with contextlib.suppress(OSError):
                     sender.sendto(b"", (str(address), _DISCARD))
     return True
+
+
+def own_addresses(ipv4: str = _ROUTES, ipv6: str = _ADDRESSES6) -> list[str]:
+    """Every address of this machine, on whatever interface."""
+    found: dict[str, None] = {}
+    last = ""
+    with contextlib.suppress(OSError):
+        for line in Path(ipv4).read_text(encoding="ascii", errors="replace").splitlines():
+            words = line.split()
+            if words[:1] == ["|--"]:
+                last = words[-1]
+            elif words[1:] == ["host", "LOCAL"]:
+                found[last] = None
+    with contextlib.suppress(OSError):
+        for line in Path(ipv6).read_text(encoding="ascii", errors="replace").splitlines():
+            with contextlib.suppress(ValueError):
+                found[str(ipaddress.IPv6Address(bytes.fromhex(line.split(" ")[0])))] = None
+    return list(found)
+
+
+def ask_for(addresses: list[str], patience: float, path: str = _TABLE) -> dict[str, str]:
+    """Who has these addresses, as far as they are on networks of this machine.
+
+    An empty datagram to each makes the kernel ask; answers are waited for ``patience`` seconds.
+    """
+    wanted = {one for one in addresses if ":" not in one}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.setblocking(False)
+        for address in wanted - set(table(path)):
+            with contextlib.suppress(OSError):
+                sender.sendto(b"", (address, _DISCARD))
+    end = time.monotonic() + patience
+    while wanted & _unanswered(path) and time.monotonic() < end:
+        time.sleep(_PAUSE)
+    return {address: owner for address, owner in table(path).items() if address in wanted}
+
+
+def _unanswered(path: str) -> set[str]:
+    """Addresses that the kernel has asked for, and nobody has answered."""
+    try:
+        lines = Path(path).read_text(encoding="ascii", errors="replace").splitlines()[1:]
+    except OSError:
+        return set()
+    return {line.split()[0] for line in lines if line.strip()} - set(table(path))

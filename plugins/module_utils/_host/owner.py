@@ -19,8 +19,6 @@ from pathlib import Path
 from .._model.metadata import Owner
 from . import locks
 
-_LOCK = Path("/run/lock/fleet-virt.lock")
-
 
 def boot_id() -> str:
     """The kernel's identity of this boot (random(4))."""
@@ -59,14 +57,10 @@ def is_alive(owner: Owner | None) -> bool:
     return _start_time(owner.pid) == owner.start_time
 
 
-def host_lock(seconds: float = 60.0, path: Path = _LOCK) -> contextlib.AbstractContextManager[None]:
+def host_lock(seconds: float = 60.0, name: str = "host") -> contextlib.AbstractContextManager[int]:
     """Only one of our processes at a time on this host (flock(2); gone with its holder).
 
     To be held for definitions and reading only, never over a storage call that may hang; for
-    other work there are other files. Raises PlanRefused when it is not had within ``seconds``.
+    other work there are other names. Raises PlanRefused when it is not had within ``seconds``.
     """
-    refusal = (
-        f"another run has held {path} for {seconds:g} seconds; see who with fuser {path}, and try"
-        " again"
-    )
-    return locks.held(path, seconds, refusal)
+    return locks.shared(name, seconds, "held {path}")

@@ -14,6 +14,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -26,23 +27,21 @@ from .. import _lxml
 from .._errors import DeadlineExceeded, LibvirtFailure, PlanRefused
 from .._libvirt import ERR_NO_DOMAIN, ERR_NO_STORAGE_VOL, ERR_NO_SUPPORT
 from .._model import file_references, storage_info
-from . import deadline
+from .._model.file_references import Below
+from . import deadline, file_systems
 from .connection import Connection
 from .pools import describe_volume, list_handles, list_pools
 
 FOLDER_TYPES = ("dir", "fs", "netfs")
-# Pools and file systems that several machines can have at once
+# Pools that several machines can have at once
 _SHARED_POOLS = ("netfs", "gluster", "iscsi", "iscsi-direct", "mpath", "rbd", "scsi", "sheepdog")
-_SHARED_FILE_SYSTEMS = (
-    *("9p", "afs", "beegfs", "ceph", "cifs", "fuse.glusterfs", "fuse.sshfs", "gfs2", "glusterfs"),
-    *("gpfs", "lustre", "moosefs", "nfs", "nfs4", "ocfs2", "smb3", "virtiofs"),
-)
 # A file in a pool that says which pool it is, whatever it is called where it is mounted
 POOL_ID_FILE = "fleet-virt.pool-id"
 
 _INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
 _SCAN_SECONDS = 120.0
-_MAX_DEPTH = 200  # of a chain of backing files
+# What no file can be reached by, whoever tries
+_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 # What QEMU locks in an image it uses: a byte for each permission from 100 on, one for each that it
 # does not grant to others from 200 on (block/file-posix.c)
 _LOCK_FIRST, _LOCK_BYTES = 100, 200
@@ -80,6 +79,8 @@ class References:
     by_path: dict[str, set[User]] = field(default_factory=dict)
     by_file: dict[tuple[int, int], set[User]] = field(default_factory=dict)
     chains: dict[str, list[str]] = field(default_factory=dict)  # image -> what it lies on
+    # what QEMU takes a file for, by path and by what file it is
+    formats: dict[str | tuple[int, int], set[str | None]] = field(default_factory=dict)
     looking_at: str = ""
 
     def users(self, path: str) -> set[User]:
@@ -97,6 +98,18 @@ class References:
             for user in users
         }
 
+    def formats_of(self, path: str) -> set[str | None]:
+        """What QEMU takes the file for wherever it uses it, by definitions and their images."""
+        found = self.formats.get(path, set()) | self.formats.get(os.path.realpath(path), set())
+        identity = _identity(path)
+        return found | (self.formats.get(identity, set()) if identity else set())
+
+    def add_format(self, path: str, kind: str | None) -> None:
+        identity = _identity(path)
+        for one in dict.fromkeys((path, os.path.realpath(path), identity)):
+            if one is not None:
+                self.formats.setdefault(one, set()).add(kind)
+
     def add(self, path: str, user: User) -> None:
         for one in dict.fromkeys((path, os.path.realpath(path))):
             self.by_path.setdefault(one, set()).add(user)
@@ -105,15 +118,27 @@ class References:
             self.by_file.setdefault(identity, set()).add(user)
 
 
+def read_domains(connection: Connection) -> References:
+    """What domains name, by paths alone: no file is touched, so nothing that hangs is met."""
+    listed = connection.call("list domains", connection.raw.listAllDomains, 0)
+    found = References(read_pools(connection, look=False), _names(listed))
+    for named, user in _named_by_domains(connection, listed):
+        for path in named.paths | _volume_paths(found, named.volumes):
+            found.by_path.setdefault(path, set()).add(user)
+    return found
+
+
 def read(connection: Connection) -> References:
     """Everything that is named on this host; raises rather than leaving something out."""
     listed = connection.call("list domains", connection.raw.listAllDomains, 0)
-    found = References(read_pools(connection), frozenset(str(raw.name()) for raw in listed))
+    found = References(read_pools(connection), _names(listed))
     domains = _named_by_domains(connection, listed)
     others = _backings_elsewhere(connection, found)
     try:
         deadline.call(
-            lambda: _scan(found, domains, others), seconds=_SCAN_SECONDS, what="look at all images"
+            lambda: _scan(found, domains, others),
+            seconds=_SCAN_SECONDS,
+            what="look at all images",
         )
     except DeadlineExceeded:
         raise PlanRefused(
@@ -153,13 +178,20 @@ def is_locked(path: str) -> bool:
 def _identity(path: str) -> tuple[int, int] | None:
     try:
         status = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+    except OSError as error:
+        if error.errno not in (*_NOWHERE, errno.EACCES, errno.EPERM):
+            raise
         return None
     return (status.st_dev, status.st_ino)
 
 
-def read_pools(connection: Connection) -> dict[str, PoolPlace]:
-    """The pools of this host by name, active or not."""
+def _names(domains: t.Iterable[t.Any]) -> frozenset[str]:
+    return frozenset(str(raw.name()) for raw in domains)
+
+
+def read_pools(connection: Connection, *, look: bool = True) -> dict[str, PoolPlace]:
+    """The pools of this host by name, active or not; without a ``look`` at their folders, which may
+    not answer, nothing is known of who else has them."""
     found = {}
     for raw in list_pools(connection):
         name = str(raw.name())
@@ -168,7 +200,9 @@ def read_pools(connection: Connection) -> dict[str, PoolPlace]:
         kind = str(info["type"])
         path = str(info["path"]).rstrip("/") if info["path"] else None
         folder = path if kind in FOLDER_TYPES else None
-        shared, pool_id = _sharing(folder) if folder else (False, None)
+        shared, pool_id = False, None
+        if folder and look:
+            shared, pool_id = connection.call(f"look at {folder}", _sharing, folder)
         found[name] = PoolPlace(
             name, kind, path, active, raw, shared or kind in _SHARED_POOLS, pool_id
         )
@@ -176,21 +210,12 @@ def read_pools(connection: Connection) -> dict[str, PoolPlace]:
 
 
 def _sharing(folder: str) -> tuple[bool, str | None]:
-    """Whether the folder's file system is one of the network, and the pool's id."""
-    file_system, longest = "", -1
-    real = os.path.realpath(folder)
-    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
-        before, after = line.split(" - ", 1)
-        # blanks in a mount point are written \040 (proc(5))
-        point = before.split()[4].encode().decode("unicode_escape")
-        inside = real == point or real.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= longest:
-            file_system, longest = after.split()[0], len(point)
+    """Whether other machines may have the folder's file system too, and the pool's id."""
     try:
         text = Path(folder, POOL_ID_FILE).read_text(encoding="ascii", errors="replace").strip()
     except OSError:
         text = ""
-    return file_system in _SHARED_FILE_SYSTEMS, text[:128] or None
+    return file_systems.is_shared(folder), text[:128] or None
 
 
 def _named_by_domains(
@@ -255,12 +280,17 @@ def _scan(
     others: t.Sequence[tuple[str, User]],
 ) -> None:
     """Put everything into ``found``; everything that touches a file is in here."""
+    attached: set[str] = set()
     images: set[str] = set()
     for named, user in domains:
         for path in named.paths | _volume_paths(found, named.volumes):
             found.looking_at = path
             found.add(path, user)
             images.add(path)
+        for path, kind in _formats(found, named):
+            found.looking_at = path
+            found.add_format(path, kind)
+            attached.add(path)
     for path, user in others:
         found.looking_at = path
         found.add(path, user)
@@ -268,8 +298,20 @@ def _scan(
         if pool.type in FOLDER_TYPES and pool.path is not None:
             found.looking_at = pool.path
             images.update(_files_of(pool.path))
+    seen: set[tuple[int, int]] = set()
+    # what QEMU opens as an image says in its header what it takes the files below for
+    for image in sorted(attached):
+        _follow(found, image, seen, believed=True)
     for image in sorted(images):
-        _follow(found, image)
+        _follow(found, image, seen, believed=False)
+
+
+def _formats(found: References, named: file_references.Named) -> t.Iterator[tuple[str, str | None]]:
+    """What the document says that QEMU takes files for."""
+    yield from named.formats
+    for volume, kind in named.volume_formats:
+        for path in _volume_paths(found, [volume]):
+            yield path, kind
 
 
 def _volume_paths(found: References, volumes: t.Iterable[tuple[str, str]]) -> set[str]:
@@ -289,36 +331,48 @@ def _files_of(folder: str) -> list[str]:
         return []
 
 
-def _follow(found: References, image: str) -> None:
-    """Note what ``image`` lies on, and what that lies on."""
+def _follow(found: References, image: str, seen: set[tuple[int, int]], *, believed: bool) -> None:
+    """Note what ``image`` lies on, and what that lies on.
+
+    What QEMU takes for raw lies on nothing, whatever is written there. ``believed``: QEMU opens
+    ``image``, so what it says of the format of files below is so. ``seen`` are files that were
+    followed under any name.
+    """
     waiting = [image]
-    for _depth in range(_MAX_DEPTH):
-        if not waiting:
-            return
+    while waiting:
         path = waiting.pop()
         if path in found.chains:
             continue
         found.looking_at = path
-        names = _read_header(path)
-        found.chains[path] = names
-        for name in names:
-            found.add(name, User(f"{path} lies on it", None, path))
-        waiting += names
-    raise PlanRefused(f"{image} lies on more than {_MAX_DEPTH} images; this is not followed")
+        raw = found.formats_of(path) == {file_references.RAW}
+        below = [] if raw else _read_header(path)
+        found.chains[path] = [one.name for one in below]
+        identity = _identity(path)
+        if identity is not None:
+            seen.add(identity)
+        for one in below:
+            found.looking_at = one.name
+            found.add(one.name, User(f"{path} lies on it", None, path))
+            if believed:
+                found.add_format(one.name, one.format)
+            if _identity(one.name) not in seen:  # else a file that names itself would never end
+                waiting.append(one.name)
 
 
-def _read_header(path: str) -> list[str]:
-    """Absolute paths of what the image names, as QEMU resolves them."""
+def _read_header(path: str) -> list[Below]:
+    """What the image names, with absolute paths, as QEMU resolves them."""
     try:
         status = os.stat(path)
         device = stat.S_ISBLK(status.st_mode)
         if not device and (not stat.S_ISREG(status.st_mode) or status.st_size == 0):
             return []
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError as error:
+        if error.errno not in _NOWHERE:
+            raise
         return []
     try:
-        names = file_references.of_image(lambda at, count: os.pread(descriptor, count, at))
+        named = file_references.of_image(lambda at, count: os.pread(descriptor, count, at))
     except OSError:
         if not device:
             raise
@@ -326,5 +380,7 @@ def _read_header(path: str) -> list[str]:
     finally:
         os.close(descriptor)
     folder = os.path.dirname(path)
-    resolved = [os.path.normpath(os.path.join(folder, name)) for name in names]
-    return [name for name in resolved if name != path]  # a VMDK image names itself
+    resolved = [
+        Below(os.path.normpath(os.path.join(folder, one.name)), one.format) for one in named
+    ]
+    return [one for one in resolved if one.name != path]  # a VMDK image names itself

@@ -9,13 +9,15 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import typing as t
+from pathlib import Path
 
 from .._errors import FleetVirtError
 from .._libvirt import ERR_NO_DOMAIN
 from .._lxml import parse
-from .._model import host_info
+from .._model import host_info, machines, network_info
 from .._model import metadata as own_metadata
 from .._model.metadata import Metadata
 from . import paths
@@ -25,11 +27,14 @@ from .host import read_host
 from .pools import describe_volume, list_handles, list_pools
 
 _LIST_ACTIVE = 1  # VIR_CONNECT_LIST_DOMAINS_ACTIVE
+_TAGS_ON_BRIDGES = 11_000_000  # libvirt 11.0.0 sets VLAN tags on Linux bridges that filter VLANs
 
 
 def read(connection: Connection, base_pool: str, base_path: str) -> dict[str, t.Any]:
-    """``read_host`` with ``vms``, ``machines``, ``images`` and the pools' promises.
+    """``read_host`` with ``vms``, ``machines``, ``images`` and the pools' promises, and more.
 
+    ``firmwares`` are what libvirt can choose among, ``tagging_networks`` and ``tagging_bridges``
+    those on which it sets the VLAN tags of NICs.
     ``promised_mib`` is the sum of virtual sizes in a pool, ``claimed_mib`` that of the disks of
     VMs in creation, whose volumes may not exist yet, ``volume_allocation_mib`` what they take.
     """
@@ -40,6 +45,9 @@ def read(connection: Connection, base_pool: str, base_path: str) -> dict[str, t.
     host["vms"] = [{**_entry(*one), "active": one[1] in active} for one in domains]
     text = connection.call("read capabilities", connection.raw.getCapabilities)
     host["machines"] = host_info.capabilities(text)["machines"]
+    host["firmwares"] = _firmwares(connection, host)
+    host["tagging_bridges"] = _tagging_bridges(connection)
+    host["tagging_networks"] = _tagging_networks(connection, host)
     host["images"] = []
     listed: set[str] = set()
     for raw in list_pools(connection, active_only=True):
@@ -49,14 +57,17 @@ def read(connection: Connection, base_pool: str, base_path: str) -> dict[str, t.
         except FleetVirtError as error:
             entry["error"] = str(error)
             continue
-        if entry["name"] == base_pool or entry["path"] == base_path:
-            host["images"] = sorted(handle.name for handle in handles.values())
+        there = set(handles)
         if connection.local:
             files = [path for path in handles if path.startswith("/")]
-            silent = paths.probe(files, connection.timeout).hanging
-            if silent:
-                entry["error"] = f"{min(silent)} does not answer"
+            probed = paths.probe(files, connection.timeout)
+            # libvirt lists what somebody has removed behind its back, or what is not mounted
+            there = set(probed.files)
+            if probed.hanging:
+                entry["error"] = f"{min(probed.hanging)} does not answer"
                 continue
+        if entry["name"] == base_pool or entry["path"] == base_path:
+            host["images"] = sorted(one.name for path, one in handles.items() if path in there)
         outcomes = connection.each(
             describe_volume, list(handles.values()), lambda handle: f"read volume {handle.name}"
         )
@@ -67,6 +78,48 @@ def read(connection: Connection, base_pool: str, base_path: str) -> dict[str, t.
     for pool in host["pools"]:
         pool["claimed_mib"] = _claimed(domains, pool, listed)
     return host
+
+
+def _firmwares(connection: Connection, host: t.Mapping[str, t.Any]) -> list[str] | None:
+    """Of the machine type that VMs get; None where libvirt does not tell."""
+    kind = "kvm" if "kvm" in host["domain_types"] else "qemu"
+    machine = machines.newest_common([host["machines"]], None)
+    try:
+        text = connection.call(
+            "read domain capabilities",
+            *(connection.raw.getDomainCapabilities, None, host["arch"], machine, kind),
+        )
+        return host_info.firmwares(text)
+    except FleetVirtError:
+        return None
+
+
+def _tagging_bridges(connection: Connection) -> list[str]:
+    """Linux bridges of this machine that filter VLANs, if libvirt can use that."""
+    if not connection.local or int(connection.raw.getLibVersion()) < _TAGS_ON_BRIDGES:
+        return []
+    found = []
+    for path in Path("/sys/class/net").glob("*/bridge/vlan_filtering"):
+        with contextlib.suppress(OSError):  # a bridge that has just gone
+            if path.read_text(encoding="ascii").strip() == "1":
+                found.append(path.parent.parent.name)
+    return sorted(found)
+
+
+def _tagging_networks(connection: Connection, host: t.Mapping[str, t.Any]) -> list[str]:
+    def read(network: t.Any) -> bool:
+        info = network_info.network(network.XMLDesc(0), f"network {network.name()}")
+        return bool(info["tags"]) or info["bridge"] in host["tagging_bridges"]
+
+    if not host["networks"]:
+        return []
+    networks = connection.call("list networks", connection.raw.listAllNetworks)
+    outcomes = connection.each(read, networks, lambda network: f"read network {network.name()}")
+    return sorted(
+        str(network.name())
+        for network, outcome in zip(networks, outcomes)
+        if not isinstance(outcome, Failed) and outcome.value
+    )
 
 
 def defined(connection: Connection) -> list[dict[str, t.Any]]:

@@ -114,6 +114,22 @@ def problem(address: str) -> str | None:
         return str(error.strerror or error)
 
 
+def own_problem(address: str) -> str | None:
+    """Why a client of this machine's libvirt would refuse its certificate; None if it does not.
+
+    ``address`` is what it listens on, which need not be in the certificate.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    try:
+        context.load_verify_locations(CONTROL["ca"])
+        context.load_cert_chain(CONTROL["cert"], CONTROL["key"])
+        _greeting(context, _LOOPBACK.get(address, address))
+    except OSError as error:
+        return str(error)
+    return None
+
+
 def _greeting(context: ssl.SSLContext, address: str) -> bytes:
     plain = socket.create_connection((address, TLS_PORT), timeout=_SECONDS)
     with plain, context.wrap_socket(plain, server_hostname=address) as tls:

@@ -24,7 +24,7 @@ import uuid as uuids
 from dataclasses import dataclass, field
 
 from .. import _lxml
-from .._errors import FleetVirtError, LibvirtFailure, PlanRefused
+from .._errors import FleetVirtError, LibvirtFailure, PlanRefused, told
 from .._libvirt import ERR_NO_DOMAIN, ERR_OPERATION_INVALID
 from .._model import metadata, purge_plan, unstartable
 from .._model.metadata import Metadata, Owner, OwnVolume
@@ -80,15 +80,17 @@ def run(
     _require_local(connection)
     jobs = [_Job(name) for name in dict.fromkeys(names)]
     if not check:
-        for job in jobs:
-            _wait_for_others(connection, job.name)
+        _wait_for_others(connection, [job.name for job in jobs])
     for job in jobs:
         job.raw = find_domain(connection, job.name)
     there = [job for job in jobs if job.raw is not None]
     if there:
         references = ownership.read(connection)
         for job in there:
-            job.domain, job.plan = _look(connection, job.raw, settings, references)
+            try:
+                job.domain, job.plan = _look(connection, job.raw, settings, references)
+            except Exception as error:
+                job.plan.problems.append(f"{job.name!r}: {told(error)}")
             if job.plan.problems:
                 job.failed, job.msg = True, "; ".join(job.plan.problems)
     for job in jobs:
@@ -116,7 +118,8 @@ def look(
         if raw is not None:
             kept = kept_metadata(connection, raw) or Metadata()
             volumes = [_seen_from_elsewhere(own, pools) for own in kept.volumes]
-            vms.append({"name": name, "uuid": str(raw.UUIDString()), "volumes": volumes})
+            facts = {"name": name, "uuid": str(raw.UUIDString()), "phase": kept.phase}
+            vms.append({**facts, "volumes": volumes})
     users = []
     if files:
         references = ownership.read(connection)
@@ -150,32 +153,45 @@ def _require_local(connection: Connection) -> None:
         )
 
 
-def _wait_for_others(connection: Connection, name: str) -> None:
-    """Let a run that is creating or removing the domain come to its end, or be seen to be dead.
+def _wait_for_others(connection: Connection, names: t.Sequence[str]) -> None:
+    """Let runs that are creating or removing the domains come to their end, or be seen to be dead:
+    all of them within one limit. The plan refuses what is busy then, by name.
 
     A claim that belongs to no process lies between two steps of its run: it counts as left over
     when it has not moved for a while, as seen from here.
     """
-    started = since = time.monotonic()
-    seen: t.Any = None
-    while True:
-        raw = find_domain(connection, name)
-        kept = kept_metadata(connection, raw) if raw is not None else None
-        if (
-            kept is None
-            or kept.phase not in ("creating", "starting", "purging", "seeding")
-            or kept.owner is None
-        ):
-            return
+    limit = time.monotonic() + _PATIENCE
+    busy: dict[str, tuple[Owner, float]] = {}  # by whom, and since when as seen from here
+    waited = list(names)
+    while waited:
         now = time.monotonic()
-        if kept.owner != seen:
-            since, seen = now, kept.owner
-        between = kept.owner.pid == 0 and kept.owner.boot_id == owners.boot_id()
-        if not owners.is_alive(kept.owner) and (not between or now - since >= _OBSERVE):
+        for name in waited:
+            owner = _owner_at_work(connection, name)
+            if owner is None:
+                busy.pop(name, None)
+            elif name not in busy or busy[name][0] != owner:
+                busy[name] = owner, now
+        waited = [
+            name
+            for name, (owner, since) in busy.items()
+            if owners.is_alive(owner) or (_is_between(owner) and now - since < _OBSERVE)
+        ]
+        if now >= limit:
             return
-        if now - started >= _PATIENCE:
-            return  # the plan refuses it, by name
-        time.sleep(_POLL)
+        if waited:
+            time.sleep(_POLL)
+
+
+def _owner_at_work(connection: Connection, name: str) -> Owner | None:
+    """Whose phase the domain is in; None when it is in none."""
+    raw = find_domain(connection, name)
+    kept = kept_metadata(connection, raw) if raw is not None else None
+    at_work = kept is not None and kept.phase in ("creating", "starting", "purging", "seeding")
+    return kept.owner if kept is not None and at_work else None
+
+
+def _is_between(owner: Owner) -> bool:
+    return owner.pid == 0 and owner.boot_id == owners.boot_id()
 
 
 def _look(
@@ -187,9 +203,11 @@ def _look(
 ) -> tuple[DomainFacts, Plan]:
     domain = belongings.read_domain(connection, raw, references, me)
     disks = [path for path, what in domain.disks if what != belongings.BACKING]
+    kept = domain.metadata or Metadata()
+    claimed = kept.phase == "creating"
     volumes = [
-        belongings.read_volume(own, domain.uuid, disks, references, settings.asked)
-        for own in (domain.metadata.volumes if domain.metadata else ())
+        belongings.read_volume(own, domain.uuid, disks, references, settings.asked, claimed=claimed)
+        for own in kept.volumes
     ]
     return domain, purge_plan.plan(domain, volumes, settings.options)
 
@@ -197,8 +215,8 @@ def _look(
 def _guarded(connection: Connection, job: _Job, settings: Settings) -> None:
     try:
         _purge(connection, job, settings)
-    except FleetVirtError as error:
-        job.failed, job.msg = True, str(error)
+    except Exception as error:
+        job.failed, job.msg = True, told(error)
 
 
 def _purge(connection: Connection, job: _Job, settings: Settings) -> None:
@@ -208,14 +226,14 @@ def _purge(connection: Connection, job: _Job, settings: Settings) -> None:
         if job.domain is not None and job.domain.active:
             _destroy(connection, job)
         _once_more(connection, job, settings, me)
-    except FleetVirtError:
+    except Exception:
         _unmark(connection, job, original)
         raise
     try:
         _remove(connection, job)
-    except (FleetVirtError, OSError) as error:
+    except Exception as error:
         raise PlanRefused(
-            f"{error}; {job.name!r} is half removed and cannot be started any more: remove it"
+            f"{told(error)}; {job.name!r} is half removed and cannot be started any more: remove it"
             " again once this is mended, that finishes it"
         ) from None
 
@@ -230,7 +248,8 @@ def _mark(connection: Connection, job: _Job, me: Owner) -> str:
         if kept is None or kept != job.domain.metadata:
             raise PlanRefused(f"{job.name!r} was changed by another run meanwhile; try again")
         original = str(connection.call("read the definition", raw.XMLDesc, _SECURE_INACTIVE))
-        ours = dataclasses.replace(kept, phase="purging", owner=me)
+        own = tuple(one for one in kept.volumes if one not in job.plan.foreign)
+        ours = dataclasses.replace(kept, phase="purging", owner=me, volumes=own)
         text = unstartable.marked(
             _lxml.parse(original, f"domain {job.name}"),
             ours,

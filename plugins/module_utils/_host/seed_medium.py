@@ -17,8 +17,9 @@ import dataclasses
 import typing as t
 
 from .. import _lxml
-from .._model.metadata import Metadata
-from . import lookup, storage
+from .._errors import PlanRefused
+from .._model.metadata import Metadata, OwnVolume
+from . import lookup, owned, ownership
 from .connection import Connection
 
 _INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
@@ -43,13 +44,27 @@ def remove(connection: Connection, raw: t.Any, *, unread: bool = False) -> bool:
             _eject(connection, raw, volume.path, 0, lookup.AFFECT_LIVE | _FORCE)
         if connection.call(f"read {raw.name()}", raw.isPersistent):
             _eject(connection, raw, volume.path, _INACTIVE, lookup.AFFECT_CONFIG)
-        pool = storage.find_pool(connection, volume.pool, None)
-        if pool is not None:
-            storage.delete_volume(connection, pool, volume.name)
+    delete(connection, raw, media)
     rest = tuple(one for one in kept.volumes if one.role != "seed")
     kept = dataclasses.replace(kept, volumes=rest, host_key=None if unread else kept.host_key)
     write(connection, raw, kept, active=active)
     return True
+
+
+def delete(connection: Connection, raw: t.Any, media: t.Sequence[OwnVolume]) -> None:
+    """Remove media of the VM that are in none of its drives.
+
+    Raises PlanRefused for what is not the medium that was made, or is used by others.
+    """
+    if not media:
+        return
+    references = ownership.read_domains(connection)  # no image lies on a seed medium
+    uuid = str(raw.UUIDString())
+    # others may reach the storage, but a medium has one VM, whose UUID is on it
+    stay = [owned.remove(connection, one, uuid, references, asked=True) for one in media]
+    if any(stay):
+        listed = "; ".join(str(one) for one in stay if one is not None)
+        raise PlanRefused(f"the seed medium of {raw.name()!r} is not removed: {listed}")
 
 
 def write(connection: Connection, raw: t.Any, kept: Metadata, *, active: bool) -> None:

@@ -93,19 +93,25 @@ def make(seed: Seed, name: str, uuid: str, nics: t.Sequence[SeededNic]) -> Mediu
         clear(uuid)
 
 
-def store(connection: Connection, pool: storage.Pool, name: str, content: bytes) -> None:
-    """The volume ``name`` with a medium's content, which nobody but root reads, flushed."""
+def store(
+    connection: Connection,
+    pool: storage.Pool,
+    name: str,
+    content: bytes,
+    made: t.Callable[[], None],
+) -> None:
+    """The volume ``name`` with a medium's content, which nobody but root reads, flushed.
+
+    ``made`` is called when the volume is there and nothing is in it yet. It stays when this fails.
+    """
     volume = storage.create_volume(
         connection, pool, name, size=len(content), volume_format="raw", mode="0600"
     )
-    try:
-        storage.upload(connection, volume, name, content)
-        path = pool.volume_path(name)
-        storage.flush(path)
-        _require_whole(path, content)
-    except BaseException:
-        storage.delete_volume(connection, pool, name)
-        raise
+    made()
+    storage.upload(connection, volume, name, content)
+    path = pool.volume_path(name)
+    storage.flush(path)
+    _require_whole(path, content)
 
 
 def _require_whole(path: str, content: bytes) -> None:

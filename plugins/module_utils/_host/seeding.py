@@ -25,10 +25,10 @@ from .. import _lxml
 from .._errors import PlanRefused, Problem, SpecError
 from .._model import request, seed_domain, seed_network
 from .._model import seed as seeds
-from .._model.metadata import Metadata, OwnVolume
+from .._model.metadata import BEGUN, Metadata, OwnVolume
 from .._model.names import check_host_name
 from .._model.seed import Seed
-from . import lookup, seed_medium, seed_nocloud, storage
+from . import identity, lookup, seed_medium, seed_nocloud, storage
 from . import owner as owners
 from .connection import Connection
 
@@ -51,7 +51,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
 }
 _INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
 _SECURE = 1  # VIR_DOMAIN_XML_SECURE: passwords of consoles are to stay
-_LOCK = Path("/run/lock/fleet-virt-seed.lock")  # two calls for one VM would undo each other
+_LOCK = "seed"  # two calls for one VM would undo each other
 _NAMES = ("_seed.iso", "_seed2.iso")
 
 
@@ -90,7 +90,7 @@ def run(
     """Bring the seed medium of the VM ``name`` to ``state``; the module's result."""
     if not connection.local:
         raise PlanRefused(f"a medium is made on the hypervisor itself; {connection.uri} is another")
-    with owners.host_lock(path=_LOCK):
+    with owners.host_lock(name=_LOCK):
         return _run(connection, name, state, options, pool, check=check)
 
 
@@ -139,9 +139,18 @@ def _read(connection: Connection, name: str) -> _Vm:
 
 def _absent(connection: Connection, vm: _Vm, *, check: bool) -> dict[str, t.Any]:
     vm.steps = [f"remove {one.pool}/{one.name}" for one in vm.media]
-    if vm.steps and not check:
+    media = bool(vm.steps)
+    failed = vm.kept is not None and vm.kept.first_boot is not None
+    if failed:
+        vm.steps.append("forget how its first boot ended")
+    if media and not check:
         unread = not vm.active and _started_since(vm) is False
         seed_medium.remove(connection, vm.raw, unread=unread)
+    if failed and not check:
+        kept = dataclasses.replace(
+            lookup.kept_metadata(connection, vm.raw) or Metadata(), first_boot=None
+        )
+        seed_medium.write(connection, vm.raw, kept, active=vm.active)
     return _result(vm, {"media": [one.path for one in vm.media]}, {"media": []})
 
 
@@ -313,10 +322,7 @@ def _new_volume(
 
 def _drop(connection: Connection, vm: _Vm, volumes: t.Sequence[OwnVolume]) -> None:
     """Remove media that are in no drive, then their names from the metadata."""
-    for volume in volumes:
-        pool = storage.find_pool(connection, volume.pool, None)
-        if pool is not None:
-            storage.delete_volume(connection, pool, volume.name)
+    seed_medium.delete(connection, vm.raw, volumes)
     if vm.kept is not None and volumes:
         left = tuple(one for one in vm.kept.volumes if one not in volumes)
         vm.kept = dataclasses.replace(vm.kept, volumes=left)
@@ -335,10 +341,21 @@ def _seed(
     medium = seed_nocloud.make(seed, vm.name, vm.uuid, nics)
     _drop(connection, vm, [one for one in vm.media if one.path != current])
     before, kept = vm.kept, vm.kept or Metadata()
-    kept = dataclasses.replace(kept, volumes=(*kept.volumes, volume))
-    try:
+    others = tuple(one for one in kept.volumes if one != volume)
+    made: list[OwnVolume] = []  # nothing of that name is ours before it was made
+
+    def keep(noted: OwnVolume) -> None:
+        nonlocal kept
+        kept = dataclasses.replace(kept, volumes=(*others, noted))
         seed_medium.write(connection, vm.raw, kept, active=False)
-        seed_nocloud.store(connection, pool, volume.name, medium.content)
+
+    def noted() -> None:
+        made.append(dataclasses.replace(volume, made=identity.of_file(volume.path)))
+        keep(made[0])
+
+    try:
+        keep(dataclasses.replace(volume, made=BEGUN))
+        seed_nocloud.store(connection, pool, volume.name, medium.content, noted)
         final = dataclasses.replace(
             seed_domain.with_record(kept, seed, vm.name), host_key=medium.host_key
         )
@@ -348,7 +365,7 @@ def _seed(
             raise PlanRefused(f"{vm.name!r} was started meanwhile; nothing is changed")
         connection.call(f"define {vm.name}", connection.raw.defineXMLFlags, text, 0)
     except BaseException:
-        storage.delete_volume(connection, pool, volume.name)
+        seed_medium.delete(connection, vm.raw, made)
         lookup.restore_metadata(connection, vm.raw, before)
         raise
     vm.kept, vm.host_key = final, medium.host_key

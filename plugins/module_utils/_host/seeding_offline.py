@@ -20,7 +20,7 @@ from pathlib import Path
 
 from .. import _lxml
 from .._errors import FleetVirtError, PlanRefused
-from .._model import metadata, request, seed_domain, unstartable
+from .._model import first_boot, metadata, request, seed_domain, unstartable
 from .._model.metadata import Metadata
 from .._model.seed import Seed, SeededNic
 from . import guest_disk, ownership, seed_nocloud, seed_offline
@@ -93,7 +93,10 @@ def write(
     name, uuid = str(raw.name()), str(raw.UUIDString())
     disks = disks_of(domain)
     final = dataclasses.replace(
-        seed_domain.with_record(kept or Metadata(), seed, name), phase=None, owner=None
+        seed_domain.with_record(kept or Metadata(), seed, name),
+        phase=None,
+        owner=None,
+        first_boot=first_boot.expected(dataclasses.replace(seed, method="offline")),
     )
     claim = dataclasses.replace(final, phase=PHASE, owner=owners.myself(str(uuids.uuid4())))
     before = _lxml.tostring(domain)

@@ -19,7 +19,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from .. import _libvirt
-from .._errors import DeadlineExceeded, FleetVirtError, LibvirtFailure, PlanRefused
+from .._errors import DeadlineExceeded, LibvirtFailure, PlanRefused, told
 from .._libvirt import ERR_NO_SUPPORT, ERR_OPERATION_INVALID
 from .._model import state_plan
 from .._model.state_plan import Facts, Step, Wanted
@@ -138,8 +138,8 @@ def _carry_out(connection: Connection, jobs: t.Sequence[_Job], wanted: Wanted) -
                 next(turns)
             except StopIteration:
                 del work[key]
-            except FleetVirtError as error:
-                job.failed, job.msg = True, str(error)
+            except Exception as error:
+                job.failed, job.msg = True, told(error)
                 del work[key]
         if work:
             time.sleep(_POLL)

@@ -11,7 +11,6 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import os
 import typing as t
 
 from .._errors import DependencyMissing, PlanRefused
@@ -19,6 +18,7 @@ from .._model import image_format
 from .._model.image_format import HEAD_BYTES, ImageFormat, Packing, packing
 from .._model.image_options import Limits
 from .._units import format_size
+from . import sparse
 
 LIMIT = Limits().unpacked
 _BLOCK = 1 << 18
@@ -42,9 +42,8 @@ class Decoder(t.Protocol):
 
 
 def file_blocks(descriptor: int) -> t.Iterator[bytes]:
-    """The content of an open file from its start (moves its position)."""
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return iter(lambda: os.read(descriptor, _BLOCK), b"")
+    """The content of an open file from its start (may move its position)."""
+    return sparse.blocks(descriptor)
 
 
 def content(blocks: t.Iterable[bytes], shown: str, limit: int = LIMIT) -> t.Iterator[bytes]:

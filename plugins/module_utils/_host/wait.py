@@ -36,6 +36,17 @@ _STIR_PAUSE = 5.0  # between two questions to everybody on a bridge
 _BETTER = 0.5  # how long an address that is believed more may still come first
 _SHORTEST = 2.0  # a call that is part of a longer wait takes so long, though something happened
 _CHECK_MODE = "not waited for in check mode"
+_GOES_ON = (
+    "its first boot goes on: packages and commands are not done; wait longer (wait_timeout), or"
+    " ask the guest, with cloud-init with cloud-init status --long"
+)
+_WRONG = 8.0  # for how long a server shows another host key before that is taken for the end
+_IDLE = 30.0  # for how long a console is at a login prompt before that is
+_NO_CLOUD_INIT = (
+    "the image did not take its seed: its console has been at a login prompt for"
+    f" {_IDLE:g} s, and nothing before that is of cloud-init"
+)
+_ANEW = "Make it anew with an image that has cloud-init, or with the seed's method offline or auto"
 UNTIL = ("ssh", "address")
 
 
@@ -61,6 +72,7 @@ class _Try:
     due: float = 0.0
     since: float = 0.0  # when it first answered
     proven: bool = False  # it showed the host key that it was seeded with
+    wrong: float = 0.0  # since when it has shown another
 
 
 @dataclass
@@ -73,8 +85,10 @@ class _Watched:
     seconds: float | None = None
     answered: bool = False
     proven: bool = False
+    failed: bool = False  # it answers, and its first boot failed
     changed: bool = False  # its seed medium was removed
     problem: str = ""
+    booting: str = ""  # that it answers, but is not at the end of its first boot
 
     @property
     def over(self) -> bool:
@@ -141,6 +155,7 @@ class _Wait:
         self._leave(threads)
         for one in self.watched:
             self._remove_medium(one)
+            self._settle_first_boot(one)
         return self._result(final=not slicing)
 
     def _leave(self, threads: t.Sequence[threading.Thread]) -> None:
@@ -190,6 +205,8 @@ class _Wait:
                     attempt.busy = True
                     self._begin(self._try, one.guest, address, attempt)
             self._settle(one)
+            if self.settings.until == "ssh" and not one.over:
+                self._give_up(one)
             if not one.candidates and self.connection.local:
                 self._stir(one.guest)
 
@@ -226,8 +243,10 @@ class _Wait:
         attempt.proven = proof is host_key.Proof.HOLDS
         if proof is None or attempt.proven:
             return None
+        wrong, attempt.wrong = attempt.wrong, 0.0
         if proof is host_key.Proof.NONE:
             return Answer(False, f"its SSH server shows no {key.partition(' ')[0]} key yet")
+        attempt.wrong = wrong or time.monotonic()
         return Answer(
             False,
             "its SSH server shows another host key than its seed has: the image did not take the"
@@ -243,6 +262,18 @@ class _Wait:
         except FleetVirtError as error:
             one.problem = f"its seed medium, which is of no use any more, is still there: {error}"
 
+    def _settle_first_boot(self, one: _Watched) -> None:
+        """Note how the first boot ended; one that failed is no VM that answers as it should."""
+        first = one.guest.first_boot
+        if not one.answered or self.settings.until != "ssh" or first.noted is None:
+            return
+        one.problem = "; ".join(filter(None, (one.problem, first.remark)))
+        one.failed = first.failure is not None
+        try:
+            first.settle(self.connection, one.guest.raw)
+        except FleetVirtError as error:
+            one.problem = "; ".join(filter(None, (one.problem, f"which is not noted: {error}")))
+
     def _settle(self, one: _Watched) -> None:
         """Take the address that is believed most, of those that answer."""
         now = time.monotonic()
@@ -256,11 +287,33 @@ class _Wait:
             if attempt.answer is not None and attempt.answer.ok:
                 if undecided and now - attempt.since < _BETTER:
                     return
+                first = one.guest.first_boot
+                if first.noted is not None and (one.guest.looked < attempt.since or first.goes_on):
+                    one.booting = f"{address} answers, but {_GOES_ON}"
+                    return
                 one.address, one.source, one.answered = address, source, True
                 one.proven = attempt.proven
                 one.seconds = round(attempt.since - self.started, 1)
                 return
             undecided = undecided or attempt.busy
+
+    def _give_up(self, one: _Watched) -> None:
+        """End waiting for a guest that did not take its seed: nothing will change that."""
+        guest, now = one.guest, time.monotonic()
+        if guest.host_key is None or not guest.has_medium:
+            return
+        tries = [one.tries[address] for address in one.candidates]
+        if tries and all(attempt.wrong and now - attempt.wrong >= _WRONG for attempt in tries):
+            address, attempt = next(zip(one.candidates, tries))
+            text = attempt.answer.text if attempt.answer is not None else ""
+            guest.ended = f"{address}: {text}. {_ANEW}"
+        elif guest.idle is not None and guest.idle >= _IDLE:
+            heard = [
+                f"{address}: {attempt.answer.text}"
+                for address, attempt in zip(one.candidates, tries)
+                if attempt.answer is not None
+            ]
+            guest.ended = "; ".join([f"{_NO_CLOUD_INIT}. {_ANEW}", *heard])
 
     def _stir(self, guest: Guest) -> None:
         """Ask the networks of a VM whose address nobody knows: at once if it has spoken there."""
@@ -277,7 +330,9 @@ class _Wait:
     def _result(self, *, final: bool) -> dict[str, t.Any]:
         """What is known now; failed when waiting is over for good and somebody did not answer."""
         open_ends = [one for one in self.watched if not one.over]
-        silent = [one for one in self.watched if not one.answered and (final or one.over)]
+        silent = [
+            one for one in self.watched if one.failed or (not one.answered and (final or one.over))
+        ]
         described = [one for one in silent if self.connection.local]
         ends = deadline.each(
             lambda one: one.guest.console_end(),
@@ -316,7 +371,7 @@ class _Wait:
             "seconds": one.seconds,
             "state": guest.state,
             "reason": guest.reason,
-            "answered": one.answered,
+            "answered": one.answered and not one.failed,
             "msg": one.problem if one.answered else self._missing(one),
             "console": console_end,
             "changed": one.changed,
@@ -326,6 +381,8 @@ class _Wait:
         guest = one.guest
         if guest.ended is not None:
             return guest.ended
+        if one.booting:
+            return one.booting
         tried = [
             f"{address} (from {source}): {attempt.answer.text}"
             for address, source in one.candidates.items()
@@ -346,4 +403,6 @@ class _Wait:
                 f"no address: {guest.agent_note}, no lease of libvirt, no neighbour {macs}, and no"
                 " line of cloud-init on its console"
             )
+        if guest.not_its is not None:
+            missing += f"; it claims {guest.not_its}, which is this hypervisor's own"
         return f"{missing} ({guest.note})" if guest.note else missing

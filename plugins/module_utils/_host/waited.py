@@ -9,19 +9,23 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+import time
 import typing as t
 
 from .._errors import DeadlineExceeded, FleetVirtError, LibvirtFailure
 from .._libvirt import ERR_NO_DOMAIN
-from .._model import console, domain_info
+from .._model import console, domain_info, first_boot
+from .._model.ip import usable
 from .._model.states import reason_name, state_name
 from . import addresses, deadline, neighbours
 from .connection import Connection
+from .first_boot import FirstBoot
 
 # In the order in which they are believed
-SOURCES = ("static", "agent", "lease", "neighbour", "console")
+SOURCES = ("static", "lease", "agent", "neighbour", "console")
 CONSOLE_LINES = 30
 
 _RUNNING = ("running", "blocked", "nostate")
@@ -45,10 +49,16 @@ class Guest:
         self.nics: list[dict[str, t.Any]] = []
         self.agent_note = "no guest agent is connected"
         self.note = ""  # what went wrong when looking
+        self.not_its: str | None = None  # an address that it claims, and this machine has
         self.host_key: str | None = None  # that it was seeded with
         self.has_medium = False  # its seed medium is still there
+        self.first_boot = FirstBoot()
+        self.looked = 0.0  # when what is known was asked for
         self._found: dict[str, tuple[str, ...]] = {}
+        # Seconds since its console came to a login prompt that it would not have with its seed
+        self.idle: float | None = None
         self._logs: list[str] = []
+        self._log: str | None = None  # the one with something in it
         self._stopped = 0
         self._agent_hangs = False
 
@@ -80,9 +90,12 @@ class Guest:
         by_source["neighbour"] = [address for _dummy, address in sorted(near)]
         found: dict[str, str] = {}
         for source in SOURCES:
-            some = (console.usable(address) for address in by_source.get(source, ()))
+            some = (usable(address) for address in by_source.get(source, ()))
             for address in sorted(filter(None, some), key=lambda address: ":" in address):
-                found.setdefault(address, source)
+                if self.connection.local and addresses.is_local(address):
+                    self.not_its = address
+                else:
+                    found.setdefault(address, source)
         return found
 
     def look(self) -> None:
@@ -96,6 +109,7 @@ class Guest:
             self.note = str(error)
 
     def _look(self) -> None:
+        begun = time.monotonic()
         call, name = self.connection.call, self.name
         numbers = call(f"read the state of {name}", self.raw.state, 0)
         self.state = state_name(numbers[0])
@@ -113,6 +127,9 @@ class Guest:
             leases = call(f"leases of {name}", addresses.from_leases, self.raw)
             self._found["lease"] = self._of_nics(leases)
         text = self._console()
+        self.first_boot.see(facts["metadata"]["first_boot"], text)
+        self._hear(text)
+        self.looked = begun
         self._found["console"] = tuple(console.addresses(text, self.macs))
 
     def _alive(self) -> bool:
@@ -152,6 +169,13 @@ class Guest:
     def _of_nics(self, by_mac: t.Mapping[str, t.Sequence[str]]) -> tuple[str, ...]:
         return tuple(address for mac in self.macs for address in by_mac.get(mac, ()))
 
+    def _hear(self, text: str) -> None:
+        """Whether its console has been at a login prompt, without a word of cloud-init's."""
+        self.idle = None
+        if self._log is not None and first_boot.is_ignored(text):
+            with contextlib.suppress(OSError):
+                self.idle = max(0.0, time.time() - os.stat(self._log).st_mtime)
+
     def console_end(self) -> list[str]:
         """The last lines of its console, empty when they cannot be had."""
         try:
@@ -166,6 +190,7 @@ class Guest:
             for path in self._logs:
                 text = _tail(path)
                 if text:
+                    self._log = path
                     return text
         return ""
 

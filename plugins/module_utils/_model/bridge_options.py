@@ -9,11 +9,11 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import typing as t
 
 from .._errors import Problem, SpecError
+from . import ip
 from .bridge_types import Wanted
 from .options import show
 
@@ -123,13 +123,13 @@ def _bridge(entry: t.Mapping[str, t.Any], path: str, problems: list[Problem]) ->
 
 def _addresses(
     values: t.Sequence[str], problem: t.Callable[[str, str], None]
-) -> list[ipaddress.IPv4Interface | ipaddress.IPv6Interface]:
+) -> list[ip.Interface]:
     found = []
     for value in values:
         try:
             if "/" not in value:
                 raise ValueError("no prefix length")
-            found.append(ipaddress.ip_interface(value))
+            found.append(ip.interface(value))
         except ValueError:
             problem(
                 "addresses",
@@ -140,11 +140,11 @@ def _addresses(
 
 def _plain(
     key: str, values: t.Sequence[str], problem: t.Callable[[str, str], None]
-) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+) -> list[ip.Address]:
     found = []
     for value in values:
         try:
-            found.append(ipaddress.ip_address(value))
+            found.append(ip.address(value))
         except ValueError:
             problem(key, f"{show(value)} is no address; write it like 192.0.2.1")
     return found

@@ -11,9 +11,10 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import typing as t
+
+from .ip import usable
 
 # Escape sequences of terminals: CSI, OSC (ended by BEL or ESC \), and those of one character
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
@@ -42,7 +43,7 @@ def end(text: str, count: int) -> list[str]:
 def addresses(text: str, macs: t.Collection[str]) -> list[str]:
     """Addresses in cloud-init's last table of devices, of the NICs with the addresses ``macs``.
 
-    Loopback, link-local and multicast addresses are left out, and so is what is no address.
+    What is no address, or none of a guest (:func:`ip.usable`), is left out.
     """
     rows: list[str] = []
     for line in lines(text):
@@ -67,20 +68,3 @@ def addresses(text: str, macs: t.Collection[str]) -> list[str]:
             found.setdefault(address, cells[0])
     # the row of an IPv6 address may leave the MAC to the device's other row
     return [address for address, device in found.items() if mac_of.get(device) in wanted]
-
-
-def usable(text: str) -> str | None:
-    """The address without its prefix length; None unless a VM can be reached at it."""
-    try:
-        address = ipaddress.ip_interface(text).ip
-    except ValueError:
-        return None
-    if (
-        address.is_loopback
-        or address.is_link_local
-        or address.is_multicast
-        or address.is_unspecified
-        or str(address) == "255.255.255.255"
-    ):
-        return None
-    return str(address)

@@ -81,6 +81,13 @@ def request_of(domain: Domain, images: t.Mapping[str, ImageFacts]) -> Request:
         ),
         networks=tuple(nic.source for nic in domain.nics if nic.type == "network"),
         bridges=tuple(nic.source for nic in domain.nics if nic.type == "bridge"),
+        tagged_networks=tuple(
+            nic.source for nic in domain.nics if nic.type == "network" and nic.vlan is not None
+        ),
+        tagged_bridges=tuple(
+            nic.source for nic in domain.nics if nic.type == "bridge" and nic.vlan is not None
+        ),
+        firmware=domain.firmware,
         domain_type=domain.domain_type,
         arch=domain.arch,
         host=domain.placement.host,

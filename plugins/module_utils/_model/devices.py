@@ -9,12 +9,12 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import typing as t
 from dataclasses import dataclass, field
 
 from .._errors import Problem
+from . import ip
 from .image_source import ImageSource, parse_image
 from .names import mac_address
 from .options import Reader, show, to_boolean
@@ -122,6 +122,13 @@ def disk_from(
         reader.problem("bus", "'virtio' has no CD drives; use scsi or sata")
     if reader.given("image"):
         image, image_path = reader.value("image"), reader.at("image")
+    if cdrom and reader.given("image"):
+        reader.problem(
+            "image",
+            "a CD drive is created empty; leave the image out, set start to false, and insert the"
+            " medium afterwards with virsh change-media NAME TARGET FILE --insert --config",
+        )
+        image = None
     source = _image(image, image_path, problems)
     size = reader.mib("size", None, MAX_MIB)
     if cdrom and size is not None:
@@ -266,7 +273,7 @@ def console_from(value: t.Any, path: str, problems: list[Problem]) -> Console:
     kind = reader.choice("type", ("none", "vnc", "spice"), "none" if value is None else "vnc")
     listen = reader.text("listen", "127.0.0.1") or "127.0.0.1"
     try:
-        listen = str(ipaddress.ip_address(listen))
+        listen = str(ip.address(listen))
     except ValueError:
         reader.problem("listen", f"{show(listen)} is not an IP address; leave it out for 127.0.0.1")
     password = reader.value("password")

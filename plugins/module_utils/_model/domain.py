@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .._errors import Problem
-from . import devices
+from . import devices, written
 from .devices import LABEL, LABEL_RULE, Console, Cpu, Disk, Nic, Watchdog
 from .image_source import ImageSource
 from .names import check_vm_name, volume_name
@@ -30,6 +30,7 @@ from .seed import from_options as seed_from
 from .seed import wanted as seed_wanted
 
 _MAX_VCPUS = 4096  # the most that qemu has for any machine type
+_MIN_MEMORY = 16  # MiB; what is below was meant to be GiB: no kernel boots in it
 _MAX_MEMORY = 64 * 1024 * 1024  # 64 TiB, what 46 address bits reach
 _TAG = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
 _TAG_RULE = "1 to 64 letters, digits or '_.:-', the first a letter or digit"
@@ -68,7 +69,7 @@ class Defaults:
 
 @dataclass(frozen=True)
 class Domain:
-    """The specification of one VM; memory in MiB."""
+    """The specification of one VM; memory in MiB, ``written`` as of :func:`written.options`."""
 
     name: str
     vcpus: int = 1
@@ -95,6 +96,7 @@ class Domain:
     groups: tuple[str, ...] = ()
     title: str | None = None
     description: str | None = None
+    written: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     @property
     def image(self) -> ImageSource | None:
@@ -132,8 +134,8 @@ def from_options(
     name = reader.value("name")
     host_name = seed is not None and seed.hostname is None and seed.fqdn is None
     problems.extend(check_vm_name(name, reader.at("name"), host_name=host_name))
-    memory = reader.mib("memory", 1024, _MAX_MEMORY) or 1024
-    memory_max = reader.mib("memory_max", None, _MAX_MEMORY)
+    memory = reader.mib("memory", 1024, _MAX_MEMORY, _MIN_MEMORY) or 1024
+    memory_max = reader.mib("memory_max", None, _MAX_MEMORY, _MIN_MEMORY)
     if memory_max is not None and memory_max < memory:
         reader.problem(
             "memory_max",
@@ -141,8 +143,9 @@ def from_options(
             f"({memory} MiB); make it at least that",
         )
     disk_profile, nic_profile = _profile(reader, "disk"), _profile(reader, "nic")
-    disks = _disks(reader, disk_profile, chosen)
-    nics = _nics(reader, nic_profile, chosen, str(name))
+    disk_entries, nic_entries = _entries(reader, disk_profile, nic_profile, chosen)
+    disks = _disks(reader, disk_entries, chosen)
+    nics = _nics(reader, nic_entries, chosen, str(name))
     if seed is not None and seed.network:
         from . import seed_network
 
@@ -176,6 +179,7 @@ def from_options(
         groups=reader.words("groups", _GROUP, _GROUP_RULE),
         title=reader.text("title", None, r".{1,256}", "one line of at most 256 characters"),
         description=_description(reader),
+        written=written.options(reader, disk_entries, nic_entries),
     )
     reader.finish()
     return (None if problems else domain), problems
@@ -184,13 +188,17 @@ def from_options(
 def many(
     vms: t.Any, *, path: str = "vms", defaults: Defaults | None = None
 ) -> tuple[list[Domain], list[Problem]]:
-    """All VMs of a batch, or every problem of all of them; no VM is returned beside a problem."""
+    """All VMs of a batch, or every problem of all of them; no VM is returned beside a problem.
+
+    ``path`` is where the list was written. Empty, or a prefix of variables (``vm_``), it is where
+    the options of the only VM were written.
+    """
     if isinstance(vms, Mapping) or not isinstance(vms, (list, tuple)):
         return [], [Problem(path, f"{show(vms)} is not a list of VMs; write - name: ... for each")]
     problems: list[Problem] = []
     domains: list[tuple[str, Domain]] = []
     for index, options in enumerate(vms):
-        where = f"{path}[{index}]"
+        where = path if not path or path.endswith("_") else f"{path}[{index}]"
         domain, found = from_options(options, path=where, defaults=defaults)
         problems.extend(found)
         if domain is not None:
@@ -267,18 +275,33 @@ def _seed(reader: Reader, defaults: Defaults) -> Seed | None:
     )
 
 
-def _disks(reader: Reader, profile: str, defaults: Defaults) -> tuple[Disk, ...]:
-    overlay = reader.boolean("overlay", True)
-    entries, found = resolve_disks(
-        profile, defaults.disk_profiles, reader.structure("disks"), reader.path
+def _entries(
+    reader: Reader, disk_profile: str, nic_profile: str, defaults: Defaults
+) -> tuple[list[Entry], list[Entry]]:
+    """Disks and NICs as they were written, with their profiles."""
+    disks, problems = resolve_disks(
+        disk_profile, defaults.disk_profiles, reader.structure("disks"), reader.path
     )
-    reader.problems.extend(found)
-    image = reader.value("image")
-    first = next((e.name for e in entries if e.options.get("device") in (None, "disk")), None)
-    if image is not None and first is None and not found:
+    image, usable = reader.value("image"), any(_takes_image(entry) for entry in disks)
+    if image is not None and not usable and not problems:
         reader.problem(
             "image", "the VM has no disk to put the image on; choose a disk profile or give disks"
         )
+    nics, more = resolve_nics(
+        nic_profile, defaults.nic_profiles, reader.structure("nics"), reader.path
+    )
+    reader.problems.extend([*problems, *more])
+    return disks, nics
+
+
+def _takes_image(entry: Entry) -> bool:
+    return entry.options.get("device") in (None, "disk")
+
+
+def _disks(reader: Reader, entries: t.Sequence[Entry], defaults: Defaults) -> tuple[Disk, ...]:
+    overlay = reader.boolean("overlay", True)
+    image = reader.value("image")
+    first = next((entry.name for entry in entries if _takes_image(entry)), None)
     disks = []
     for entry in entries:
         taken = image if entry.name == first else None
@@ -297,11 +320,9 @@ def _disks(reader: Reader, profile: str, defaults: Defaults) -> tuple[Disk, ...]
     return tuple(disks)
 
 
-def _nics(reader: Reader, profile: str, defaults: Defaults, vm: str) -> tuple[Nic, ...]:
-    entries, found = resolve_nics(
-        profile, defaults.nic_profiles, reader.structure("nics"), reader.path
-    )
-    reader.problems.extend(found)
+def _nics(
+    reader: Reader, entries: t.Sequence[Entry], defaults: Defaults, vm: str
+) -> tuple[Nic, ...]:
     nics = [_nic(entry, reader, defaults, vm) for entry in entries]
     macs: dict[str, str] = {}
     for nic in nics:

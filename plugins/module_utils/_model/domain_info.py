@@ -215,12 +215,32 @@ def _disk_source(kind: str, source: Element | None) -> tuple[str | None, str | N
         pool, volume = source.get("pool") or None, source.get("volume") or None
         return (f"{pool}/{volume}" if pool and volume else None), pool, volume
     if kind == "network":
-        protocol, image = source.get("protocol"), source.get("name")
-        return (f"{protocol}:{image}" if protocol and image else protocol or None), None, None
+        return _on_network(source), None, None
     if kind == "nvme":
         address = pci_address(first_children(source).get("address"))
         return (f"{address}/{source.get('namespace')}" if address else None), None, None
     return None, None, None
+
+
+def _on_network(source: Element) -> str | None:
+    """``nbd://192.0.2.1:10809/v``, with every host that is named; ``nbd:v`` without one."""
+    protocol, name = source.get("protocol"), source.get("name")
+    if not protocol:
+        return None
+    hosts, sockets = [], []
+    for host in source.iterchildren("host"):
+        address, port, path = host.get("name"), host.get("port"), host.get("socket")
+        if path:
+            sockets.append(path)
+        elif address:
+            shown = f"[{address}]" if ":" in address else address
+            hosts.append(f"{shown}:{port}" if port else shown)
+    image = f"/{name.lstrip('/')}" if name else ""
+    if hosts:
+        return f"{protocol}://{','.join(hosts)}{image}"
+    if sockets:
+        return f"{protocol}+unix://{image}?socket={sockets[0]}"
+    return f"{protocol}:{name}" if name else protocol
 
 
 def _nic(nic: Element) -> dict[str, t.Any]:

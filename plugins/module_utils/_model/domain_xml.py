@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from .. import _lxml
 from .domain import Domain
 from .domain_devices_xml import VolumeRef, add_devices
+from .machines import uses_uefi
 
 if t.TYPE_CHECKING:
     from .._lxml import Element
@@ -86,15 +87,8 @@ def render(
     return _lxml.tostring(root)
 
 
-def uses_uefi(domain: Domain, arch: str) -> bool:
-    """Whether the VM boots by UEFI; without a word about it, where there is no BIOS."""
-    if domain.firmware is None:
-        return arch in ("aarch64", "riscv64", "loongarch64")
-    return domain.firmware == "uefi"
-
-
 def _add_os(root: Element, domain: Domain, machine: str, arch: str) -> None:
-    uefi = uses_uefi(domain, arch)
+    uefi = uses_uefi(domain.firmware, arch)
     element = _lxml.add(root, "os", {"firmware": "efi"} if uefi else None)
     _lxml.add(element, "type", {"arch": arch, "machine": machine}, "hvm")
     if uefi:

@@ -25,36 +25,64 @@ if t.TYPE_CHECKING:
 _PATHS = ("file", "dev", "path", "dir", "socket")
 _VOLUME = ("pool", "volume")  # of a disk's source; our metadata calls the second one name
 _OWN_VOLUME = ("pool", "name")
+# Elements that say in which format QEMU opens their source
+_STORAGE = ("disk", "backingStore", "mirror")
+_FILES = ("file", "dev")
 
 # docs/interop/qcow2.txt and qed_spec.txt in QEMU's source
 _QCOW_BACKING = struct.Struct(">QI")  # at 8, of all versions
-_QCOW2_V3_HEADER = 104
+_QCOW2_V2_HEADER, _QCOW2_V3_HEADER = 72, 104
 _EXTENSION = struct.Struct(">II")
 _EXTENSION_DATA_FILE = 0x44415441
-_EXTENSIONS = (0xE2792ACA, _EXTENSION_DATA_FILE)  # the first holds the backing file's format
+_EXTENSION_BACKING_FORMAT = 0xE2792ACA
 _QED_BACKING = struct.Struct("<II")
 _QED_BACKING_AT = 56
 _VMDK = (b"KDMV", b"COWD", b"# Disk DescriptorFile")
 _QUOTED = re.compile(rb'"([^"\0\r\n]{1,4096})"')
 _MAX_NAME = 4096
+_NO_PATH = re.compile("[\0\n]")
+RAW = "raw"
 _PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 @dataclass(frozen=True)
 class Named:
-    """What a document names: absolute paths, and volumes as (pool, name)."""
+    """What a document names: absolute paths, and volumes as (pool, name).
+
+    ``formats`` says of paths, ``volume_formats`` of volumes, what QEMU takes them for, as often as
+    the document does; None where it does not say.
+    """
 
     paths: frozenset[str]
     volumes: frozenset[tuple[str, str]]
+    formats: frozenset[tuple[str, str | None]] = frozenset()
+    volume_formats: frozenset[tuple[tuple[str, str], str | None]] = frozenset()
+
+
+@dataclass(frozen=True)
+class Below:
+    """A file that an image is based on, and what QEMU takes it for; None where that is not said."""
+
+    name: str
+    format: str | None = None
 
 
 def of_definition(root: Element) -> Named:
     """Everything a domain's, snapshot's or checkpoint's XML names, our metadata included."""
     paths: set[str] = set()
     volumes: set[tuple[str, str]] = set()
+    formats: set[tuple[str, str | None]] = set()
+    volume_formats: set[tuple[tuple[str, str], str | None]] = set()
     for element in root.iter():
         if not isinstance(element.tag, str):
             continue
+        if element.tag in _STORAGE:
+            source, kind = element.find("source"), _format_of(element)
+            for name in _FILES if source is not None else ():
+                if source.get(name):
+                    formats.add((str(source.get(name)), kind))
+            if source is not None and source.get("pool") and source.get("volume"):
+                volume_formats.add(((str(source.get("pool")), str(source.get("volume"))), kind))
         text = (element.text or "").strip()
         if text.startswith("/"):  # nvram, loader, kernel, initrd and whatever comes
             paths.add(text)
@@ -65,51 +93,83 @@ def of_definition(root: Element) -> Named:
         for pool, name in (_VOLUME, _OWN_VOLUME):
             if element.get(pool) and element.get(name):
                 volumes.add((str(element.get(pool)), str(element.get(name))))
-    return Named(frozenset(paths), frozenset(volumes))
+    return Named(
+        frozenset(paths), frozenset(volumes), frozenset(formats), frozenset(volume_formats)
+    )
 
 
-def of_image(read: t.Callable[[int, int], bytes]) -> list[str]:
-    """Names of the files that the image is based on: backing file, data file, extents.
+def _format_of(storage: Element) -> str | None:
+    """What QEMU takes the file of a ``<disk>``, ``<backingStore>`` or ``<mirror>`` for."""
+    for tag in ("driver", "format"):
+        child = storage.find(tag)
+        if child is not None and child.get("type"):
+            return str(child.get("type"))
+    return None
+
+
+def of_image(read: t.Callable[[int, int], bytes]) -> list[Below]:
+    """The files that the image is based on: backing file, data file, extents.
 
     ``read(offset, length)`` returns what the file has there, less at its end. A name may be
-    relative to the image's folder. Names of other protocols than files are left out.
+    relative to the image's folder. Names of other protocols than files are left out, and what
+    cannot be the name of a file. Not to be asked about what QEMU takes for raw: a guest writes
+    there whatever it likes, such as a header that names its neighbours' disks.
     """
     head = read(0, 4096)
     if head.startswith(b"QFI\xfb"):
         found = _qcow(head, read)
     elif head.startswith(b"QED\0"):
-        found = [_qed(head, read)]
+        found = [Below(_qed(head, read))]
     elif head.startswith(_VMDK):
         # descriptors are text, in a monolithic file one that begins within the first sectors
-        found = [_text(match) for match in _QUOTED.findall(read(0, 64 * 1024))]
+        found = [Below(_text(match)) for match in _QUOTED.findall(read(0, 64 * 1024))]
     else:
         found = []
-    return [file for name in found if name for file in _files(name)]
+    return [Below(file, one.format) for one in found for file in _files(one.name) if _is_path(file)]
+
+
+def _is_path(name: str) -> bool:
+    """Whether a file can have that name at all."""
+    try:
+        length = len(name.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:  # a tree of JSON may hold halves of characters
+        return False
+    return 0 < length < _MAX_NAME and not _NO_PATH.search(name)
 
 
 def _text(name: bytes) -> str:
     return name.decode("utf-8", "surrogateescape")
 
 
-def _qcow(head: bytes, read: t.Callable[[int, int], bytes]) -> list[str]:
+def _qcow(head: bytes, read: t.Callable[[int, int], bytes]) -> list[Below]:
     if len(head) < 20:
         return []
     offset, length = _QCOW_BACKING.unpack_from(head, 8)
+    extensions = _extensions(head[: offset or None], read)  # they come before the name
     found = []
     if offset and 0 < length <= _MAX_NAME:
-        found.append(_text(read(offset, length)))
+        kind = extensions.get(_EXTENSION_BACKING_FORMAT)
+        found.append(Below(_text(read(offset, length)), kind))
+    if _EXTENSION_DATA_FILE in extensions:
+        found.append(Below(extensions[_EXTENSION_DATA_FILE], RAW))
+    return found
+
+
+def _extensions(head: bytes, read: t.Callable[[int, int], bytes]) -> dict[int, str]:
+    """Texts of the header's extensions, by their kind."""
     version = int.from_bytes(head[4:8], "big")
-    if version >= 3 and len(head) >= _QCOW2_V3_HEADER:
-        at = int.from_bytes(head[100:104], "big")
-        for _dummy in range(32):  # extensions end with one of kind 0
-            if at + _EXTENSION.size > len(head):
-                break
-            kind, size = _EXTENSION.unpack_from(head, at)
-            if kind == 0 or size > _MAX_NAME:
-                break
-            if kind == _EXTENSION_DATA_FILE:
-                found.append(_text(read(at + _EXTENSION.size, size)))
-            at += _EXTENSION.size + (size + 7) // 8 * 8
+    if version < 2 or (version > 2 and len(head) < _QCOW2_V3_HEADER):
+        return {}
+    at = int.from_bytes(head[100:104], "big") if version > 2 else _QCOW2_V2_HEADER
+    found: dict[int, str] = {}
+    for _dummy in range(32):  # extensions end with one of kind 0
+        if at + _EXTENSION.size > len(head):
+            break
+        kind, size = _EXTENSION.unpack_from(head, at)
+        if kind == 0 or size > _MAX_NAME:
+            break
+        found.setdefault(kind, _text(read(at + _EXTENSION.size, size)))
+        at += _EXTENSION.size + (size + 7) // 8 * 8
     return found
 
 

@@ -21,7 +21,11 @@ _SET_UP = "run fleet.virt.setup_hypervisors on it"
 KINDS: dict[str, tuple[Severity, str]] = {
     "host_silent": ("error", "see that it runs and that Ansible reaches it as root"),
     "host_not_asked": ("info", "run preflight without --limit to ask all"),
-    "libvirt_silent": ("error", "systemctl status libvirtd (or virtqemud) on it"),
+    "libvirt_silent": (
+        "error",
+        "run fleet.virt.renew_keys, which starts a daemon that has failed, as with expired keys, or"
+        " says why it cannot; where libvirt is not installed, run fleet.virt.setup_hypervisors",
+    ),
     "check_failed": ("warning", "do what the message says, and run preflight again"),
     "kvm_missing": (
         "warning",
@@ -58,6 +62,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
         "warning",
         "guests cannot move between these: put hosts of one kind into a group of their own",
     ),
+    "cpu_not_compared": ("error", "run preflight again"),
     "arch_differs": ("info", "guests move within one architecture only"),
     "versions_differ": (
         "warning",
@@ -94,7 +99,11 @@ KINDS: dict[str, tuple[Severity, str]] = {
         " go there through SSH",
     ),
     "tls_keys_missing": ("error", _SET_UP),
-    "tls_failed": ("error", f"{_SET_UP}, or renew its keys with fleet.virt.renew_keys"),
+    "tls_failed": (
+        "error",
+        "run fleet.virt.renew_keys, which renews keys and starts a daemon that has failed; if that"
+        " changes nothing, fleet.virt.setup_hypervisors, which opens port and firewall",
+    ),
     "tls_not_known": (
         "warning",
         "they do not know it yet: run fleet.virt.setup_hypervisors on all, without --limit",

@@ -17,7 +17,7 @@ import typing as t
 from dataclasses import dataclass
 
 from .._errors import PlanRefused, Problem, SpecError
-from . import nft_rules
+from . import ip, nft_rules
 
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
@@ -85,7 +85,7 @@ def parse_network(value: str) -> Network | None:
     Host bits are cut off (192.0.2.7/24 is 192.0.2.0/24). Everything (0.0.0.0/0) is refused.
     """
     try:
-        network = ipaddress.ip_network(value.strip(), strict=False)
+        network = ip.network(value.strip(), strict=False)
     except ValueError:
         return None
     if network.prefixlen == 0:

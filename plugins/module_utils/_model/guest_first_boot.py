@@ -9,10 +9,12 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import json
 import shlex
 import typing as t
 
 from .._errors import PlanRefused
+from . import first_boot
 from .guest_image import MANAGERS, TRUST, Image
 from .seed import Seed
 
@@ -55,6 +57,12 @@ if command -v locale-gen >/dev/null && [ -e /etc/locale.gen ]; then
   locale-gen
 fi
 """
+
+
+# Problems are JSON texts, as in the result that cloud-init has
+_PROBLEM = 'problem() { problems="$problems${problems:+, }$1"; }\n'
+_FAILED = """problem '"a command failed; the journal of the unit has its output"'"""
+_SAY_END = f'say "{first_boot.MARK} {{\\"v1\\": {{\\"errors\\": [$problems]}}}}"\n'
 
 
 def packages(seed: Seed, image: Image) -> list[str]:
@@ -108,7 +116,8 @@ def commands(seed: Seed) -> str:
         one if isinstance(one, str) else " ".join(shlex.quote(word) for word in one)
         for one in seed.commands
     ]
-    return "".join(f"{line}\n" for line in ["#!/bin/sh", *lines]) if lines else ""
+    lines = ["#!/bin/sh", *first_boot.watched(lines)]
+    return "".join(f"{line}\n" for line in lines) if seed.commands else ""
 
 
 def script(
@@ -130,7 +139,8 @@ def script(
     wanted = packages(seed, image)
     if wanted and image.manager is not None:
         names = " ".join(shlex.quote(name) for name in wanted)
-        parts.append(_INSTALL[image.manager].format(names) + "\n")
+        problem = shlex.quote(json.dumps(f"these packages were not installed: {' '.join(wanted)}"))
+        parts.append(f"{_INSTALL[image.manager].format(names)} || problem {problem}\n")
         if not image.sshd:
             parts.append("systemctl enable --now ssh.service || systemctl enable --now sshd\n")
     for owner, mode, path in later:
@@ -141,8 +151,10 @@ def script(
     gone = f"rm -f {SCRIPT} {UNIT} {WANTED}\n"
     if seed.commands:
         # a shell that has opened its script reads on after it is removed
-        end = f"{gone}exec 3<{COMMANDS}\nrm -rf {FOLDER}\nexec /bin/sh /proc/self/fd/3\n"
+        end = f"{gone}exec 3<{COMMANDS}\nrm -rf {FOLDER}\n/bin/sh /proc/self/fd/3 || {_FAILED}\n"
     else:
         end = f"{gone}rmdir {FOLDER}\n"
-    head = "#!/bin/sh\n# Made by fleet.virt: what is left to do at the first boot.\nset -x\n"
+    head = "#!/bin/sh\n# Made by fleet.virt: what is left to do at the first boot.\n"
+    head += f"{_PROBLEM}{first_boot.SAY}set -x\n"
+    end += _SAY_END
     return head + "".join(parts) + end, bool(wanted or seed.commands)

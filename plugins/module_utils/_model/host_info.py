@@ -55,6 +55,20 @@ def capabilities(xml: str, what: str = "capabilities") -> dict[str, t.Any]:
     }
 
 
+def firmwares(xml: str) -> list[str] | None:
+    """Kinds of firmware (``efi``, ``bios``) that libvirt can choose by itself; None if its driver
+    does not tell.
+
+    ``xml`` is what virConnectGetDomainCapabilities returns. Raises XmlError as above.
+    """
+    root = read_root(xml, "domainCapabilities", "domain capabilities")
+    system = first_children(root).get("os")
+    told = [enum for enum in _children(system, "enum") if enum.get("name") == "firmware"]
+    if not told:
+        return None
+    return [str(value.text) for value in _children(told[0], "value") if value.text]
+
+
 def _machines(root: Element, arch: str | None) -> list[str]:
     """Machine types of that architecture, sorted, each once."""
     return sorted(

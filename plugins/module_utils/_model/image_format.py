@@ -119,7 +119,7 @@ def backing_file(head: bytes) -> str | None:
     if not offset:
         return None
     name = head[offset : offset + length]
-    if len(name) != length or not name.startswith(b"/"):
+    if len(name) != length or not name.startswith(b"/") or b"\0" in name:
         raise ValueError("a name that is not an absolute path here")
     return name.decode("utf-8")
 

@@ -9,13 +9,13 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import typing as t
 from dataclasses import dataclass
 
 from .._errors import PlanRefused
 from .._units import MIB, parse_mib
+from . import ip
 from .options import show
 
 # Zeros take hardly any space in a compressed file and none on a disk, but each of them takes time
@@ -67,7 +67,9 @@ def peer_uris(peers: t.Sequence[str]) -> dict[str, str]:
 
 def _host(peer: str) -> str:
     try:
-        return f"[{ipaddress.IPv6Address(peer)}]"
+        found = ip.address(peer)
+        if found.version == 6:
+            return f"[{found}]"
     except ValueError:
         pass
     if not _NAME.fullmatch(peer):

@@ -23,6 +23,8 @@ FORMS = (
 _CHECKSUM_FORMS = (
     "write https://host/path/file.qcow2#sha256:... or {url: ..., checksum: 'sha256:...'}"
 )
+# A base image's name is this with digest and ending, and at most 255 bytes
+_LONGEST_NAME = 180
 _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 
 
@@ -119,6 +121,12 @@ def _url(text: str) -> ImageSource:
         raise ValueError(
             "an image's URL needs a host and a file name, and holds no password: "
             "write https://host/path/file.qcow2"
+        )
+    name = parts.path.rpartition("/")[2]
+    if name.startswith((".", "-")) or len(name.encode("utf-8")) > _LONGEST_NAME:
+        raise ValueError(
+            f"{show(text)} does not end with the name of a file: at most {_LONGEST_NAME} bytes that"
+            " begin with neither '.' nor '-'; write the URL of the image itself"
         )
     url, _dummy, checksum = text.partition("#")
     checksum = checksum.lower()

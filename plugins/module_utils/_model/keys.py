@@ -18,6 +18,7 @@ import typing as t
 from dataclasses import dataclass
 
 from .._errors import Problem, SpecError
+from . import ip
 
 KINDS = ("control", "data")
 DAY = 86400
@@ -89,12 +90,15 @@ def organization_problem(value: str) -> str | None:
     )
 
 
-def certificate_names(host: str, address: str | None, more: t.Sequence[str]) -> tuple[str, ...]:
+def certificate_names(
+    host: str, address: str | None, more: t.Sequence[str], others: t.Collection[str] = ()
+) -> tuple[str, ...]:
     """The names in a hypervisor's certificate, as ``DNS:name`` and ``IP:address``.
 
     :param host: its name in the inventory, which is also the certificate's common name.
     :param address: its ``ansible_host``; a loopback address is left out, it names every machine.
     :param more: ``libvirt_keys_names``.
+    :param others: names in the inventory of the fleet's other hypervisors.
     :raises SpecError: with every one that cannot be in a certificate.
     """
     problems = []
@@ -105,13 +109,22 @@ def certificate_names(host: str, address: str | None, more: t.Sequence[str]) -> 
     if address and not _is_loopback(address):
         given.append(("ansible_host", address))
     given += [(f"libvirt_keys_names[{index}]", name) for index, name in enumerate(more)]
+    taken = {other.rstrip(".").lower() for other in others} - {host.rstrip(".").lower()}
     for path, name in given:
         try:
-            found.setdefault(f"IP:{ipaddress.ip_address(name)}")
+            found.setdefault(f"IP:{ip.address(name)}")
             continue
         except ValueError:
             pass
-        if _NAME.fullmatch(name) and len(name) <= 253:
+        if path.startswith("libvirt_keys_names") and name.rstrip(".").lower() in taken:
+            problems.append(
+                Problem(
+                    path,
+                    f"{name!r} is the name of another hypervisor, which {host} could"
+                    " stand in for then; leave it out",
+                )
+            )
+        elif _NAME.fullmatch(name) and len(name) <= 253:
             found.setdefault(f"DNS:{name.rstrip('.').lower()}")
         else:
             problems.append(
@@ -167,6 +180,21 @@ def expires(left: float) -> str:
     """How long something is valid yet, in words."""
     days = int(left // DAY)
     return f"expires in {days} day{'' if days == 1 else 's'}"
+
+
+def common_names(name: str) -> tuple[str, ...]:
+    """The common names in a distinguished name as libvirt prints it (RFC 4514)."""
+    parts = (part.strip() for part in re.findall(r"(?:\\.|[^\\,+])+", name))
+    return tuple(_unescaped(part[3:]) for part in parts if part[:3].upper() == "CN=")
+
+
+def _unescaped(text: str) -> str:
+    raw = re.sub(
+        rb"\\([0-9A-Fa-f]{2}|.)",
+        lambda match: bytes.fromhex(match[1].decode()) if len(match[1]) == 2 else match[1],
+        text.encode("utf-8", "surrogateescape"),
+    )
+    return raw.decode("utf-8", "replace")
 
 
 # Rotation

@@ -39,4 +39,5 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "qemu_user": {"type": "str"},
     "new_keys": {"type": "dict", "no_log": False},
     "files": {"type": "dict"},
+    "revoked": {"type": "list", "elements": "str", "default": []},
 }

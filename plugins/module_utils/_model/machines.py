@@ -20,6 +20,7 @@ _VERSIONED = re.compile(r"(?P<family>.+?)-(?P<major>\d+)\.(?P<minor>\d+)")
 # What a user writes for a family, by the beginning of its versioned names
 _FAMILIES = {"q35": "pc-q35", "pc": "pc-i440fx", "virt": "virt"}
 _PREFERRED = ("pc-q35", "pc-i440fx", "virt")
+_WITHOUT_BIOS = ("aarch64", "riscv64", "loongarch64")
 
 
 def newest_common(machines: t.Sequence[t.Collection[str]], wanted: str | None) -> str | None:
@@ -44,3 +45,14 @@ def newest_common(machines: t.Sequence[t.Collection[str]], wanted: str | None) -
         if found:
             return max(found)[2]
     return None
+
+
+def is_of(machine: str, wanted: str) -> bool:
+    """Whether ``machine`` is the type that is wanted, or of the family."""
+    match = _VERSIONED.fullmatch(machine)
+    return machine == wanted or (match is not None and match["family"] == _FAMILIES.get(wanted))
+
+
+def uses_uefi(firmware: str | None, arch: str) -> bool:
+    """Whether a VM boots by UEFI; without a word about it, where there is no BIOS."""
+    return arch in _WITHOUT_BIOS if firmware is None else firmware == "uefi"

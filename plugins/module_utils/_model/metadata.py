@@ -37,6 +37,9 @@ _QUALIFIED = f"{{{NAMESPACE}}}"
 # One that is not listed here was written by a later version; it is kept and counts as well.
 PHASES = ("creating", "starting", "migrating", "purging", "seeding")
 ROLES = ("disk", "seed")
+# What is noted of a volume's making: nothing is there yet; it is being made; it was made, but from
+# another hypervisor, which cannot see which file that is. Else it says which file was made.
+NOT_MADE, BEGUN, MADE = "no", "begun", "yes"
 
 _MAX_LINE = 4096  # characters of any value but the long ones: PATH_MAX
 _MAX_REQUEST = 256 * 1024
@@ -67,13 +70,17 @@ class ImageRef:
 
 @dataclass(frozen=True)
 class OwnVolume:
-    """A volume that was made for this domain and goes with it; ``role`` is one of ROLES."""
+    """A volume that was made for this domain and goes with it; ``role`` is one of ROLES.
+
+    ``made`` says how far its making came, and which file it is; empty if that was not noted.
+    """
 
     pool: str
     name: str
     path: str
     target: str
     role: str
+    made: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,8 +115,10 @@ class Metadata:
     volumes: tuple[OwnVolume, ...] = ()
     request: str | None = None
     addresses: tuple[str, ...] = ()
+    evacuated_from: tuple[str, ...] = ()  # by the inventory's names, the last one at the end
     seed: str | None = None  # of a VM that no request made
     move: Move | None = None
+    first_boot: str | None = None  # as of first_boot.py; None once it is known to be over
 
     @property
     def made_here(self) -> bool:
@@ -120,13 +129,33 @@ class Metadata:
         return self.request is not None
 
 
+def leaving(metadata: Metadata, host: str) -> tuple[str, ...]:
+    """``evacuated_from`` of a VM that an evacuation takes from ``host``."""
+    return (*arriving(metadata, host), host)
+
+
+def arriving(metadata: Metadata, host: str) -> tuple[str, ...]:
+    """``evacuated_from`` of a VM that is on ``host``: it is back from wherever it went from there.
+
+    One that was evacuated from a, then from b, comes back to b or straight to a.
+    """
+    names = metadata.evacuated_from
+    return names[: names.index(host)] if host in names else names
+
+
 # Fields that are one element with the text in it, attributes, or an element for each item
-_TEXTS = ("phase", "home", "zone", "user", "host_key", "request", "seed")
+_TEXTS = ("phase", "home", "zone", "user", "host_key", "request", "seed", "first_boot")
 _LONG = ("request", "seed")
 _IMAGE = tuple(field.name for field in fields(ImageRef))
 _VOLUME = tuple(field.name for field in fields(OwnVolume))
 _MOVE = tuple(field.name for field in fields(Move))
-_LISTS = {"group": "groups", "avoid": "anti_affinity", "tag": "tags", "address": "addresses"}
+_LISTS = {
+    "group": "groups",
+    "avoid": "anti_affinity",
+    "tag": "tags",
+    "address": "addresses",
+    "evacuated": "evacuated_from",
+}
 
 
 def parse(element: Element) -> Metadata | None:
@@ -212,12 +241,19 @@ def as_dict(metadata: Metadata) -> dict[str, t.Any]:
         "zone": metadata.zone,
         "user": metadata.user,
         "host_key": metadata.host_key,
-        "volumes": [dict(vars(volume)) for volume in metadata.volumes],
+        "volumes": [_as_dict(volume) for volume in metadata.volumes],
         "request": metadata.request,
         "addresses": list(metadata.addresses),
+        "evacuated_from": list(metadata.evacuated_from),
         "seed": metadata.seed,
         "move": dict(vars(metadata.move)) if metadata.move else None,
+        "first_boot": metadata.first_boot,
     }
+
+
+def _as_dict(volume: OwnVolume) -> dict[str, str]:
+    """What tells people something: which file was made means nothing to them."""
+    return {key: value for key, value in vars(volume).items() if key != "made"}
 
 
 def _local(element: Element) -> str:

@@ -15,15 +15,11 @@ from dataclasses import dataclass, field
 
 from .._errors import PlanRefused
 from .._units import MIB
-from . import placement
+from . import placement, proofs, twice
 from .placement_types import DiskNeed, Placement, Policy, Request
-from .tables import table
 
 Answer = t.Mapping[str, t.Any]
-_LOST = (
-    "bring it back, or, if it is surely off for good, name it in virt_hypervisors_lost, for"
-    ' example -e \'{{"virt_hypervisors_lost": ["{name}"]}}\''
-)
+Mute = t.Mapping[str, proofs.Silence]
 
 
 @dataclass
@@ -36,27 +32,12 @@ class Decision:
     placements: list[Placement] = field(default_factory=list)
 
 
-def silent(
-    answers: t.Mapping[str, Answer], expected: t.Sequence[str] | None, lost: t.Collection[str]
-) -> dict[str, str]:
-    """Why each hypervisor of the fleet that is not declared lost said nothing."""
-    found = {
-        name: str(answer.get("msg") or "it did not answer")
-        for name, answer in answers.items()
-        if not isinstance(answer.get("host"), t.Mapping) and name not in lost
-    }
-    for name in expected or ():
-        if name not in answers and name not in lost:
-            found[name] = "it was not asked (--limit)"
-    return found
-
-
 def decide(
     names: t.Sequence[str],
     host: str | None,
     answers: t.Mapping[str, Answer],
     hosts: t.Sequence[placement.PlacementHost],
-    mute: t.Mapping[str, str],
+    mute: Mute,
     policy: Policy,
 ) -> Decision:
     """Where each of ``names`` goes; raises PlanRefused with everything that speaks against it.
@@ -65,19 +46,12 @@ def decide(
     """
     if not names:
         raise PlanRefused("no VM is named; give -e vm_name=web1")
-    problems = of_fleet(names, host, answers, mute)
-    if problems:
-        raise PlanRefused("; ".join(problems))
+    require("move", host, answers, mute)
+    problems = []
     found = Decision()
     fleet = placement.FleetLoad(hosts, policy)
     for name in dict.fromkeys(names):
-        places = {
-            where: vm
-            for where, answer in answers.items()
-            for vm in answer.get("vms") or ()
-            if vm["name"] == name
-        }
-        problem = place_one(name, host, places, answers, fleet, found)
+        problem = place_one(name, host, places_of(name, answers), answers, mute, fleet, found)
         if problem:
             problems.append(problem)
     if problems:
@@ -85,72 +59,90 @@ def decide(
     return found
 
 
-def repair(
-    names: t.Sequence[str], answers: t.Mapping[str, Answer], mute: t.Mapping[str, str]
-) -> Decision:
+def repair(names: t.Sequence[str], answers: t.Mapping[str, Answer], mute: Mute) -> Decision:
     """What has to be looked at of interrupted moves: all of them, or those of ``names``.
 
     One whose other end is silent is a problem; the others are repaired all the same.
     """
     found = Decision()
-    there: dict[str, dict[str, Answer]] = {}
-    for where, answer in answers.items():
-        for vm in answer.get("vms") or ():
-            there.setdefault(str(vm["name"]), {})[where] = vm
-    for name in dict.fromkeys([*names, *there]):
-        unfinished = _unfinished(there.get(name, {}))
-        if unfinished is None:
-            where = ", ".join(sorted(there.get(name, {})))
-            found.settled[name] = where
-            if len(there.get(name, {})) > 1:
-                found.problems.append(
-                    f"{name!r} is defined on {where}, and neither came from the other: find out"
-                    " which one is right, and remove the other on its hypervisor with virt_purge"
-                )
-            elif not where:
-                silent_ones = ", ".join(mute)
-                also = f" that answered (silent: {silent_ones})" if mute else ""
-                found.problems.append(f"no hypervisor{also} has a VM {name!r}")
+    listed = [str(vm["name"]) for answer in answers.values() for vm in answer.get("vms") or ()]
+    claimed = [name for name, source, _to in _claims(answers) if source not in answers]
+    for name in dict.fromkeys([*names, *listed, *([] if names else claimed)]):
+        places = places_of(name, answers)
+        ends = unfinished(name, places, answers)
+        if ends is not None:
+            problem = ends_silent(name, ends, answers, mute)
+            if problem:
+                found.problems.append(problem)
+            else:
+                found.shares.setdefault(ends[0], []).append((name, ends[1]))
             continue
-        missing = [one for one in unfinished if one not in answers]
-        if missing:
-            why = mute.get(missing[0], "not in the inventory")
-            found.problems.append(
-                f"the move of {name!r} from {unfinished[0]} to {unfinished[1]} is unfinished, and"
-                f" {missing[0]} is silent ({why}); bring it back and run this again, and"
-                " start nothing there before"
-            )
-            continue
-        found.shares.setdefault(unfinished[0], []).append((name, unfinished[1]))
+        if places:
+            found.settled[name] = ", ".join(sorted(places))
+        problem = _unclear(name, places, mute)
+        if problem:
+            found.problems.append(problem)
+    missing = {} if names else proofs.missing("repair", _asked(mute))
+    if missing:
+        found.problems.append(
+            "unfinished moves that only a silent hypervisor knows of cannot be found"
+            f" ({proofs.named(missing)}); {proofs.remedy(missing)}"
+        )
     return found
 
 
-def of_fleet(
-    names: t.Sequence[str],
-    host: str | None,
-    answers: t.Mapping[str, Answer],
-    mute: t.Mapping[str, str],
-) -> list[str]:
-    """What speaks against moving anything: a hypervisor that is silent, or not known."""
-    problems = []
-    if mute:
-        reasons = "; ".join(f"{name}: {why}" for name, why in mute.items())
-        problems.append(
-            f"a hypervisor that is silent may have {', '.join(names)} too, so nothing is moved:"
-            f" {reasons}. {_LOST.format(name=next(iter(mute)))}"
-        )
-    if host is not None and host not in answers:
-        known = ", ".join(answers) or "none"
-        problems.append(f"{host} is no hypervisor of this play; there are: {known}")
-    return problems
+def _unclear(name: str, places: t.Mapping[str, Answer], mute: Mute) -> str | None:
+    """What is to be said of a VM that is in no move between two known hypervisors."""
+    if len(places) > 1:
+        return twice.text(name, {where: vm["phase"] for where, vm in places.items()})
+    if not places:
+        return _nowhere(name, mute) or f"no hypervisor has a VM {name!r}"
+    for where, vm in places.items():
+        if vm["phase"] == "migrating":
+            return (
+                f"{name!r} on {where} is in phase migrating, but its metadata do not say between"
+                " which hypervisors; look at it with virsh dumpxml --inactive"
+            )
+    return None
 
 
-def twice(name: str, places: t.Iterable[str]) -> str:
-    """A VM that is defined on several hypervisors, in words."""
+def _nowhere(name: str, mute: Mute) -> str | None:
+    missing = proofs.missing("absent", mute)
+    if not missing:
+        return None
     return (
-        f"{name!r} is defined on {' and '.join(sorted(places))}; a VM exists once: find out"
-        " which one is right, and remove the other on its hypervisor with virt_purge"
+        f"no hypervisor that answered has a VM {name!r}, but it may be on one that did not"
+        f" ({proofs.named(missing)}); {proofs.remedy(missing)}"
     )
+
+
+def _asked(mute: Mute) -> dict[str, proofs.Silence]:
+    """Those that ``--limit`` left out are left out on purpose."""
+    return {name: one for name, one in mute.items() if one.asked}
+
+
+def require(proof: str, host: str | None, answers: t.Mapping[str, Answer], mute: Mute) -> None:
+    """Raise PlanRefused unless ``host``, which the whole command is about, has answered."""
+    if host is None or host in answers:
+        return
+    missing = proofs.missing(proof, mute, host)
+    if missing:
+        raise PlanRefused(
+            f"{host} is silent ({missing[host].why}), and nothing moves from or to it before it"
+            f" answers; {proofs.remedy(missing)}"
+        )
+    known = ", ".join(answers) or "none"
+    raise PlanRefused(f"{host} is no hypervisor of this play; there are: {known}")
+
+
+def places_of(name: str, answers: t.Mapping[str, Answer]) -> dict[str, Answer]:
+    """The hypervisors that were asked about the VM and have it, with what they said of it."""
+    return {
+        where: vm
+        for where, answer in answers.items()
+        for vm in answer.get("vms") or ()
+        if vm["name"] == name
+    }
 
 
 def place_one(
@@ -158,50 +150,64 @@ def place_one(
     host: str | None,
     places: t.Mapping[str, Answer],
     answers: t.Mapping[str, Answer],
+    mute: Mute,
     fleet: placement.FleetLoad,
     found: Decision,
 ) -> str | None:
     """Put one VM into ``found``; what speaks against it."""
+    ends = unfinished(name, places, answers)
+    if ends is not None:
+        problem = ends_silent(name, ends, answers, mute)
+        if problem:
+            return problem
+        found.shares.setdefault(ends[0], []).append((name, ends[1]))
+        if host not in (None, ends[1]):
+            found.problems.append(
+                f"{name!r} has an unfinished move from {ends[0]} to {ends[1]}, which comes to its"
+                f" end first; run this again to move it to {host}"
+            )
+        return None
     if not places:
         known = sorted(
             str(vm["name"]) for answer in answers.values() for vm in answer["host"]["vms"]
         )
-        return f"no hypervisor has a VM {name!r}; there are: {', '.join(known[:20]) or 'none'}"
-    unfinished = _unfinished(places)
-    if unfinished is not None:
-        source, destination = unfinished
-        if source not in answers:
-            return (
-                f"{name!r} came to {destination} from {source}, which is not in the inventory any"
-                " more, and its move is not finished"
-            )
-        found.shares.setdefault(source, []).append((name, destination))
-        return None
+        there = ", ".join(known[:20]) or "none"
+        return _nowhere(name, mute) or f"no hypervisor has a VM {name!r}; there are: {there}"
     if len(places) > 1:
-        return twice(name, places)
+        return twice.text(name, {where: vm["phase"] for where, vm in places.items()})
     ((source, vm),) = places.items()
     if host == source:
         found.settled[name] = source
         return None
+    if vm.get("error"):
+        return f"{name!r} stays on {source}, which cannot read it: {vm['error']}"
     request = _request(name, vm, host, answers[source])
-    fleet.remove(source, request)
+    # A hypervisor of which a domain could not be read at that moment has no load, and no VMs in it
+    counted = name in fleet.loads[source].names
+    if counted:
+        fleet.remove(source, request)
     result = placement.rank(fleet, request)
-    fleet.add(source, request)
+    if counted:
+        fleet.add(source, request)
     ranking = tuple(one for one in result.ranking if one.host != source)
     placed = Placement(name, ranking[0].host if ranking else None, ranking, result.rejected)
     if placed.host is None:
         return placement.describe(placed)
-    fleet.remove(source, request)
+    if counted:
+        fleet.remove(source, request)
     fleet.add(placed.host, request)
     found.placements.append(placed)
     found.shares.setdefault(source, []).append((name, placed.host))
     return None
 
 
-def _unfinished(places: t.Mapping[str, Answer]) -> tuple[str, str] | None:
+def unfinished(
+    name: str, places: t.Mapping[str, Answer], answers: t.Mapping[str, Answer]
+) -> tuple[str, str] | None:
     """Source and destination of a move that was interrupted, or that goes on.
 
     One that is coming in has no marks yet: a live VM travels without them, so only its UUID tells.
+    While the source is silent, the claim that keeps its place on the destination tells.
     """
     for vm in places.values():
         if vm["phase"] == "migrating" and vm.get("move"):
@@ -209,7 +215,36 @@ def _unfinished(places: t.Mapping[str, Answer]) -> tuple[str, str] | None:
             same = {one["uuid"] for one in places.values()}
             if set(places) <= {source, destination} and len(same) == 1:
                 return source, destination
+    for of, source, destination in _claims(answers):
+        if of == name and source not in answers:
+            return source, destination
     return None
+
+
+def _claims(answers: t.Mapping[str, Answer]) -> list[tuple[str, str, str]]:
+    """The VMs that a place is kept for somewhere: name, source and destination."""
+    return [
+        (str(one["name"]), str(one["source"]), str(one["destination"]))
+        for answer in answers.values()
+        for one in answer.get("claims") or ()
+    ]
+
+
+def ends_silent(
+    name: str, ends: tuple[str, str], answers: t.Mapping[str, Answer], mute: Mute
+) -> str | None:
+    """Why an unfinished move cannot be looked at: only both ends tell which of them has the VM."""
+    unknown = proofs.Silence("not among the hypervisors of this play, or declared lost")
+    out = {one: mute.get(one, unknown) for one in ends if one not in answers}
+    missing = proofs.missing("finish", out, *ends)
+    if not missing:
+        return None
+    again = "run without --limit" if not any(_asked(missing)) else "bring it back"
+    return (
+        f"the move of {name!r} from {ends[0]} to {ends[1]} is unfinished, and"
+        f" {' and '.join(missing)} is silent ({proofs.named(missing)}), so which of them has it is"
+        f" not known; {again}, run fleet.virt.repair_vms, and start nothing there before"
+    )
 
 
 def _request(name: str, vm: Answer, host: str | None, answer: Answer) -> Request:
@@ -239,31 +274,3 @@ def _request(name: str, vm: Answer, host: str | None, answer: Answer) -> Request
         groups=tuple(vm["groups"]),
         anti_affinity=tuple(vm["anti_affinity"]),
     )
-
-
-def report(
-    settled: t.Sequence[str], results: t.Mapping[str, Answer], *, check: bool
-) -> tuple[str, list[str]]:
-    """Text for people, and what failed."""
-    rows: list[list[t.Any]] = [[name, None, None, "stays", None, None, None] for name in settled]
-    failures: list[str] = []
-    lines: list[str] = []
-    for host, result in results.items():
-        if result.get("vms") is None and (result.get("failed") or result.get("unreachable")):
-            failures.append(f"{host}: {result.get('msg') or 'it did not answer'}")
-        for vm in result.get("vms") or ():
-            lines += vm["progress"]
-            if vm["failed"]:
-                failures.append(f"{vm['name']}: {vm['msg']}")
-                word = "failed"
-            elif not vm["changed"]:
-                word = "was there"
-            else:
-                word = f"{'would move' if check else 'moved'} ({vm['flow']})"
-            size = vm["bytes_to_copy"] if check else vm["bytes"]
-            mib = round(size / MIB) if isinstance(size, (int, float)) else None
-            seconds = vm["seconds"] if isinstance(vm["seconds"], (int, float)) else None
-            downtime = vm["downtime_ms"] if isinstance(vm["downtime_ms"], (int, float)) else None
-            rows.append([vm["name"], host, vm["destination"], word, mib, seconds, downtime])
-    heads = ["VM", "FROM", "TO", "RESULT", "MIB", "SECONDS", "DOWNTIME MS"]
-    return "\n".join([*lines, table(heads, rows)]) + "\n", failures

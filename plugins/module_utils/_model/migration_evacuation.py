@@ -14,9 +14,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from .._errors import PlanRefused
-from . import migration_decision, placement
-from .migration_decision import Answer, Decision
+from . import migration_decision, placement, proofs
+from .migration_decision import Answer, Decision, Mute
 from .placement_types import Policy
 
 
@@ -24,42 +23,56 @@ def leave(
     source: str,
     answers: t.Mapping[str, Answer],
     hosts: t.Sequence[placement.PlacementHost],
-    mute: t.Mapping[str, str],
+    mute: Mute,
     policy: Policy,
 ) -> Decision:
     """Where the VMs of ``source`` go; those of an earlier run that were on their way included."""
-    _require(source, answers, mute)
+    migration_decision.require("evacuate", source, answers, mute)
     marked = [_with_mark(host, True) if host.name == source else host for host in hosts]
     names = {str(vm["name"]): vm for vm in answers[source].get("vms") or ()}
     for name, vm in _under_way(answers).items():
         if vm["move"]["source"] == source:
             names.setdefault(name, vm)
-    return _decide(names, None, answers, marked, policy)
+    found = _decide(names, None, answers, marked, mute, policy)
+    found.problems += [
+        f"{name!r} was on its way to {source}, where that move ends first; run this again, which"
+        " moves it away"
+        for moves in found.shares.values()
+        for name, to in moves
+        if to == source
+    ]
+    return found
 
 
 def come_back(
     home: str,
     answers: t.Mapping[str, Answer],
     hosts: t.Sequence[placement.PlacementHost],
-    mute: t.Mapping[str, str],
+    mute: Mute,
     policy: Policy,
 ) -> Decision:
-    """Which VMs whose home ``home`` is go there, as far as they fit."""
-    _require(home, answers, mute)
+    """Which VMs that were evacuated from ``home`` go there, as far as they fit; those of an earlier
+    run that were on their way included."""
+    migration_decision.require("return", home, answers, mute)
     ready = [_with_mark(host, False) if host.name == home else host for host in hosts]
     names = {
         str(vm["name"]): vm
         for where, answer in answers.items()
         for vm in answer.get("vms") or ()
-        if where != home and vm["home"] == home
+        if where != home and home in vm["evacuated_from"]
     }
-    return _decide(names, home, answers, ready, policy)
-
-
-def _require(name: str, answers: t.Mapping[str, Answer], mute: t.Mapping[str, str]) -> None:
-    problems = migration_decision.of_fleet([f"VMs of {name}"], name, answers, mute)
-    if problems:
-        raise PlanRefused("; ".join(problems))
+    for name, vm in _under_way(answers).items():
+        if vm["move"]["destination"] == home:
+            names.setdefault(name, vm)
+    found = _decide(names, home, answers, ready, mute, policy)
+    asked = {name: one for name, one in mute.items() if one.asked}
+    missing = proofs.missing("return all", asked)
+    if missing:
+        found.problems.append(
+            f"VMs of {home} that are on a silent hypervisor do not come back now"
+            f" ({proofs.named(missing)}); {proofs.remedy(missing)}; then run this again"
+        )
+    return found
 
 
 def _with_mark(host: placement.PlacementHost, mark: bool) -> placement.PlacementHost:
@@ -81,6 +94,7 @@ def _decide(
     host: str | None,
     answers: t.Mapping[str, Answer],
     hosts: t.Sequence[placement.PlacementHost],
+    mute: Mute,
     policy: Policy,
 ) -> Decision:
     found = Decision()
@@ -92,7 +106,7 @@ def _decide(
             for vm in (*answer["host"]["vms"], *(answer.get("vms") or ()))
             if vm["name"] == name
         }
-        problem = migration_decision.place_one(name, host, places, answers, fleet, found)
+        problem = migration_decision.place_one(name, host, places, answers, mute, fleet, found)
         if problem:
             found.problems.append(problem)
     return found

@@ -58,6 +58,8 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "base_pool": {"type": "str", "default": "base"},
     "base_path": {"type": "str", "default": "/var/lib/libvirt/base"},
     "results": {"type": "str"},
+    "shares": {"type": "dict"},
+    "marked": {"type": "str"},
     "expected": {"type": "list", "elements": "str"},
     "lost": {"type": "list", "elements": "str", "default": []},
 }

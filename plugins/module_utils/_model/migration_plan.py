@@ -15,6 +15,7 @@ import typing as t
 import uuid as uuids
 
 from . import base_name
+from .metadata import NOT_MADE, Metadata, Owner
 from .migration_types import (
     CLAIM,
     RENEW,
@@ -86,6 +87,30 @@ def plan(source: Source, target: Target, options: Options, *, space: bool = True
     if source.state == "shutoff":
         found.flow = "offline"
     return found
+
+
+def other_move(
+    name: str,
+    kept: Metadata | None,
+    here: str,
+    where: str,
+    is_alive: t.Callable[[Owner | None], bool],
+) -> str | None:
+    """Why the VM on ``here`` does not go to ``where`` now: it is in a move between other ends."""
+    if kept is None or kept.phase != "migrating" or kept.move is None:
+        return None
+    source, destination = kept.move.source, kept.move.destination
+    if (source, destination) == (here, where):
+        return None
+    if source == here and is_alive(kept.owner):
+        return (
+            f"{name!r} is being moved from {here} to {destination} by another run, so not to"
+            f" {where}; wait for that, and move it from there if it is still to go"
+        )
+    return (
+        f"{name!r} has an unfinished move from {source} to {destination}, so it does not go from"
+        f" {here} to {where}; end that first with fleet.virt.repair_vms"
+    )
 
 
 def _flow(found: Plan, *, overlay: bool) -> str:
@@ -332,7 +357,7 @@ def _left_over(path: str, target: Target, claim: Defined | None) -> str | None:
     """Why the file that is in the way may not be made anew."""
     where = target.destination.name
     named = claim is not None and claim.metadata is not None
-    if not named or path not in [one.path for one in _claimed(claim)]:
+    if not named or path not in [one.path for one in _claimed(claim) if one.made != NOT_MADE]:
         return (
             f"{path} is on {where} already, and not from moving this VM: it may be somebody's, or"
             " the storage is shared; look whose it is (virt_query), and move it away"

@@ -17,6 +17,7 @@ import re
 import typing as t
 
 from .._errors import Problem
+from .migration_types import CLAIM
 from .options import show
 
 _HOST_LENGTH = 63  # Linux ends host names at 64, DNS labels at 63
@@ -92,6 +93,11 @@ def _findings(value: str, *, host_name: bool) -> list[str]:
         found.append(
             f"{shown} has no letter; virsh reads it as an id, ssh as an address: "
             "put a letter into it"
+        )
+    if value.lower().endswith(CLAIM):
+        found.append(
+            f"{shown} ends in {CLAIM!r}; a VM that is being moved has a claim of such a name on its"
+            " destination: rename it"
         )
     if value.lower() in _RESERVED:
         found.append(

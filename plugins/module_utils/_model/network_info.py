@@ -36,6 +36,9 @@ def network(xml: str, what: str = "network") -> dict[str, t.Any]:
         "devices": [] if forward is None else _attributes(forward, "interface", "dev"),
         "portgroups": _attributes(root, "portgroup", "name"),
         "addresses": [address for address in map(_address, ips) if address],
+        # libvirt sets VLAN tags of NICs where Open vSwitch or the device itself carries them
+        "tags": attribute(forward, "mode") in ("hostdev", "passthrough")
+        or any(port.get("type") == "openvswitch" for port in root.iterchildren("virtualport")),
         "dhcp": any("dhcp" in first_children(ip) for ip in ips),
     }
 

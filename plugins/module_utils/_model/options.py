@@ -26,6 +26,8 @@ from .._units import format_size, parse_mib
 _TRUE = frozenset(("y", "yes", "on", "1", "true", "t"))
 _FALSE = frozenset(("n", "no", "off", "0", "false", "f"))
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+# 2048.0 is what a template makes of 4096 / 2
+_FRACTION = re.compile(r"[0-9]+\.(?!0*$)[0-9]+")
 _SHOWN = 80
 
 
@@ -96,6 +98,11 @@ class Reader:
                 Problem(path, f"{show(options)} is not a mapping; write it as key: value pairs")
             )
 
+    @property
+    def written(self) -> list[str]:
+        """Every option that the user wrote, known or not."""
+        return [key for key, value in self._options.items() if value is not None]
+
     def at(self, key: str) -> str:
         """The path of ``key``."""
         return join(self._origins.get(key, self.path), key)
@@ -139,8 +146,8 @@ class Reader:
 
         return t.cast("int | None", self._converted(key, convert, default))
 
-    def mib(self, key: str, default: int | None, high: int) -> int | None:
-        """A size above zero and up to ``high`` MiB, as MiB."""
+    def mib(self, key: str, default: int | None, high: int, low: int = 1) -> int | None:
+        """A size of ``low`` to ``high`` MiB, as MiB; a fraction needs a unit."""
 
         def convert(value: t.Any) -> int:
             if str(value).strip().startswith("-"):
@@ -148,6 +155,16 @@ class Reader:
             size = parse_mib(value)
             if size <= 0:
                 raise ValueError(f"{show(value)} is no size; write MiB, for example 1024 or 1GiB")
+            if _FRACTION.fullmatch(str(value).strip()):
+                raise ValueError(
+                    f"{show(value)} has no unit, so it is MiB, and those are whole; write for"
+                    f" example {str(value).strip()}GiB"
+                )
+            if size < low:
+                raise ValueError(
+                    f"{show(value)} is less than the least allowed, {format_size(low)}; a number"
+                    " without a unit is MiB, so write for example 1024 or 1GiB"
+                )
             if size > high:
                 raise ValueError(
                     f"{show(value)} is more than the most allowed, {format_size(high)}"

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .machines import uses_uefi
 from .placement_hosts import PlacementHost
 from .placement_load import FleetLoad, HostLoad, PoolLoad, Space
 from .placement_types import Policy, Rejection, Request
@@ -32,6 +33,9 @@ def wishes_of(request: Request) -> Wishes:
         request.arch,
         request.networks,
         request.bridges,
+        request.tagged_networks,
+        request.tagged_bridges,
+        request.firmware,
     )
 
 
@@ -246,6 +250,32 @@ def _bridges(host: PlacementHost, request: Request) -> str | None:
     return None
 
 
+def _vlans(host: PlacementHost, request: Request) -> str | None:
+    bridges = sorted(set(request.tagged_bridges) - host.tagging_bridges)
+    networks = sorted(set(request.tagged_networks) - host.tagging_networks)
+    if not bridges and not networks:
+        return None
+    where = [_which("bridge", bridges)] if bridges else []
+    where += [_which("network", networks)] if networks else []
+    return (
+        f"libvirt sets no VLAN tag on {' and '.join(where)}, which Linux bridges carry; leave vlan"
+        " out and give the NIC a bridge that is on that VLAN, or a network on Open vSwitch"
+    )
+
+
+def _firmware(host: PlacementHost, request: Request) -> str | None:
+    if not uses_uefi(request.firmware, host.arch):
+        return None
+    if host.firmwares is None:
+        return "needs UEFI firmware; whether it has any is not known"
+    if "efi" in host.firmwares:
+        return None
+    return (
+        "needs UEFI firmware, and libvirt finds none there; install the package ovmf (Debian,"
+        " Ubuntu; for ARM qemu-efi-aarch64) or edk2-ovmf (others)"
+    )
+
+
 def _which(what: str, names: t.Sequence[str]) -> str:
     return f"{what}{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
@@ -270,4 +300,6 @@ _FIXED: tuple[tuple[str, t.Callable[[PlacementHost, Request], str | None]], ...]
     ("arch", _arch),
     ("networks", _networks),
     ("bridges", _bridges),
+    ("vlans", _vlans),
+    ("firmware", _firmware),
 )

@@ -20,6 +20,7 @@ from .._errors import Problem, SpecError
 from .._units import parse_mib
 from . import base_name
 
+_MOST_RATIO = 1000  # more than that is a slip of the pen
 # libvirt's "degraded" is running, with less redundancy than it was set up with
 _USABLE_STATES = frozenset({"running", "active", "degraded"})
 
@@ -48,6 +49,7 @@ class DefinedVm:
     uuid: str | None = None
     groups: tuple[str, ...] = ()
     anti_affinity: tuple[str, ...] = ()
+    phase: str | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ class PlacementHost:
 
     ``problem`` (with ``problem_filter``) is set if it did not answer or did not say enough.
     ``memory_limit_mib`` and ``vcpus_limit`` bound the sums over all defined domains.
-    ``maintenance`` and ``bridges`` are None where they could not be read.
+    ``maintenance``, ``bridges`` and ``firmwares`` are None where they could not be read.
+    ``tagging_networks`` and ``tagging_bridges`` are those on which NICs may have VLAN tags.
     """
 
     name: str
@@ -89,6 +92,9 @@ class PlacementHost:
     pools: tuple[PoolFacts, ...] = ()
     networks: t.Mapping[str, bool] | None = None
     bridges: frozenset[str] | None = None
+    tagging_networks: frozenset[str] = frozenset()
+    tagging_bridges: frozenset[str] = frozenset()
+    firmwares: frozenset[str] | None = None
     vms: tuple[DefinedVm, ...] = ()
     images: frozenset[str] = frozenset()
 
@@ -120,8 +126,11 @@ def settings_from(variables: t.Mapping[str, t.Any], host: str) -> HostSettings:
             number = math.nan if isinstance(value, bool) else float(value)
         except (TypeError, ValueError):
             number = math.nan
-        if not (math.isfinite(number) and 0 < number <= 1000):
-            text = f"{value!r} is not a ratio; write a number above 0, for example {default:g}"
+        if not (math.isfinite(number) and 0 < number <= _MOST_RATIO):
+            text = (
+                f"{value!r} is not a ratio; write a number above 0 and up to {_MOST_RATIO}, for"
+                f" example {default:g}"
+            )
             problems.append(Problem(f"{host}.{key}", text))
             return default
         return number
@@ -176,9 +185,10 @@ def host_from_info(
     ``settings`` are the hypervisor's variables (virt_zone, virt_tags, virt_memory_reserve,
     virt_memory_ratio, virt_vcpu_ratio, virt_disk_ratio). ``domains`` (each with name, uuid,
     groups, anti_affinity) replaces ``info["vms"]``. ``name`` is the name in the inventory, where
-    it is not the one in ``info``. Beyond the documented result, ``cpu.max_vcpus``, ``images``
-    (names in the base pool) and a pool's ``claimed_mib`` (disks of VMs in creation, whose volumes
-    do not exist yet) and ``volume_allocation_mib`` (what its volumes really take) are used.
+    it is not the one in ``info``. Beyond the documented result, ``cpu.max_vcpus``, ``firmwares``,
+    ``tagging_networks``, ``tagging_bridges``, ``images`` (names in the base pool) and a pool's
+    ``claimed_mib`` (disks of VMs in creation, whose volumes do not exist yet) and
+    ``volume_allocation_mib`` (what its volumes really take) are used.
 
     Raises SpecError for bad settings; what is wrong with ``info`` ends up in ``problem``.
     """
@@ -234,6 +244,9 @@ def _read(
         pools=tuple(_pool(pool, settings.disk_ratio) for pool in _list(info.get("pools"), "pools")),
         networks={name: active for name, (active, _bridge) in networks.items()},
         bridges=bridges,
+        tagging_networks=_names(info.get("tagging_networks")) or frozenset(),
+        tagging_bridges=_names(info.get("tagging_bridges")) or frozenset(),
+        firmwares=_names(info.get("firmwares")),
         vms=vms,
         images=image_keys(_names(info.get("images")) or ()),
     )
@@ -307,6 +320,7 @@ def _vms(entries: t.Any) -> tuple[DefinedVm, ...]:
                 uuid=str(uuid) if uuid else None,
                 groups=tuple(sorted(groups)),
                 anti_affinity=tuple(sorted(avoided)),
+                phase=str(entry["phase"]) if entry.get("phase") else None,
             )
         )
     return tuple(vms)

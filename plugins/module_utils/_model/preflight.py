@@ -123,6 +123,9 @@ def _cpus(facts: t.Mapping[str, Facts]) -> list[Finding]:
     for name, one in facts.items():
         cpu, baseline = one.get("cpu") or {}, one.get("baseline") or {}
         models.setdefault(str(cpu.get("model")), []).append(name)
+        if cpu.get("xml") and one.get("not_compared"):
+            text = f"its CPU is not compared with the others': {one['not_compared']}"
+            found.append(Finding("cpu_not_compared", (name,), text))
         if baseline.get("error"):
             text = f"no CPU model of all hypervisors, as {name} sees it: {baseline['error']}"
             found.append(Finding("cpu_incompatible", (name,), text))

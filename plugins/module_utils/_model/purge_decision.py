@@ -14,28 +14,18 @@ import typing as t
 from dataclasses import dataclass, field
 
 from .._errors import PlanRefused
-from .tables import table
+from . import proofs, twice
 
 Answer = t.Mapping[str, t.Any]
-_LOST = (
-    "bring it back, or, if it is surely off for good, name it in virt_hypervisors_lost, for example"
-    " -e virt_hypervisors_lost={name}"
-)
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """What each hypervisor of the play answered: to a look, ``vms`` and ``pool_ids``; None and a
-    reason in ``silent`` from those that did not. ``lost`` are declared to be off for good."""
+    """What each hypervisor of the play answered: to a look, ``vms`` and ``pool_ids``. ``silent``
+    gave none, and are not declared lost."""
 
     answers: t.Mapping[str, Answer]
-    silent: t.Mapping[str, str]
-    lost: frozenset[str] = frozenset()
-
-    @property
-    def unproven(self) -> dict[str, str]:
-        """Those that may know something and have not said it."""
-        return {name: why for name, why in self.silent.items() if name not in self.lost}
+    silent: t.Mapping[str, proofs.Silence]
 
 
 @dataclass
@@ -61,24 +51,13 @@ def fleet(
     Raises PlanRefused for a ``lost`` that nobody knows, and when nobody answered.
     """
     answers = {name: answer for name, answer in registered.items() if answer.get(key) is not None}
-    silent = {
-        name: str(answer.get("msg") or "it did not answer")
-        for name, answer in registered.items()
-        if name not in answers
-    }
-    for name in expected or ():
-        if name not in registered:
-            silent[name] = "it is not in this play (--limit)"
-    unknown = [name for name in lost if name not in {*answers, *silent}]
-    if unknown:
-        raise PlanRefused(
-            f"virt_hypervisors_lost names {', '.join(unknown)}: no hypervisor of this play; there"
-            f" are: {', '.join([*answers, *silent])}"
-        )
+    problem = proofs.unknown_lost(lost, list(dict.fromkeys([*registered, *(expected or ())])))
+    if problem:
+        raise PlanRefused(problem)
+    silent = proofs.silences(registered, answers, expected, lost)
     if not answers:
-        reasons = "; ".join(f"{name}: {why}" for name, why in silent.items())
-        raise PlanRefused(f"no hypervisor answered: {reasons}")
-    return Fleet(answers, silent, frozenset(lost))
+        raise PlanRefused(f"no hypervisor answered: {proofs.named(silent)}")
+    return Fleet(answers, silent)
 
 
 def decide(names: t.Sequence[str], seen: Fleet) -> Decision:
@@ -94,33 +73,40 @@ def decide(names: t.Sequence[str], seen: Fleet) -> Decision:
             if vm["name"] == name
         }
         if len(places) > 1:
-            problems.append(
-                f"{name!r} is defined on {' and '.join(places)}; a VM exists once: find out which"
-                " one is right, and remove the other on its hypervisor with the module virt_purge"
-            )
+            phases = {where: vm.get("phase") for where, vm in places.items()}
+            uuids = [vm.get("uuid") for vm in places.values()]
+            problems.append(twice.text(name, phases, uuids))
+            continue
+        if not places and name in (*seen.answers, *seen.silent):
+            problems.append(f"{name!r} is a hypervisor, not a VM; fleet.virt.list shows the VMs")
             continue
         if not places:
-            if seen.unproven:
+            missing = proofs.missing("absent", seen.silent)
+            if missing:
                 problems.append(
                     f"{name!r} is on no hypervisor that answered, but may be on one that did not"
-                    f" ({_named(seen.unproven)}); {_LOST.format(name=next(iter(seen.unproven)))}"
+                    f" ({proofs.named(missing)}); {proofs.remedy(missing)}"
                 )
             found.absent.append(name)
             continue
         host, vm = next(iter(places.items()))
         found.shares.setdefault(host, []).append(name)
         for volume in vm["volumes"]:
-            if not _shared(volume, host, seen):
-                continue
-            file = posixpath.basename(str(volume["path"]))
-            found.asked.append(str(volume["path"]))
-            found.files.append(file)
-            found.homes[file] = host
-            if seen.unproven:
+            shared = _shared(volume, host, seen)
+            missing = (
+                proofs.missing("purge shared", seen.silent)
+                if shared
+                else proofs.missing("purge", seen.silent, host)
+            )
+            if shared:
+                file = posixpath.basename(str(volume["path"]))
+                found.asked.append(str(volume["path"]))
+                found.files.append(file)
+                found.homes[file] = host
+            if missing:
                 problems.append(
                     f"{volume['path']} of {name!r} is on shared storage, and a hypervisor that may"
-                    f" use it is silent ({_named(seen.unproven)});"
-                    f" {_LOST.format(name=next(iter(seen.unproven)))}"
+                    f" use it is silent ({proofs.named(missing)}); {proofs.remedy(missing)}"
                 )
     if problems:
         raise PlanRefused("; ".join(problems))
@@ -139,60 +125,30 @@ def require_unused(decision: Decision, seen: Fleet) -> None:
         for entry in answer["users"]
         if entry["file"] in decision.homes and decision.homes[entry["file"]] != host
     ]
-    if seen.unproven and decision.files:
+    missing = proofs.missing("purge shared", seen.silent)
+    if missing and decision.files:
         files = ", ".join(decision.files)
-        problems.append(f"not all said whether they use {files}: {_named(seen.unproven)}")
+        problems.append(f"not all said whether they use {files}: {proofs.named(missing)}")
     if problems:
         raise PlanRefused("; ".join(problems))
 
 
 def _shared(volume: Answer, host: str, seen: Fleet) -> bool:
     """Whether another hypervisor can reach the volume: its pool's kind says so, or its identity,
-    which another has too, or may have while it is silent."""
+    which another has too. The id alone makes nothing shared: the role gives every pool one."""
     if volume["shared"]:
         return True
     if volume["pool_id"] is None:
         return False
     others = [answer["pool_ids"] for name, answer in seen.answers.items() if name != host]
-    return bool(seen.unproven) or any(volume["pool_id"] in ids for ids in others)
+    return any(volume["pool_id"] in ids for ids in others)
 
 
 def sole_pool_ids(host: str, seen: Fleet) -> list[str]:
     """Ids of pools that ``host`` has and no other hypervisor; none while one is silent."""
-    if seen.unproven:
+    if proofs.missing("prune", seen.silent):
         return []
     others = {
         one for name, answer in seen.answers.items() if name != host for one in answer["pool_ids"]
     }
     return sorted(set(seen.answers[host]["pool_ids"]) - others) if host in seen.answers else []
-
-
-def _named(silent: t.Mapping[str, str]) -> str:
-    return "; ".join(f"{name}: {why}" for name, why in silent.items())
-
-
-def report(
-    names: t.Sequence[str], results: t.Mapping[str, Answer], *, check: bool
-) -> tuple[str, list[str]]:
-    """Text for people, and what failed."""
-    rows: list[list[t.Any]] = []
-    failures: list[str] = []
-    seen: set[str] = set()
-    for host, result in results.items():
-        if result.get("vms") is None and (result.get("failed") or result.get("unreachable")):
-            failures.append(f"{host}: {result.get('msg') or 'it did not answer'}")
-        for vm in result.get("vms") or ():
-            seen.add(str(vm["name"]))
-            if vm["failed"]:
-                failures.append(f"{host}: {vm['msg']}")
-            word = "would go" if check else "removed"
-            for item in vm["removed"]:
-                what = item["path"] or item["name"]
-                rows.append([vm["name"], host, word, item["kind"], what, item["size_mib"]])
-            for item in vm["kept"]:
-                rows.append([vm["name"], host, "stays", item["path"], item["reason"], None])
-    for name in names:
-        if name not in seen:
-            rows.append([name, None, "not there", None, None, None])
-    text = table(["VM", "HYPERVISOR", "RESULT", "KIND", "WHAT", "MIB"], rows)
-    return text + "\n", failures

@@ -20,6 +20,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "files": {"type": "list", "elements": "str", "default": []},
     "results": {"type": "str"},
     "users": {"type": "str"},
+    "shares": {"type": "dict"},
     "expected": {"type": "list", "elements": "str"},
     "lost": {"type": "list", "elements": "str", "default": []},
 }

@@ -26,7 +26,8 @@ class VolumeFacts:
     ``pool_path`` is the folder of the pool of that name, None if there is no such pool; ``path``
     where the volume would be in it. ``kind`` is absent, file, link, directory or other. ``users``
     says in words who else uses it, ``own_overlays`` are disks of the domain itself that lie on it.
-    ``shared``: others can reach the pool too; ``asked``: they have been asked.
+    ``shared``: others can reach the pool too; ``asked``: they have been asked. ``foreign``: it is
+    not known to be the file that was made for the domain, whose creation did not come to its end.
     """
 
     own: OwnVolume
@@ -43,6 +44,7 @@ class VolumeFacts:
     locked: bool = False
     shared: bool = False
     asked: bool = False
+    foreign: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,7 @@ class Plan:
     kept: list[Kept] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     volumes: list[VolumeFacts] = field(default_factory=list)
+    foreign: list[OwnVolume] = field(default_factory=list)  # not its own after all
 
 
 def plan(domain: DomainFacts, volumes: t.Sequence[VolumeFacts], options: Options) -> Plan:
@@ -109,11 +112,13 @@ def plan(domain: DomainFacts, volumes: t.Sequence[VolumeFacts], options: Options
         return found
     if domain.managed_save:
         found.removed.append(Removal("managed_save", domain.name))
+    named: set[str | None] = set()
     for volume in volumes:
         problem = _volume(volume, domain, options, found)
         if problem:
             found.problems.append(problem)
-    named = {kept.path for kept in found.kept} | {item.path for item in found.removed}
+            named.add(volume.path or volume.own.path)
+    named |= {kept.path for kept in found.kept} | {item.path for item in found.removed}
     for path, what in domain.disks:
         if path not in named:
             named.add(path)
@@ -195,6 +200,9 @@ def _volume(volume: VolumeFacts, domain: DomainFacts, options: Options, found: P
             reason = f"outside the pool {own.pool!r}, which is elsewhere"
             found.kept.append(Kept(own.path, reason))
         return None
+    if volume.foreign:
+        found.foreign.append(own)  # it is returned with the disks that were not made for it
+        return None
     if volume.own_overlays:
         return (
             f"{volume.path} lies under {', '.join(volume.own_overlays)}, which {domain.name!r}"
@@ -205,6 +213,15 @@ def _volume(volume: VolumeFacts, domain: DomainFacts, options: Options, found: P
     if why is not None:
         found.kept.append(Kept(volume.path, why))
         return None
+    if volume.users and not volume.attached:
+        found.kept.append(Kept(volume.path, "; ".join(volume.users)))
+        return None
+    if volume.users:
+        return (
+            f"{volume.path} of {domain.name!r} is needed by others: {'; '.join(volume.users)}."
+            " Remove those first, or make them independent (a disk that lies on it:"
+            f" {_WHERE} blockpull); nothing is removed until then"
+        )
     if volume.locked and not domain.active:
         return (
             f"{volume.path} is in use (locked) by a program, though {domain.name!r} is not"
@@ -234,9 +251,7 @@ def _why_kept(volume: VolumeFacts, domain: DomainFacts, options: Options) -> str
         return f"at another place than when it was made ({own.path})"
     if own.pool == options.base_pool:
         return "in the pool of base images, which are nobody's own"
-    if volume.users:
-        return "; ".join(volume.users)
-    if own.role != "seed" and not volume.attached:
+    if own.role != "seed" and not volume.attached and not volume.users:
         return (
             f"made for {domain.name!r}, but not among its disks any more; if it is not needed:"
             f" {_WHERE} vol-delete {own.name} {own.pool}"

@@ -4,8 +4,8 @@
 
 """What a VM was asked to be, kept in its metadata, and how another request differs from it.
 
-Two runs with the same variables must find nothing to do, whatever libvirt added to the definition
-in between: so requests are compared with each other, not with the definition.
+That is what tells two creations of one name apart while the VM is being made. One that exists is
+compared as libvirt has it (``difference``).
 
 This file is private to the collection.
 """
@@ -19,7 +19,7 @@ import typing as t
 from .domain import Domain
 
 # what belongs to the run that creates, not to the VM
-_NOT_KEPT = ("start", "wait", "placement")
+_NOT_KEPT = ("start", "wait", "placement", "written")
 
 
 def as_plain(domain: Domain) -> dict[str, t.Any]:
@@ -36,7 +36,7 @@ def to_text(domain: Domain) -> str:
 
 
 def differences(kept: str | None, domain: Domain) -> list[str]:
-    """``memory: 512, wanted 1024`` for each difference; empty if the requests are the same.
+    """``memory: asked 1024, is 512`` for each difference; empty if the requests are the same.
 
     ``kept`` is the text in the metadata; what it does not know (written by an older version) is
     no difference.
@@ -65,12 +65,12 @@ def _compare(path: str, old: t.Any, new: t.Any) -> list[str]:
     if _named(old) and _named(new):
         before, after = ({entry["name"]: entry for entry in one} for one in (old, new))
         found = _compare(path, before, {name: after[name] for name in after if name in before})
-        found += [f"{path}.{name}: is there, not wanted" for name in before if name not in after]
-        found += [f"{path}.{name}: wanted, not there" for name in after if name not in before]
+        found += [f"{path}.{name}: not asked for, is there" for name in before if name not in after]
+        found += [f"{path}.{name}: asked for, is not there" for name in after if name not in before]
         if not found and list(before) != list(after):
-            found.append(f"{path}: order {', '.join(before)}, wanted {', '.join(after)}")
+            found.append(f"{path}: order asked {', '.join(after)}, is {', '.join(before)}")
         return found
-    return [] if old == new else [f"{path}: {_show(old)}, wanted {_show(new)}"]
+    return [] if old == new else [f"{path}: asked {_show(new)}, is {_show(old)}"]
 
 
 def _named(value: t.Any) -> bool:

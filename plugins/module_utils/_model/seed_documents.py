@@ -19,6 +19,7 @@ import re
 import typing as t
 from collections.abc import Mapping
 
+from . import first_boot
 from .seed import HostKey, NicConfig, Seed, SeededNic, User
 
 # What JSON takes as it is, and YAML refuses or reads as a line break
@@ -58,6 +59,10 @@ def nocloud(
     data = _user_data(seed, hostname, fqdn, uuid, host_key, entropy)
     if seed.user_data is not None:
         data = merged(data, json.loads(seed.user_data))
+    if isinstance(data.get("runcmd"), list):
+        data["runcmd"] = first_boot.watched(data["runcmd"])
+    if not data["runcmd"]:
+        del data["runcmd"]  # cloud-init's schema has no empty list
     return {
         "meta-data": _document(meta),
         "network-config": _document(network(seed, nics)),
@@ -92,7 +97,10 @@ def _user_data(
 ) -> dict[str, t.Any]:
     machine_id = uuid.replace("-", "")
     data: dict[str, t.Any] = {
-        "bootcmd": [["sh", "-c", _MACHINE_ID, "machine-id", machine_id]],
+        "bootcmd": [
+            ["sh", "-c", _MACHINE_ID, "machine-id", machine_id],
+            ["sh", "-c", first_boot.REPORT, "first-boot", _DISABLED],
+        ],
         "disable_root": seed.user != "root",
         "growpart": {"mode": "auto" if seed.grow_root else "off", "devices": ["/"]},
         "hostname": hostname,
@@ -104,9 +112,7 @@ def _user_data(
             "file": "/dev/urandom",
         },
         "resize_rootfs": seed.grow_root,
-        # Without the medium a later boot would be a new instance, with new host keys. It comes
-        # first: commands may reboot the guest.
-        "runcmd": [["touch", _DISABLED], *(_command(command) for command in seed.commands)],
+        "runcmd": [_command(command) for command in seed.commands],
         "ssh_deletekeys": True,
         "ssh_keys": {"ed25519_private": host_key.private, "ed25519_public": host_key.public},
         "ssh_pwauth": False,

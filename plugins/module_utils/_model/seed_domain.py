@@ -13,7 +13,7 @@ import json
 import typing as t
 
 from .. import _lxml
-from . import metadata
+from . import first_boot, metadata
 from .domain_devices_xml import device_name
 from .metadata import Metadata
 from .seed import Seed, SeededNic
@@ -73,7 +73,12 @@ def recorded(kept: Metadata | None) -> dict[str, t.Any] | None:
 def with_record(kept: Metadata, seed: Seed, name: str) -> Metadata:
     """The metadata with this seed: in the request, if the VM was made by one."""
     plain = as_plain(seed, name)
-    kept = dataclasses.replace(kept, user=seed.user, addresses=seed.static_addresses)
+    kept = dataclasses.replace(
+        kept,
+        user=seed.user,
+        addresses=seed.static_addresses,
+        first_boot=first_boot.expected(seed),
+    )
     if kept.request is not None:
         request = {**_request(kept), "seed": plain}
         text = json.dumps(request, sort_keys=True, separators=(",", ":"))

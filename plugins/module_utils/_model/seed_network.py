@@ -14,6 +14,7 @@ import typing as t
 from collections.abc import Mapping
 
 from .._errors import Problem
+from . import ip
 from .options import Reader, join, show, unknown_message
 from .seed import NicConfig, Route, Seed, SeededNic
 from .seed_documents import real_nic
@@ -21,8 +22,8 @@ from .seed_documents import real_nic
 _MAC = r"(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}"
 _DOMAIN = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"
 _DOMAIN_RULE = "a domain is letters, digits, '-' and '.', for example example.org"
+_BROADCAST = ip.address("255.255.255.255")
 _EXAMPLE = "[{name: eth0, addresses: [192.0.2.10/24], gateway: 192.0.2.1}]"
-_Address = t.Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
 
 
 def read(reader: Reader) -> dict[str, t.Any]:
@@ -95,12 +96,12 @@ def _items(reader: Reader, key: str) -> list[tuple[str, str]]:
     return [(f"{reader.at(key)}[{index}]", str(item)) for index, item in enumerate(value)]
 
 
-def _addresses(reader: Reader) -> list[_Address]:
-    found: list[_Address] = []
+def _addresses(reader: Reader) -> list[ip.Interface]:
+    found: list[ip.Interface] = []
     for path, text in _items(reader, "addresses"):
         message = None
         try:
-            address = ipaddress.ip_interface(text)
+            address = ip.interface(text)
         except ValueError:
             message = f"{show(text)} is not an address; write address/prefix: 192.0.2.10/24"
         else:
@@ -111,7 +112,7 @@ def _addresses(reader: Reader) -> list[_Address]:
                 address.ip.is_multicast
                 or address.ip.is_unspecified
                 or address.ip.is_loopback
-                or address.ip == ipaddress.ip_address("255.255.255.255")
+                or address.ip == _BROADCAST
             ):
                 message = f"{show(text)} cannot be a NIC's: multicast, loopback or unspecified"
             elif (
@@ -136,14 +137,14 @@ def _addresses(reader: Reader) -> list[_Address]:
     return found
 
 
-def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _ip(text: str) -> ip.Address | None:
     try:
-        return ipaddress.ip_address(text)
+        return ip.address(text)
     except ValueError:
         return None
 
 
-def _gateways(reader: Reader, addresses: t.Sequence[_Address]) -> tuple[str, ...]:
+def _gateways(reader: Reader, addresses: t.Sequence[ip.Interface]) -> tuple[str, ...]:
     found: dict[int, str] = {}
     for path, text in _items(reader, "gateway"):
         gateway = _ip(text)
@@ -161,9 +162,7 @@ def _gateways(reader: Reader, addresses: t.Sequence[_Address]) -> tuple[str, ...
     return tuple(found.values())
 
 
-def _unreachable(
-    via: ipaddress.IPv4Address | ipaddress.IPv6Address, addresses: t.Sequence[_Address]
-) -> str | None:
+def _unreachable(via: ip.Address, addresses: t.Sequence[ip.Interface]) -> str | None:
     """Why a NIC with these addresses cannot send to ``via``; None if it can."""
     if isinstance(via, ipaddress.IPv6Address) and via.is_link_local:
         return None
@@ -181,7 +180,7 @@ def _unreachable(
     return f"{show(str(via))} is not in the NIC's network ({listed}); give the router's address"
 
 
-def _routes(reader: Reader, addresses: t.Sequence[_Address]) -> tuple[Route, ...]:
+def _routes(reader: Reader, addresses: t.Sequence[ip.Interface]) -> tuple[Route, ...]:
     value = reader.structure("routes")
     example = "[{to: 198.51.100.0/24, via: 192.0.2.254}]"
     if value is None:
@@ -201,7 +200,7 @@ def _routes(reader: Reader, addresses: t.Sequence[_Address]) -> tuple[Route, ...
         inner.finish()
         router = _ip(via)
         try:
-            network = ipaddress.ip_network(to)
+            network = ip.network(to)
         except ValueError:
             inner.problem("to", f"{show(to)} is not a network; write for example 198.51.100.0/24")
             continue

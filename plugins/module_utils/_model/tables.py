@@ -16,7 +16,7 @@ from .._units import format_size
 Entry = t.Mapping[str, t.Any]
 
 
-def _clean(value: t.Any) -> str:
+def clean(value: t.Any) -> str:
     """Text for a terminal: names and titles belong to guests, so control characters are shown."""
     if value is None:
         return "-"
@@ -25,7 +25,7 @@ def _clean(value: t.Any) -> str:
 
 def table(heads: t.Sequence[str], rows: t.Sequence[t.Sequence[t.Any]]) -> str:
     """Columns as wide as their widest cell; numbers to the right."""
-    cells = [[_clean(cell) for cell in row] for row in rows]
+    cells = [[clean(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [list(heads), *cells]) for i in range(len(heads))]
     numeric = [
         all(isinstance(row[i], (int, type(None))) for row in rows) for i in range(len(heads))
@@ -43,10 +43,29 @@ def table(heads: t.Sequence[str], rows: t.Sequence[t.Sequence[t.Any]]) -> str:
 
 def _silent(hypervisors: t.Sequence[Entry]) -> list[str]:
     return [
-        f"{_clean(entry['name'])}: no answer: {_clean(entry['error'])}"
+        f"{clean(entry['name'])}: no answer: {clean(entry['error'])}"
         for entry in hypervisors
         if not entry["answered"]
     ]
+
+
+def _answered(hypervisors: t.Sequence[Entry]) -> list[str]:
+    """The closing line where not all answered: what is above is not all there is."""
+    silent = [clean(entry["name"]) for entry in hypervisors if not entry["answered"]]
+    if not silent:
+        return []
+    return [
+        f"{len(hypervisors) - len(silent)} of {len(hypervisors)} hypervisors answered; VMs on"
+        f" {', '.join(silent)} are not shown"
+    ]
+
+
+def _why(domain: Entry) -> t.Any:
+    """libvirt's reason for the state, and where the VM goes while it moves."""
+    move = (domain.get("metadata") or {}).get("move")
+    if not move:
+        return domain["reason"]
+    return f"{clean(domain['reason'])}, moving to {clean(move['destination'])}"
 
 
 def host_info(hypervisors: t.Sequence[Entry]) -> str:
@@ -83,17 +102,18 @@ def host_info(hypervisors: t.Sequence[Entry]) -> str:
 def listing(hypervisors: t.Sequence[Entry]) -> str:
     """Hypervisor, state, names: one line a domain."""
     rows = [
-        [entry["name"], domain["name"], domain["state"], domain["reason"]]
+        [entry["name"], domain["name"], domain["state"], _why(domain)]
         for entry in hypervisors
         for domain in entry["domains"]
     ]
     empty = [
-        f"{_clean(entry['name'])}: no domains"
+        f"{clean(entry['name'])}: no domains"
         for entry in hypervisors
         if entry["answered"] and not entry["domains"]
     ]
     lines = [table(["HYPERVISOR", "NAME", "STATE", "REASON"], rows)] if rows else []
-    return "\n".join([*lines, *empty, *_broken(hypervisors), *_silent(hypervisors)]) + "\n"
+    lines += [*empty, *_broken(hypervisors), *_silent(hypervisors), *_answered(hypervisors)]
+    return "\n".join(lines) + "\n"
 
 
 def query(hypervisors: t.Sequence[Entry]) -> str:
@@ -102,73 +122,78 @@ def query(hypervisors: t.Sequence[Entry]) -> str:
     for entry in hypervisors:
         if not entry["answered"]:
             continue
-        lines.append(f"{_clean(entry['name'])}:")
+        lines.append(f"{clean(entry['name'])}:")
         if not entry["domains"]:
             lines.append("  no domains")
         for domain in entry["domains"]:
             lines += _domain(str(entry["name"]), domain)
-    return "\n".join([*lines, *_silent(hypervisors)]) + "\n"
+    return "\n".join([*lines, *_silent(hypervisors), *_answered(hypervisors)]) + "\n"
 
 
 def _domain(hypervisor: str, domain: Entry) -> list[str]:
     lines = [
-        f"  {_clean(domain['name'])}",
-        f"    CPU: {_clean(domain['vcpus'])}",
-        f"    Memory: {_clean(domain['memory_mib'])} MiB",
-        f"    State: {_clean(domain['state'])} ({_clean(domain['reason'])})",
+        f"  {clean(domain['name'])}",
+        f"    CPU: {clean(domain['vcpus'])}",
+        f"    Memory: {clean(domain['memory_mib'])} MiB",
+        f"    State: {clean(domain['state'])} ({clean(_why(domain))})",
     ]
     for graphics in domain["graphics"]:
-        lines.append(f"    Graphics: {_clean(graphics['type'])} - {_where(hypervisor, graphics)}")
+        lines.append(f"    Graphics: {clean(graphics['type'])} - {_where(hypervisor, graphics)}")
     for disk in domain["disks"]:
         lines += [
-            f"    Disk - {_clean(disk['target'])}:",
+            f"    Disk - {clean(disk['target'])}:",
             f"      Size: {format_size(disk['size_mib'])}",
-            f"      File: {_clean(disk['source'])}",
-            f"      File Format: {_clean(disk['format'])}",
+            f"      File: {clean(disk['source'])}",
+            f"      File Format: {clean(disk['format'])}",
         ]
     for nic in domain["nics"]:
         lines += [
-            f"    Nic - {_clean(nic['mac'])}:",
-            f"      Source: {_clean(nic['source'])}",
-            f"      Type: {_clean(nic['type'])}",
+            f"    Nic - {clean(nic['mac'])}:",
+            f"      Source: {clean(nic['source'])}",
+            f"      Type: {clean(nic['type'])}",
         ]
         if nic["addresses"]:
-            lines.append(f"      Addresses: {_clean(' '.join(nic['addresses']))}")
+            lines.append(f"      Addresses: {clean(' '.join(nic['addresses']))}")
     if domain["error"]:
-        lines.append(f"    Error: {_clean(domain['error'])}")
+        lines.append(f"    Error: {clean(domain['error'])}")
     return lines
 
 
 def _where(hypervisor: str, graphics: Entry) -> str:
     if graphics.get("socket"):
-        return f"{_clean(hypervisor)}:{_clean(graphics['socket'])}"
+        return f"{clean(hypervisor)}:{clean(graphics['socket'])}"
     port = graphics["port"] if graphics["port"] is not None else graphics.get("tls_port")
-    return f"{_clean(hypervisor)}:{'no port while it is off' if port is None else _clean(port)}"
+    return f"{clean(hypervisor)}:{'no port while it is off' if port is None else clean(port)}"
 
 
 def _broken(hypervisors: t.Sequence[Entry]) -> list[str]:
     return [
-        f"{_clean(entry['name'])}: {_clean(domain['name'])}: {_clean(domain['error'])}"
+        f"{clean(entry['name'])}: {clean(domain['name'])}: {clean(domain['error'])}"
         for entry in hypervisors
         for domain in entry["domains"]
         if domain["error"]
     ]
 
 
-def placements(found: t.Sequence[Entry]) -> str:
-    """Where each VM goes with its score, and each other hypervisor with its score or its reason."""
+def placements(found: t.Sequence[Entry], *, every: bool = False) -> str:
+    """Where each VM goes, with its score.
+
+    With ``every``, each other hypervisor follows, with its score or its reason.
+    """
     rows: list[list[t.Any]] = []
     for one in found:
         if one["existing"]:
             rows.append([one["name"], ", ".join(one["existing"]), "exists already", None])
             continue
-        for position, ranked in enumerate(one["ranking"]):
+        if not one["ranking"]:
+            rows.append([one["name"], None, "nowhere", None])
+        for position, ranked in enumerate(one["ranking"] if every else one["ranking"][:1]):
             word = "chosen" if position == 0 else "possible"
             notes = "; ".join(ranked["notes"])
             rows.append([one["name"], ranked["host"], f"{word}, {ranked['score']:.3f}", notes])
         rows += [
             [one["name"], entry["host"], f"no: {entry['filter']}", entry["reason"]]
-            for entry in one["rejected"]
+            for entry in (one["rejected"] if every else ())
         ]
     return table(["VM", "HYPERVISOR", "PLACE", "WHY"], rows) + "\n"
 
@@ -176,24 +201,26 @@ def placements(found: t.Sequence[Entry]) -> str:
 def made(hypervisors: t.Sequence[Entry], created: str = "created") -> str:
     """Name, hypervisor, address and what was done: the end of a provisioning run."""
     rows = [
-        [
-            vm["name"],
-            entry["name"],
-            vm["address"],
-            vm["msg"] or (created if vm["changed"] else "unchanged"),
-        ]
+        [vm["name"], entry["name"], vm["address"], _became(vm, created)]
         for entry in hypervisors
         for vm in entry["vms"]
     ]
-    return table(["VM", "HYPERVISOR", "ADDRESS", "RESULT"], rows) + "\n"
+    return table(["VM", "HYPERVISOR", "ADDRESS", "RESULT"], rows) + "\n" if rows else ""
+
+
+def _became(vm: Entry, created: str) -> str:
+    if vm.get("failed"):
+        return "failed"
+    word = str(vm["msg"] or (created if vm["changed"] else "unchanged"))
+    return f"{word}, does not answer" if vm.get("answered") is False else word
 
 
 def findings(found: t.Sequence[Entry]) -> str:
     """What preflight found: each finding with its remedy below, and how many there are."""
     lines: list[str] = []
     for one in found:
-        head = f"{one['severity'].upper()}  {', '.join(map(_clean, one['hosts']))}  [{one['id']}]"
-        lines += [head, f"  {_clean(one['message'])}", f"  > {_clean(one['remedy'])}"]
+        head = f"{one['severity'].upper()}  {', '.join(map(clean, one['hosts']))}  [{one['id']}]"
+        lines += [head, f"  {clean(one['message'])}", f"  > {clean(one['remedy'])}"]
     words = ("error", "warning", "info")
     counts = [f"{sum(one['severity'] == word for one in found)} {word}" for word in words]
     return "\n".join([*lines, ", ".join(counts)]) + "\n"
@@ -217,7 +244,7 @@ def images(hypervisors: t.Sequence[Entry]) -> str:
     ]
     heads = ["HYPERVISOR", "IMAGE", "DIGEST", "FORMAT", "MIB", "ON DISK", "CONTENT", "USED BY"]
     empty = [
-        f"{_clean(entry['name'])}: no images"
+        f"{clean(entry['name'])}: no images"
         for entry in hypervisors
         if entry["answered"] and not entry["images"]
     ]
@@ -225,10 +252,18 @@ def images(hypervisors: t.Sequence[Entry]) -> str:
     return "\n".join([*lines, *empty, *_silent(hypervisors)]) + "\n"
 
 
+def maintenance(hypervisors: t.Sequence[Entry]) -> str:
+    """Which hypervisors are in maintenance now."""
+    words = {"True": "maintenance", "False": "ready"}
+    rows = [[one["name"], words.get(str(one["maintenance"]), "failed")] for one in hypervisors]
+    return table(["HYPERVISOR", "STATE"], rows) + "\n"
+
+
 _VIEWS: dict[str, t.Callable[[t.Sequence[Entry]], str]] = {
     "host_info": host_info,
     "images": images,
     "list": listing,
+    "maintenance": maintenance,
     "query": query,
     "vms": made,
 }

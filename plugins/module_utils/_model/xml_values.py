@@ -59,10 +59,15 @@ def attribute(element: Element | None, name: str) -> str | None:
 
 
 def number(value: str | None) -> int | None:
-    """A decimal number from 0 to 2**64 - 1; None for anything else (``-1`` means "automatic")."""
+    """A decimal number from 0 to 2**64 - 1; None for anything else (``-1`` means "automatic").
+
+    A plus sign before it is taken, as libvirt takes it.
+    """
     if value is None:
         return None
     digits = value.strip()
+    if digits.startswith("+"):
+        digits = digits[1:]
     # int() alone would also take "1_000", other scripts' digits and ten million of them
     if len(digits) > _MAX_DIGITS or not (digits.isascii() and digits.isdigit()):
         return None

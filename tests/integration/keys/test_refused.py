@@ -5,13 +5,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._model.keys import (
+    common_names as _names,
+)
+from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 
 from . import tls_client
 from .conftest import HOSTS, PORT, Keys
@@ -151,13 +157,49 @@ def test_a_server_is_refused_by_qemu(keys: Keys, export: Export) -> None:
     assert done.returncode != 0
 
 
+_CLIENTS = """
+for id in $(virt-admin client-list libvirtd | awk '$2 == "tls" {print $1}'); do
+  virt-admin client-info libvirtd $id
+done | sed -n 's/^tls_x509_dname *: *//p'
+"""
+
+
+@contextlib.contextmanager
+def _open_connections(keys: Keys) -> Iterator[None]:
+    """The controller and hv2 are connected to hv1, and do not go by themselves."""
+    uri = f"qemu+tls://{keys.address('hv1')}/system?pkipath={keys.folder / 'client'}"
+    words = ["virsh", "-c", uri, "event", "--loop", "--all"]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    keys.host(
+        "hv2",
+        "systemd-run --quiet --collect --unit=held"
+        " virsh -c qemu+tls://hv1/system event --loop --all",
+    )
+    try:
+        wait_for(lambda: len(_connected(keys)) == 2, 20, "both connections")
+        yield
+        assert process.poll() is None, "the controller was not revoked"
+    finally:
+        process.terminate()
+        process.wait()
+        keys.lab.ssh("hv2", "systemctl stop held", check=False)
+
+
+def _connected(keys: Keys) -> list[str]:
+    """Common names of those that are connected to hv1 by TLS."""
+    return sorted(name for line in keys.host("hv1", _CLIENTS).split() for name in _names(line))
+
+
 def test_a_hypervisor_that_was_revoked_is_refused_until_it_is_readmitted(
     keys: Keys, export: Export
 ) -> None:
     pids = keys.host("hv1", "pidof libvirtd")
     assert keys.virsh("hv1", source="hv2").returncode == 0
     assert export.read("/etc/pki/qemu").returncode == 0
-    run = keys.run(libvirt_keys_revoke="hv2").succeeded()
+    with _open_connections(keys):
+        assert _connected(keys) == ["controller", "hv2"]
+        run = keys.run(libvirt_keys_revoke="hv2").succeeded()
+        assert _connected(keys) == ["controller"], "a connection outlives its certificate"
     assert [event.host for event in run.events if event.result.get("reloaded")] == ["hv1"]
     since = _now(keys, "hv1")
     assert keys.virsh("hv1", source="hv2").returncode != 0

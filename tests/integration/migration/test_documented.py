@@ -18,8 +18,8 @@ _MOVE = "ansible-playbook fleet.virt.migrate_vm"
 _EVACUATE = "ansible-playbook fleet.virt.evacuate -e virt_host=hv1"
 # Each with what it must print; web1 begins on hv1
 COMMANDS = {
-    "ansible-playbook fleet.virt.repair_vms --check": r"VM +FROM",
-    "ansible-playbook fleet.virt.repair_vms": r"VM +FROM",
+    "ansible-playbook fleet.virt.repair_vms --check": "nothing to do: no move was interrupted",
+    "ansible-playbook fleet.virt.repair_vms": "nothing to do: no move was interrupted",
     f"{_EVACUATE} --check": r"web1 +hv1 +hv2 +would move \(overlay\)",
     _EVACUATE: r"db1 +hv1 +hv2 +moved \(offline\)",
     "ansible-playbook fleet.virt.return_vms -e virt_host=hv1": r"web1 +hv2 +hv1 +moved \(overlay\)",

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A hypervisor of six VMs is emptied, which is interrupted, and filled again.
 
-One of them cannot move, and one is shut off.
+One of them cannot move, one cannot be read, and one is shut off. Where they were made decides
+nothing about who comes back.
 """
 
 from __future__ import annotations
@@ -20,6 +21,23 @@ _NAMES = [f"leaves{number}" for number in range(5)]
 _OFF = _NAMES[1]
 _STUCK = "stuck"
 _HOST = {"virt_host": "hv1"}
+
+
+_ILL = (
+    "<domain type='qemu'><name>ill</name><memory>1024</memory><os><type>hvm</type></os><devices>"
+    "<disk type='file' device='disk'><driver name='qemu' type='qcow2'/>"
+    "<source file='/nowhere/ill.qcow2'/><target dev='vda'/></disk></devices></domain>"
+)
+
+
+def _made_on(movers: Movers, name: str, host: str, home: str) -> None:
+    """Have the metadata of a VM say that it was made on another hypervisor."""
+    edit = f"sed 's|<fleet:home>.*</fleet:home>|<fleet:home>{home}</fleet:home>|'"
+    movers.fleet.host(
+        host,
+        f"virsh -q dumpxml --inactive {name} | {edit} > /run/x; virsh -q define /run/x;"
+        f" grep -q '<fleet:home>{home}<' /run/x",
+    )
 
 
 def _mark(movers: Movers) -> bool:
@@ -54,18 +72,24 @@ def test_emptied_and_filled_again(movers: Movers) -> None:
     for name in [*_NAMES, _STUCK]:
         movers.make(name, start=name not in (_OFF, _STUCK))
     movers.fleet.host("hv1", f"virsh -q snapshot-create-as {_STUCK} before")
+    movers.lab.ssh("hv1", "virsh -q define /dev/stdin", input=_ILL)
+    _made_on(movers, _OFF, "hv1", "hv2")
     try:
         plan = movers.ansible.playbook("evacuate", _HOST, check=True, limit=300)
         for name in _NAMES:
             assert f"{name} " in plan.stdout, str(plan)
-        assert len(movers.fleet.domains()["hv1"]) == len(_NAMES) + 1
+        assert "'ill' stays on hv1, which cannot read it: " in str(plan)
+        assert "virt_hypervisors_lost" not in str(plan)
+        assert len(movers.fleet.domains()["hv1"]) == len(_NAMES) + 2
         assert not _mark(movers)
         _begin_and_kill(movers)
         began = time.monotonic()
         run = movers.ansible.playbook("evacuate", _HOST, limit=600)
         print(f"the rest of {len(_NAMES)} VMs left within {time.monotonic() - began:.1f} s")
         assert run.returncode != 0
-        assert "has snapshots (before)" in str(run)
+        assert "has snapshots (before)" in str(run), str(run)
+        assert "'ill' stays on hv1, which cannot read it: " in str(run)
+        movers.fleet.host("hv1", "virsh -q undefine ill")
         assert _mark(movers)
         assert _domains(movers) == {"hv1": [_STUCK], "hv2": sorted(_NAMES)}, str(run)
         for name in _NAMES:
@@ -77,9 +101,15 @@ def test_emptied_and_filled_again(movers: Movers) -> None:
         again = movers.ansible.playbook("evacuate", _HOST, limit=300).succeeded()
         assert [event for event in again.events if event.result.get("changed")] == []
 
+        movers.make("moved", "hv2", start=False)
+        _made_on(movers, "moved", "hv2", "hv1")
         back = movers.ansible.playbook("return_vms", _HOST, limit=600).succeeded()
         assert not _mark(movers)
-        assert _domains(movers) == {"hv1": sorted([*_NAMES, _STUCK]), "hv2": []}, str(back)
+        assert _domains(movers) == {
+            "hv1": sorted([*_NAMES, _STUCK]),
+            "hv2": ["moved"],
+        }, str(back)
+        assert "evacuated" not in movers.metadata("hv1", _NAMES[0])
         movers.clean("hv2", *_NAMES, _STUCK)
         assert movers.state("hv1", _OFF) == "shut off"
     finally:

@@ -75,7 +75,7 @@ def test_keys_that_have_expired(movers: Movers) -> None:
         # alone, the module is told by libvirt, when the volumes have been made
         vm = movers.module("web1")
         assert "/etc/pki/qemu/server-cert.pem has expired" in vm["msg"], vm
-        assert "lies shut off on hv1 as before and hv2 is clean" in vm["msg"], vm
+        assert "remains shut off on hv1, and hv2 was cleaned up" in vm["msg"], vm
     movers.clean("hv2", "web1")
     with _expired(movers, "hv2", "control", reloaded=True):
         _refused(movers, f"{unreached}the certificate of libvirt on hv2 has expired; {_RENEW}")

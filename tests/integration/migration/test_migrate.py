@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 
+from ansible_collections.fleet.virt.plugins.module_utils._model.migration_plan import claim_uuid
 from ansible_collections.fleet.virt.tests.integration import harness
 from ansible_collections.fleet.virt.tests.integration.support.documented import undocumented
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
@@ -124,7 +125,7 @@ def test_b18_a_failure_leaves_it_running_and_the_target_clean(movers: Movers) ->
     finally:
         movers.fleet.host("hv2", "mv /etc/pki/qemu.away /etc/pki/qemu")
     assert (vm["failed"], vm["changed"]) == (True, False)
-    assert "goes on on hv1 as before and hv2 is clean" in vm["msg"], vm["msg"]
+    assert "keeps running on hv1, and hv2 was cleaned up" in vm["msg"], vm["msg"]
     movers.clean("hv2", "b18")
     assert movers.state("hv1", "b18") == "running"
     assert "migrating" not in movers.metadata("hv1", "b18")
@@ -197,3 +198,56 @@ def test_one_that_takes_too_long_goes_on_or_is_paused(movers: Movers) -> None:
     assert movers.state("hv2", "slow") == "running"
     wait_for(lambda: movers.shown("hv2", "slow") > first, 10, "it goes on counting")
     movers.clean("hv1", "slow")
+
+
+def _claim(movers: Movers, name: str, made: str) -> None:
+    """What a dead run left of the VM's move on the destination: a claim that names its disk."""
+    uuid = movers.fleet.host("hv1", f"virsh domuuid {name}").strip()
+    kept = (
+        "<fleet xmlns='urn:fleet.virt:1'><phase>creating</phase>"
+        "<owner boot_id='gone' pid='1' start_time='1' run='r'/>"
+        f"<volume pool='default' name='{name}_system.qcow2' path='{IMAGES}/{name}_system.qcow2'"
+        f" target='vda' role='disk' made='{made}'/><request>{{}}</request></fleet>"
+    )
+    xml = (
+        f"<domain type='qemu'><name>{name}.migration</name><uuid>{claim_uuid(uuid)}</uuid>"
+        f"<metadata>{kept}</metadata><memory>65536</memory><os><type>hvm</type></os></domain>"
+    )
+    movers.lab.ssh("hv2", "virsh define /dev/stdin", input=xml)
+
+
+def test_a_disk_that_no_move_made_is_never_removed(movers: Movers) -> None:
+    """Neither somebody else's under a claim's name, nor the old one of a VM that does not run."""
+    movers.make("kept1", start=False)
+    disk = f"{IMAGES}/kept1_system.qcow2"
+    theirs = f"qemu-img create -q -f qcow2 {disk} 8M; qemu-io -c 'write -P 7 0 4k' {disk}"
+    movers.fleet.host("hv2", f"{theirs} >/dev/null; virsh pool-refresh default")
+    before = movers.fleet.host("hv2", f"md5sum {disk}")
+    for made, why in (
+        ("no", "is on hv2 already, and not from moving this VM"),
+        ("begun", "it has content, and whether it was made for this VM is not known"),
+    ):
+        _claim(movers, "kept1", made)
+        refused = movers.module("kept1")
+        assert refused["failed"]
+        assert why in refused["msg"], refused
+        assert movers.fleet.host("hv2", f"md5sum {disk}") == before
+        assert movers.state("hv1", "kept1") == "shut off"
+    # it has arrived and does not run there, whatever became of it
+    marks = (
+        "<fleet:phase>migrating</fleet:phase>"
+        "<fleet:owner boot_id='gone' pid='1' start_time='1' run='r'/>"
+        "<fleet:move source='hv1' destination='hv2' run='r' autostart='no' state='running'/>"
+    )
+    xml = movers.fleet.host("hv1", "virsh dumpxml --inactive kept1")
+    xml = xml.replace("</fleet:fleet>", f"{marks}</fleet:fleet>")
+    assert marks in xml
+    _claim(movers, "kept1", "yes")
+    movers.lab.ssh("hv2", "virsh define /dev/stdin", input=xml)
+    movers.fleet.host("hv1", "virsh undefine kept1")
+    done = movers.module("kept1")
+    assert (done["failed"], done["flow"]) == (False, "finish"), done
+    (kept,) = done["kept"]
+    assert kept.startswith(f"{disk}: 'kept1' does not run on hv2, so what it had here stays")
+    assert movers.fleet.files("hv1") == ["kept1_system.qcow2"]
+    assert "migrating" not in movers.fleet.host("hv2", "virsh dumpxml --inactive kept1")

@@ -182,7 +182,7 @@ def _fleet(
 @pytest.fixture(params=[False, True], ids=["strangers", "trusting"])
 def trusting(request: pytest.FixtureRequest, _fleet: Fleet) -> Iterator[bool]:
     """Whether the hypervisors trust each other, so that one can ask the others itself."""
-    hosts = [host.name for host in _fleet.lab.hosts]
+    hosts = [host.name for host in _fleet.lab.hosts if host.state == "running" and not host.bare]
     with tls.trusting(_fleet.lab, hosts) if request.param else contextlib.nullcontext():
         yield request.param
 

@@ -155,10 +155,9 @@ def test_what_fails_in_the_second_step_fails_the_play_and_leaves_nothing(sure: F
     vm = {"name": "web1", "memory": 64, "seed": False, "cpu": {"model": "NoSuchCpu"}}
     run = sure.provision(virt_vms=[{**vm, "host": "hv1"}])
     assert run.returncode != 0
-    assert (
-        "NoSuchCpu"
-        in run.of("Create what was claimed, and withdraw what may not stay")["hv1"]["msg"]
-    )
+    message = run.of("Show them")["hv1"]["msg"]
+    assert message.startswith("web1 on hv1: "), message
+    assert "NoSuchCpu" in message
     assert sure.domains() == {"hv1": [], "hv2": []}
     assert sure.files("hv1") == []
 

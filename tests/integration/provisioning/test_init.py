@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import subprocess
 from typing import Any
@@ -130,11 +131,44 @@ def test_b09_the_same_request_changes_nothing_and_another_is_told_apart(fleet: F
     assert first["uuid"] == again["uuid"]
     other = fleet.init("hv1", **{**options, "memory": 128})
     assert other["failed"]
-    assert "memory: 64, wanted 128" in other["msg"]
+    assert "memory: asked 128 MiB, is 64 MiB" in other["msg"]
     elsewhere = fleet.init("hv2", **options)
     assert elsewhere["failed"]
     assert "hv1" in elsewhere["msg"]
     assert fleet.domains() == {"hv1": ["b09"], "hv2": []}
+    # what libvirt has counts, not what was asked for once
+    fleet.host(
+        "hv1",
+        "virsh setvcpus b09 3 --maximum --config; virsh setvcpus b09 3 --config;"
+        " virsh vol-resize b09_system.qcow2 9GiB --pool default",
+    )
+    assert not _made(fleet.init("hv1", **options, vcpus=3))["changed"]
+    run = fleet.provision(
+        vm_name="b09", vm_vcpus=1, vm_memory=64, vm_disks='[{"name": "system", "size": "8GiB"}]'
+    )
+    assert run.returncode != 0
+    for words in ("vcpus: asked 1, is 3", "disks.system.size: asked 8192 MiB, is 9216 MiB"):
+        assert words in run.stdout, run
+
+
+def test_what_libvirt_has_not_is_refused_before_anything_is_touched(fleet: Fleet) -> None:
+    """The laboratory's hypervisors have no OVMF, and Linux bridges without VLANs."""
+    wishes: dict[str, dict[str, Any]] = {
+        "needs UEFI firmware": {"firmware": "uefi"},
+        "no VLAN tag on bridge br0": {"nics": [{"name": "eth0", "vlan": 7}]},
+    }
+    for check, (words, options) in zip((True, False), wishes.items()):
+        refused = fleet.init("hv1", check=check, name="b10", **_BLANK, **options)
+        assert refused["failed"]
+        assert words in refused["msg"]
+    vms = [{"name": f"vm{index}", **_BLANK, **one} for index, one in enumerate(wishes.values())]
+    run = fleet.provision(check=True, virt_vms=vms)
+    assert run.returncode != 0
+    for host in ("hv1", "hv2"):
+        for words in wishes:
+            assert re.search(rf"{host}: [^;]*{words}", run.stdout), run
+    assert fleet.domains() == {"hv1": [], "hv2": []}
+    assert fleet.files("hv1") == []
 
 
 def test_b10_what_fails_half_way_leaves_nothing(fleet: Fleet) -> None:
@@ -147,6 +181,10 @@ def test_b10_what_fails_half_way_leaves_nothing(fleet: Fleet) -> None:
 
 
 def test_b13_vnc_listens_on_loopback_and_its_password_is_shown_nowhere(fleet: Fleet) -> None:
+    console = {"type": "vnc", "listen": "0.0.0.0"}  # noqa: S104
+    refused = fleet.init("hv1", check=True, name="b13", memory=64, seed=False, console=console)
+    assert refused["failed"]
+    assert "listen on 0.0.0.0 without TLS, open to the network" in refused["msg"]
     run = fleet.ansible.run(
         "ansible",
         [
@@ -233,10 +271,7 @@ def test_b25_what_is_not_mentioned_keeps_its_value(fleet: Fleet) -> None:
     state = fleet.ansible.module("hv1", "virt_state", {"names": ["b25"], "state": "running"})
     assert state["hv1"]["changed"]
     assert kept() == before
-    refused = fleet.init("hv1", name="b25", **_BLANK)
-    assert refused["failed"]
-    assert "autostart" in refused["msg"]
-    assert "console" in refused["msg"]
+    assert not _made(fleet.init("hv1", name="b25", **_BLANK))["changed"]
     assert kept() == before
 
 

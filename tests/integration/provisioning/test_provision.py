@@ -57,7 +57,7 @@ def test_b08_a_batch_is_placed_where_it_fits_and_check_mode_says_where(fleet: Fl
         {"name": "two", **_BLANK, "groups": ["web"], "anti_affinity": ["web"]},
         {"name": "three", **_BLANK, "host": "hv1"},
     ]
-    predicted = fleet.provision(check=True, virt_vms=vms).succeeded()
+    predicted = fleet.provision(check=True, args=("-v",), virt_vms=vms).succeeded()
     assert fleet.domains() == {"hv1": [], "hv2": []}
     assert "chosen" in predicted.stdout
     assert "the request names hv1" in predicted.stdout

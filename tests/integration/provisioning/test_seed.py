@@ -13,6 +13,7 @@ import os
 import random
 import re
 import subprocess
+import time
 from typing import Any
 from xml.etree import ElementTree
 
@@ -24,6 +25,7 @@ from ansible_collections.fleet.virt.tests.integration.support.killing import (
     seconds,
 )
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
+from ansible_collections.fleet.virt.tests.lab import images
 
 from .conftest import Fleet
 
@@ -152,6 +154,31 @@ def test_b26_two_of_one_image_are_known_before_they_boot_and_stay_who_they_are(
         assert path.startswith(f"{digest}-") or path.startswith(digest[:16]), line
 
 
+def test_a_first_boot_that_fails_is_told_until_it_is_acknowledged(fleet: Fleet) -> None:
+    (fleet.images / "debian12.qcow2").unlink(missing_ok=True)
+    (fleet.images / "debian12.qcow2").symlink_to(images.image("debian"))
+    vm = {"name": "fails", "vcpus": 2, "memory": 512, "image": "debian12.qcow2", "host": "hv1"}
+    vm["seed"] = {"commands": ["false", ["touch", "/var/tmp/after"]]}
+    failure = "its first boot failed: .*scripts.user.*make it anew"
+    run = fleet.provision(virt_vms=[vm], virt_wait_timeout=400, limit=500)
+    assert run.returncode != 0, run
+    assert re.search(f"fails: .*{failure}", " ".join(run.stdout.split())), run
+    assert fleet.domains()["hv1"] == ["fails"]
+    kept = metadata(fleet, "hv1", "fails")
+    assert kept["first_boot"].startswith("failed: ")
+    (waited,) = _wait(fleet, "hv1", "fails")["vms"]
+    assert not waited["answered"]
+    assert re.search(failure, waited["msg"])
+    # what cloud-init itself says, and that the rest was done
+    command = "cloud-init status; ls /var/tmp/after /etc/cloud/cloud-init.disabled"
+    said = ssh(fleet, waited["address"], kept["host_key"], command)
+    assert said.stdout.split() == ["status:", "error", "/var/tmp/after"], said
+    assert fleet.files("hv1") == ["fails_system.qcow2"]
+    assert _seed(fleet, name="fails", state="absent")["changed"]
+    again = fleet.provision(virt_vms=[vm], virt_wait_timeout=100).succeeded()
+    assert all(not event.result.get("changed") for event in again.events), str(again)
+
+
 def test_what_is_secret_is_on_the_medium_and_nowhere_else(fleet: Fleet) -> None:
     secret = {
         "password_hash": "$6$HUSHHUSH$" + "a" * 86,
@@ -237,6 +264,11 @@ def test_virt_seed_on_a_vm_of_somebody_elses(fleet: Fleet) -> None:
 
     wait_for(refused, 120, "a server that is not the VM")
     assert impostor["failed"]
+    begun = time.monotonic()
+    ended = _wait(fleet, "hv1", "late", seconds=180)
+    assert time.monotonic() - begun < 90  # it does not wait for what will not come
+    assert said in ended["msg"]
+    assert "Make it anew with an image that has cloud-init" in ended["msg"]
     assert f"{_POOL}/late_seed2.iso" in _media(fleet, "hv1", "late")
     fleet.host("hv1", edit.format(wrong, key))
     state = {"names": ["late"], "state": "running"}

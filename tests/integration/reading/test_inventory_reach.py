@@ -55,9 +55,11 @@ class Reach:
     folder: Path
     keys: Mapping[str, str]
 
-    def record(self, name: str, key: str) -> None:
-        """Have the guest's metadata name this host key."""
-        xml = f"<fleet><user>root</user><host_key>{key}</host_key></fleet>"
+    def record(self, name: str, key: str | None, address: str | None = None) -> None:
+        """Have the guest's metadata name this host key and this address."""
+        given = [("user", "root"), ("host_key", key), ("address", address)]
+        inner = "".join(f"<{tag}>{text}</{tag}>" for tag, text in given if text)
+        xml = f"<fleet>{inner}</fleet>"
         words = ["metadata", name, "urn:fleet.virt:1", "--key", "fleet", "--set", xml]
         self.guests.virsh(_GUESTS[name][0], *words)
 
@@ -189,3 +191,60 @@ def test_without_agent_and_lease(reach: Reach) -> None:
         found = reach.listed()[name]
         assert found["ansible_host"] == address
         assert found["virt_address_source"] in ("arp", "neighbour")
+
+
+def test_nobody_is_taken_for_another(reach: Reach) -> None:
+    """Who claims an address of another gets no command for it, and none of its own runs there.
+
+    near1 claims lan1's, near2 hv1's, lan1 itself one that both hypervisors have. Where a host key
+    is pinned, a connection that is kept lets nobody in who would be refused without it.
+    """
+    lab = reach.guests.lab
+    alias = f"ip addr {{}} {_NAT.prefix}.1/32 dev eth0"
+    before = reach.listed()
+    address, hv1 = before["lan1"]["ansible_host"], before["hv1"]["ansible_host"]
+    kept = before["hv1"]["ansible_ssh_common_args"].partition("-o ControlPath=")[2].split()[0]
+    wrong = reach.keys["nat1"]
+    try:
+        reach.guests.execute("hv1", "lan1", alias.format("add"))
+        reach.record("lan1", None)
+        reach.record("near1", None, address)
+        reach.record("near2", None, hv1)
+        run = reach.ansible.run("ansible-inventory", ["--list"], inventory=reach.folder)
+        said = " ".join(run.succeeded().stderr.split())
+        hosts = json.loads(run.stdout, object_hook=lambda one: one.get("__ansible_unsafe", one))[
+            "_meta"
+        ]["hostvars"]
+        assert hosts["lan1"]["ansible_host"] == address
+        assert hosts["lan1"]["virt_addresses"] == [address], said
+        for name, reason in (("near1", "another machine has it"), ("near2", "that is hypervisor")):
+            assert "ansible_host" not in hosts[name]
+            assert f"VM '{name}' of {_GUESTS[name][0]} (static) is not connected to at" in said
+            assert reason in said
+
+        reach.record("lan1", reach.keys["lan1"], address)
+        reach.record("near1", wrong, address)
+        reach.record("near2", wrong, hv1)
+        # connections as hv1 has them, so that one to its address is found if it is looked for
+        sharing = f"-o ControlMaster=auto -o ControlPersist=60s -o ControlPath={kept}"
+        for environment in ({}, {"ANSIBLE_SSH_ARGS": sharing}):
+            for _turn in range(2):
+                run = reach.run("lan1", "near1", "hv1", **environment)
+                found = {event.host: event for event in run.events}
+                for name in ("lan1", "hv1"):
+                    assert found[name].result["stdout"].strip() == name, str(run)
+                assert found["near1"].status == "unreachable", str(run)
+                assert "Host key verification failed" in str(found["near1"].result)
+            words = ["near2", "-m", "ansible.builtin.raw", "-a", "hostname"]
+            words += ["-e", f"ansible_host={hv1}"]
+            run = reach.ansible.run(
+                "ansible", words, inventory=reach.folder, environment=environment or None
+            )
+            assert [event.status for event in run.events] == ["unreachable"], str(run)
+            assert "Host key verification failed" in str(run)
+    finally:
+        reach.guests.execute("hv1", "lan1", alias.format("del"))
+        reach.record("lan1", reach.keys["lan1"])
+        for name in ("near1", "near2"):
+            reach.record(name, None)
+    assert lab.ssh("hv1", "hostname").stdout.strip() == "hv1"

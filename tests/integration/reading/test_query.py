@@ -99,7 +99,7 @@ def test_disks_of_every_kind(domains: Domains) -> None:
         "vda": ("file", "disk", "qcow2", f"{images}/web1.qcow2", 48),
         "vdb": ("file", "disk", "raw", "/srv/raw/web1.raw", 8),
         "vdc": ("volume", "disk", "qcow2", "default/web1-c.qcow2", 12),
-        "vdd": ("network", "disk", "raw", "nbd:test", 8),
+        "vdd": ("network", "disk", "raw", "nbd://127.0.0.1:10809/test", 8),
         "sda": ("file", "cdrom", None, None, None),
     }
     assert disks["vda"]["backing"] == f"{images}/tiny.qcow2"

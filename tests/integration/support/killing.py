@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 from pathlib import Path
@@ -85,3 +86,50 @@ def kill_tree(top: int) -> None:
     for pid in doomed:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+# For Ansible it is the Python of a hypervisor. Its folder says which module dies there, in which of
+# its runs, and whether before it does anything, when it is done and has not said so yet, or while a
+# VM is noted as moving.
+_MORTAL = r"""#!/bin/sh
+folder=${0%/*}
+plan=${folder##*/}
+case "$*" in *AnsiballZ_${plan%%.*}.py*) ;; *) exec python3 "$@" ;; esac
+plan=${plan#*.}
+echo >>"$folder/runs"
+[ "$(wc -l <"$folder/runs")" -eq "${plan%%.*}" ] || exec python3 "$@"
+case "$plan" in
+  *.after.*) python3 "$@" >/dev/null 2>&1 ;;
+  *.moving.*)
+    python3 "$@" >/dev/null 2>&1 &
+    while kill -0 $! 2>/dev/null; do
+      for name in $(virsh -q list --all --name); do
+        ! virsh -q dumpxml --inactive "$name" 2>/dev/null | grep -q '>migrating<' || kill -9 $!
+      done
+    done
+    ;;
+esac
+kill -9 $$
+"""
+
+
+def mortal(lab: Laboratory, host: str, *plans: str) -> list[str]:
+    """Interpreters for Ansible, one for each of ``plans``: ``MODULE.RUN.before``, or ``after``, or
+    ``moving``.
+
+    That run of the module ends on this hypervisor with SIGKILL; the others' Python is as it was.
+    They are for one run of Ansible each, without pipelining, so that modules have their names.
+    """
+    names = [f"{plan}.{secrets.token_hex(4)}" for plan in plans]
+    folders = " ".join(f"/run/killing/{name}" for name in names)
+    for one in lab.hosts:
+        if one.state == "running" and not one.bare:
+            text = _MORTAL if one.name == host else '#!/bin/sh\nexec python3 "$@"\n'
+            lab.ssh(
+                one.name,
+                f"umask 022; mkdir -p {folders}; cat >/run/killing/python3;"
+                f" chmod 755 /run/killing/python3;"
+                f" for folder in {folders}; do cp -p /run/killing/python3 $folder; done",
+                input=text,
+            )
+    return [f"/run/killing/{name}/python3" for name in names]

@@ -35,7 +35,7 @@ def trusting(lab: Laboratory, hosts: Sequence[str]) -> Iterator[None]:
         files.update({f"libvirt/private/{side}key.pem": key for side in ("server", "client")})
         for path, text in files.items():
             target = f"/etc/pki/{path}"
-            command = f"umask 077; mkdir -p $(dirname {target}); cat > {target}"
+            command = f"mkdir -p $(dirname {target}); umask 077; cat > {target}"
             lab.ssh(host, command, input=text)
         lab.ssh(host, _LISTEN)
     try:

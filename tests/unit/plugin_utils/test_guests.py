@@ -85,6 +85,12 @@ def test_one_that_migrates_is_where_it_runs() -> None:
         assert problems == []
 
 
+def test_one_that_migrates_shut_off_is_paused_on_both() -> None:
+    both = [(f"hv{n}", guest(state="paused")) for n in (1, 2)]
+    chosen, problems = _guests.choose(both)
+    assert ([name for name, _one in chosen], problems) == (["hv1"], [])
+
+
 @pytest.mark.parametrize("uuid", ["uuid of web1", "another"])
 def test_two_that_run_are_told(uuid: str) -> None:
     chosen, problems = _guests.choose([("hv1", guest()), ("hv2", guest(uuid=uuid))])

@@ -14,7 +14,8 @@ from concurrent.futures import TimeoutError as StillWaiting
 from pathlib import Path
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._host import owner
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._host import locks, owner
 from ansible_collections.fleet.virt.plugins.plugin_utils import _image_spread
 from ansible_collections.fleet.virt.plugins.plugin_utils._image_spread import CONTROLLER, Spread
 
@@ -138,3 +139,17 @@ def test_one_hypervisor_alone_spreads_nothing(tmp_path: Path) -> None:
     spread = _image_spread.of_play(tmp_path / "x", variables("hv1", "hv2"), DIGEST)
     assert spread is not None
     assert spread.next(["192.0.2.1", "hv1", "192.0.2.2"], ()) == "192.0.2.2"
+
+
+def test_nobody_waits_for_ever(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = play.host("hv1"), play.host("hv2")
+    assert one.next((), ()) == CONTROLLER
+    monkeypatch.setattr(_image_spread, "_WAIT_SECONDS", 0.2)
+    with pytest.raises(PlanRefused, match="getting this image for"):
+        two.next((), ())
+    monkeypatch.setattr(_image_spread, "_LOCK_SECONDS", 0.2)
+    with (
+        locks.held(two._path, 0, "nobody has it"),
+        pytest.raises(PlanRefused, match=r"another process of this run has held .* see who"),
+    ):
+        two.have()

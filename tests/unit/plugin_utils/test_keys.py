@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 from collections.abc import Iterator
@@ -21,7 +22,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._model.keys import (
     Rotation,
     Wanted,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils import _keys, _keys_signing, _x509
+from ansible_collections.fleet.virt.plugins.plugin_utils import (
+    _key_store,
+    _keys,
+    _keys_signing,
+    _x509,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils._key_store import KeyStore
 from ansible_collections.fleet.virt.plugins.plugin_utils._keys import Fleet, Orders
 from ansible_collections.fleet.virt.plugins.plugin_utils._keys_signing import Settings
@@ -235,6 +241,19 @@ def test_a_name_belongs_to_one_hypervisor(tmp_path: Path) -> None:
     _keys_signing.sign(part, 1, key, second, NOW + 10 * DAY, server=True)
 
 
+@pytest.mark.parametrize("seen", [True, False], ids=["answers", "is not in this run"])
+def test_the_controller_has_no_hypervisors_name(tmp_path: Path, seen: bool) -> None:
+    """Revoking one would shut out the other; also of one that is lost, revoked or limited away."""
+    store = KeyStore(str(tmp_path / "keys"), None)
+    host = Host("hv1")
+    prepare(store, {"hv1": host.look()})
+    host.give(store)
+    hosts = {"hv1": host.look()} if seen else {}
+    settings = dataclasses.replace(SETTINGS, client_name="hv1")
+    with pytest.raises(FleetVirtError, match="libvirt_keys_client_name: 'hv1' is a hypervisor"):
+        _keys.Preparation(store, settings, Fleet(hosts), NOW, check=True).run(Orders())
+
+
 def test_revoked_until_readmitted(tmp_path: Path) -> None:
     store = KeyStore(str(tmp_path / "keys"), None)
     host = Host("hv1")
@@ -357,3 +376,18 @@ def test_a_request_that_lies_about_its_key() -> None:
         _x509.public_key_of(_x509.to_pem(forged), "hv1")
     with pytest.raises(FleetVirtError, match="no certificate request"):
         _x509.public_key_of("x", "hv1")
+
+
+def test_whoever_holds_the_store_for_long_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_key_store, "_LOCK_SECONDS", 0.2)
+    one, two = KeyStore(str(tmp_path / "keys"), None), KeyStore(str(tmp_path / "keys"), None)
+    with (
+        one.lock(),
+        pytest.raises(PlanRefused, match=r"for 0.2 seconds; see who with fuser .*/keys/lock"),
+        two.lock(),
+    ):
+        raise AssertionError("two have it")
+    with two.lock():
+        pass

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.plugin_utils import _peers
 
 
@@ -43,3 +44,12 @@ def test_names() -> None:
     assert _peers.names("hypervisors", variables()) == ["hv1"]
     assert _peers.names("nobody", variables()) == []
     assert _peers.names("hypervisors", {}) == []
+
+
+@pytest.mark.parametrize("name", ["hv1", "HV1", "hv2"])
+def test_a_vm_does_not_take_a_hypervisors_name(name: str) -> None:
+    """hv2 is not in the group, only in the play."""
+    task_vars = {**variables(), "ansible_play_hosts_all": ["hv2"]}
+    _peers.refuse_hypervisors(["web1", "hv3"], task_vars)
+    with pytest.raises(PlanRefused, match="is the name of a hypervisor"):
+        _peers.refuse_hypervisors(["web1", name], task_vars)

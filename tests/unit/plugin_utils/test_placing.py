@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._model.domain import Domain, from_options
-from ansible_collections.fleet.virt.plugins.module_utils._model.placement_types import Placement
+from ansible_collections.fleet.virt.plugins.module_utils._model.placement_hosts import (
+    DefinedVm,
+    PlacementHost,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._model.placement_types import (
+    Placement,
+    Policy,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils import _placing
 
 _MAC = "52:54:00:aa:bb:cc"
@@ -48,3 +55,29 @@ def test_mac_addresses_that_are_free_or_its_own() -> None:
     domains = [_domain("new", _MAC), _domain("old", "52:54:00:00:00:01")]
     placed = [Placement("new", "hv1", (), ()), Placement("old", None, (), (), ("hv2",))]
     _placing.require_own_macs(domains, placed, _answers("52:54:00:00:00:01"))
+
+
+@pytest.mark.parametrize(
+    ("phases", "words"),
+    [
+        ((None, "creating"), "being created on hv2 by another run"),
+        (("creating", "creating"), "being created on hv1 and hv2 by another run"),
+        ((None, None), "defined on hv1 and hv2; a VM exists once"),
+    ],
+)
+def test_a_claim_of_another_controller_is_no_duplicate(
+    phases: tuple[str | None, str | None], words: str
+) -> None:
+    hosts = [
+        PlacementHost(name, vms=(DefinedVm("new", name, phase=phase),))
+        for name, phase in zip(("hv1", "hv2"), phases)
+    ]
+    with pytest.raises(PlanRefused, match=words) as raised:
+        _placing.place([_domain("new", _MAC)], {}, hosts, Policy())
+    assert ("remove the other" in str(raised.value)) == ("exists once" in words)
+
+
+def test_a_vm_in_a_move_is_no_duplicate() -> None:
+    hosts = [PlacementHost(name, vms=(DefinedVm("new", "u"),)) for name in ("hv1", "hv2")]
+    with pytest.raises(PlanRefused, match="on hv1 and hv2 with one UUID, so it is being moved"):
+        _placing.place([_domain("new", _MAC)], {}, hosts, Policy())

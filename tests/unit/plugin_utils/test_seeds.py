@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 import typing as t
 
 import pytest
@@ -78,3 +79,35 @@ def test_an_alias_of_itself_is_refused() -> None:
         defaults=domain.Defaults(read_yaml=_seeds.read_yaml),
     )
     assert [problem.path for problem in problems] == ["seed.user_data"]
+
+
+BOMB = "a: &a [xxxxxxxxxx]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdefghi", "bcdefghij")
+)
+MERGED = "a: &a {x: 1, y: 2}\n" + "".join(
+    f"{new}: &{new} {{<<: [{', '.join([f'*{old}'] * 10)}]}}\n"
+    for old, new in zip("abcdefghi", "bcdefghij")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (BOMB, "with its aliases written out this has more than 4194304 characters"),
+        (MERGED, "this is not YAML"),
+        ("a: &a [*a]", "this is not YAML"),
+        ("a: &a {b: *a}", "this is not YAML"),
+        (f"a: &a {'x' * 1_000_000}\nb: [*a, *a, *a, *a, *a]", "more than 4194304 characters"),
+    ],
+)
+def test_aliases_that_grow_without_end(text: str, words: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises(ValueError, match=words):
+        _seeds.read_yaml(text)
+    assert time.monotonic() - begun < 10
+
+
+def test_aliases_and_merge_keys_are_taken() -> None:
+    text = "a: &a {x: 1}\nb: {<<: *a, y: 2}\nc: [*a, *a]\n"
+    one = {"x": 1}
+    assert _seeds.read_yaml(text) == {"a": one, "b": {"x": 1, "y": 2}, "c": [one, one]}

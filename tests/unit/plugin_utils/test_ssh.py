@@ -15,6 +15,8 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible import context
+from ansible.module_utils.common.collections import ImmutableDict
 from ansible_collections.fleet.virt.plugins.plugin_utils import _ssh
 from ansible_collections.fleet.virt.plugins.plugin_utils._ssh import Ssh
 
@@ -269,11 +271,28 @@ def test_python_is_run_there(become: bool) -> None:
 
 
 def test_configured_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = _ssh.configured_args({})
-    assert "ControlPersist" in found.first
-    assert found.common == ""
+    def found(**variables: str) -> list[str]:
+        return [one for one in _ssh.configured_args(variables).all if one]
+
+    (default,) = found()
+    assert "ControlPersist" in default
+    assert _ssh.configured_args({}).control_path_dir.endswith("/.ansible/cp")
     monkeypatch.setenv("ANSIBLE_SSH_ARGS", "-4")
     monkeypatch.setenv("ANSIBLE_SSH_COMMON_ARGS", "-J jump")
-    assert _ssh.configured_args({}) == _ssh.Arguments("-4", "-J jump")
-    variables = {"ansible_ssh_args": "-6", "ansible_ssh_common_args": "-C"}
-    assert _ssh.configured_args(variables) == _ssh.Arguments("-6", "-C")
+    assert found() == ["-4", "-J jump"]
+    assert found(ansible_ssh_args="-6", ansible_ssh_common_args="-C") == ["-6", "-C"]
+    given = {"ssh_common_args": "-a", "ssh_extra_args": "-k"}
+    monkeypatch.setattr(context, "CLIARGS", ImmutableDict(given))
+    assert found() == ["-4", "-a", "-k"]
+    assert found(ansible_ssh_common_args="-C") == ["-4", "-C", "-k"]
+
+
+def test_no_connection_is_shared_though_a_host_asks_for_it(tmp_path: Path) -> None:
+    words = ("-S", "/s", "-o", "ControlPath=/p", "-oControlPath=/q", "-o", "Port=3")
+    ssh = Ssh("hv1", arguments=words)
+    arguments = run_script(tmp_path, ssh)
+    assert arguments.count("-S") == 1
+    assert arguments[arguments.index("-S") + 1] == "none"
+    assert "Port=3" in arguments
+    assert not any("controlpath" in one.lower() for one in arguments)
+    assert "controlpath" not in _ssh.proxy_command(ssh).lower()

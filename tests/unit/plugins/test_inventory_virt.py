@@ -56,7 +56,7 @@ for folder, files in json.load(sys.stdin):
         hosts[host.name] = {
             key: templar.template(value)
             for key, value in values.items()
-            if key.startswith(("virt_", "ansible_ssh_", "ansible_host", "ansible_user", "my_"))
+            if key.startswith(("virt_", "ansible_", "my_"))
         }
     groups = {name: [host.name for host in one.get_hosts()] for name, one in manager.groups.items()}
     results.append({"hosts": hosts, "groups": groups, "said": list(said)})
@@ -190,6 +190,90 @@ CASES = {
                 domain("web1", group=["hypervisors", "all", "fleet", "db1", "web"]),
                 domain("db1"),
             ]
+        },
+    ),
+    # the group of hypervisors has a child that is empty, and a parent with another child
+    "closed groups": Case(
+        plugin={
+            "keyed_groups": [
+                {"key": "virt_tags", "prefix": "", "separator": ""},
+                {"key": "virt_zone", "prefix": "z", "parent_group": "{{ virt_zone }}"},
+            ],
+            "groups": {"spares": "true", "machines": "true", "web3": "true", "fine": "true"},
+        },
+        hosts={"hv1": {}},
+        nodes={
+            "hv1": [
+                domain("web1", group=["spares", "machines", "localhost", "LocalHost", "web2"]),
+                domain("web2", tag=["hypervisors", "machines", "localhost", "web3", "good"]),
+                domain("web3", zone="hypervisors", tag="spares"),
+                domain("web4", zone="site", group=["hv1", "ungrouped"]),
+            ]
+        },
+        files={
+            "11-more.yml": json.dumps(
+                {
+                    "hypervisors": {"children": {"spares": {}}},
+                    "estate": {"children": {"fleet": {}, "machines": {}}},
+                    "vms": {"children": {"good": {}}},
+                }
+            )
+        },
+    ),
+    "names of machines": Case(
+        hosts={"hv1": {"ansible_host": "node1.example.org"}},
+        nodes={
+            "hv1": [
+                domain(name, None)
+                for name in (
+                    *("HV1", "node1.example.org", "Node1", "NAS", "nas.example.org"),
+                    *("10.9.8.7", "127.1", "2130706433", "::ffff:127.0.0.1", "fe80::1%eth0"),
+                    *("LOCALHOST", "localhost.localdomain", "ip6-loopback", "localhost4"),
+                    *("hv*", "!web1", "&web1", "~h.*", "web1,hv1", "web[1]", "all:hv1", "@file"),
+                    *("web1", "Windows 10", "x.example.org"),
+                )
+            ]
+        },
+        plugin={"unmanaged": True},
+        files={
+            "11-more.yml": json.dumps(
+                {"others": {"hosts": {"nas": {"ansible_host": "nas.example.org"}}}}
+            )
+        },
+    ),
+    "later": Case(
+        hosts={"hv1": {}},
+        nodes={"hv1": [domain("nas", address="192.0.2.7"), domain("web1"), domain("web2")]},
+        files={
+            "30-others.yml": json.dumps({"others": {"hosts": {"nas": {}, "tape": {}}}}),
+            "31-others": "[others]\nnas\nweb2\n",
+        },
+    ),
+    "addresses": Case(
+        plugin={"compose": {"ansible_host": "virt_title or virt_addresses[0]"}},
+        hosts={
+            "hv1": {"ansible_host": "192.0.2.1"},
+            "hv2": {"ansible_host": "node2.example.org", "virt_migration_address": "198.51.100.2"},
+        },
+        nodes={
+            "hv1": [
+                domain("honest", address="192.0.2.7"),
+                domain("first", address=["192.0.2.1", "192.0.2.8"]),
+                domain("storage", address="198.51.100.2"),
+                domain("mapped", address="::ffff:127.0.0.1"),
+                domain("zone", address="2001:db8::7%\n-oProxyCommand=x"),
+                domain("twin1", address="192.0.2.20"),
+                domain("titled", title="node2.example.org"),
+                domain("titled2", title="192.0.2.1"),
+                domain("titled3", title="::ffff:192.0.2.1"),
+                domain("titled4", title="localhost"),
+                domain("titled5", title="127.0.0.1"),
+                domain("titled6", title="titled6.example.org"),
+            ],
+            "hv2": [
+                domain("twin2", address="192.0.2.20"),
+                domain("pinned", address="192.0.2.20", host_key=KEY),
+            ],
         },
     ),
     "ssh": Case(
@@ -335,6 +419,70 @@ def test_no_guest_takes_a_name(inventories: dict[str, Read]) -> None:
     assert sum("is not put into group" in text for text in read.said) == 4
 
 
+def test_no_guest_gets_among_the_hypervisors(inventories: dict[str, Read]) -> None:
+    """By no option, into no group below theirs or beside them, nor one with the name of a host."""
+    read = inventories["closed groups"]
+    assert set(read.hosts) == {"hv1", "web1", "web2", "web3", "web4"}
+    groups = {name: set(hosts) for name, hosts in read.groups.items()}
+    for name in ("hypervisors", "fleet", "estate"):
+        assert groups[name] == {"hv1"}
+    assert groups["spares"] == groups["machines"] == set()
+    assert groups["good"] == groups["vms"] == {"web2"}
+    assert groups["fine"] == {"web1", "web2", "web3", "web4"}
+    assert groups["z_site"] == groups["site"] == {"web4"}
+    assert not {"localhost", "LocalHost", "web2", "web3", "hv1"} & set(groups)
+    said = [text for text in read.said if "not put into group" in text]
+    for words in (
+        "web1, web2, web3 and 1 more are not put into group 'spares': it is part of ",
+        "web1, web2, web3 and 1 more are not put into group 'machines': it is part of 'estate',",
+        "web1, web2 are not put into group 'localhost': it is one of Ansible's own names",
+        "web1 is not put into group 'web2': a host has that name",
+        "web2, z_hypervisors are not put into group 'hypervisors': hypervisors are in it",
+        "web4 is not put into group 'ungrouped': hypervisors are in it",
+    ):
+        assert any(words in text for text in said), said
+
+
+def test_no_guest_has_the_name_of_another_machine(inventories: dict[str, Read]) -> None:
+    """Nor one that is an address, or a pattern that matches other hosts."""
+    read = inventories["names of machines"]
+    assert set(read.hosts) == {"hv1", "nas", "web1", "Windows 10", "x.example.org"}
+    assert sum("is left out" in text for text in read.said) == 22
+
+
+def test_a_host_of_a_later_file_is_told(inventories: dict[str, Read]) -> None:
+    """It cannot be known when VMs are made hosts; once for each."""
+    read = inventories["later"]
+    told = [text for text in read.said if "has the name of a VM" in text]
+    assert len(told) == 2
+    assert told[0].startswith("host 'nas' of ")
+    assert "30-others.yml has the name of a VM of hv1" in told[0]
+    assert "31-others" in told[1]
+    assert read.hosts["nas"]["ansible_host"] == "192.0.2.7"
+
+
+def test_no_address_of_another_machine(inventories: dict[str, Read]) -> None:
+    read = inventories["addresses"]
+    hosts = {name: values.get("ansible_host") for name, values in read.hosts.items()}
+    assert hosts == {
+        "hv1": "192.0.2.1",
+        "hv2": "node2.example.org",
+        "honest": "192.0.2.7",
+        "first": "192.0.2.8",
+        "titled6": "titled6.example.org",
+        "pinned": "192.0.2.20",
+        **dict.fromkeys(("storage", "mapped", "zone", "twin1", "twin2")),
+        **dict.fromkeys(("titled", "titled2", "titled3", "titled4", "titled5")),
+    }
+    assert sum("is another machine: not connected to" in text for text in read.said) == 5
+    said = [text for text in read.said if "is not connected to at" in text]
+    assert len(said) == 4
+    assert (
+        "VM 'first' of hv1 (static) is not connected to at 192.0.2.1: that is hypervisor hv1"
+        in said
+    )
+
+
 def test_strict_before_all_else(inventories: dict[str, Read]) -> None:
     hosts = inventories["ssh"].hosts
     words = shlex.split(hosts["web1"]["ansible_ssh_args"])
@@ -342,8 +490,11 @@ def test_strict_before_all_else(inventories: dict[str, Read]) -> None:
     assert strict == ["StrictHostKeyChecking=yes", "StrictHostKeyChecking=no"]
     assert any(word.startswith("KnownHostsCommand=") and KEY in word for word in words)
     for name in ("web2", "web3"):
-        assert hosts[name]["ansible_ssh_args"] == "-o StrictHostKeyChecking=no"
-    assert "ansible_ssh_args" not in inventories["not strict"].hosts["web1"]
+        words = shlex.split(hosts[name]["ansible_ssh_args"])
+        assert words == ["-o", 'ControlPath="none"', "-o", "StrictHostKeyChecking=no"]
+    loose = inventories["not strict"].hosts["web1"]
+    assert "ansible_ssh_args" not in loose
+    assert loose["ansible_control_path"].startswith("%(directory)s/")
 
 
 def test_cache(inventories: dict[str, Read]) -> None:
@@ -352,6 +503,9 @@ def test_cache(inventories: dict[str, Read]) -> None:
     assert set(first.hosts) == {"hv1", "hv2", "web1"}
     assert first.hosts["hv2"]["virt_unreachable"]
     assert any("hypervisor hv2: " in text for text in first.said)
+    lacking = "the VMs on hv2 are not in the inventory, so groups may lack hosts: all, "
+    assert any(text.startswith(lacking) for text in first.said), first.said
+    assert not any("may lack hosts" in text for text in again.said)
     assert set(again.hosts) == {"hv1", "hv2", "web1", "db1"}
     assert "virt_unreachable" not in again.hosts["hv2"]
     assert again.hosts["web1"]["virt_title"] == _EVIL

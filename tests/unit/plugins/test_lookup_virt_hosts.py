@@ -13,6 +13,7 @@ import pytest
 from ansible import context
 from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
+from ansible_collections.fleet.virt.plugins.lookup import virt_hosts
 from ansible_collections.fleet.virt.plugins.lookup.virt_hosts import LookupModule
 
 GROUPS = {
@@ -78,3 +79,27 @@ def test_a_limit_from_a_file(tmp_path: Path) -> None:
 def test_what_needs_no_hosts_gets_the_pattern(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, "CLIARGS", {option: True})
     assert look_up("hypervisors", groups={}) == ["hypervisors"]
+
+
+@pytest.mark.parametrize(
+    ("playbook", "extra", "message"),
+    [
+        (None, {"virt_name": "web1"}, None),
+        ("query", {"virt_names": "web1"}, None),
+        ("query", {"virt_name": "web1"}, "virt_name: .* did you mean virt_names"),
+        ("maintenance", {"virt_maintenance": "ture"}, "neither true nor false"),
+    ],
+)
+def test_extra_variables(
+    playbook: str | None,
+    extra: dict[str, str],
+    message: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(virt_hosts, "load_extra_vars", lambda _loader: extra)
+    lookup = LookupModule(loader=DataLoader())
+    if message is None:
+        assert lookup.run(["hypervisors"], {"groups": GROUPS}, playbook=playbook) == ["hv1", "hv2"]
+        return
+    with pytest.raises(AnsibleError, match=message):  # also where there is no inventory
+        lookup.run(["hypervisors"], {"groups": {}}, playbook=playbook)

@@ -147,15 +147,15 @@ def test_the_cache_does_not_grow_for_ever(
 def test_a_file_that_is_written_to_meanwhile_is_refused(
     image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = os.read
+    read = os.pread
 
-    def meddle(descriptor: int, count: int) -> bytes:
+    def meddle(descriptor: int, count: int, offset: int) -> bytes:
         with image.open("ab") as file:
             file.write(b"more")
-        monkeypatch.setattr(os, "read", read)
-        return read(descriptor, count)
+        monkeypatch.setattr(os, "pread", read)
+        return read(descriptor, count, offset)
 
-    monkeypatch.setattr(os, "read", meddle)
+    monkeypatch.setattr(os, "pread", meddle)
     with pytest.raises(PlanRefused, match="was written to while it was read"):
         digest(image, tmp_path / "digests.json")
 

@@ -19,7 +19,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._host.connection import
     Connection,
     connect,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._host.domains import Wanted, read_domains
+from ansible_collections.fleet.virt.plugins.module_utils._host.domains import (
+    Wanted,
+    read_domains,
+    still_there,
+)
 
 # Numbers of virDomainState, which the test driver takes in its own namespace
 STATES = {"running": 1, "paused": 3, "shutoff": 5, "crashed": 6}
@@ -203,6 +207,8 @@ def test_domains_that_vanish_meanwhile(node: Opened) -> None:
             gone = [entry for entry in entries if entry["error"]]
             assert {entry["error"] for entry in gone} <= {"vanished while it was read"}
             assert all(tuple(entry) for entry in gone)
+            left = [entry["name"] for entry in entries if entry not in gone]
+            assert [entry["name"] for entry in still_there(entries)] == left
             assert len({tuple(sorted(entry)) for entry in entries}) == 1
             vanished += len(gone)
     finally:

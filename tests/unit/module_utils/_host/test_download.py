@@ -9,12 +9,13 @@ from __future__ import annotations
 import gzip
 import hashlib
 import lzma
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._host import download, image_url
 from ansible_collections.fleet.virt.plugins.module_utils._model.image_options import (
     Limits,
@@ -213,3 +214,55 @@ def test_limits_that_are_none(options: dict[str, object], message: str) -> None:
 def test_limits() -> None:
     assert limits_of({}) == Limits() == Limits(30.0, 256 << 30)
     assert limits_of({"max_unpacked": "1GiB", "download_timeout": "5"}) == Limits(5.0, 1 << 30)
+
+
+def test_what_would_take_days_is_refused(
+    server: _https.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never so slow that it stalls, and never there."""
+    monkeypatch.setattr(download, "_SETTLED", 0.3)
+    monkeypatch.setattr(download, "SLOWEST", 1)
+    image = server.put("/disk.raw", RAW)
+    server.drips.add("/disk.raw")
+    begun = time.monotonic()
+    with pytest.raises(PlanRefused, match="0 KiB a second, and takes more than 6 hours"):
+        fetch(image, seconds=0.2)
+    assert time.monotonic() - begun < 20
+
+
+def test_a_limit_for_all_of_it(server: _https.Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "LONGEST", 0.5)
+    monkeypatch.setattr(download, "_SETTLED", 60)
+    image = server.put("/disk.raw", RAW)
+    server.drips.add("/disk.raw")
+    with pytest.raises(PlanRefused, match="takes more than"):
+        fetch(image)
+
+
+def test_what_has_no_room_is_not_begun(
+    server: _https.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = server.put("/disk.raw", RAW)
+    there = os.statvfs(tmp_path)
+    values = list(there)
+    values[4] = MIB // there.f_frsize - 1  # f_bavail: a block less than the image has
+    monkeypatch.setattr(os, "statvfs", lambda _path: os.statvfs_result(values))
+    with pytest.raises(PlanRefused, match=r"has 1 MiB, and .* has 0 MiB free"):
+        _downloads.downloaded(parse_image(image), Limits(), check=False)
+    folder = tmp_path / "cache" / "fleet.virt" / "images"
+    assert [path for path in folder.rglob("*") if path.is_file()] == []
+
+
+def test_a_link_to_nothing_in_the_cache(server: _https.Server, tmp_path: Path) -> None:
+    source = parse_image(server.put("/disk.raw", RAW))
+    folder = tmp_path / "cache" / "fleet.virt" / "images" / source.checksum.replace(":", "-")
+    folder.mkdir(parents=True)
+    (folder / "disk.raw").symlink_to(tmp_path / "none")
+    for check in (True, False):
+        with pytest.raises(FleetVirtError, match="is a link to nothing; remove it"):
+            _downloads.downloaded(source, Limits(), check=check)
+    (folder / "disk.raw").unlink()
+    (folder / "disk.raw").mkdir()
+    with pytest.raises(FleetVirtError, match="Is a directory; remove it"):
+        _downloads.downloaded(source, Limits(), check=False)
+    assert server.asked == []

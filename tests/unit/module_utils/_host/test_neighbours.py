@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ipaddress
+import time
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,54 @@ def test_network_of_loopback() -> None:
 
 def test_a_large_network_is_left_alone() -> None:
     assert neighbours.stir("lo") is False
+
+
+_FIB = """\
+Main:
+  +-- 0.0.0.0/0 3 0 5
+     |-- 0.0.0.0
+        /0 universe UNICAST
+        +-- 192.0.2.0/24 2 0 2
+           |-- 192.0.2.0
+              /24 link UNICAST
+           |-- 192.0.2.7
+              /32 host LOCAL
+           |-- 192.0.2.255
+              /32 link BROADCAST
+Local:
+           |-- 192.0.2.7
+              /32 host LOCAL
+           |-- 198.51.100.7
+              /32 host LOCAL
+"""
+_IF6 = """\
+20010db8000000000000000000000007 02 40 00 80     eth0
+fe8000000000000050540afffe123456 02 40 20 80     eth0
+nonsense
+"""
+
+
+def test_own_addresses(tmp_path: Path) -> None:
+    for name, text in (("fib", _FIB), ("if6", _IF6)):
+        (tmp_path / name).write_text(text)
+    found = neighbours.own_addresses(str(tmp_path / "fib"), str(tmp_path / "if6"))
+    assert found[:3] == ["192.0.2.7", "198.51.100.7", "2001:db8::7"]
+    assert neighbours.own_addresses(str(tmp_path / "none"), str(tmp_path / "none")) == []
+
+
+def test_who_has_addresses(tmp_path: Path) -> None:
+    """Known ones at once; unknown ones are waited for as long as the kernel asks."""
+    path = tmp_path / "arp"
+    head = "IP address       HW type     Flags       HW address            Mask     Device\n"
+    known = "192.0.2.5        0x1         0x2         52:54:00:00:00:05     *        br0\n"
+    asked = "192.0.2.6        0x1         0x0         00:00:00:00:00:00     *        br0\n"
+    path.write_text(head + known)
+    begun = time.monotonic()
+    found = neighbours.ask_for(["192.0.2.5", "2001:db8::1"], 5, str(path))
+    assert found == {"192.0.2.5": "52:54:00:00:00:05"}
+    assert time.monotonic() - begun < 2
+    path.write_text(head + known + asked)
+    begun = time.monotonic()
+    assert neighbours.ask_for(["127.0.0.9", "192.0.2.5"], 0.2, str(path)) == found
+    assert neighbours._unanswered(str(path)) == {"192.0.2.6"}
+    assert time.monotonic() - begun < 2

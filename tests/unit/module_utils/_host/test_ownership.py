@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefu
 from ansible_collections.fleet.virt.plugins.module_utils._host import ownership
 from ansible_collections.fleet.virt.plugins.module_utils._host.connection import connect
 from ansible_collections.fleet.virt.plugins.module_utils._host.ownership import (
+    PoolPlace,
     References,
     User,
     is_locked,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._model.file_references import Named
 
 
 def lock(descriptor: int, kind: int, first: int) -> None:
@@ -59,9 +62,15 @@ def test_a_file_by_all_its_names(tmp_path: Path) -> None:
     assert found.named("nobody") == set()
 
 
-def overlay(path: Path, backing: str) -> None:
-    head = struct.pack(">4sIQI", b"QFI\xfb", 2, 512, len(backing))
-    path.write_bytes(head.ljust(512, b"\0") + backing.encode())
+def overlay(path: Path, backing: str, kind: str = "") -> None:
+    head = struct.pack(">4sIQI", b"QFI\xfb", 3, 512, len(backing)).ljust(100, b"\0")
+    extension = struct.pack(">III", 104, 0xE2792ACA if kind else 0, len(kind)) + kind.encode()
+    path.write_bytes((head + extension).ljust(512, b"\0") + backing.encode())
+
+
+def follow(found: References, *images: Path) -> None:
+    for image in images:
+        ownership._follow(found, str(image), set(), believed=False)
 
 
 def test_chains_are_followed_to_their_ends(tmp_path: Path) -> None:
@@ -71,7 +80,7 @@ def test_chains_are_followed_to_their_ends(tmp_path: Path) -> None:
     overlay(tmp_path / "middle", "base")
     overlay(folder / "top", "../middle")
     found = References({})
-    ownership._follow(found, str(folder / "top"))
+    follow(found, folder / "top")
     assert {user.image for user in found.users(str(tmp_path / "middle"))} == {str(folder / "top")}
     assert {user.image for user in found.users(str(tmp_path / "base"))} == {
         str(tmp_path / "middle")
@@ -82,8 +91,91 @@ def test_a_circle_of_images_ends(tmp_path: Path) -> None:
     overlay(tmp_path / "a", "b")
     overlay(tmp_path / "b", "a")
     found = References({})
-    ownership._follow(found, str(tmp_path / "a"))
+    follow(found, tmp_path / "a")
     assert set(found.chains) == {str(tmp_path / "a"), str(tmp_path / "b")}
+
+
+def scanned(folder: Path, *disks: tuple[str, str | None]) -> References:
+    """All that is found of a pool at ``folder``, of which a domain has ``disks`` attached."""
+    found = References({"p": PoolPlace("p", "dir", str(folder), True, None, False, None)})
+    paths = frozenset((str(folder / name), kind) for name, kind in disks)
+    named = Named(frozenset(path for path, _kind in paths), frozenset(), paths)
+    ownership._scan(found, [(named, User("used by domain 'evil'", "u"))], [])
+    return found
+
+
+def vmdk(path: Path, names: Sequence[str]) -> None:
+    path.write_bytes(b"# Disk DescriptorFile\n" + "".join(f'"{n}"\n' for n in names).encode())
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        pytest.param(lambda path: overlay(path, "web1.qcow2"), id="a neighbour's disk"),
+        pytest.param(lambda path: overlay(path, "web1.qcow2\0"), id="NUL"),
+        pytest.param(lambda path: overlay(path, "x" * 4000), id="no name that a file can have"),
+        pytest.param(lambda path: overlay(path, "web1.qcow2/" * 300), id="folders in a file"),
+        pytest.param(lambda path: vmdk(path, ["web1.qcow2", "x\n"] * 300), id="300 names"),
+        pytest.param(lambda path: overlay(path, "../proc/self/root" + str(path)), id="itself"),
+    ],
+)
+def test_what_a_guest_writes_into_its_raw_disk_concerns_nobody(
+    tmp_path: Path, write: Callable[[Path], None]
+) -> None:
+    (tmp_path / "web1.qcow2").write_bytes(b"")
+    write(tmp_path / "evil.img")
+    found = scanned(tmp_path, ("evil.img", "raw"))
+    assert found.users(str(tmp_path / "web1.qcow2")) == set()
+    assert found.chains[str(tmp_path / "evil.img")] == []
+    # what no definition attaches may be an image: it is read, and nothing of it is an error
+    alone = scanned(tmp_path)
+    assert str(tmp_path / "evil.img") in alone.chains
+
+
+def test_a_raw_disk_by_another_of_its_names(tmp_path: Path) -> None:
+    """A pool that is a link, and a file with two names."""
+    pool = tmp_path / "pool"
+    pool.mkdir()
+    overlay(pool / "evil.img", "web1.qcow2")
+    (pool / "hard.img").hardlink_to(pool / "evil.img")
+    (tmp_path / "link").symlink_to(pool)
+    found = scanned(pool, ("../link/evil.img", "raw"))
+    assert found.users(str(pool / "web1.qcow2")) == set()
+
+
+@pytest.mark.parametrize("kinds", [("qcow2",), (None,), ("raw", "qcow2"), ("raw", None)])
+def test_what_is_not_raw_everywhere_is_read(tmp_path: Path, kinds: tuple[str | None, ...]) -> None:
+    overlay(tmp_path / "top", "base")
+    found = scanned(tmp_path, *(("top", kind) for kind in kinds))
+    assert {user.image for user in found.users(str(tmp_path / "base"))} == {str(tmp_path / "top")}
+
+
+def test_a_raw_disk_below_a_snapshot_is_raw(tmp_path: Path) -> None:
+    overlay(tmp_path / "evil.img", "web1.qcow2")  # written by the guest, before the snapshot
+    overlay(tmp_path / "evil.snap", "evil.img", "raw")
+    found = scanned(tmp_path, ("evil.snap", "qcow2"))
+    assert {user.image for user in found.users(str(tmp_path / "evil.img"))} == {
+        str(tmp_path / "evil.snap")
+    }
+    assert found.users(str(tmp_path / "web1.qcow2")) == set()
+
+
+def test_nobody_is_believed_that_an_image_is_raw_who_does_not_use_it(tmp_path: Path) -> None:
+    """A disk that a guest wrote to, and which is attached to nothing now, says so of another's."""
+    overlay(tmp_path / "base", "below")
+    overlay(tmp_path / "web1.qcow2", "base", "qcow2")
+    overlay(tmp_path / "detached.img", "web1.qcow2", "raw")
+    found = scanned(tmp_path, ("web1.qcow2", "qcow2"))
+    assert found.users(str(tmp_path / "base"))
+    assert found.users(str(tmp_path / "below"))
+    assert scanned(tmp_path).users(str(tmp_path / "base"))
+
+
+def test_a_long_chain_is_followed_to_its_end(tmp_path: Path) -> None:
+    for number in range(250):
+        overlay(tmp_path / f"{number:03}", f"{number + 1:03}")
+    found = scanned(tmp_path)
+    assert found.users(str(tmp_path / "250"))
 
 
 def test_this_machines_folder_is_its_own(tmp_path: Path) -> None:

@@ -11,14 +11,19 @@ import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import SpecError
 from ansible_collections.fleet.virt.plugins.module_utils._model import daemon_files
 
-KNOWN = frozenset({"max_files", "user", "cgroup_controllers", "vnc_tls", "namespaces"})
+KNOWN = frozenset(
+    (
+        *("max_files", "user", "cgroup_controllers", "namespaces"),
+        *("vnc_tls", "vnc_listen", "vnc_auto_unix_socket"),
+    )
+)
 DEFAULTS = (
     "default_tls_x509_verify = 1",
     "migrate_tls_force = 1",
     "migrate_tls_x509_verify = 1",
     "nbd_tls = 1",
-    "vnc_tls = 1",
-    "vnc_tls_x509_verify = 1",
+    'vnc_listen = "127.0.0.1"',
+    "vnc_tls = 0",
 )
 
 
@@ -27,13 +32,35 @@ def test_default_lines_of_qemu_conf() -> None:
 
 
 def test_the_sites_settings_come_besides_and_instead() -> None:
-    site = {"max_files": 32768, "user": "qemu", "namespaces": [], "vnc_tls": False}
+    site = {"max_files": 32768, "user": "qemu", "namespaces": [], "vnc_tls": True}
     site["cgroup_controllers"] = ["cpu", "memory"]
     lines = daemon_files.qemu(site, KNOWN, None)
     assert 'cgroup_controllers = [ "cpu", "memory" ]' in lines
-    assert {"max_files = 32768", 'user = "qemu"', "namespaces = [  ]", "vnc_tls = 0"} <= set(lines)
-    assert "vnc_tls = 1" not in lines
+    assert {"max_files = 32768", 'user = "qemu"', "namespaces = [  ]", "vnc_tls = 1"} <= set(lines)
+    assert "vnc_tls = 0" not in lines
     assert list(lines) == sorted(lines)
+
+
+@pytest.mark.parametrize(
+    ("site", "verified"),
+    [
+        ({}, False),
+        ({"vnc_listen": "127.0.0.2"}, False),
+        ({"vnc_listen": "::1"}, False),
+        ({"vnc_listen": "localhost"}, False),
+        ({"vnc_listen": "192.0.2.1"}, True),
+        ({"vnc_listen": "::"}, True),
+        ({"vnc_listen": "hv1.example.org"}, True),
+        ({"vnc_listen": "192.0.2.1", "vnc_auto_unix_socket": True}, False),
+    ],
+)
+def test_screens_that_others_can_reach_want_a_certificate(
+    site: dict[str, Any], verified: bool
+) -> None:
+    """On loopback, which is reached through SSH, they want none: only hypervisors have one."""
+    lines = daemon_files.qemu(site, KNOWN, None)
+    assert ("vnc_tls = 1" in lines) is verified
+    assert ("vnc_tls_x509_verify = 1" in lines) is verified
 
 
 @pytest.mark.parametrize(
@@ -83,6 +110,8 @@ def test_daemon() -> None:
         "listen_tcp = 0",
         "listen_tls = 1",
         "tls_no_verify_certificate = 0",
+        'tls_priority = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-RSA:-DHE-RSA'
+        ':-CIPHER-ALL:+AES-256-GCM:+CHACHA20-POLY1305:+AES-128-GCM:-MAC-ALL:+AEAD"',
         'tls_port = "16514"',
     )
     assert 'tls_allowed_dn_list = [ "O=Fleet,CN=*" ]' in daemon_files.daemon(["O=Fleet,CN=*"])
@@ -97,7 +126,7 @@ def test_guests() -> None:
         "PARALLEL_SHUTDOWN=5",
         "SHUTDOWN_TIMEOUT=120",
     }
-    with pytest.raises(SpecError, match=r"shutdown_timeout: 0 .*shutdown_parallel: 0"):
+    with pytest.raises(SpecError, match=r"shutdown_timeout: 0 .*\nshutdown_parallel: 0"):
         daemon_files.guests(0, 0)
 
 

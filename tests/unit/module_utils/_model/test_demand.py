@@ -50,11 +50,19 @@ def test_a_request_counts_what_is_promised() -> None:
         overlay=False,
         groups=["web"],
         anti_affinity=["web"],
-        nics=[{"name": "eth0", "bridge": "br7"}, {"name": "eth1", "network": "inner"}],
+        nics=[
+            {"name": "eth0", "bridge": "br7"},
+            {"name": "eth1", "network": "inner"},
+            {"name": "eth2", "bridge": "br8", "vlan": 5},
+            {"name": "eth3", "network": "ovs", "vlan": 5},
+        ],
+        firmware="uefi",
     )
     request = demand.request_of(domain, {"small.img": _IMAGE})
     assert (request.vcpus, request.memory_mib) == (3, 2048)
     assert [tuple(disk) for disk in request.disks] == [("default", 8192, True)]
-    assert (request.bridges, request.networks) == (("br7",), ("inner",))
+    assert (request.bridges, request.networks) == (("br7", "br8"), ("inner", "ovs"))
+    assert (request.tagged_bridges, request.tagged_networks) == (("br8",), ("ovs",))
+    assert request.firmware == "uefi"
     assert (request.groups, request.anti_affinity) == (("web",), ("web",))
     assert (request.image, request.image_mib) == ("ab" * 32, 64)

@@ -46,8 +46,7 @@ DISKS: list[tuple[dict[str, t.Any], dict[str, t.Any]]] = [
     ({"size": 1, "readonly": "yes"}, {"readonly": True}),
     ({"size": 1, "serial": "WD-1"}, {"serial": "WD-1"}),
     ({"device": "cdrom"}, {"bus": "scsi", "format": "raw", "readonly": True, "overlay": False}),
-    ({"device": "cdrom", "image": "/x.iso"}, {"image": ImageSource("path", "/x.iso")}),
-    ({"image": "x.img"}, {"overlay": True, "size": None}),
+    ({"image": "/x.img"}, {"overlay": True, "size": None, "image": ImageSource("path", "/x.img")}),
 ]  # fmt: skip
 
 
@@ -74,6 +73,8 @@ BAD_DISKS: list[tuple[dict[str, t.Any], str, str]] = [
     ({"size": 1, "device": "floppy"}, "device", "disk, cdrom"),
     ({"device": "cdrom", "size": 5}, "size", "has no size"),
     ({"device": "cdrom", "bus": "virtio"}, "bus", "scsi or sata"),
+    ({"device": "cdrom", "image": "/x.iso"}, "image", "virsh change-media NAME TARGET FILE"),
+    ({"size": 8.5}, "size", "8.5GiB"),
     ({"image": "a//b"}, "image", "pool/volume"),
     ({"size": 1, "colour": "red"}, "colour", "unknown option"),
 ]

@@ -131,7 +131,9 @@ def test_running_domain_in_full() -> None:
                 },
             ],
             "addresses": ["192.0.2.10/24"],
+            "evacuated_from": [],
             "move": None,
+            "first_boot": None,
         },
     }
 
@@ -142,8 +144,8 @@ def test_disks_of_every_kind() -> None:
         ("vda", "virtio", "disk", "file", "/srv/with space & more.img", "raw"),
         ("sda", "scsi", "lun", "block", "/dev/mapper/vg0-zoo", "raw"),
         ("vdb", "virtio", "disk", "volume", "default/zoo_data.qcow2", "qcow2"),
-        ("vdc", "virtio", "disk", "network", "rbd:rbd/zoo", "raw"),
-        ("vdd", "virtio", "disk", "network", "nbd", "raw"),
+        ("vdc", "virtio", "disk", "network", "rbd://mon1.example.com:6789/rbd/zoo", "raw"),
+        ("vdd", "virtio", "disk", "network", "nbd://nbd.example.com:10809", "raw"),
         ("vde", "virtio", "disk", "nvme", "0000:01:00.0/1", "raw"),
         ("vdf", "virtio", "disk", "vhostuser", "/run/vhost-blk.sock", "raw"),
         ("fda", "fdc", "floppy", "dir", "/srv/floppy", "fat"),
@@ -155,7 +157,7 @@ def test_disks_of_every_kind() -> None:
     assert column([by_target["vdb"]], "pool", "volume") == [("default", "zoo_data.qcow2")]
     assert column([by_target["vda"], by_target["vdg"]], "backing_known", "backing") == [
         (False, None),
-        (True, "gluster:bases/debian.qcow2"),
+        (True, "gluster://gluster.example.com:24007/bases/debian.qcow2"),
     ]
     assert [disk["target"] for disk in disks if disk["readonly"]] == ["fda", "sdb", "sdc"]
     assert [disk["target"] for disk in disks if disk["shareable"]] == ["sda"]
@@ -219,7 +221,9 @@ def test_what_is_left_out_means_what_libvirt_documents() -> None:
         "host_key": None,
         "volumes": [],
         "addresses": [],
+        "evacuated_from": [],
         "move": None,
+        "first_boot": None,
     }
 
 
@@ -242,6 +246,13 @@ FIRMWARE = {
         None,
         "nbd:v",
     ),
+    "nvram of a named server": (
+        "<os firmware='efi'><nvram type='network'><source protocol='nbd' name='v'>"
+        "<host name='192.0.2.1' port='10809'/></source></nvram></os>",
+        "efi",
+        None,
+        "nbd://192.0.2.1:10809/v",
+    ),
     "nvram in a file": (
         "<os firmware='efi'><nvram type='file'><source file='/v.fd'/></nvram></os>",
         "efi",
@@ -255,6 +266,43 @@ FIRMWARE = {
 def test_firmware(xml: str, kind: str | None, loader: str | None, nvram: str | None) -> None:
     facts = parse(f"<domain type='kvm'>{xml}</domain>")
     assert facts["firmware"] == {"type": kind, "loader": loader, "nvram": nvram}
+
+
+ENCODINGS = ("ISO-8859-1", "UTF-16", "windows-1252", "UTF-8")
+NETWORK_DISKS = {
+    "<source protocol='nbd' name='v'/>": "nbd:v",
+    "<source protocol='nbd'/>": "nbd",
+    "<source protocol='nbd'><host name='2001:db8::1' port='10809'/></source>": (
+        "nbd://[2001:db8::1]:10809"
+    ),
+    "<source protocol='nbd' name='v'><host transport='unix' socket='/run/n'/></source>": (
+        "nbd+unix:///v?socket=/run/n"
+    ),
+    "<source protocol='https' name='/a.iso'><host name='x.org'/></source>": "https://x.org/a.iso",
+    "<source protocol='rbd' name='p/i'><host name='a' port='1'/><host name='b'/></source>": (
+        "rbd://a:1,b/p/i"
+    ),
+    "<source name='v'><host name='a'/></source>": None,
+}
+
+
+@pytest.mark.parametrize(("xml", "expected"), NETWORK_DISKS.items(), ids=NETWORK_DISKS.values())
+def test_a_disk_on_a_network_is_shown_with_its_server(xml: str, expected: str | None) -> None:
+    disk = f"<disk type='network'>{xml}</disk>"
+    facts = parse(f"<domain type='kvm'><devices>{disk}</devices></domain>")
+    assert facts["disks"][0]["source"] == expected
+
+
+def test_numbers_and_texts_are_read_as_libvirt_reads_them() -> None:
+    """libvirt's own test driver takes this document, and says 512 MiB and this title of it."""
+    body = (
+        "<domain type='test'><name>x</name><title>Gr\u00f6\u00dfe</title>"
+        "<memory>+524288</memory><vcpu>+2</vcpu><os><type>hvm</type></os></domain>"
+    )
+    for declaration in ("", *(f"<?xml version='1.0' encoding='{name}'?>" for name in ENCODINGS)):
+        facts = parse(declaration + body)
+        found = facts["title"], facts["memory_max_mib"], facts["vcpus_max"]
+        assert found == ("Gr\u00f6\u00dfe", 512, 2), declaration
 
 
 def test_unknown_things_are_passed_over() -> None:

@@ -106,7 +106,7 @@ CASES = [
                 {"name": "logs", "size": "1GiB", "format": "raw", "io": "native"},
                 {"name": "old", "size": 64, "bus": "sata"},
                 {"name": "fixed", "size": 64, "bus": "usb", "readonly": True},
-                {"name": "installer", "device": "cdrom", "image": "pool1/debian.iso"},
+                {"name": "installer", "device": "cdrom"},
                 {"name": "empty", "device": "cdrom", "bus": "sata"},
             ],
             "nic_profile": "none",

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils import _lxml
 from ansible_collections.fleet.virt.plugins.module_utils._model.file_references import (
+    Below,
     of_definition,
     of_image,
 )
@@ -29,11 +30,11 @@ DOMAIN = """
   <os><type>hvm</type><loader type='pflash'>/fw/code.fd</loader><nvram>/nvram/web1.fd</nvram>
     <kernel>/boot/vmlinuz</kernel></os>
   <devices>
-    <disk type='file' device='disk'><source file='/pool/web1.qcow2'/>
-      <backingStore type='file'><source file='/base/b.qcow2'/>
+    <disk type='file' device='disk'><driver type='qcow2'/><source file='/pool/web1.qcow2'/>
+      <backingStore type='file'><format type='raw'/><source file='/base/b.qcow2'/>
         <backingStore type='block'><source dev='/dev/vg/base'/></backingStore></backingStore>
       <mirror type='file'><source file='/pool/copy.qcow2'/></mirror></disk>
-    <disk type='volume'><source pool='fast' volume='data.qcow2'/></disk>
+    <disk type='volume'><driver type='raw'/><source pool='fast' volume='data.qcow2'/></disk>
     <disk type='network'><source protocol='nbd' name='export'/></disk>
     <serial type='pty'><log file='/log/web1.log'/></serial>
   </devices>
@@ -55,6 +56,13 @@ def test_a_domain_names() -> None:
         "/log/web1.log",
     }
     assert named.volumes == {("fast", "data.qcow2"), ("default", "kept.qcow2")}
+    assert named.formats == {
+        ("/pool/web1.qcow2", "qcow2"),
+        ("/base/b.qcow2", "raw"),
+        ("/dev/vg/base", None),
+        ("/pool/copy.qcow2", None),
+    }
+    assert named.volume_formats == {(("fast", "data.qcow2"), "raw")}
 
 
 def names(content: bytes) -> list[str]:
@@ -63,7 +71,7 @@ def names(content: bytes) -> list[str]:
         file.seek(offset)
         return file.read(length)
 
-    return of_image(read)
+    return [one.name for one in of_image(read)]
 
 
 def qcow2(name: bytes, *, version: int = 3, offset: int = 5000) -> bytes:
@@ -87,6 +95,14 @@ def qcow2(name: bytes, *, version: int = 3, offset: int = 5000) -> bytes:
         (b"json:{broken", []),
         (b"", []),
         (b"/b\xff.qcow2", ["/b\udcff.qcow2"]),
+        # what cannot be the name of a file
+        (b"/b\0c.qcow2", []),
+        (b"/b\nc.qcow2", []),
+        (b"/" + b"x" * 4095, []),
+        (b"/" + "\u00e4".encode() * 2047, ["/" + "\u00e4" * 2047]),
+        (b'json:{"file.filename":"/\\ud800","backing":"/c"}', ["/c"]),
+        (b"/" + b"x" * 4094, ["/" + "x" * 4094]),
+        (b'json:{"file.filename":"/b\\u0000","backing":"/c"}', ["/c"]),
     ],
 )
 @pytest.mark.parametrize("version", [1, 2, 3])
@@ -126,6 +142,22 @@ def test_what_qemu_writes(image_format: str, tmp_path: Path) -> None:
     assert "base.img" in names((tmp_path / "top.img").read_bytes())
     if kind == "raw":
         assert names((tmp_path / "base.img").read_bytes()) == []
+
+
+@pytest.mark.skipif(shutil.which("qemu-img") is None, reason="qemu-img is not installed")
+@pytest.mark.parametrize("compat", ["0.10", "1.1"])
+@pytest.mark.parametrize("kind", ["raw", "qcow2"])
+def test_the_format_of_the_backing_file(compat: str, kind: str, tmp_path: Path) -> None:
+    options = ["-f", "qcow2", "-o", f"compat={compat}", "-b", "base.img", "-F", kind]
+    for words in (["-f", kind, "base.img", "1M"], [*options, "top.img", "1M"]):
+        subprocess.run(["qemu-img", "create", "-q", *words], cwd=tmp_path, check=True)
+    file = io.BytesIO((tmp_path / "top.img").read_bytes())
+
+    def read(offset: int, length: int) -> bytes:
+        file.seek(offset)
+        return file.read(length)
+
+    assert of_image(read) == [Below("base.img", kind)]
 
 
 @pytest.mark.skipif(shutil.which("qemu-img") is None, reason="qemu-img is not installed")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._model import guest_first_boot
+from ansible_collections.fleet.virt.plugins.module_utils._model import first_boot, guest_first_boot
 from ansible_collections.fleet.virt.plugins.module_utils._model.guest_image import Image
 from ansible_collections.fleet.virt.plugins.module_utils._model.seed import Seed, User
 
@@ -66,7 +66,7 @@ def test_growing_needs_no_network() -> None:
 def test_packages_are_installed_by_whatever_there_is(manager: str) -> None:
     image = dataclasses.replace(FULL, manager=manager)
     text, online = guest_first_boot.script(Seed(packages=("a-b", "c")), image)
-    (line,) = [line for line in text.splitlines() if line.endswith(" a-b c")]
+    (line,) = [line for line in text.splitlines() if " a-b c || problem " in line]
     assert f"{manager} " in line
     assert online
 
@@ -88,7 +88,7 @@ def test_all_of_it_is_what_a_shell_takes(tmp_path: Path) -> None:
     assert "'^de_DE[.]UTF-8( .*)?$'" in text
     assert """chown www-data:adm '/etc/it'"'"'s' && chmod 0640""" in text
     # what precedes the commands can be done twice, what follows is done once
-    order = ["apt-get -q update", "chown", "rm -f", "exec /bin/sh /proc/self/fd/3"]
+    order = ["apt-get -q update", "chown", "rm -f", "/bin/sh /proc/self/fd/3"]
     assert [text.index(word) for word in order] == sorted(text.index(word) for word in order)
 
 
@@ -112,3 +112,30 @@ def test_the_script_goes_before_the_commands_begin(tmp_path: Path) -> None:
     done = subprocess.run(["sh", folder / "first-boot"], capture_output=True, text=True, check=True)
     assert done.stdout == "gone\nend\n"
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("commands", "packages", "expected"),
+    [
+        (("true",), (), []),
+        (("false", "true"), (), ["a command failed; the journal of the unit has its output"]),
+        ((), ("no'such",), ["these packages were not installed: no'such"]),
+    ],
+)
+def test_its_end_and_what_failed_are_told_on_the_console(
+    tmp_path: Path, commands: tuple[str, ...], packages: tuple[str, ...], expected: list[str]
+) -> None:
+    (tmp_path / "commands").write_text("")
+    seed = dataclasses.replace(NOTHING, commands=commands, packages=packages)
+    text, _online = guest_first_boot.script(seed, dataclasses.replace(FULL, manager="dnf"))
+    console = tmp_path / "console"
+    for place in ("/dev/console", "/dev/ttyS0"):
+        text = text.replace(place, str(console))
+    text = text.replace("[ ! -c ", "[ -z ").replace("/dev/ttyAMA0", "/dev/null")
+    text = text.replace("> $place", ">> $place").replace("dnf -q", "/nonexistent")
+    text = text.replace(guest_first_boot.FOLDER, str(tmp_path)).replace("/etc/systemd", "/x")
+    text = text.replace(f"rm -rf {tmp_path}\n", "").replace(f"rmdir {tmp_path}\n", "")
+    (tmp_path / "commands").write_text(guest_first_boot.commands(seed))
+    (tmp_path / "first-boot").write_text(text)
+    subprocess.run(["sh", tmp_path / "first-boot"], capture_output=True, check=False)
+    assert first_boot.errors(console.read_text()) == expected

@@ -129,3 +129,25 @@ def test_topology(ids: list[tuple[int, int, int]], cores: int, threads: int) -> 
 def test_another_document_is_refused() -> None:
     with pytest.raises(XmlError, match="capabilities of hv1: the document is a <domain>"):
         host_info.capabilities("<domain/>", "capabilities of hv1")
+
+
+ENUM = "<enum name='firmware'>{}</enum><loader><enum name='type'><value>efi</value></enum></loader>"
+
+
+@pytest.mark.parametrize(
+    ("system", "expected"),
+    [
+        (ENUM.format("<value>bios</value><value>efi</value>"), ["bios", "efi"]),
+        (ENUM.format("<value>bios</value>"), ["bios"]),
+        (ENUM.format(""), []),  # what libvirt says where no firmware is described
+        ("", None),  # a driver that does not tell
+    ],
+)
+def test_firmwares(system: str, expected: list[str] | None) -> None:
+    xml = f"<domainCapabilities><os supported='yes'>{system}</os></domainCapabilities>"
+    assert host_info.firmwares(xml) == expected
+
+
+def test_firmwares_of_another_document() -> None:
+    with pytest.raises(XmlError, match="expected <domainCapabilities>"):
+        host_info.firmwares("<capabilities/>")

@@ -69,6 +69,14 @@ def test_names_that_no_certificate_can_have(
     assert found[: len(paths)] == paths
 
 
+@pytest.mark.parametrize("name", ["hv2", "HV2", "hv2."])
+def test_another_hypervisors_name_is_in_no_certificate(name: str) -> None:
+    """Whether that one has a certificate yet or not."""
+    with pytest.raises(SpecError, match="is the name of another hypervisor"):
+        keys.certificate_names("hv1", None, [name], ["hv1", "hv2"])
+    assert keys.certificate_names("hv1", "hv1", ["HV1"], ["hv1", "hv2"]) == ("DNS:hv1",)
+
+
 @pytest.mark.parametrize("value", ["fleet", "Fleet 1.a_b-c", "x"])
 def test_organizations(value: str) -> None:
     assert keys.organization_problem(value) is None
@@ -174,3 +182,21 @@ def test_every_file_has_its_place() -> None:
             first = keys_layout.first(kind, content)
             assert first in [file.path for file in keys_layout.alike(kind, content)]
     assert {oct(file.mode) for file in keys_layout.FILES if file.secret} == {"0o600"}
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("O=fleet,CN=hv1", ("hv1",)),
+        ("CN=hv1,O=fleet", ("hv1",)),
+        ("CN=hv1.example.org, O=my fleet", ("hv1.example.org",)),
+        (r"CN=a\,CN=b,O=fleet", ("a,CN=b",)),
+        (r"O=x\,CN=hv1,CN=hv2", ("hv2",)),
+        (r"CN=m\C3\BCller,O=fleet", ("müller",)),
+        ("O=CN", ()),
+        ("XCN=hv1", ()),
+        ("", ()),
+    ],
+)
+def test_common_names_of_who_is_connected(name: str, wanted: tuple[str, ...]) -> None:
+    assert keys.common_names(name) == wanted

@@ -37,6 +37,7 @@ FULL = Metadata(
     ),
     request='{"name": "web1"}',
     addresses=("192.0.2.10/24", "2001:db8::10/64"),
+    evacuated_from=("hv1", "hv2"),
     move=Move("hv1", "hv2", "run-2", "yes", "running"),
 )
 
@@ -51,6 +52,7 @@ ROUND_TRIPS = {
         volumes=(OwnVolume("p", "n", "/a &\"<>'b", "", "disk"),),
         request="<!-- ]]> &amp; &#10;",
     ),
+    "what was made": Metadata(volumes=(OwnVolume("p", "n", "/a", "", "disk", "12.34"),)),
     "other scripts": Metadata(user="müller", tags=("日本", "\U0001f600", "\u00a0", "e\u0301")),
     "a phase of a later version": Metadata(phase="hibernating"),
     "longest": Metadata(home="x" * 4096, request="y" * 262144, tags=("t",) * 1024),
@@ -175,3 +177,34 @@ def test_as_dict_shows_the_owner() -> None:
         "run": "run-1",
     }
     assert metadata.as_dict(FULL)["volumes"][1]["role"] == "seed"
+
+
+@pytest.mark.parametrize(
+    ("before", "leaves", "after"),
+    [
+        ((), "a", ("a",)),
+        (("a",), "b", ("a", "b")),
+        (("a", "b"), "c", ("a", "b", "c")),
+        # it was back without anybody noting it
+        (("a", "b"), "a", ("a",)),
+    ],
+)
+def test_an_evacuation_is_noted(
+    before: tuple[str, ...], leaves: str, after: tuple[str, ...]
+) -> None:
+    assert metadata.leaving(Metadata(evacuated_from=before), leaves) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "arrives", "after"),
+    [
+        (("a", "b"), "b", ("a",)),
+        (("a", "b"), "a", ()),
+        (("a", "b"), "c", ("a", "b")),
+        ((), "a", ()),
+    ],
+)
+def test_coming_back_ends_the_note(
+    before: tuple[str, ...], arrives: str, after: tuple[str, ...]
+) -> None:
+    assert metadata.arriving(Metadata(evacuated_from=before), arrives) == after

@@ -15,13 +15,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._model.migration_decisi
     Decision,
     decide,
     repair,
-    report,
-    silent,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._model.migration_request import (
     moves,
     options,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._model.proofs import Silence
 
 MOVE = {"source": "hv1", "destination": "hv2", "run": "r", "autostart": "no"}
 
@@ -31,6 +30,8 @@ def vm(name: str = "web1", **changes: t.Any) -> dict[str, t.Any]:
         "name": name,
         "uuid": f"uuid of {name}",
         "active": True,
+        "persistent": True,
+        "error": None,
         "phase": None,
         "move": None,
         "vcpus": 1,
@@ -43,13 +44,16 @@ def vm(name: str = "web1", **changes: t.Any) -> dict[str, t.Any]:
         "anti_affinity": [],
         "tags": [],
         "zone": None,
-        "home": None,
+        "evacuated_from": [],
         "disks": [{"path": "/images/web1.qcow2", "bytes": 1 << 30, "backing": None}],
         **changes,
     }
 
 
-def answer(*vms: dict[str, t.Any], memory: int = 8192, **changes: t.Any) -> dict[str, t.Any]:
+def answer(
+    *vms: dict[str, t.Any], memory: int = 8192, claims: t.Sequence[str] = (), **changes: t.Any
+) -> dict[str, t.Any]:
+    """What a hypervisor says; ``claims`` are VMs that are to come from hv1 to hv2."""
     promised = sum(one["memory_mib"] for one in vms)
     host = {
         "domain_types": ["qemu"],
@@ -86,14 +90,18 @@ def answer(*vms: dict[str, t.Any], memory: int = 8192, **changes: t.Any) -> dict
         ],
         **changes,
     }
-    return {"host": host, "vms": list(vms)}
+    coming = [{"name": one, "source": "hv1", "destination": "hv2"} for one in claims]
+    return {"host": host, "vms": list(vms), "claims": coming}
+
+
+DOWN = Silence("no route")
 
 
 def go(
     answers: dict[str, dict[str, t.Any]],
     *names: str,
     host: str | None = None,
-    mute: dict[str, str] | None = None,
+    mute: dict[str, Silence] | None = None,
 ) -> Decision:
     hosts = [placement.host_from_info(one["host"], {}, name=name) for name, one in answers.items()]
     chosen = names or ("web1",)
@@ -127,6 +135,34 @@ def test_an_interrupted_move_is_finished_where_it_went(both: bool) -> None:
     assert go(answers, host="hv3").shares == {"hv1": [("web1", "hv2")]}
 
 
+def test_one_that_concerns_neither_end_may_be_silent() -> None:
+    answers = {"hv1": answer(vm()), "hv2": answer()}
+    for host in ("hv2", None):
+        found = go(answers, host=host, mute={"hv3": DOWN})
+        assert (found.shares, found.problems) == ({"hv1": [("web1", "hv2")]}, [])
+
+
+def test_an_unfinished_move_to_another_than_asked_for_is_not_what_was_asked_for() -> None:
+    half = vm(phase="migrating", move=MOVE)
+    answers = {"hv1": answer(half), "hv2": answer(), "hv3": answer()}
+    assert go(answers, host="hv2").problems == []
+    found = go(answers, host="hv3")
+    assert found.shares == {"hv1": [("web1", "hv2")]}
+    assert "run this again to move it to hv3" in found.problems[0]
+
+
+def test_a_claim_whose_source_says_that_nothing_moves_is_of_no_account() -> None:
+    answers = {"hv1": answer(vm()), "hv2": answer(claims=["web1"]), "hv3": answer()}
+    assert go(answers, host="hv3").shares == {"hv1": [("web1", "hv3")]}
+
+
+def test_a_vm_that_another_run_creates_is_no_duplicate() -> None:
+    answers = {"hv1": answer(vm()), "hv2": answer(vm(phase="creating"))}
+    with pytest.raises(PlanRefused, match="being created on hv2 by another run") as raised:
+        go(answers)
+    assert "remove the other" not in str(raised.value)
+
+
 REFUSED: dict[str, tuple[dict[str, t.Any], dict[str, t.Any], str]] = {
     "unknown": ({"hv1": answer(vm("db1")), "hv2": answer()}, {}, "no hypervisor has .*: db1"),
     "on two": (
@@ -139,10 +175,51 @@ REFUSED: dict[str, tuple[dict[str, t.Any], dict[str, t.Any], str]] = {
         {},
         "is defined on hv1 and hv3",
     ),
-    "silent": (
+    "on the only one that answered": (
         {"hv1": answer(vm())},
-        {"mute": {"hv2": "no route"}},
-        "silent may have web1 too, so nothing is moved: hv2: no route.*virt_hypervisors_lost",
+        {"mute": {"hv2": DOWN}},
+        "web1 fits nowhere",
+    ),
+    "on none that answered": (
+        {"hv1": answer(vm("db1"))},
+        {"mute": {"hv2": DOWN}},
+        r"no hypervisor that answered has a VM 'web1', but it may be on one that did not \(hv2: no"
+        " route.*virt_hypervisors_lost=hv2",
+    ),
+    "silent target": (
+        {"hv1": answer(vm())},
+        {"mute": {"hv2": DOWN}, "host": "hv2"},
+        r"hv2 is silent \(no route\), and nothing moves from or to it",
+    ),
+    "half there, and the target is silent": (
+        {"hv1": answer(vm(phase="migrating", move=MOVE)), "hv3": answer()},
+        {"mute": {"hv2": DOWN}, "host": "hv3"},
+        r"from hv1 to hv2 is unfinished, and hv2 is silent \(hv2: no route\)",
+    ),
+    "half there, and the source is silent": (
+        {"hv2": answer(vm(phase="migrating", move=MOVE)), "hv3": answer()},
+        {"mute": {"hv1": DOWN}, "host": "hv3"},
+        r"from hv1 to hv2 is unfinished, and hv1 is silent \(hv1: no route\)",
+    ),
+    "coming in, and the source is silent": (
+        {"hv2": answer(vm(persistent=False), claims=["web1"]), "hv3": answer()},
+        {"mute": {"hv1": DOWN}, "host": "hv3"},
+        r"from hv1 to hv2 is unfinished, and hv1 is silent",
+    ),
+    "not there yet, and the source is silent": (
+        {"hv2": answer(claims=["web1"]), "hv3": answer()},
+        {"mute": {"hv1": DOWN}},
+        r"from hv1 to hv2 is unfinished, and hv1 is silent",
+    ),
+    "half there, and --limit left the target out": (
+        {"hv1": answer(vm(phase="migrating", move=MOVE)), "hv3": answer()},
+        {"mute": {"hv2": Silence("it was not asked (--limit)", asked=False)}},
+        "run without --limit, run fleet.virt.repair_vms",
+    ),
+    "not readable": (
+        {"hv1": answer(vm(error="/x.qcow2: no such file")), "hv2": answer()},
+        {},
+        "'web1' stays on hv1, which cannot read it: /x.qcow2: no such file",
     ),
     "unknown target": (
         {"hv1": answer(vm()), "hv2": answer()},
@@ -171,63 +248,38 @@ def test_what_is_to_be_repaired() -> None:
     lost = vm("web2", phase="migrating", move={**MOVE, "destination": "hv3"})
     answers = {"hv1": answer(half, lost, vm("db1")), "hv2": answer()}
     answers["hv1"]["vms"] = [half, lost]
-    found = repair([], answers, {"hv3": "no route"})
+    found = repair([], answers, {"hv3": DOWN})
     assert found.shares == {"hv1": [("web1", "hv2")]}
-    (problem,) = found.problems
-    assert "from hv1 to hv3 is unfinished, and hv3 is silent (no route)" in problem
+    one, all_of_them = found.problems
+    assert "from hv1 to hv3 is unfinished, and hv3 is silent (hv3: no route)" in one
+    assert "moves that only a silent hypervisor knows of cannot be found (hv3:" in all_of_them
     assert repair(["web1"], {"hv2": answer(half), "hv1": answer()}, {}).shares == {
         "hv1": [("web1", "hv2")]
     }
     fine = repair(["db1"], {"hv1": answer(vm("db1")), "hv2": answer()}, {})
     assert (fine.shares, fine.settled, fine.problems) == ({}, {"db1": "hv1"}, [])
+    # a VM that is named needs its own ends alone
+    fine = repair(["db1"], {"hv1": answer(vm("db1"))}, {"hv2": DOWN})
+    assert (fine.settled, fine.problems) == ({"db1": "hv1"}, [])
     twice = repair(["db1"], {"hv1": answer(vm("db1")), "hv2": answer(vm("db1"))}, {})
-    assert "defined on hv1, hv2, and neither came from the other" in twice.problems[0]
-    nowhere = repair(["db1"], {"hv1": answer()}, {"hv2": "no route"})
-    assert nowhere.problems == ["no hypervisor that answered (silent: hv2) has a VM 'db1'"]
+    assert "'db1' is defined on hv1 and hv2; a VM exists once" in twice.problems[0]
+    nowhere = repair(["db1"], {"hv1": answer()}, {"hv2": DOWN})
+    assert "no hypervisor that answered has a VM 'db1'" in nowhere.problems[0]
+    assert repair(["db1"], {"hv1": answer()}, {}).problems == ["no hypervisor has a VM 'db1'"]
 
 
-def test_who_is_silent() -> None:
-    answers: dict[str, t.Any] = {
-        "hv1": answer(),
-        "hv2": {"unreachable": True, "msg": "timed out"},
-        "hv3": {"failed": True},
-    }
-    found = silent(answers, ["hv1", "hv2", "hv3", "hv4", "hv5"], ["hv3", "hv5"])
-    assert found == {"hv2": "timed out", "hv4": "it was not asked (--limit)"}
-
-
-def test_what_people_read() -> None:
-    entry = {
-        "name": "web1",
-        "destination": "hv2",
-        "flow": "overlay",
-        "changed": True,
-        "failed": False,
-        "msg": None,
-        "progress": ["web1: 50 %"],
-        "bytes_to_copy": 1 << 20,
-        "bytes": 5 << 20,
-        "seconds": 3.5,
-        "downtime_ms": 20,
-    }
-    text, failures = report(["db1"], {"hv1": {"vms": [entry]}}, check=False)
-    assert failures == []
-    assert "web1: 50 %" in text
-    assert text.splitlines()[-1].split() == [
-        "web1",
-        "hv1",
-        "hv2",
-        "moved",
-        "(overlay)",
-        "5",
-        "3.5",
-        "20",
-    ]
-    text, _failures = report([], {"hv1": {"vms": [{**entry, "bytes": "(generated)"}]}}, check=True)
-    assert "would move (overlay)" in text
-    failed = {**entry, "failed": True, "msg": "why"}
-    _text, failures = report([], {"hv1": {"vms": [failed]}, "hv2": {"failed": True}}, check=False)
-    assert failures == ["web1: why", "hv2: it did not answer"]
+def test_nothing_is_repaired_in_silence_while_the_source_is_dead() -> None:
+    arrived = {"hv2": answer(vm(phase="migrating", move=MOVE))}
+    coming = {"hv2": answer(claims=["web1"])}
+    for answers in (arrived, coming):
+        found = repair([], answers, {"hv1": DOWN})
+        assert found.shares == {}
+        assert "the move of 'web1' from hv1 to hv2 is unfinished, and hv1" in found.problems[0]
+    # whoever leaves a hypervisor out with --limit does not ask for its moves
+    away = {"hv1": Silence("it was not asked (--limit)", asked=False)}
+    assert repair([], {"hv2": answer()}, away).problems == []
+    strange = {"hv3": answer(vm(phase="migrating", move=MOVE))}
+    assert "do not say between which hypervisors" in repair([], strange, {}).problems[0]
 
 
 def test_options_and_moves() -> None:

@@ -17,10 +17,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._model.migration_evacua
     come_back,
     leave,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._model.proofs import Silence
 
-from .test_migration_decision import answer, vm
+from .test_migration_decision import DOWN, answer, vm
 
 Answers = dict[str, dict[str, t.Any]]
+Mute = dict[str, Silence]
 
 
 def fleet(answers: Answers, *marked: str) -> list[placement.PlacementHost]:
@@ -28,12 +30,12 @@ def fleet(answers: Answers, *marked: str) -> list[placement.PlacementHost]:
     return [dataclasses.replace(host, maintenance=host.name in marked) for host in hosts]
 
 
-def emptied(answers: Answers, *marked: str, mute: dict[str, str] | None = None) -> Decision:
+def emptied(answers: Answers, *marked: str, mute: Mute | None = None) -> Decision:
     return leave("hv1", answers, fleet(answers, *marked), mute or {}, placement.Policy())
 
 
-def returned(answers: Answers, *marked: str) -> Decision:
-    return come_back("hv1", answers, fleet(answers, *marked), {}, placement.Policy())
+def returned(answers: Answers, *marked: str, mute: Mute | None = None) -> Decision:
+    return come_back("hv1", answers, fleet(answers, *marked), mute or {}, placement.Policy())
 
 
 def test_all_leave_the_largest_first_and_none_stays_for_another() -> None:
@@ -106,28 +108,77 @@ def test_a_vm_that_is_there_twice_is_left_alone() -> None:
     assert "defined on hv1 and hv2" in found.problems[0]
 
 
-def test_a_silent_hypervisor_may_have_them_too() -> None:
+def test_one_that_cannot_be_read_stays_and_is_told() -> None:
+    ill = vm("ill", memory_mib=0, disks=[], error="/x.qcow2: no such file")
+    answers = {"hv1": answer(ill, vm("web1")), "hv2": answer()}
+    found = emptied(answers)
+    assert found.shares == {"hv1": [("web1", "hv2")]}
+    assert found.problems == ["'ill' stays on hv1, which cannot read it: /x.qcow2: no such file"]
+
+
+def test_a_silent_one_takes_nothing_and_stops_nothing() -> None:
     answers = {"hv1": answer(vm("web1")), "hv2": answer()}
-    with pytest.raises(PlanRefused, match="hv3: no route"):
-        emptied(answers, mute={"hv3": "no route"})
+    found = emptied(answers, mute={"hv3": DOWN})
+    assert (found.shares, found.problems) == ({"hv1": [("web1", "hv2")]}, [])
+    half = vm("web2", phase="migrating", move={"source": "hv1", "destination": "hv3"})
+    found = emptied({"hv1": answer(vm("web1"), half), "hv2": answer()}, mute={"hv3": DOWN})
+    assert found.shares == {"hv1": [("web1", "hv2")]}
+    assert "the move of 'web2' from hv1 to hv3 is unfinished, and hv3" in found.problems[0]
 
 
-def test_an_unknown_hypervisor() -> None:
+def test_one_that_was_just_coming_is_told() -> None:
+    half = vm("web1", phase="migrating", move={"source": "hv2", "destination": "hv1"})
+    found = emptied({"hv1": answer(vm("web1", persistent=False)), "hv2": answer(half)})
+    assert found.shares == {"hv2": [("web1", "hv1")]}
+    assert "was on its way to hv1" in found.problems[0]
+
+
+def test_an_unknown_hypervisor_and_a_silent_one() -> None:
     answers = {"hv2": answer()}
-    with pytest.raises(PlanRefused, match="hv1 is no hypervisor of this play; there are: hv2"):
-        emptied(answers)
-    with pytest.raises(PlanRefused, match="hv1 is no hypervisor of this play; there are: hv2"):
-        returned(answers)
+    for act in (emptied, returned):
+        with pytest.raises(PlanRefused, match="hv1 is no hypervisor of this play; there are: hv2"):
+            act(answers)
+        with pytest.raises(PlanRefused, match=r"hv1 is silent \(no route\)"):
+            act(answers, mute={"hv1": DOWN})
 
 
-def test_those_come_back_that_were_made_there_as_far_as_they_fit() -> None:
+def test_those_come_back_that_were_evacuated_as_far_as_they_fit() -> None:
+    gone = {"evacuated_from": ["hv1"]}
     answers = {
-        "hv1": answer(vm("stays", home="hv1")),
-        "hv2": answer(vm("web1", home="hv1"), vm("huge", home="hv1", memory_mib=9000)),
-        "hv3": answer(vm("web2", home="hv1"), vm("other", home="hv3")),
+        "hv1": answer(vm("stays", **gone)),
+        "hv2": answer(vm("web1", **gone), vm("huge", **gone, memory_mib=9000), vm("own")),
+        "hv3": answer(vm("web2", evacuated_from=["hv1", "hv2"]), vm("other", evacuated_from=["x"])),
     }
     found = returned(answers, "hv1")
     assert found.shares == {"hv2": [("web1", "hv1")], "hv3": [("web2", "hv1")]}
     (problem,) = found.problems
     assert problem.startswith("huge fits nowhere. ")
     assert "hv1: needs 9000 MiB" in problem
+
+
+def test_a_way_back_that_was_interrupted_is_ended_without_a_repair() -> None:
+    move = {"source": "hv2", "destination": "hv1"}
+    begun = vm("web1", phase="migrating", move=move, evacuated_from=["hv1"])
+    arrived = vm("web2", phase="migrating", move=move, evacuated_from=["hv1"])
+    found = returned({"hv1": answer(arrived), "hv2": answer(begun)})
+    assert dict(found.shares["hv2"]) == {"web1": "hv1", "web2": "hv1"}
+    assert found.problems == []
+
+
+def test_nobody_says_that_all_are_back_while_one_is_silent() -> None:
+    answers = {"hv1": answer(), "hv2": answer(vm("web1", evacuated_from=["hv1"]))}
+    found = returned(answers, mute={"hv3": DOWN})
+    assert found.shares == {"hv2": [("web1", "hv1")]}
+    assert "VMs of hv1 that are on a silent hypervisor do not come back now" in found.problems[0]
+    away = {"hv3": Silence("it was not asked (--limit)", asked=False)}
+    assert returned(answers, mute=away).problems == []
+
+
+def test_a_source_of_which_one_domain_cannot_be_read_at_that_moment() -> None:
+    """As libvirt says of one that is just moving: what the source has promised is not known then,
+    which is no obstacle for leaving it."""
+    answers = {"hv1": answer(vm("web1"), vm("web2")), "hv2": answer()}
+    answers["hv1"]["host"]["errors"] = ["read domain web3: Domain not found"]
+    found = emptied(answers)
+    assert found.problems == []
+    assert found.shares == {"hv1": [("web1", "hv2"), ("web2", "hv2")]}

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
 import pytest
@@ -24,6 +25,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._model.migration_comman
 )
 from ansible_collections.fleet.virt.plugins.module_utils._model.migration_plan import (
     claim_uuid,
+    other_move,
     plan,
     without_seed_medium,
 )
@@ -444,3 +446,23 @@ def test_the_downtime_is_raised_in_stages(
     most: int, limit: float, stages: list[tuple[float, int]]
 ) -> None:
     assert downtimes(most, limit) == stages
+
+
+@pytest.mark.parametrize(
+    ("move", "alive", "words"),
+    [
+        (("hv1", "hv2"), True, None),
+        (("hv1", "hv2"), False, None),
+        (("hv1", "hv3"), True, "is being moved from hv1 to hv3 by another run, so not to hv2"),
+        (("hv1", "hv3"), False, "unfinished move from hv1 to hv3.* fleet.virt.repair_vms"),
+        (("hv4", "hv1"), True, "unfinished move from hv4 to hv1"),
+    ],
+)
+def test_the_second_of_two_moves_is_told_of_the_first(
+    move: tuple[str, str], alive: bool, words: str | None
+) -> None:
+    kept = Metadata(phase="migrating", move=Move(*move, "run", "no", "running"))
+    text = other_move("web1", kept, "hv1", "hv2", lambda _owner: alive)
+    assert (text is None) == (words is None)
+    assert words is None or re.search(words, str(text))
+    assert other_move("web1", Metadata(move=kept.move), "hv1", "hv2", lambda _owner: alive) is None

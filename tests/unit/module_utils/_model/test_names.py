@@ -52,6 +52,8 @@ BAD: list[tuple[t.Any, str]] = [
     ("web_1", "or set seed.hostname"),
     ("all", "Ansible's own"),
     ("LocalHost", "Ansible's own"),
+    ("web1.migration", "has a claim of such a name"),
+    ("Web1.Migration", "has a claim of such a name"),
     ("${IFS}", "characters that are not allowed"),
     ("{{ x }}", "characters that are not allowed"),
     ("%s", "('%')"),

@@ -23,6 +23,7 @@ NETWORKS: dict[str, dict[str, t.Any]] = {
         "devices": [],
         "portgroups": [],
         "addresses": ["192.168.122.1/24", "2001:db8:ca2:2::1/64"],
+        "tags": False,
         "dhcp": True,
     },
     "isolated": {
@@ -33,6 +34,7 @@ NETWORKS: dict[str, dict[str, t.Any]] = {
         "devices": [],
         "portgroups": [],
         "addresses": ["10.24.10.1"],
+        "tags": False,
         "dhcp": False,
     },
     "portgroups": {
@@ -43,6 +45,7 @@ NETWORKS: dict[str, dict[str, t.Any]] = {
         "devices": [],
         "portgroups": ["plain", "blue"],
         "addresses": [],
+        "tags": True,
         "dhcp": False,
     },
     "direct": {
@@ -53,6 +56,7 @@ NETWORKS: dict[str, dict[str, t.Any]] = {
         "devices": ["eno1", "eno2"],
         "portgroups": [],
         "addresses": [],
+        "tags": False,
         "dhcp": False,
     },
 }
@@ -62,6 +66,15 @@ NETWORKS: dict[str, dict[str, t.Any]] = {
 def test_network(name: str) -> None:
     xml = (FIXTURES / "network" / f"{name}.xml").read_text(encoding="utf-8")
     assert network_info.network(xml) == NETWORKS[name]
+
+
+@pytest.mark.parametrize(
+    ("forward", "expected"),
+    [("hostdev", True), ("passthrough", True), ("bridge", False), ("private", False)],
+)
+def test_devices_that_carry_vlan_tags_themselves(forward: str, expected: bool) -> None:
+    found = network_info.network(f"<network><name>x</name><forward mode='{forward}'/></network>")
+    assert found["tags"] is expected
 
 
 def test_bridge_and_its_members() -> None:

@@ -131,7 +131,9 @@ def test_settings(variables: dict[str, t.Any], expected: HostSettings) -> None:
 def test_bad_ratio(key: str, bad: t.Any) -> None:
     with pytest.raises(SpecError) as error:
         settings_from({key: bad}, "hv1")
-    assert f"hv1.{key}: {bad!r} is not a ratio" in str(error.value)
+    assert f"hv1.{key}: {bad!r} is not a ratio; write a number above 0 and up to 1000" in str(
+        error.value
+    )
 
 
 def test_every_bad_setting_is_named() -> None:

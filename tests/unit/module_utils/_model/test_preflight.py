@@ -150,6 +150,11 @@ ONE: list[tuple[dict[str, t.Any], str, str]] = [
     ({"clock": {"offset": 100.0, "uncertainty": 0.1}}, "clock_wrong", "+100.000 s"),
     ({"baseline": {**BASELINE, "error": "none"}}, "cpu_incompatible", "as hv1 sees it: none"),
     ({"baseline": {**BASELINE, "runs": False}}, "cpu_incompatible", "hv1 does not have"),
+    (
+        {"baseline": None, "not_compared": "its module gave no result"},
+        "cpu_not_compared",
+        "not compared with the others': its module gave no result",
+    ),
 ]
 
 # what differs on the second, the finding's id and words of its message

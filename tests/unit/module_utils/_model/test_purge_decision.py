@@ -14,21 +14,22 @@ from ansible_collections.fleet.virt.plugins.module_utils._model.purge_decision i
     Fleet,
     decide,
     fleet,
-    report,
     require_unused,
     sole_pool_ids,
 )
 
 
-def look(*vms: tuple[str, dict[str, t.Any]], ids: tuple[str, ...] = ()) -> dict[str, t.Any]:
+def look(
+    *vms: tuple[str, dict[str, t.Any]], ids: tuple[str, ...] = (), uuid: str | None = None
+) -> dict[str, t.Any]:
     found = []
     for name, volume in vms:
         place = {"path": f"/pool/{name}.qcow2", "shared": False, "pool_id": None}
-        found.append({"name": name, "uuid": "u", "volumes": [{**place, **volume}]})
+        found.append({"name": name, "uuid": uuid, "volumes": [{**place, **volume}]})
     return {"vms": found, "pool_ids": list(ids), "users": []}
 
 
-SILENT = {"failed": True, "msg": "ssh: no route"}
+SILENT = {"unreachable": True, "msg": "ssh: no route"}
 HERE = look(("web1", {}))
 SHARED = look(("web1", {"shared": True}))
 WITH_ID = look(("web1", {"pool_id": "x"}), ids=("x",))
@@ -68,7 +69,8 @@ TABLE: list[tuple[dict[str, t.Any], dict[str, t.Any], list[str], dict[str, list[
     (SHARED, SILENT, [], "shared storage"),
     (SHARED, SILENT, ["hv2"], {"hv1": ["web1"]}),
     (WITH_ID, NOTHING, [], {"hv1": ["web1"]}),
-    (WITH_ID, SILENT, [], "shared storage"),
+    (WITH_ID, SILENT, [], {"hv1": ["web1"]}),
+    (WITH_ID, look(ids=("x",)), [], {"hv1": ["web1"]}),
     (WITH_ID, SILENT, ["hv2"], {"hv1": ["web1"]}),
 ]
 
@@ -88,6 +90,15 @@ def test_where(
     decision = decide(["web1"], seen(hv1, hv2, lost))
     assert decision.shares == expected
     assert decision.absent == ([] if expected else ["web1"])
+
+
+@pytest.mark.parametrize("name", ["hv1", "hv2"])
+@pytest.mark.parametrize("other", [NOTHING, SILENT])
+def test_a_hypervisor_is_no_vm(name: str, other: dict[str, t.Any]) -> None:
+    with pytest.raises(PlanRefused, match=f"{name!r} is a hypervisor, not a VM"):
+        decide(["web1", name], seen(HERE, other))
+    # a VM may have such a name all the same
+    assert decide(["hv2"], seen(look(("hv2", {})), NOTHING)).shares == {"hv1": ["hv2"]}
 
 
 def test_a_pool_is_shared_by_its_kind_or_by_its_identity() -> None:
@@ -141,28 +152,31 @@ def test_the_fleet_as_such(
 
 def test_limit_hides_nobody() -> None:
     part = fleet({"hv1": NOTHING}, "vms", ["hv1", "hv2"], [])
-    with pytest.raises(PlanRefused, match=r"hv2: it is not in this play \(--limit\)"):
+    with pytest.raises(
+        PlanRefused, match=r"hv2: it was not asked \(--limit\).*run without --limit"
+    ):
         decide(["web1"], part)
+
+
+def test_a_pool_that_two_have_is_shared_for_a_third_that_is_silent() -> None:
+    answers = {"hv1": WITH_ID, "hv2": look(ids=("x",)), "hv3": SILENT}
+    with pytest.raises(PlanRefused, match=r"on shared storage, .* silent \(hv3: ssh: no route\)"):
+        decide(["web1"], fleet(answers, "vms", list(answers), []))
+
+
+def test_both_ends_of_a_move_are_no_duplicates() -> None:
+    with pytest.raises(PlanRefused, match="on hv1 and hv2 with one UUID, so it is being moved"):
+        decide(["web1"], seen(look(("web1", {}), uuid="u"), look(("web1", {}), uuid="u")))
+
+
+def test_a_vm_that_another_run_creates_is_no_duplicate() -> None:
+    made = look(("web1", {}))
+    made["vms"][0]["phase"] = "creating"
+    with pytest.raises(PlanRefused, match="being created on hv2 by another run") as raised:
+        decide(["web1"], seen(HERE, made))
+    assert "remove the other" not in str(raised.value)
 
 
 def test_no_name() -> None:
     with pytest.raises(PlanRefused, match="-e vm_name=web1"):
         decide([], seen(HERE, NOTHING))
-
-
-def test_report() -> None:
-    item = {"kind": "volume", "name": "default/a", "path": "/pool/a", "size_mib": 8}
-    vm = {"name": "web1", "failed": False, "msg": None}
-    kept = [{"path": "/base/b", "reason": "a backing file"}]
-    results: dict[str, t.Any] = {
-        "hv1": {"vms": [{**vm, "removed": [item], "kept": kept}]},
-        "hv2": {"failed": True, "msg": "boom"},
-        "hv3": {},
-    }
-    text, failures = report(["web1", "web2"], results, check=False)
-    assert failures == ["hv2: boom"]
-    lines = text.splitlines()
-    assert lines[1].split() == ["web1", "hv1", "removed", "volume", "/pool/a", "8"]
-    assert "stays" in lines[2]
-    assert "not there" in lines[3]
-    assert "would go" in report(["web1"], results, check=True)[0]

@@ -99,8 +99,8 @@ def test_everything_of_its_own_goes_in_order_and_the_base_stays() -> None:
 
 # what is found of the disk, why it stays
 STAYS: list[tuple[dict[str, t.Any], str]] = [
-    ({"users": ("used by domain 'db1'",)}, "used by domain 'db1'"),
-    ({"users": ("/pool/clone.qcow2 lies on it",)}, "clone.qcow2 lies on it"),
+    # named by its metadata and no disk of it: whose it is, who uses it says
+    ({"users": ("used by domain 'db1'",), "attached": False}, "used by domain 'db1'"),
     ({"kind": "link"}, "a link"),
     ({"kind": "directory"}, "a directory"),
     ({"kind": "other"}, "no regular file"),
@@ -121,6 +121,8 @@ def test_what_stays(changes: dict[str, t.Any], reason: str) -> None:
 
 # what is found of the disk, why nothing is removed
 REFUSED: list[tuple[dict[str, t.Any], str]] = [
+    ({"users": ("used by domain 'db1'",)}, "is needed by others: used by domain 'db1'"),
+    ({"users": ("/pool/a lies on it", "/pool/b lies on it")}, "/pool/a lies on it; /pool/b lies"),
     ({"locked": True}, "in use (locked)"),
     ({"pool_active": False}, "pool-start"),
     ({"shared": True}, "purge_vm"),
@@ -131,7 +133,25 @@ REFUSED: list[tuple[dict[str, t.Any], str]] = [
 
 @pytest.mark.parametrize(("changes", "reason"), REFUSED)
 def test_what_is_refused_because_of_a_volume(changes: dict[str, t.Any], reason: str) -> None:
-    assert reason in "; ".join(go(None, volume(**changes)).problems)
+    found = go(None, volume(**changes))
+    assert reason in "; ".join(found.problems)
+    # it is its own, whatever speaks against removing it
+    assert all("not made for" not in kept.reason for kept in found.kept if kept.path == DISK.path)
+
+
+def test_what_came_under_the_name_of_a_dead_claim_stays_and_the_claim_goes() -> None:
+    claim = domain(metadata=made(phase="creating", owner=OWNER, volumes=(DISK, SEED)))
+    used = {"users": ("used by domain 'theirs'",), "locked": True, "shared": True}
+    found = go(claim, volume(foreign=True, **used), volume(SEED))
+    assert found.problems == []
+    assert kinds(found) == [("seed", SEED.path), ("domain", None)]
+    assert found.foreign == [DISK]
+    reasons = {kept.path: kept.reason for kept in found.kept}
+    assert reasons[DISK.path] == "a disk of it (vda), and not made for 'web1'"
+    # marked, it names what is its own: the second look finds the same
+    marked = domain(metadata=made(phase="purging", owner=OWNER, volumes=(SEED,)))
+    again = go(marked, volume(SEED))
+    assert (again.removed, again.kept) == (found.removed, found.kept)
 
 
 def test_the_lock_of_the_domain_itself_is_no_obstacle() -> None:

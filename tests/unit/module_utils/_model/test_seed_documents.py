@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.fleet.virt.plugins.module_utils._model import seed_documents
+from ansible_collections.fleet.virt.plugins.module_utils._model import first_boot, seed_documents
 from ansible_collections.fleet.virt.plugins.module_utils._model.seed import (
     File,
     HostKey,
@@ -65,7 +65,7 @@ def test_the_least_seed() -> None:
     assert (data["hostname"], "fqdn" in data) == ("web1", False)
     assert data["growpart"] == {"mode": "auto", "devices": ["/"]}
     assert data["resize_rootfs"] is True
-    for key in ("timezone", "locale", "ca_certs", "packages"):
+    for key in ("timezone", "locale", "ca_certs", "packages", "runcmd"):
         assert key not in data
 
 
@@ -83,8 +83,11 @@ def test_random_numbers_are_the_vms_own() -> None:
 
 def test_a_later_boot_without_the_medium_is_the_same_instance() -> None:
     data = user_data(Seed(None, "ansible", (KEY,), commands=("reboot",)))
-    # first of all: what comes after may end the boot
-    assert data["runcmd"] == [["touch", "/etc/cloud/cloud-init.disabled"], "reboot"]
+    # cloud-init's status is "disabled" while the marker is there, so it is made in the end
+    assert data["runcmd"][0] == "reboot"
+    machine_id, report = data["bootcmd"]
+    assert machine_id[3] == "machine-id"
+    assert report[2:] == [first_boot.REPORT, "first-boot", "/etc/cloud/cloud-init.disabled"]
     (file,) = data["write_files"]
     assert file["path"].startswith("/etc/cloud/cloud.cfg.d/")
     assert yaml.safe_load(base64.b64decode(file["content"])) == {"manual_cache_clean": True}
@@ -149,7 +152,7 @@ def test_everything_at_once() -> None:
     assert second["owner"] == "bob:bob"
     assert second["defer"] is True
     # what the user wrote is added: lists behind ours, mappings by key, the rest as it is
-    assert data["runcmd"][1:] == ["a; b", ["c", "d e"], "theirs"]
+    assert data["runcmd"] == first_boot.watched(["a; b", ["c", "d e"], "theirs"])
     assert data["growpart"] == {
         "mode": "off", "devices": ["/"], "ignore_growroot_disabled": True,
     }  # fmt: skip
@@ -183,7 +186,7 @@ def test_host_names(
 def test_every_character_reads_the_same_in_yaml() -> None:
     awkward = "Jörg \U0001f511 \"x\" 'y' #z \x1b\x7f\x85\x9f\u2028\u2029\ufeff\ufffe\t\n: - {a} %b"
     data = user_data(Seed(None, "ansible", (KEY,), commands=(awkward,)))
-    assert data["runcmd"][1] == awkward
+    assert data["runcmd"][0] == awkward
 
 
 def test_files_are_the_same_every_time() -> None:

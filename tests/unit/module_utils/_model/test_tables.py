@@ -81,7 +81,11 @@ def test_listing() -> None:
         "hv1         b     running  booted",
         "hv1: b: odd",
         "hv9: no answer: no route to host",
+        "1 of 2 hypervisors answered; VMs on hv9 are not shown",
     ]
+    assert tables.query(found).splitlines()[-1] == (
+        "1 of 2 hypervisors answered; VMs on hv9 are not shown"
+    )
     assert tables.listing([hypervisor()]) == "hv1: no domains\n"
 
 
@@ -161,3 +165,35 @@ def test_images() -> None:
         "hv2: no images",
         "hv3: no answer: timed out",
     ]
+
+
+def test_maintenance() -> None:
+    marks = {"hv1": True, "hv2": False, "hv3": None}
+    found = [{"name": name, "maintenance": mark} for name, mark in marks.items()]
+    assert [line.split() for line in tables.render("maintenance", found).splitlines()] == [
+        ["HYPERVISOR", "STATE"],
+        ["hv1", "maintenance"],
+        ["hv2", "ready"],
+        ["hv3", "failed"],
+    ]
+
+
+def placed(name: str, *hosts: str, existing: t.Sequence[str] = ()) -> dict[str, t.Any]:
+    ranking = [{"host": host, "score": 1.5, "notes": ["odd"]} for host in hosts]
+    rejected = [{"host": f"hv{i}", "filter": "memory", "reason": "full"} for i in range(30)]
+    return {"name": name, "existing": existing, "ranking": ranking, "rejected": rejected}
+
+
+def test_placements_have_a_line_for_each_vm_and_all_hypervisors_only_if_asked() -> None:
+    found = [placed("a", "x", "y"), placed("b"), placed("c", existing=["z"])]
+    lines = [re.sub(r" +", " ", line) for line in tables.placements(found).splitlines()]
+    assert lines == [
+        "VM HYPERVISOR PLACE WHY",
+        "a x chosen, 1.500 odd",
+        "b - nowhere -",
+        "c z exists already -",
+    ]
+    every = tables.placements(found, every=True)
+    assert len(every.splitlines()) == 1 + 2 + 30 + 1 + 30 + 1
+    assert "possible, 1.500" in every
+    assert "no: memory" in every

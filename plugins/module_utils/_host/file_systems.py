@@ -1,0 +1,76 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which file system a folder is on, and whether another machine may have it too.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+# File systems that one machine has for itself. Whatever is not listed counts as shared: there is
+# always one more network file system, and taking one for local costs somebody's data.
+_LOCAL = frozenset(
+    (
+        *("bcachefs", "btrfs", "devtmpfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs"),
+        *("fuseblk", "hfsplus", "iso9660", "jfs", "minix", "msdos", "nilfs2", "ntfs", "ntfs3"),
+        *("overlay", "ramfs", "reiserfs", "rootfs", "squashfs", "tmpfs", "ubifs", "udf", "vfat"),
+        *("xfs", "zfs"),
+    )
+)
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
+
+
+# What the kernel's NFS server exports (exportfs(8))
+_EXPORTS = Path("/var/lib/nfs/etab")
+
+
+def is_shared(folder: str) -> bool:
+    """Whether other machines may have the folder too: by its file system, or by NFS from here."""
+    real = os.path.realpath(folder)
+    if kind_of(Path("/proc/self/mountinfo").read_bytes(), real) not in _LOCAL:
+        return True
+    try:
+        exports = _EXPORTS.read_bytes()
+    except FileNotFoundError:
+        return False
+    return is_exported(exports, real)
+
+
+def is_exported(exports: bytes, path: str) -> bool:
+    """Whether ``path`` is in a folder that this machine exports; ``exports`` is an etab file."""
+    wanted = os.fsencode(path)
+    for line in exports.split(b"\n"):
+        point = _unescaped(line.split(b"\t")[0].split(b" ")[0])
+        if point and (wanted == point or wanted.startswith(point.rstrip(b"/") + b"/")):
+            return True
+    return False
+
+
+def _unescaped(text: bytes) -> bytes:
+    """Blanks and whatever else would disturb are written as three octal digits."""
+    return _ESCAPED.sub(lambda match: bytes([int(match[1], 8) & 0xFF]), text)
+
+
+def kind_of(mounts: bytes, path: str) -> str | None:
+    """The type of the file system that holds ``path``; None if that cannot be told.
+
+    ``mounts`` is a mountinfo file (proc(5)): bytes, since a mount point may have any name.
+    """
+    wanted = os.fsencode(path)
+    found, longest = None, -1
+    for line in mounts.split(b"\n"):
+        before, separator, after = line.partition(b" - ")
+        fields = before.split(b" ")
+        if not separator or len(fields) < 5:
+            continue
+        point = _unescaped(fields[4])
+        inside = wanted == point or wanted.startswith(point.rstrip(b"/") + b"/")
+        if inside and len(point) >= longest:
+            found, longest = after.split(b" ")[0], len(point)
+    return None if found is None else os.fsdecode(found)

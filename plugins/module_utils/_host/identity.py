@@ -1,0 +1,46 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which file it is that was made, so that no other of its name is taken for it.
+
+An inode's number is used again, often at once, when its file is gone. Its generation is another
+then, on file systems that have one.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+
+# FS_IOC_GETVERSION of linux/fs.h, as encoded on 64-bit machines but PowerPC, MIPS and SPARC
+_GET_GENERATION = 0x80087601
+
+
+def of_file(path: str) -> str:
+    """The identity of the file ``path``, which is no link."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return of_open(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def of_open(descriptor: int) -> str:
+    """The identity of an open file."""
+    inode = str(os.fstat(descriptor).st_ino)
+    answer = array.array("I", [0, 0])  # the kernel writes the first four bytes
+    try:
+        fcntl.ioctl(descriptor, _GET_GENERATION, answer, True)
+    except OSError:  # not of this file system
+        return inode
+    return f"{inode}.{answer[0]}"
+
+
+def is_same(noted: str, found: str) -> bool:
+    """Whether two identities are of one file; another client of its server may know less of it."""
+    one, two = noted.split("."), found.split(".")
+    return one[: len(two)] == two[: len(one)]

@@ -1,0 +1,267 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The shape that a hypervisor's answer has to have where the controller reads it.
+
+A shape is a type or several; ``[shape]`` a list of such, ``[]`` an empty one; a mapping of keys to
+shapes (``key?`` may be missing) a mapping that has them; :class:`Every` and :class:`NotEmpty` what
+they say. Further keys are not looked at.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Shape = t.Any
+
+
+@dataclass(frozen=True)
+class Every:
+    """A mapping of text to values of one shape, with at least these keys."""
+
+    value: Shape
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NotEmpty:
+    """Text of at least one character."""
+
+
+_NONE = type(None)
+_TEXT = (str, _NONE)
+_NUMBER = (int, float, _NONE)
+_FLAG = (bool, _NONE)
+_TEXTS = [str]
+
+_GRAPHICS = {"type": _TEXT, "port": _NUMBER, "tls_port?": _NUMBER, "socket?": _TEXT}
+_DISK = {"target": _TEXT, "size_mib": _NUMBER, "source": _TEXT, "format": _TEXT}
+_NIC = {"mac": _TEXT, "source": _TEXT, "type": _TEXT, "addresses": ([str], _NONE)}
+_ENDS = {"source": str, "destination": str}
+_DOMAIN = {
+    "name": str,
+    "uuid?": _TEXT,
+    "persistent?": _FLAG,
+    "metadata?": ({"phase?": _TEXT, "move?": (_ENDS, _NONE)}, _NONE),
+    "state": _TEXT,
+    "reason": _TEXT,
+    "error": _TEXT,
+    "vcpus": _NUMBER,
+    "memory_mib": _NUMBER,
+    "graphics": [_GRAPHICS],
+    "disks": [_DISK],
+    "nics": [_NIC],
+}
+_HOST_INFO = {
+    "maintenance": _FLAG,
+    "domain_types": _TEXTS,
+    "cpu": {"total": _NUMBER, "running": _NUMBER, "defined": _NUMBER},
+    "memory_mib": {"total": _NUMBER, "free": _NUMBER, "running": _NUMBER, "defined": _NUMBER},
+    "domains": Every(int, ("shutoff",)),
+    "pools": [{"name": str, "state": _TEXT, "available_mib": _NUMBER}],
+}
+_IMAGE = {
+    "name": str,
+    "digest": str,
+    "format": _TEXT,
+    "path": _TEXT,
+    "size_mib": _NUMBER,
+    "allocated_mib": _NUMBER,
+    "users": _TEXTS,
+    "intact": _FLAG,
+}
+# A hypervisor as placement sees it, which looks at the rest itself
+_HOST = {
+    "uuid?": _TEXT,
+    "machines?": (_TEXTS, _NONE),
+    "images?": (_TEXTS, _NONE),
+    "bridges?": (_TEXTS, _NONE),
+    "networks?": ([{"name?": _TEXT, "active?": _FLAG, "bridge?": _TEXT}], _NONE),
+    "pools?": ([{"name": str, "path?": _TEXT}], _NONE),
+    "vms": [
+        {
+            "name": str,
+            "uuid?": _TEXT,
+            "macs": _TEXTS,
+            "active": _FLAG,
+            "phase": _TEXT,
+            "groups?": (_TEXTS, _NONE),
+            "anti_affinity?": (_TEXTS, _NONE),
+        }
+    ],
+}
+_THERE = {
+    "name": str,
+    "uuid": str,
+    "phase": _TEXT,
+    "move": (_ENDS, _NONE),
+    "memory_mib": int,
+    "zone": _TEXT,
+    "groups": _TEXTS,
+    "anti_affinity": _TEXTS,
+    "tags": _TEXTS,
+    "evacuated_from": _TEXTS,
+}
+# A VM that could not be read says why, and not what it needs
+_UNREAD = {**_THERE, "error": NotEmpty(), "disks": []}
+_MOVING = {
+    **_THERE,
+    "error": _NONE,
+    "vcpus": int,
+    "domain_type": _TEXT,
+    "arch": _TEXT,
+    "bridges": _TEXTS,
+    "networks": _TEXTS,
+    "disks": [{"path": _TEXT, "bytes": int, "backing": _TEXT}],
+}
+_MOVED = {
+    "name": str,
+    "failed": _FLAG,
+    "changed": _FLAG,
+    "msg": _TEXT,
+    "destination": _TEXT,
+    "progress": _TEXTS,
+    "flow": _TEXT,
+    "note?": _TEXT,
+    "bytes": (int, float, str, _NONE),
+    "bytes_to_copy": (int, float, str, _NONE),
+    "seconds": (int, float, str, _NONE),
+    "downtime_ms": (int, float, str, _NONE),
+}
+_PURGED = {
+    "name": str,
+    "failed": _FLAG,
+    "msg": _TEXT,
+    "removed": [{"kind": _TEXT, "path": _TEXT, "name": _TEXT, "size_mib": _NUMBER}],
+    "kept": [{"path": _TEXT, "reason": _TEXT}],
+}
+_VOLUME = {"path": _TEXT, "shared": _FLAG, "pool_id": _TEXT}
+_MADE = {"name": str, "changed": _FLAG, "failed": _FLAG, "msg": _TEXT}
+
+_WAITING = {
+    "name": str,
+    "address": _TEXT,
+    "source": _TEXT,
+    "seconds": _NUMBER,
+    "answered": _FLAG,
+    "changed": _FLAG,
+    "msg": _TEXT,
+    "console": _TEXTS,
+}
+
+# By what was registered: the keys of the answer that the controller reads
+SHAPES: t.Mapping[str, t.Mapping[str, Shape]] = {
+    "domains": {"domains": [_DOMAIN]},
+    "host_info": {"host": _HOST_INFO},
+    "images": {"images": [_IMAGE]},
+    "made": {"vms": [_MADE]},
+    "waited": {"vms": [{"name": str, "address": _TEXT, "answered": _FLAG, "msg": _TEXT}]},
+    "placing": {"host": _HOST},
+    "claims": {"host": _HOST, "vms": [{**_MADE, "refused": _FLAG}]},
+    "purge_look": {
+        "vms": [{"name": str, "uuid?": _TEXT, "phase?": _TEXT, "volumes": [_VOLUME]}],
+        "pool_ids": _TEXTS,
+        "users": [{"file": str, "users": _TEXTS}],
+    },
+    "purged": {"vms": [_PURGED]},
+    "migrate_look": {
+        "host": _HOST,
+        "vms": [(_MOVING, _UNREAD)],
+        "claims": [{"name": str, **_ENDS}],
+        "expired": ([str], _NONE),
+    },
+    "moved": {"vms": [_MOVED]},
+    "named": {"vms": [{"name": str, "address?": _TEXT}]},
+    "wait": {"vms": [_WAITING], "waiting": _TEXTS},
+    # What hosts are compared by; preflight's judgement of one host looks at the rest
+    "facts": {
+        "facts": {
+            "errors": Every(str),
+            "time": (int, float),
+            "uuid?": _TEXT,
+            "arch?": _TEXT,
+            "libvirt_version?": _TEXT,
+            "hypervisor_version?": _TEXT,
+            "machines?": (_TEXTS, _NONE),
+            "cpu?": ({"model?": _TEXT, "xml?": _TEXT}, _NONE),
+        }
+    },
+    "baseline": {"baseline": {"error": _TEXT, "runs": _FLAG, "model": _TEXT}},
+    "keys": {
+        "kinds": {
+            kind: {"ca": str, "crl": str, "certificate": str, "key_id": _TEXT}
+            for kind in ("control", "data")
+        },
+        "faults": _TEXTS,
+        "daemons": _TEXTS,
+    },
+}
+
+
+def problem(answer: t.Mapping[str, t.Any], kind: str) -> str | None:
+    """What of ``answer`` is not of the shape :data:`SHAPES` has for ``kind``; None if all is.
+
+    A key that is missing or null is no answer, which is for the reader to see.
+    """
+    for key, shape in SHAPES[kind].items():
+        if answer.get(key) is not None:
+            found = _problem(answer[key], shape, key)
+            if found:
+                return found
+    return None
+
+
+def _problem(value: t.Any, shape: Shape, path: str) -> str | None:
+    if isinstance(shape, tuple):
+        if any(_problem(value, one, path) is None for one in shape):
+            return None
+        nested = [one for one in shape if not isinstance(one, type)]
+        return _problem(value, nested[0], path) if nested else _wrong(value, path)
+    if isinstance(shape, NotEmpty):
+        return None if isinstance(value, str) and value else _wrong(value, path)
+    if isinstance(shape, list):
+        if not isinstance(value, list):
+            return _wrong(value, path)
+        if not shape:
+            return f"{path} is not empty" if value else None
+        return _first(_problem(one, shape[0], f"{path}[{i}]") for i, one in enumerate(value))
+    if isinstance(shape, Every):
+        if not isinstance(value, Mapping):
+            return _wrong(value, path)
+        missing = [key for key in shape.keys if key not in value]
+        if missing:
+            return f"{path}.{missing[0]} is missing"
+        return _first(_problem(one, shape.value, f"{path}.{key}") for key, one in value.items())
+    if isinstance(shape, Mapping):
+        if not isinstance(value, Mapping):
+            return _wrong(value, path)
+        return _first(
+            _problem(value[name], inner, f"{path}.{name}")
+            if name in value
+            else None
+            if optional
+            else f"{path}.{name} is missing"
+            for name, optional, inner in _keys(shape)
+        )
+    fits = isinstance(value, shape) and (shape is bool or not isinstance(value, bool))
+    return None if fits else _wrong(value, path)
+
+
+def _keys(shape: t.Mapping[str, Shape]) -> t.Iterator[tuple[str, bool, Shape]]:
+    """Each key, whether it may be missing, and the shape of its value."""
+    for key, inner in shape.items():
+        yield key.rstrip("?"), key.endswith("?"), inner
+
+
+def _first(found: t.Iterable[str | None]) -> str | None:
+    return next((one for one in found if one), None)
+
+
+def _wrong(value: t.Any, path: str) -> str:
+    names = {dict: "a mapping", list: "a list", str: "text", bool: "a truth value"}
+    return f"{path} is {names.get(type(value), 'null' if value is None else 'a number')}"

@@ -1,0 +1,80 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""IP addresses as people and guests write them: the only place where either becomes one.
+
+Python takes anything behind the ``%`` of an IPv6 address for the name of a zone, line breaks and
+all, and such an address would go into files and command lines as it is. A zone is an interface of
+one machine and means nothing to another: an address that has one is refused.
+
+The inventory sends this file to hypervisors, so it imports nothing of ours.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+Address = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
+Interface = t.Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
+Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+
+_THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
+
+
+def address(text: str) -> Address:
+    """The address. Raises ValueError."""
+    return ipaddress.ip_address(_without_zone(text))
+
+
+def interface(text: str) -> Interface:
+    """The address with its prefix length, a host's without one. Raises ValueError."""
+    return ipaddress.ip_interface(_without_zone(text))
+
+
+def network(text: str, *, strict: bool = True) -> Network:
+    """The network; ``strict``: it has no bits of a host. Raises ValueError."""
+    return ipaddress.ip_network(_without_zone(text), strict=strict)
+
+
+def _without_zone(text: str) -> str:
+    if not isinstance(text, str):  # numbers are addresses to ipaddress
+        raise ValueError(f"{text!r} is no text")
+    if "%" in text:
+        raise ValueError("an address with a zone (%) means nothing to another machine")
+    return text
+
+
+def usable(text: t.Any) -> str | None:
+    """An address, its prefix length cut off, in its usual form; None unless a guest can have it.
+
+    This judges what guest agents, leases, neighbour tables, consoles and metadata say alike. All of
+    it may be a guest's word, and becomes an argument of ssh: only an address passes, and none that
+    leads to the asker's own machine, to many machines or to nobody. IPv4 in IPv6
+    (``::ffff:127.0.0.1``, ``2002:7f00:1::``) is judged as the IPv4 address that it leads to.
+    """
+    try:
+        found = interface(str(text)).ip
+    except ValueError:
+        return None
+    if isinstance(found, ipaddress.IPv6Address):
+        inner = found.ipv4_mapped
+        if inner is not None:
+            return usable(str(inner))
+        inside = found.sixtofour or (found.teredo or (None, None))[1]
+        if inside is not None and usable(str(inside)) is None:
+            return None
+    elif found in _THIS_NETWORK:
+        return None
+    if (
+        found.is_loopback
+        or found.is_link_local
+        or found.is_multicast
+        or found.is_unspecified
+        or found.is_reserved  # with the broadcast address, and old forms of IPv4 in IPv6
+    ):
+        return None
+    return str(found)

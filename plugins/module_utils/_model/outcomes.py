@@ -1,0 +1,144 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What became of each thing that was asked for: it was done, or it failed, and why.
+
+A task with ``failed_when: false`` registers no failure, whatever happened to its module. So what
+counts is what a result has: whoever was to act and did not say what became of it has failed.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .tables import clean
+
+Answer = Mapping[str, t.Any]
+
+AGAIN = (
+    "what it had done by then is not known, so run the same again: what is done is not done twice,"
+    " and what was begun is finished"
+)
+_NOT_ASKED = "mend what failed before, and run the same again"
+_SHOWN = 400
+_BY_SIGNAL = 128  # a shell's exit status of a program that was killed, without the signal's number
+_SIGNALS = {1: "SIGHUP", 2: "SIGINT", 6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+_LAST_SIGNAL = 64  # of Linux
+# What Ansible says of a module that printed no result, whatever the reason
+_NO_RESULT = ("MODULE FAILURE", "Module result deserialization failed")
+# Of a shell and of ssh, whatever ended the module
+_NO_NEWS = ("(traceback", "Killed", "Shared connection to ", "Connection to ", *_NO_RESULT)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of ``name`` on ``host``: ``entry`` is what the hypervisor said of it, None if it
+    said nothing; ``problem`` is None if it was done."""
+
+    host: str
+    name: str
+    entry: Answer | None
+    problem: str | None
+
+
+def outcomes(
+    requested: Mapping[str, Sequence[str]], answers: Mapping[str, Answer], key: str = "vms"
+) -> list[Outcome]:
+    """Exactly one outcome for each name that each hypervisor was asked for, in their order.
+
+    ``answers`` are results by hypervisor; under ``key`` they have one entry for each name, with
+    ``name`` and, where it may fail, ``failed`` and ``msg``.
+    """
+    found = []
+    for host, names in requested.items():
+        answer = answers.get(host) or {}
+        entries = answer.get(key)
+        if not isinstance(entries, Sequence) or isinstance(entries, str):
+            entries = []
+        by_name = {
+            entry["name"]: entry
+            for entry in reversed(entries)
+            if isinstance(entry, Mapping) and isinstance(entry.get("name"), str)
+        }
+        found += [_of(host, name, by_name.get(name), answer) for name in dict.fromkeys(names)]
+    return found
+
+
+def _of(host: str, name: str, entry: Answer | None, answer: Answer) -> Outcome:
+    if entry is None:
+        return Outcome(host, name, None, f"{name} on {host}: {told(answer)}")
+    problem = None
+    if entry.get("failed"):
+        why = entry.get("msg") or reason({**answer, "msg": None})
+        problem = f"{name} on {host}: {clean(why)}"
+    return Outcome(host, name, entry, problem)
+
+
+def failed_entry(one: Outcome, answer: Answer) -> dict[str, t.Any]:
+    """An entry for a name that its hypervisor said nothing of, to be kept as others are."""
+    return {"name": one.name, "changed": False, "failed": True, "msg": told(answer)}
+
+
+def unheard(hosts: t.Iterable[str], answers: Mapping[str, Answer], key: str) -> dict[str, str]:
+    """Why each of ``hosts`` gave no result, for those without ``key`` in theirs."""
+    return {
+        host: reason(answers.get(host) or {})
+        for host in hosts
+        if (answers.get(host) or {}).get(key) is None
+    }
+
+
+def told(answer: Answer) -> str:
+    """Why a result is none, and what to do."""
+    return f"{reason(answer)}; {AGAIN if _asked(answer) else _NOT_ASKED}"
+
+
+def is_cut(answer: Answer) -> bool:
+    """Whether a module ended without a result: it was killed, or raised."""
+    return "module_stderr" in answer or "module_stdout" in answer
+
+
+def _asked(answer: Answer) -> bool:
+    return bool(answer) and not answer.get("skipped")
+
+
+def reason(answer: Answer) -> str:
+    """Why a result is none, in Ansible's words, on one line and not too long."""
+    if not _asked(answer):
+        return "it was not asked, because an earlier step failed"
+    said = str(answer.get("msg") or "")
+    ended = answer.get("rc")
+    if is_cut(answer) or said.startswith(_NO_RESULT):
+        return _line(f"its module gave no result{_ended(ended)}{_last_words(answer)}")
+    if not said and answer.get("exception"):
+        said = (str(answer["exception"]).strip().splitlines() or [""])[-1]
+    return _line(said) if said else "its answer says nothing of it"
+
+
+def _ended(status: t.Any) -> str:
+    if not isinstance(status, int) or isinstance(status, bool) or status == 0:
+        return ""
+    number = -status if status < 0 else status - _BY_SIGNAL
+    if 0 < number <= _LAST_SIGNAL:
+        return f": it was killed ({_SIGNALS.get(number, f'signal {number}')})"
+    return f", exit status {status}"
+
+
+def _last_words(answer: Answer) -> str:
+    """The last line that the module wrote, which of a traceback is the error."""
+    for key in ("module_stderr", "exception", "module_stdout"):
+        lines = [line.strip() for line in str(answer.get(key) or "").splitlines() if line.strip()]
+        lines = [line for line in lines if not line.startswith(_NO_NEWS)]
+        if lines:
+            return f": {lines[-1]}"
+    return ""
+
+
+def _line(text: str) -> str:
+    text = clean(" ".join(text.split()))
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"

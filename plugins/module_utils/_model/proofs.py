@@ -1,0 +1,182 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What each verb has to prove before it acts, and which hypervisors must answer for that.
+
+``PROOFS`` is the only place that decides whether a silent hypervisor is a reason against something,
+and the guide shows it. Whatever needs an answer asks :func:`missing`.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+Answer = t.Mapping[str, t.Any]
+# Those that answer; those the act concerns, by name; all, since any silent one may be concerned
+ANY, CONCERNED, ALL = "any", "concerned", "all"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """One row of the table: ``who`` is what the code goes by, ``answer`` says it to people."""
+
+    verb: str
+    proven: str
+    answer: str
+    who: str
+
+
+PROOFS: dict[str, Proof] = {
+    "read": Proof(
+        "``list``, ``query``, ``host_info``, the inventory",
+        "nothing; the silent ones are named, and that their VMs are not shown",
+        "at least one",
+        ANY,
+    ),
+    "create": Proof(
+        "``provision_vm``, and ``virt_init`` on its own",
+        "no hypervisor has a VM of that name or MAC address",
+        "all hypervisors of the fleet",
+        ALL,
+    ),
+    "move": Proof(
+        "``migrate_vm``, each VM of ``evacuate`` and of ``return_vms``",
+        "the VM is on its source; the destination can take it",
+        "source and destination; without ``vm_host``, the best of those that answered is chosen",
+        CONCERNED,
+    ),
+    "finish": Proof(
+        "the same, and ``repair_vms``, where a move of the VM is unfinished",
+        "which of the two ends has the VM",
+        "both ends of that move",
+        CONCERNED,
+    ),
+    "evacuate": Proof(
+        "``evacuate``",
+        "which VMs the hypervisor has",
+        "that hypervisor",
+        CONCERNED,
+    ),
+    "return": Proof(
+        "``return_vms``",
+        "which VMs the hypervisor can take back",
+        "that hypervisor",
+        CONCERNED,
+    ),
+    "return all": Proof(
+        "``return_vms``, to end without an error",
+        "no other hypervisor has a VM that was evacuated from it",
+        "all hypervisors of the play; the VMs of those that answered come back all the same",
+        ALL,
+    ),
+    "repair": Proof(
+        "``repair_vms`` without a name, to end without an error",
+        "no move is unfinished any more",
+        "all hypervisors of the play; what is known of is repaired all the same",
+        ALL,
+    ),
+    "purge": Proof(
+        "``purge_vm``, disks on a file system of the hypervisor's own",
+        "the VM is on that hypervisor",
+        "that hypervisor",
+        CONCERNED,
+    ),
+    "purge shared": Proof(
+        "``purge_vm``, disks on shared storage",
+        "no other hypervisor uses the disks",
+        "all hypervisors, since each may share the storage",
+        ALL,
+    ),
+    "absent": Proof(
+        "``migrate_vm``, ``repair_vms``, ``purge_vm`` of a VM that is found nowhere",
+        "no hypervisor has the VM",
+        "all hypervisors of the fleet",
+        ALL,
+    ),
+    "prune": Proof(
+        "``images`` with ``virt_images_prune``",
+        "no other hypervisor has the pool of base images",
+        "all hypervisors of the fleet, where the pool has an id (role ``storage``)",
+        ALL,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Why a hypervisor gave no answer; ``reached``: it is there, and could not say what was asked;
+    ``asked``: not so where ``--limit`` left it out."""
+
+    why: str
+    reached: bool = False
+    asked: bool = True
+
+
+def silences(
+    registered: t.Mapping[str, Answer],
+    answered: t.Collection[str],
+    expected: t.Sequence[str] | None,
+    lost: t.Collection[str],
+) -> dict[str, Silence]:
+    """The hypervisors of the fleet that gave no answer and are not declared lost."""
+    found = {
+        name: Silence(
+            str(answer.get("msg") or "it did not answer"),
+            reached=bool(answer) and not answer.get("unreachable"),
+        )
+        for name, answer in registered.items()
+        if name not in answered and name not in lost
+    }
+    for name in expected or ():
+        if name not in registered and name not in lost:
+            found[name] = Silence("it was not asked (--limit)", asked=False)
+    return found
+
+
+def unknown_lost(lost: t.Collection[str], known: t.Collection[str]) -> str | None:
+    """What is wrong with ``virt_hypervisors_lost``."""
+    unknown = [name for name in lost if name not in known]
+    if not unknown:
+        return None
+    return (
+        f"virt_hypervisors_lost names {', '.join(unknown)}: no hypervisor of this play; there are:"
+        f" {', '.join(known)}"
+    )
+
+
+def missing(
+    proof: str, silent: t.Mapping[str, Silence], *concerned: str | None
+) -> dict[str, Silence]:
+    """Which of ``silent`` must answer before ``proof`` is given; ``concerned`` are the
+    hypervisors that the act is about."""
+    who = PROOFS[proof].who
+    if who == ALL:
+        return dict(silent)
+    return {name: one for name, one in silent.items() if who == CONCERNED and name in concerned}
+
+
+def named(silent: t.Mapping[str, Silence]) -> str:
+    """The silent ones, each with its reason."""
+    return "; ".join(f"{name}: {one.why}" for name, one in silent.items())
+
+
+def remedy(silent: t.Mapping[str, Silence]) -> str:
+    """What to do about them. Only one that cannot be reached at all may be gone for good."""
+    gone = [name for name, one in silent.items() if one.asked and not one.reached]
+    ill = [name for name, one in silent.items() if one.asked and one.reached]
+    unasked = [name for name, one in silent.items() if not one.asked]
+    found = []
+    if gone:
+        found.append(
+            f"bring {', '.join(gone)} back; only if permanently gone, name it in"
+            f" virt_hypervisors_lost, for example -e virt_hypervisors_lost={','.join(gone)}"
+        )
+    if ill:
+        found.append(f"{', '.join(ill)} can be reached, so resolve what is said of it")
+    if unasked:
+        found.append(f"run without --limit, so that {', '.join(unasked)} is asked too")
+    return "; ".join(found)

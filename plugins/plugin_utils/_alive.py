@@ -1,0 +1,106 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Noticing that a hypervisor has fallen silent, whatever the user has configured.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+import signal
+import time
+import types
+import typing as t
+
+from ansible_collections.fleet.virt.plugins.module_utils._errors import DeadlineExceeded
+
+# Half a minute without an answer ends the connection
+_KEEPALIVE = "-o ServerAliveInterval=10 -o ServerAliveCountMax=3"
+_FOLDER = "alive"
+_ARGUMENTS = ("ssh_args", "ssh_common_args", "ssh_extra_args")
+
+_PATH = re.compile(r"(?:-o)?\s*controlpath\s*[=\s]\s*(\S.*)", re.IGNORECASE)
+
+
+def keep(connection: t.Any) -> None:
+    """Have ssh ask whether the other end is still there, unless the user has said how often.
+
+    A connection that ControlPersist has kept from before does not ask, so it is not taken.
+    """
+    if getattr(connection, "transport", None) != "ssh":
+        return
+    given = [str(connection.get_option(name) or "") for name in _ARGUMENTS]
+    if "serveralive" in " ".join(given).lower():
+        return
+    connection.set_option("ssh_common_args", f"{given[1]} {_KEEPALIVE}".strip())
+    own = _control_path(given)
+    if own:
+        path = shlex.quote(f"ControlPath={own}-{_FOLDER}")  # ssh takes the first
+        connection.set_option("ssh_args", f"-o {path} {given[0]}")
+    folder = connection.get_option("control_path_dir")
+    if folder:
+        connection.set_option("control_path_dir", f"{folder.rstrip('/')}/{_FOLDER}")
+
+
+def named(value: t.Any) -> set[str]:
+    """The names in a variable that is a list, or a text with commas as Ansible takes for one."""
+    if isinstance(value, str):
+        return {name.strip() for name in value.split(",")}
+    return {str(name) for name in value} if isinstance(value, (list, tuple)) else set()
+
+
+def _control_path(given: t.Sequence[str]) -> str | None:
+    """Where the user has said that kept connections are; None: nowhere, or that none is kept."""
+    for arguments in given:
+        for word in shlex.split(arguments):
+            match = _PATH.match(word)
+            if match:
+                return None if match[1].lower() == "none" else match[1]
+    return None
+
+
+def without_compression(arguments: str) -> str | None:
+    """Arguments of ssh for a connection of its own that does not compress; None if none does."""
+    words = shlex.split(arguments)
+    if "-C" not in words:
+        return None
+    alone = ["-o", "ControlPath=none", "-o", "ControlMaster=no"]
+    return shlex.join([*alone, *(word for word in words if word != "-C")])
+
+
+class _Over(BaseException):
+    """Not to be taken for an error of what is interrupted."""
+
+
+@contextlib.contextmanager
+def limited(seconds: float, what: str) -> t.Iterator[None]:
+    """Interrupt what is done in here after ``seconds``, even in ssh; raises DeadlineExceeded.
+
+    An earlier limit of the task stays what it is. For the main thread, as actions are.
+    """
+    left = signal.getitimer(signal.ITIMER_REAL)[0]
+    if left and left <= seconds:
+        yield
+        return
+
+    def ring(_number: int, _frame: types.FrameType | None) -> None:
+        raise _Over
+
+    began = time.monotonic()
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    except _Over:
+        raise DeadlineExceeded(what, seconds) from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        if left:
+            rest = max(0.01, left - (time.monotonic() - began))
+            signal.setitimer(signal.ITIMER_REAL, rest)

@@ -1,0 +1,117 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The machines of an inventory that guests are not: hypervisors, other hosts, the controller.
+
+Hypervisors are asked for all their addresses, and for who has the addresses that guests claim, only
+where a guest claims one and no host key says who answers there.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import socket
+import typing as t
+from urllib.parse import urlsplit
+
+from ansible_collections.fleet.virt.plugins.module_utils._host import addresses, deadline
+from ansible_collections.fleet.virt.plugins.module_utils._model import ip
+from ansible_collections.fleet.virt.plugins.plugin_utils import _claims, _near, _reading
+
+_SECONDS = 10.0
+Kept = dict[str, dict[str, t.Any]]  # by hypervisor, as a cache can keep it
+
+
+def doubtful(
+    guests: t.Iterable[_reading.Entry], pinned: t.Callable[[_reading.Entry], bool]
+) -> list[str]:
+    """Addresses of these guests that could be another machine's."""
+    return [
+        one["address"]
+        for guest in guests
+        if not pinned(guest)
+        for one in guest["addresses"]
+        if one["source"] != "lease" and not one["behind"]
+    ]
+
+
+def ask(
+    hypervisors: t.Sequence[_reading.Hypervisor],
+    claimed: t.Mapping[str, t.Sequence[str]],
+    settings: _reading.Settings,
+) -> Kept:
+    """What is known about each hypervisor's addresses.
+
+    :param claimed: by hypervisor that answers, what its guests claim; nobody is asked if nobody
+        claims anything.
+    """
+    if not any(claimed.values()):
+        return {}
+    seconds = min(_SECONDS, settings.host_timeout / 2)
+
+    def one(hypervisor: _reading.Hypervisor) -> dict[str, t.Any]:
+        names = [one for name in hosts_of(hypervisor) for one in _resolved(name)]
+        near = _near.About([], {})
+        if settings.near and hypervisor.name in claimed:
+            near = _near.about(hypervisor.reached, claimed[hypervisor.name], seconds)
+        return {"names": names, "own": near.own, "owners": near.owners}
+
+    outcomes = deadline.each(
+        one,
+        hypervisors,
+        seconds=settings.host_timeout,
+        what=lambda hypervisor: f"ask {hypervisor.name} for its addresses",
+        parallel=settings.parallel,
+    )
+    return {
+        hypervisor.name: outcome.value
+        for hypervisor, outcome in zip(hypervisors, outcomes)
+        if isinstance(outcome, deadline.Ok)
+    }
+
+
+def known(
+    hypervisors: t.Sequence[_reading.Hypervisor], hosts: t.Iterable[t.Any], kept: Kept
+) -> _claims.Machines:
+    """The machines, with what :func:`ask` found; ``hosts`` are the inventory's so far."""
+    own, told, owners = {}, {}, {}
+    for one in hypervisors:
+        found = kept.get(one.name, {})
+        own[one.name] = set(filter(None, map(ip.usable, [*hosts_of(one), *found.get("names", ())])))
+        told[one.name] = set(filter(None, map(ip.usable, found.get("own", ()))))
+        owners[one.name] = {str(key): str(mac) for key, mac in found.get("owners", {}).items()}
+    others: dict[str, str] = {}
+    for host in hosts:
+        usual = ip.usable(str(host.vars.get("ansible_host") or host.name))
+        if usual is not None:
+            others.setdefault(usual, str(host.name))
+    return _claims.Machines(own, told, others, addresses.is_local, owners)
+
+
+def names(hypervisors: t.Sequence[_reading.Hypervisor], hosts: t.Iterable[t.Any]) -> set[str]:
+    """Names under which other machines than guests are known, in small letters."""
+    own = [name for one in hypervisors for name in hosts_of(one)]
+    own.append(socket.gethostname())
+    short = [name.partition(".")[0] for name in own if ip.usable(name) is None]
+    others = [str(host.vars.get("ansible_host") or "") for host in hosts]
+    more = [str(host.name) for host in hosts]
+    return {name.casefold() for name in (*own, *short, *others, *more) if name}
+
+
+def hosts_of(hypervisor: _reading.Hypervisor) -> list[str]:
+    """Names and addresses under which a hypervisor is known and reached."""
+    reached = hypervisor.reached
+    more = reached.ssh.host if reached.ssh else urlsplit(reached.uri).hostname
+    return list(dict.fromkeys([*hypervisor.hosts, *([more] if more else [])]))
+
+
+def _resolved(name: str) -> list[str]:
+    if ip.usable(name) is not None:
+        return []
+    try:
+        answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    return [str(answer[4][0]) for answer in answers]

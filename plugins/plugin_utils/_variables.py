@@ -1,0 +1,174 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The variables that the collection reads, and what is wrong with extra variables (``-e``).
+
+Ansible ignores an extra variable that nothing reads: a typing error does then something else than
+what was asked for.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import difflib
+import typing as t
+
+from ansible.module_utils.parsing.convert_bool import BOOLEANS
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._model.init_options import OPTIONS
+from ansible_collections.fleet.virt.plugins.module_utils._model.options import show
+
+PREFIXES = ("vm_", "virt_", "libvirt_keys_")
+
+# Of the fleet or of a hypervisor; mostly in group_vars, so any playbook takes them
+FLEET = frozenset(
+    {
+        "virt_base_path",
+        "virt_base_pool",
+        "virt_become",
+        "virt_disk_profiles",
+        "virt_disk_ratio",
+        "virt_fleet",
+        "virt_hosts",
+        "virt_hypervisors_lost",
+        "virt_image_dir",
+        "virt_image_download_by",
+        "virt_images_path",
+        "virt_inventory_uri",
+        "virt_memory_ratio",
+        "virt_memory_reserve",
+        "virt_migration_address",
+        "virt_nic_profiles",
+        "virt_pool",
+        "virt_ssh_public_key",
+        "virt_tags",
+        "virt_timeout",
+        "virt_uri",
+        "virt_vcpu_ratio",
+        "virt_zone",
+    }
+)
+_OUTPUT = frozenset({"virt_output", "virt_output_file"})
+_CHOSEN = frozenset({"vm_name", "virt_names"})
+_MOVE = frozenset(
+    {
+        "virt_auto_converge",
+        "virt_bandwidth",
+        "virt_keep_volumes",
+        "virt_max_downtime",
+        "virt_on_timeout",
+        "virt_parallel",
+        "virt_parallel_connections",
+        "virt_seconds_per_gib",
+        "virt_tunnelled",
+        "vm_host",
+    }
+)
+_PREFLIGHT = _OUTPUT | {"virt_clock_seconds", "virt_expiry_days", "virt_min_free"}
+_KEYS = frozenset(
+    f"libvirt_keys_{name}"
+    for name in (
+        "ca_days",
+        "client_name",
+        "control_ca",
+        "data_ca",
+        "days",
+        "dir",
+        "hypervisors",
+        "lost",
+        "names",
+        "organization",
+        "passphrase",
+        "qemu_user",
+        "readmit",
+        "renew",
+        "renew_days",
+        "replace",
+        "revoke",
+        "rotate",
+    )
+)
+# What each playbook takes besides
+PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
+    "evacuate": _MOVE | {"virt_host"},
+    "host_info": _OUTPUT,
+    "images": _OUTPUT
+    | {
+        "virt_image",
+        "virt_image_checksum",
+        "virt_image_peers",
+        "virt_images_prune",
+        "virt_images_verify",
+    },
+    "list": _OUTPUT,
+    "maintenance": frozenset({"virt_host", "virt_maintenance"}),
+    "migrate_vm": _MOVE | _CHOSEN,
+    "preflight": _PREFLIGHT,
+    "provision_vm": _OUTPUT
+    | {"virt_refresh_inventory", "virt_vms", "virt_wait_timeout"}
+    | {f"vm_{name}" for name in OPTIONS},
+    "purge_vm": _CHOSEN | {"vm_force"},
+    "query": _OUTPUT | {"virt_names"},
+    "renew_keys": _KEYS,
+    "repair_vms": _CHOSEN | {"virt_keep_volumes"},
+    "return_vms": _MOVE | {"virt_host"},
+    "setup_hypervisors": _KEYS | _PREFLIGHT,
+}
+KNOWN = FLEET.union(*PLAYBOOKS.values())
+# A typing error in one of them would count as false
+BOOLEANS_AMONG = frozenset(
+    {
+        "libvirt_keys_renew",
+        "libvirt_keys_replace",
+        "virt_auto_converge",
+        "virt_become",
+        "virt_images_prune",
+        "virt_images_verify",
+        "virt_keep_volumes",
+        "virt_maintenance",
+        "virt_refresh_inventory",
+        "virt_tunnelled",
+        "vm_force",
+    }
+)
+
+
+def require_known(playbook: str, extra: t.Mapping[str, t.Any]) -> None:
+    """Raise FleetVirtError, naming every mistake, if ``extra`` has one that ``playbook`` ignores.
+
+    Variables of the user's own have other prefixes. Those of another playbook of the collection are
+    taken: one file of variables may be for several.
+    """
+    if playbook not in PLAYBOOKS:
+        names = ", ".join(sorted(PLAYBOOKS))
+        raise FleetVirtError(f"playbook: {show(playbook)} is none of the collection's: {names}")
+    problems = []
+    for name in map(str, extra):
+        if name.startswith(PREFIXES) and name not in KNOWN:
+            problems.append(
+                f"{name}: nothing reads an extra variable of that name; {_hint(playbook, name)}"
+            )
+        elif name in BOOLEANS_AMONG and not _is_boolean(extra[name]):
+            problems.append(f"{name}: {show(extra[name])} is neither true nor false")
+    if problems:
+        raise FleetVirtError("\n".join(problems))
+
+
+def _hint(playbook: str, name: str) -> str:
+    """What may have been meant; of what the playbook itself takes, if anything there is near."""
+    for names in (PLAYBOOKS[playbook] | FLEET, KNOWN):
+        near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.7)
+        if near:
+            return f"did you mean {near[0]}?"
+    begin = name.partition("_")[0]
+    listed = sorted(one for one in PLAYBOOKS[playbook] if one.startswith(begin))
+    return f"{playbook} takes {', '.join(listed or sorted(PLAYBOOKS[playbook]))}"
+
+
+def _is_boolean(value: t.Any) -> bool:
+    if isinstance(value, str):
+        # a template is only known when a task is run
+        return "{{" in value or value.strip().lower() in BOOLEANS
+    return isinstance(value, (bool, int)) and value in (0, 1)

@@ -1,0 +1,203 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every module of every playbook is killed on a hypervisor: that run fails and says so.
+
+Looked at are its exit status, and its text against what is there afterwards; no guest is booted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from ansible_collections.fleet.virt.tests.integration.support import killing
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Run
+
+from .conftest import Movers
+
+_KILLED = "its module gave no result: it was killed (SIGKILL)"
+_AGAIN = "run the same again"
+_THERE, _OTHER, _NEW = "there", "other", "new"
+_HOST = {"virt_host": "hv1"}
+_ALONE = ("--limit", "hv1")
+_VM = {"memory": 32, "seed": False, "start": False, "wait": False}
+# One for each hypervisor, so that claiming and creating are steps of their own
+_BATCH = {
+    "virt_vms": [
+        {"name": _NEW, "image": "tiny.qcow2", "host": "hv1", **_VM},
+        {"name": "newer", "image": "tiny.qcow2", "host": "hv2", **_VM},
+    ]
+}
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One run of a playbook: which run of which module dies on ``host``, and what it must say.
+
+    ``names`` are the VMs that the message is about.
+    """
+
+    playbook: str
+    plan: str
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    names: Sequence[str] = ()
+    check: bool = False
+    says: str = _KILLED
+    host: str = "hv1"
+    args: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        return f"{self.playbook} {self.plan}{' --check' if self.check else ''}"
+
+
+# Each dies before it has done anything, or changes nothing anyway
+NOTHING_CHANGES = [
+    Kill("list", "virt_query.1.after"),
+    Kill("query", "virt_query.1.before"),
+    Kill("host_info", "virt_host_info.1.before"),
+    Kill("preflight", "virt_preflight.1.before", says=f"no answer: {_KILLED}"),
+    Kill("preflight", "virt_preflight.2.before", says="its CPU is not compared"),
+    Kill("images", "virt_image_info.1.before"),
+    Kill("images", "virt_purge.1.before", {"virt_images_prune": "true"}),
+    Kill("images", "virt_image.1.before", {"virt_images_prune": "true"}),
+    Kill("images", "virt_image.1.before", {"virt_image": "tiny.qcow2"}),
+    Kill("images", "virt_image.1.before", {"virt_image": "tiny.qcow2"}, check=True),
+    Kill("maintenance", "virt_maintenance.1.before", _HOST),
+    Kill("maintenance", "virt_maintenance.1.before", _HOST, check=True),
+    Kill("purge_vm", "virt_purge.1.before", {"vm_name": _NEW}, [_NEW]),
+    Kill("purge_vm", "virt_purge.2.before", {"vm_name": _THERE}, [_THERE]),
+    Kill("purge_vm", "virt_purge.2.after", {"vm_name": _THERE}, [_THERE], check=True),
+    Kill("migrate_vm", "virt_migrate.1.before", {"vm_name": _THERE}, [_THERE]),
+    Kill("migrate_vm", "virt_migrate.2.before", {"vm_name": _THERE}, [_THERE]),
+    Kill("migrate_vm", "virt_migrate.2.after", {"vm_name": _THERE}, [_THERE], check=True),
+    Kill("evacuate", "virt_migrate.1.before", _HOST),
+    Kill("evacuate", "virt_maintenance.1.before", _HOST, [_THERE]),
+    Kill("repair_vms", "virt_migrate.1.before"),
+    Kill("provision_vm", "virt_init.1.before", _BATCH, [_NEW]),
+    Kill("provision_vm", "virt_init.2.before", _BATCH, [_NEW]),
+    Kill("provision_vm", "virt_init.2.after", _BATCH, [_NEW]),
+    Kill("provision_vm", "virt_init.2.after", _BATCH, [_NEW], check=True),
+    Kill("provision_vm", "virt_init.3.before", _BATCH, [_NEW]),
+    Kill("renew_keys", "virt_keys.1.before", args=_ALONE),
+    Kill("setup_hypervisors", "virt_bridge.1.before", {"bridge_list": []}, args=_ALONE),
+]
+
+
+def _run(movers: Movers, kill: Kill, interpreter: str) -> tuple[Run, str]:
+    """The run and what it says of its failures."""
+    variables = {
+        **movers.fleet.variables,
+        **movers.keys.variables,
+        **kill.variables,
+        "ansible_python_interpreter": interpreter,
+        "ansible_pipelining": "false",
+    }
+    run = movers.ansible.playbook(kill.playbook, variables, kill.args, check=kill.check, limit=300)
+    failed = [one for one in run.events if one.status == "failed" and not one.ignored]
+    return run, "\n".join(f"{one.host}: {one.result.get('msg')}" for one in failed)
+
+
+def _fails(movers: Movers, kill: Kill, interpreter: str) -> tuple[list[str], str]:
+    """What is wrong with the run's status and text, and what it printed."""
+    run, said = _run(movers, kill, interpreter)
+    faults = [] if run.returncode else ["exit status 0"]
+    wanted = [kill.says, kill.host, *kill.names, *([_AGAIN] if kill.says == _KILLED else [])]
+    faults += [f"it does not say {words!r}" for words in wanted if words not in said]
+    faults += [f"it says {words!r}" for words in ("nothing to do", "not there") if words in said]
+    return [f"{kill}: {fault}\n{run}" for fault in faults], run.stdout
+
+
+def _standing(movers: Movers) -> dict[str, Any]:
+    look = (
+        "virsh -q list --all --name | sort; ls /var/lib/libvirt/images /var/lib/libvirt/base;"
+        " for name in $(virsh -q list --all --name); do virsh dumpxml --inactive $name; done"
+    )
+    return {host: movers.fleet.host(host, look) for host in ("hv1", "hv2")}
+
+
+@pytest.fixture
+def unmarked(movers: Movers) -> Iterator[None]:
+    """Neither before nor afterwards in maintenance."""
+    clear = "virsh -q vol-delete fleet-virt.maintenance base 2>/dev/null; :"
+    movers.fleet.host("hv1", clear)
+    yield
+    movers.fleet.host("hv1", clear)
+
+
+@pytest.mark.usefixtures("unmarked")
+def test_each_that_dies_before_it_did_anything(movers: Movers) -> None:
+    """Nothing has changed on either hypervisor, and every run says that it failed, and where."""
+    movers.make(_THERE, start=False)
+    movers.make(_OTHER, "hv2", start=False)
+    before = _standing(movers)
+    interpreters = killing.mortal(movers.lab, "hv1", *(kill.plan for kill in NOTHING_CHANGES))
+    with ThreadPoolExecutor(2) as pool:
+        faults = pool.map(lambda one: _fails(movers, *one), zip(NOTHING_CHANGES, interpreters))
+        found = [fault for several, _printed in faults for fault in several]
+    assert not found, "\n\n".join(found)
+    assert _standing(movers) == before
+
+
+def _dies(movers: Movers, *words: Any, **more: Any) -> str:
+    """A run that must fail; what it printed."""
+    kill = Kill(*words, **more)
+    (interpreter,) = killing.mortal(movers.lab, kill.host, kill.plan)
+    faults, printed = _fails(movers, kill, interpreter)
+    assert not faults, "\n".join(faults)
+    return printed
+
+
+@pytest.mark.usefixtures("unmarked")
+def test_each_that_dies_with_its_work_done_or_begun(movers: Movers) -> None:
+    """What is there is what the run says, or says that it does not know."""
+    host = movers.fleet.host
+    mark = "ls /var/lib/libvirt/base | grep -c maintenance || true"
+    _dies(movers, "maintenance", "virt_maintenance.1.after", _HOST)
+    assert host("hv1", mark).strip() == "1"
+    movers.ansible.module("hv1", "virt_maintenance", {"state": "absent"})
+
+    shown = _dies(movers, "provision_vm", "virt_init.4.before", _BATCH, [_NEW])
+    assert re.search(r"^newer +hv2 +- +created", shown, re.MULTILINE)
+    assert re.search(r"^new +hv1 +- +failed", shown, re.MULTILINE)
+    assert movers.fleet.domains()["hv2"] == ["newer"]
+    shown = _dies(movers, "provision_vm", "virt_init.4.after", _BATCH, [_NEW])
+    assert re.search(r"^newer +hv2 +- +unchanged", shown, re.MULTILINE)
+    assert movers.fleet.domains() == {"hv1": [_NEW], "hv2": ["newer"]}
+    assert "creating" not in movers.metadata("hv1", _NEW)
+
+    movers.fleet.raw_image("lacking.raw", 4, b"x")
+    lacking = {"vm_name": "lacking", "vm_image": "lacking.raw", "vm_seed": "false"}
+    where = {"vm_host": "hv1", "virt_refresh_inventory": "false"}
+    _dies(movers, "provision_vm", "virt_image.1.before", {**lacking, **where}, ["lacking"])
+    assert movers.fleet.domains()["hv1"] == [_NEW]
+    boots = {"vm_name": "boots", "vm_image": "tiny.qcow2", "vm_memory": "96"}
+    _dies(movers, "provision_vm", "virt_wait.1.before", {**boots, **where}, ["boots"])
+    assert movers.state("hv1", "boots") == "running"
+
+    shown = _dies(movers, "purge_vm", "virt_purge.2.after", {"vm_name": _NEW}, [_NEW])
+    assert movers.fleet.domains()["hv1"] == ["boots"]
+
+    moves = {"vm_name": "newer", "vm_host": "hv1"}
+    _dies(movers, "migrate_vm", "virt_migrate.2.after", moves, ["newer"], host="hv2")
+    assert movers.fleet.domains() == {"hv1": ["boots", "newer"], "hv2": []}
+    moves = {"vm_name": "boots", "vm_host": "hv2"}
+    _dies(movers, "migrate_vm", "virt_migrate.2.moving", moves, ["boots"])
+    _dies(movers, "repair_vms", "virt_migrate.2.before", {}, ["boots"])
+    movers.ansible.playbook("repair_vms", limit=300).succeeded()
+    both = sorted(name for names in movers.fleet.domains().values() for name in names)
+    assert both == ["boots", "newer"]
+
+    _dies(movers, "evacuate", "virt_migrate.2.before", _HOST, ["newer"])
+    assert "newer" in movers.fleet.domains()["hv1"]
+    movers.ansible.playbook("evacuate", _HOST, limit=300).succeeded()
+    assert movers.fleet.domains()["hv1"] == []
+    _dies(movers, "return_vms", "virt_maintenance.1.before", _HOST, ["newer"])
+    assert host("hv1", mark).strip() == "1"
+    assert movers.fleet.domains()["hv1"] == []
+    _dies(movers, "return_vms", "virt_migrate.2.before", _HOST, ["newer"], host="hv2")
+    assert movers.fleet.domains()["hv1"] == []

@@ -1,0 +1,161 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A hypervisor whose Python answers every module as it likes, through every playbook.
+
+It is hv1, the first of each play: Ansible runs what runs once in its name, with its variables.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
+from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
+
+_ANSWER = "/root/answer.json"
+_PYTHON = "/root/lying-python"
+_SHAPELESS = "its answer is not what a module of this collection returns"
+# Playbook with its words, and what has to be said of the liar ("": its word is taken as data)
+RUNS = {
+    "list": _SHAPELESS,
+    "query": _SHAPELESS,
+    "host_info": _SHAPELESS,
+    "images": _SHAPELESS,
+    "preflight": _SHAPELESS,
+    "purge_vm -e vm_name=nobody": _SHAPELESS,
+    "provision_vm -e vm_name=new1 -e vm_memory=64MiB": _SHAPELESS,
+    "migrate_vm -e vm_name=nobody": _SHAPELESS,
+    "evacuate -e virt_host=hv1": _SHAPELESS,
+    "return_vms -e virt_host=hv1": _SHAPELESS,
+    "repair_vms": "",
+    "maintenance -e virt_host=hv1": "",
+    "renew_keys": f"hv1: {_SHAPELESS}",
+    "setup_hypervisors --limit hv1": "hv1: its facts set",
+}
+
+
+@dataclass(frozen=True)
+class Liar:
+    """``home`` is the controller's user's, with files that are nobody else's business."""
+
+    ansible: Ansible
+    lab: Laboratory
+    inventory: Path
+    home: Path
+
+    def answers(self, **more: Any) -> None:
+        """Have it answer with this, and with facts that are variables of the collection."""
+        home = str(self.home)
+        facts = {
+            "virt_output": "json",
+            "virt_output_file": f"{home}/.profile",
+            "virt_image": "secret.qcow2",
+            "virt_image_dir": home,
+            "vm_image": "secret.qcow2",
+            "virt_inventory_uri": f"qemu+ext:///system?command={home}/start",
+            "virt_uri": f"qemu+ext:///system?command={home}/start",
+            "virt_ssh_public_key": "ssh-ed25519 AAAA evil",
+            "virt_hypervisors_lost": ["hv2"],
+            "libvirt_keys_dir": f"{home}/keys",
+            "libvirt_keys_revoke": ["hv2"],
+            "libvirt_keys_names": ["evil.example"],
+            "images_present": [{"image": "secret.qcow2"}],
+            "images_dir": home,
+            # what the roles ask for
+            "ansible_architecture": "x86_64",
+            "ansible_distribution": "../../Debian",
+            "ansible_distribution_major_version": "12",
+            "ansible_os_family": "Debian",
+            "ansible_pkg_mgr": "apt",
+            "packages": {},
+        }
+        answer = {"changed": False, "ansible_facts": facts, "add_host": {"host_name": "evil"}}
+        answer.update(results=[{"failed": True}], **more)
+        text = base64.b64encode(json.dumps(answer).encode()).decode()
+        self.lab.ssh("hv1", f"base64 -d > {_ANSWER}", input=text)
+
+    def run(self, command: str) -> Run:
+        name, *words = command.split()
+        environment = {"HOME": str(self.home)}
+        return self.ansible.playbook(
+            name, args=words, inventory=self.inventory, environment=environment
+        )
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """What is there, without what Ansible keeps for itself, and the lock of the keys' folder."""
+    return {
+        str(path.relative_to(folder)): path.read_text(encoding="utf-8", errors="replace")
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and ".ansible" not in path.parts and path.name != "lock"
+    }
+
+
+@pytest.fixture(scope="module")
+def liar(lab: Laboratory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Liar]:
+    top = tmp_path_factory.mktemp("liar")
+    home, inventory = top / "home", top / "inventory"
+    home.mkdir()
+    (home / ".profile").write_text("umask 077\n", encoding="utf-8")
+    (home / "secret.qcow2").write_text("secret", encoding="utf-8")
+    (home / "start").write_text(f"#!/bin/sh\ntouch {home}/started\n", encoding="utf-8")
+    (home / "start").chmod(0o755)
+    (inventory / "host_vars").mkdir(parents=True)
+    shutil.copy(lab.inventory / "10-hypervisors.yml", inventory)
+    settings = {"ansible_python_interpreter": _PYTHON}
+    (inventory / "host_vars" / "hv1.yml").write_text(json.dumps(settings), encoding="utf-8")
+    lab.ssh(
+        "hv1",
+        f"cat > {_PYTHON}; chmod 755 {_PYTHON}",
+        input=f"#!/bin/sh\n[ $# -gt 0 ] || cat > /dev/null\nexec cat {_ANSWER}\n",
+    )
+    try:
+        yield Liar(Ansible(inventory, top / "ansible"), lab, inventory, home)
+    finally:
+        lab.ssh("hv1", f"rm -f {_PYTHON} {_ANSWER}", check=False)
+
+
+@pytest.mark.parametrize("command", RUNS)
+def test_nothing_on_the_controller_is_governed_by_it(liar: Liar, command: str) -> None:
+    liar.answers(
+        domains=[{"name": "x"}],
+        host={"vms": [{"name": "x"}]},
+        images=[{"name": "x"}],
+        vms=[{"name": "nobody"}],
+        facts={"x": 1},
+        kinds={"control": {}},
+        maintenance=True,
+        tool="openssl",
+        pool_ids=["x"],
+        users=[{}],
+    )
+    before = _files(liar.home)
+    run = liar.run(command)
+    said = run.stdout + run.stderr
+    assert _files(liar.home) == before, said
+    assert RUNS[command] in " ".join(said.split()), said
+    assert "Traceback" not in said
+    hosts = {event.host for event in run.events}
+    assert "hv1" in hosts
+    assert hosts <= {"hv1", "hv2"}
+
+
+def test_a_sound_answer_is_shown_and_no_more(liar: Liar) -> None:
+    """It is shown on the screen as a table, whatever its facts say."""
+    domain = {"name": "lie1", "state": "running", "reason": "booted", "error": None}
+    domain.update(vcpus=1, memory_mib=1, graphics=[], disks=[], nics=[])
+    liar.answers(domains=[domain])
+    before = _files(liar.home)
+    run = liar.run("list").succeeded()
+    assert ["hv1", "lie1", "running", "booted"] in [
+        line.split() for line in run.stdout.splitlines()
+    ]
+    assert _files(liar.home) == before

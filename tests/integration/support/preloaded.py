@@ -1,0 +1,157 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ansible's programs without the time that Python takes to import them.
+
+Half of what a short run of Ansible costs is importing ansible-core and packing modules, the same
+each time. A process that has imported it runs each command in a fork of itself: Ansible's own
+``main`` with the arguments, environment and files of that command. It serves one environment, since
+ansible-core reads its configuration when it is imported, and one process, which it ends with.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import typing as t
+from collections.abc import Mapping, Sequence
+
+PROGRAMS = {"ansible": "adhoc", "ansible-playbook": "playbook"}
+# Of each command's own
+_OWN = ("FLEET_VIRT_RECORD",)
+_IMPORTS = (
+    "ansible.executor.module_common",
+    "ansible.executor.playbook_executor",
+    "ansible.plugins.action.normal",
+    "ansible.plugins.connection.ssh",
+    "ansible.plugins.strategy.linear",
+)
+
+
+class Preloaded:
+    """Runs Ansible's programs in one environment; ends with :meth:`close` or its starter."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.environment = _shared(environment)
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._server = subprocess.Popen(
+            # -P: the folder of this file has an ansible.py of its own
+            [sys.executable, "-P", __file__, str(theirs.fileno())],
+            env=self.environment,
+            # its own: Ansible refuses to share a stream that somebody's ssh has made non-blocking
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+        )
+        theirs.close()
+
+    def serves(self, program: str, environment: Mapping[str, str]) -> bool:
+        """Whether a command would find here what it would find in a process of its own."""
+        return program in PROGRAMS and _shared(environment) == self.environment
+
+    def run(
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        outputs: tuple[t.IO[bytes], t.IO[bytes]],
+        limit: float,
+    ) -> int:
+        """Run a command, its output into files; its exit status.
+
+        :raises subprocess.TimeoutExpired: it took longer than ``limit`` seconds, and was killed.
+        """
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with mine, theirs, open(os.devnull, "rb") as nothing:
+            own = {name: environment[name] for name in _OWN if name in environment}
+            order = json.dumps({"argv": list(argv), "environment": own}).encode()
+            files = [theirs.fileno(), nothing.fileno(), *(one.fileno() for one in outputs)]
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))]
+            self._socket.sendmsg([order], rights)
+            theirs.close()
+            pid = int(mine.recv(64))
+            mine.settimeout(limit)
+            try:
+                return int(mine.recv(64))
+            except TimeoutError:
+                os.kill(pid, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(list(argv), limit) from None
+
+    def close(self) -> None:
+        """End the process; commands that go on are let be."""
+        self._socket.close()
+        self._server.wait(timeout=30)
+
+
+def _shared(environment: Mapping[str, str]) -> dict[str, str]:
+    # pytest names the running test there
+    other = (*_OWN, "PYTEST_CURRENT_TEST")
+    return {name: value for name, value in environment.items() if name not in other}
+
+
+def _serve(orders: socket.socket) -> None:
+    """Fork for each order until nobody can give any more."""
+    for name in (*_IMPORTS, *(f"ansible.cli.{one}" for one in PROGRAMS.values())):
+        __import__(name)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that answer
+    while True:
+        data, rights, _flags, _address = orders.recvmsg(1 << 20, socket.CMSG_SPACE(4 * 4))
+        if not data:
+            return
+        files = array.array("i")
+        for _level, _type, content in rights:
+            files.frombytes(content[: len(content) - len(content) % files.itemsize])
+        if os.fork() == 0:
+            orders.close()
+            _answer(json.loads(data), list(files))
+        for file in files:
+            os.close(file)
+
+
+def _answer(order: Mapping[str, t.Any], files: list[int]) -> t.NoReturn:
+    """Fork once more: one runs the command, the other tells how it ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    answers = socket.socket(fileno=files[0])
+    pid = os.fork()
+    if pid == 0:
+        answers.close()
+        os._exit(_command(order, files[1:]))
+    for file in files[1:]:
+        os.close(file)
+    with contextlib.suppress(BrokenPipeError):  # its starter waits for it no more
+        answers.send(str(pid).encode())
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        answers.send(str(status).encode())
+    os._exit(0)
+
+
+def _command(order: Mapping[str, t.Any], files: list[int]) -> int:
+    """What the program's own start does, from its arguments on; its exit status."""
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    os.environ.update(order["environment"])
+    sys.argv = list(order["argv"])
+    random.seed()  # or all would choose the same names
+    program = os.path.basename(sys.argv[0])
+    main = sys.modules[f"ansible.cli.{PROGRAMS[program]}"].main
+    status: t.Any = 1
+    try:
+        status = main()
+    except SystemExit as ending:
+        status = ending.code
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return status if isinstance(status, int) else int(status is not None)
+
+
+if __name__ == "__main__":
+    _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -1,0 +1,60 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A mistake is named by the variable that was written, one mistake to a line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._errors import SpecError
+from ansible_collections.fleet.virt.plugins.plugin_utils import _batch
+
+_WRONG = {"vcpus": "many", "memory": "lots"}
+
+
+class _Templar:
+    """No value here is a template."""
+
+    @staticmethod
+    def template(value: Any) -> Any:
+        return value
+
+
+def _problems(options: dict[str, Any], values: dict[str, Any]) -> list[str]:
+    variables = _batch.Variables(values, _Templar())
+    vms = _batch.requested(options, variables)
+    with pytest.raises(SpecError) as raised:
+        _batch.validated(vms, _batch.defaults(variables), _batch.written_as(options, variables))
+    return str(raised.value).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("options", "values", "names"),
+    [
+        pytest.param(
+            {},
+            {"vm_name": "web1", **{f"vm_{name}": value for name, value in _WRONG.items()}},
+            ["vm_vcpus", "vm_memory"],
+            id="variables of one VM",
+        ),
+        pytest.param(
+            {},
+            {"virt_vms": [{"name": "web1"}, {"name": "web2", **_WRONG}]},
+            ["virt_vms[1].vcpus", "virt_vms[1].memory"],
+            id="the variable of several",
+        ),
+        pytest.param(
+            {"vms": [{"name": "web1", **_WRONG}]},
+            {},
+            ["vms[0].vcpus", "vms[0].memory"],
+            id="the option of a task",
+        ),
+    ],
+)
+def test_a_mistake_is_named_as_it_was_written(
+    options: dict[str, Any], values: dict[str, Any], names: list[str]
+) -> None:
+    problems = _problems(options, {"virt_ssh_public_key": "ssh-ed25519 AAAA test", **values})
+    assert sorted(line.split(":", 1)[0] for line in problems) == sorted(names), problems

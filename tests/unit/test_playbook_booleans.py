@@ -1,0 +1,114 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""``-e x=false`` is text: every truth value of every playbook is read by an argument spec.
+
+Conditions are Ansible's own to evaluate, so this runs it, on each version that the tests run on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.fleet.virt.plugins.plugin_utils._variables import BOOLEANS_AMONG
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "playbooks").rglob("*.yml"))
+# Read by Ansible itself, or by roles, whose argument specs have them
+ELSEWHERE = {"virt_become", "libvirt_keys_renew", "libvirt_keys_replace"}
+CHECKS = ("ansible.builtin.validate_argument_spec", "ansible.builtin.assert")
+Task = dict[str, t.Any]
+
+
+def tasks_of(path: Path) -> list[Task]:
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return [task for one in document for task in (one["tasks"] if "hosts" in one else [one])]
+
+
+TASKS = [(path, task) for path in FILES for task in tasks_of(path)]
+
+
+def conditions(task: Task) -> list[str]:
+    when = task.get("when", [])
+    return [str(one) for one in (when if isinstance(when, list) else [when])]
+
+
+def mentions(text: t.Any) -> set[str]:
+    return BOOLEANS_AMONG & set(re.findall(r"\w+", json.dumps(text)))
+
+
+def option_type(module: str, option: str) -> str:
+    name = module.removeprefix("fleet.virt.")
+    source = (ROOT / "plugins" / "modules" / f"{name}.py").read_text(encoding="utf-8")
+    documented = source.split('DOCUMENTATION = r"""')[1].split('"""')[0]
+    return str(yaml.safe_load(documented)["options"][option]["type"])
+
+
+def test_truth_values_are_options_of_modules_or_checked_before() -> None:
+    """Nothing else reads the text that they may be."""
+    used: set[str] = set()
+    for path, task in TASKS:
+        for name in mentions(task) - ELSEWHERE:
+            used.add(name)
+            where = f"{path.name}: {task.get('name')}: {name}"
+            for key, value in task.items():
+                if name not in mentions(value) or key in CHECKS:
+                    continue
+                if key.startswith("fleet.virt.") and "| bool" not in json.dumps(value):
+                    given = {**value.pop("<<", {}), **value}
+                    (option,) = [one for one in given if name in mentions(given[one])]
+                    assert option_type(key, option) == "bool", where
+                    continue
+                assert re.search(rf"{name} \| default\(\w+\) \| bool", json.dumps(value)), where
+                assert any(
+                    name in mentions(before)
+                    for other, before in TASKS
+                    if other == path and set(CHECKS) & set(before)
+                ), f"{where} is converted and not checked before: a typing error would be false"
+    assert used == BOOLEANS_AMONG - ELSEWHERE
+
+
+PRUNE, MAINTENANCE = "virt_images_prune", "virt_maintenance"
+CONVERTED = [task for _path, task in TASKS if mentions(conditions(task))]
+CHECKED = [task for _path, task in TASKS if set(CHECKS) & set(task) and mentions(task)]
+
+
+@pytest.mark.parametrize("word", ["false", "no", "true", "yes", "ture", ""])
+def test_conditions_take_text_for_what_it_says(word: str, tmp_path: Path) -> None:
+    """The playbooks' own checks and conditions, with every truth value given as text."""
+    assert CONVERTED
+    assert CHECKED
+    steps = [{**task, "ignore_errors": True} for task in CHECKED]
+    steps += [
+        {"ansible.builtin.debug": {"msg": f"condition {number} holds"}, "when": task["when"]}
+        for number, task in enumerate(CONVERTED)
+    ]
+    play = {"hosts": "localhost", "gather_facts": False, "connection": "local", "tasks": steps}
+    path = tmp_path / "play.yml"
+    path.write_text(json.dumps([play]), encoding="utf-8")
+    given = [argument for name in sorted(BOOLEANS_AMONG) for argument in ("-e", f"{name}={word}")]
+    done = subprocess.run(
+        [sys.executable, "-m", "ansible", "playbook", str(path), "-i", "localhost,", *given],
+        env={**os.environ, "ANSIBLE_HOME": str(tmp_path), "ANSIBLE_NOCOLOR": "true"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    held = done.stdout.count(" holds")
+    refused = word in ("ture", "")
+    for name in ("virt_images_prune", "virt_images_verify", "virt_maintenance"):
+        # once in the message of the check, which names it
+        assert (name in done.stdout + done.stderr) is refused, done.stdout + done.stderr
+    if not refused:
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert held == (len(CONVERTED) if word in ("true", "yes") else 0), done.stdout
