@@ -10,7 +10,7 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.utils.display import Display
-from ansible_collections.fleet.virt.plugins.module_utils._model.bridge_options import (
+from ansible_collections.fleet.virt.plugins.module_utils._pure.bridge.options import (
     ARGUMENTS,
     parse,
 )

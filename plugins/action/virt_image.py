@@ -7,13 +7,13 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._model import purge_decision
-from ansible_collections.fleet.virt.plugins.module_utils._model.image_options import limits_of
-from ansible_collections.fleet.virt.plugins.module_utils._model.image_source import (
+from ansible_collections.fleet.virt.plugins.module_utils._pure.images.options import limits_of
+from ansible_collections.fleet.virt.plugins.module_utils._pure.images.source import (
     ImageSource,
     parse_image,
     with_checksum,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import purge_decision
 from ansible_collections.fleet.virt.plugins.plugin_utils import _images
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables

@@ -9,8 +9,8 @@ import typing as t
 import uuid
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._model.domain import Defaults
-from ansible_collections.fleet.virt.plugins.module_utils._model.init_options import OPTIONS
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Defaults
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import OPTIONS
 from ansible_collections.fleet.virt.plugins.plugin_utils import (
     _batch,
     _elsewhere,

@@ -9,8 +9,8 @@ import typing as t
 
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._model import keys
-from ansible_collections.fleet.virt.plugins.module_utils._model.keys_options import (
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import keys
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys_options import (
     ARGUMENTS,
     ON_HYPERVISOR,
 )

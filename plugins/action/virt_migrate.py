@@ -9,18 +9,28 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._model import (
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import (
     durations,
-    migration_bases,
-    migration_decision,
-    migration_evacuation,
-    migration_report,
-    migration_request,
     outcomes,
-    placement,
     proofs,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._model.migration_options import ARGUMENTS
+from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import (
+    bases as migration_bases,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import (
+    decision as migration_decision,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import (
+    evacuation as migration_evacuation,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import (
+    report as migration_report,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import (
+    request as migration_request,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.options import ARGUMENTS
+from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import placement
 from ansible_collections.fleet.virt.plugins.module_utils._units import MIB
 from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _images, _peers, _placing
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction

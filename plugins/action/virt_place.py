@@ -11,15 +11,14 @@ import uuid
 
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._model import (
-    demand,
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import (
     durations,
-    fleet_seen,
     outcomes,
-    placement,
     tables,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._model.init_options import GENERATED
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import GENERATED
+from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import fleet_seen
+from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import demand, placement
 from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _peers, _placing
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain

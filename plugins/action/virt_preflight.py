@@ -8,14 +8,15 @@ import time
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.fleet.virt.plugins.module_utils._model import (
-    outcomes,
-    preflight,
-    profiles,
-    tables,
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes, tables
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import profiles
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import preflight
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.preflight_host import (
+    Limits,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._model.preflight_host import Limits
-from ansible_collections.fleet.virt.plugins.module_utils._model.preflight_options import ARGUMENTS
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.preflight_options import (
+    ARGUMENTS,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._units import parse_mib
 from ansible_collections.fleet.virt.plugins.plugin_utils import _clock, _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction

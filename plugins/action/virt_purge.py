@@ -8,11 +8,13 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
-from ansible_collections.fleet.virt.plugins.module_utils._model import (
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import (
     purge_decision,
     purge_report,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._model.purge_options import ARGUMENTS
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.purge_options import (
+    ARGUMENTS,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered

@@ -10,7 +10,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import (
     Problem,
     SpecError,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._model import seed
+from ansible_collections.fleet.virt.plugins.module_utils._pure.seed import seed
 from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _seeds
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.module_utils._model import (
-    in_move,
-    outcomes,
-    provision_report,
-    tables,
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes, tables
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import (
+    report as provision_report,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import in_move
 from ansible_collections.fleet.virt.plugins.plugin_utils import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain

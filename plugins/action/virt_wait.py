@@ -11,7 +11,7 @@ import typing as t
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.utils.display import Display
 from ansible.utils.unsafe_proxy import wrap_var
-from ansible_collections.fleet.virt.plugins.module_utils._model import answer_shapes
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import answer_shapes
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 from ansible_collections.fleet.virt.plugins.plugin_utils._registered import unsound

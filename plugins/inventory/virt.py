@@ -194,10 +194,10 @@ from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructa
 from ansible.utils.unsafe_proxy import wrap_var
 from ansible.utils.vars import combine_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import requirements
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.deadline import Failed
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._host import requirements
-from ansible_collections.fleet.virt.plugins.module_utils._host.deadline import Failed
-from ansible_collections.fleet.virt.plugins.module_utils._model import ip
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import ip
 from ansible_collections.fleet.virt.plugins.plugin_utils import (
     _claims,
     _group_guard,

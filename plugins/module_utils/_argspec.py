@@ -18,8 +18,8 @@ from ansible.module_utils.common.respawn import (
     respawn_module,
 )
 
+from ._effects.base import company, requirements
 from ._errors import FleetVirtError, LibvirtFailure, SpecError
-from ._host import company, requirements
 from ._libvirt import LIBVIRT_IMPORT_ERROR
 
 Spec = dict[str, dict[str, t.Any]]

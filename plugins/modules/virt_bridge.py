@@ -184,9 +184,9 @@ why:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import CONNECTION
+from ansible_collections.fleet.virt.plugins.module_utils._effects.bridge import bridge
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._host import bridge
-from ansible_collections.fleet.virt.plugins.module_utils._model.bridge_options import (
+from ansible_collections.fleet.virt.plugins.module_utils._pure.bridge.options import (
     ARGUMENTS,
     parse,
 )

@@ -133,7 +133,7 @@ overruled:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._host import daemon
+from ansible_collections.fleet.virt.plugins.module_utils._effects.hypervisor import daemon
 
 
 def main() -> None:

@@ -102,7 +102,9 @@ note:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._host.firewall import open_ports
+from ansible_collections.fleet.virt.plugins.module_utils._effects.hypervisor.firewall import (
+    open_ports,
+)
 
 
 def main() -> None:

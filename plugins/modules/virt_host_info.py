@@ -337,9 +337,9 @@ host:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._host import placement_facts
-from ansible_collections.fleet.virt.plugins.module_utils._host.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._host.host import read_host
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import placement_facts
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.host import read_host
 
 
 def main() -> None:

@@ -308,15 +308,16 @@ images:
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._host import image_state, image_users
-from ansible_collections.fleet.virt.plugins.module_utils._host.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._model.image_options import (
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
+from ansible_collections.fleet.virt.plugins.module_utils._effects.images import state as image_state
+from ansible_collections.fleet.virt.plugins.module_utils._effects.images import users as image_users
+from ansible_collections.fleet.virt.plugins.module_utils._pure.images.options import (
     DOWNLOAD_TIMEOUT,
     MAX_UNPACKED,
     SOURCE,
     limits_of,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._model.image_source import with_checksum
+from ansible_collections.fleet.virt.plugins.module_utils._pure.images.source import with_checksum
 
 
 def main() -> None:

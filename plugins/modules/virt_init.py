@@ -402,8 +402,8 @@ vms:
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._host.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._model.init_options import ARGUMENTS
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import ARGUMENTS
 
 
 def main() -> None:
@@ -411,7 +411,9 @@ def main() -> None:
     params = module.params
 
     def read() -> dict[str, t.Any]:
-        from ansible_collections.fleet.virt.plugins.module_utils._host import placement_facts
+        from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import (
+            placement_facts,
+        )
 
         base = params["base_pool"]
         path = str(params["pool_paths"].get(base, ""))
@@ -419,7 +421,7 @@ def main() -> None:
             return {"changed": False, "host": placement_facts.read(connection, base, path)}
 
     def work() -> dict[str, t.Any]:
-        from ansible_collections.fleet.virt.plugins.module_utils._host import init
+        from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import init
 
         domains, settings = init.read_options(params)
         with connect(params["uri"], params["timeout"]) as connection:

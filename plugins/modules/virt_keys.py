@@ -329,9 +329,11 @@ requests:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module
+from ansible_collections.fleet.virt.plugins.module_utils._effects.hypervisor import keys
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._host import keys
-from ansible_collections.fleet.virt.plugins.module_utils._model.keys_options import ARGUMENTS
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys_options import (
+    ARGUMENTS,
+)
 
 
 def main() -> None:

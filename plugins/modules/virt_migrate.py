@@ -404,14 +404,18 @@ output:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._host import (
-    migration,
-    migration_jobs,
-    migration_look,
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
+from ansible_collections.fleet.virt.plugins.module_utils._effects.migration import (
+    jobs as migration_jobs,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._host.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._model import migration_request
-from ansible_collections.fleet.virt.plugins.module_utils._model.migration_options import ARGUMENTS
+from ansible_collections.fleet.virt.plugins.module_utils._effects.migration import (
+    look as migration_look,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._effects.migration import migration
+from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import (
+    request as migration_request,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.options import ARGUMENTS
 
 
 def main() -> None:

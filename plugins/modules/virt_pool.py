@@ -85,7 +85,7 @@ pools:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._host import pool_setup
+from ansible_collections.fleet.virt.plugins.module_utils._effects.hypervisor import pool_setup
 
 
 def main() -> None:

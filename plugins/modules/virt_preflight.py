@@ -198,8 +198,10 @@ output:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._host import preflight
-from ansible_collections.fleet.virt.plugins.module_utils._model.preflight_options import ARGUMENTS
+from ansible_collections.fleet.virt.plugins.module_utils._effects.hypervisor import preflight
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.preflight_options import (
+    ARGUMENTS,
+)
 
 
 def main() -> None:

@@ -205,10 +205,12 @@ output:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._host import purge
-from ansible_collections.fleet.virt.plugins.module_utils._host.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._model.purge_options import ARGUMENTS
-from ansible_collections.fleet.virt.plugins.module_utils._model.purge_plan import Options
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
+from ansible_collections.fleet.virt.plugins.module_utils._effects.lifecycle import purge
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.purge_options import (
+    ARGUMENTS,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.purge_plan import Options
 
 
 def main() -> None:

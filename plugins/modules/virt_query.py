@@ -517,8 +517,11 @@ domains:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._host.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._host.domains import Wanted, read_domains
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.domains import (
+    Wanted,
+    read_domains,
+)
 
 
 def main() -> None:

@@ -274,8 +274,11 @@ seed:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._host import seed_nocloud, seeding
-from ansible_collections.fleet.virt.plugins.module_utils._host.connection import connect
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
+from ansible_collections.fleet.virt.plugins.module_utils._effects.seed import (
+    nocloud as seed_nocloud,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._effects.seed import seeding
 
 
 def main() -> None:

@@ -122,10 +122,10 @@ vms:
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
+from ansible_collections.fleet.virt.plugins.module_utils._effects.lifecycle import state
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._host import state
-from ansible_collections.fleet.virt.plugins.module_utils._host.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._model.state_plan import Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_plan import Wanted
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ import typing as t
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._model import outcomes
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes
 from ansible_collections.fleet.virt.plugins.plugin_utils import _alive, _answers
 
 # As every module of the action group accepts them

@@ -17,9 +17,10 @@ import contextlib
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils import _libvirt
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import deadline
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import Connection
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import addresses
 from ansible_collections.fleet.virt.plugins.module_utils._errors import LibvirtFailure
-from ansible_collections.fleet.virt.plugins.module_utils._host import addresses, deadline
-from ansible_collections.fleet.virt.plugins.module_utils._host.connection import Connection
 
 _SECONDS = 8.0  # libvirt itself gives an agent 5 to begin to talk
 _MOST_CONNECTIONS = 4

@@ -16,14 +16,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import Problem, SpecError
-from ansible_collections.fleet.virt.plugins.module_utils._model.demand import ImageFacts
-from ansible_collections.fleet.virt.plugins.module_utils._model.domain import (
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import (
     Defaults,
     Domain,
     many,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._model.image_options import Limits
-from ansible_collections.fleet.virt.plugins.module_utils._model.init_options import OPTIONS
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import OPTIONS
+from ansible_collections.fleet.virt.plugins.module_utils._pure.images.options import Limits
+from ansible_collections.fleet.virt.plugins.module_utils._pure.placement.demand import ImageFacts
 from ansible_collections.fleet.virt.plugins.plugin_utils import _images, _seeds
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 

@@ -16,11 +16,12 @@ import hashlib
 from pathlib import Path
 
 from ansible.utils.display import Display
+from ansible_collections.fleet.virt.plugins.module_utils._effects.images import base_file, download
+from ansible_collections.fleet.virt.plugins.module_utils._effects.images import url as image_url
+from ansible_collections.fleet.virt.plugins.module_utils._effects.images.digests import DigestCache
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._host import base_file, download, image_url
-from ansible_collections.fleet.virt.plugins.module_utils._host.digests import DigestCache
-from ansible_collections.fleet.virt.plugins.module_utils._model.image_options import Limits
-from ansible_collections.fleet.virt.plugins.module_utils._model.image_source import ImageSource
+from ansible_collections.fleet.virt.plugins.module_utils._pure.images.options import Limits
+from ansible_collections.fleet.virt.plugins.module_utils._pure.images.source import ImageSource
 from ansible_collections.fleet.virt.plugins.plugin_utils._images import (
     LocalImage,
     cache_folder,

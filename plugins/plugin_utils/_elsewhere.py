@@ -15,10 +15,11 @@ import tempfile
 import typing as t
 from pathlib import Path
 
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import requirements
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.deadline import Failed
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import fleet
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.domains import Wanted
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._host import fleet, requirements
-from ansible_collections.fleet.virt.plugins.module_utils._host.deadline import Failed
-from ansible_collections.fleet.virt.plugins.module_utils._host.domains import Wanted
 from ansible_collections.fleet.virt.plugins.plugin_utils import _peers, _ssh
 from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain

@@ -14,7 +14,9 @@ import os
 import shlex
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.module_utils._model.seed import public_key_problem
+from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.public_keys import (
+    public_key_problem,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils import _control_path, _ssh
 
 # ssh wants the full path of a program that others cannot write to

@@ -13,7 +13,7 @@ import re
 import socket
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.module_utils._model import states
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import states
 
 # Not a machine yet, or no more
 _UNFINISHED = ("creating", "purging")

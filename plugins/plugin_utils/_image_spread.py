@@ -20,9 +20,9 @@ import time
 import typing as t
 from pathlib import Path
 
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import locks, owner
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._host import locks, owner
-from ansible_collections.fleet.virt.plugins.module_utils._model.metadata import Owner
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import Owner
 from ansible_collections.fleet.virt.plugins.plugin_utils import _peers
 
 CONTROLLER = ""

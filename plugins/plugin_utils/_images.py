@@ -21,18 +21,18 @@ from pathlib import Path
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.utils.display import Display
-from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._host.digests import DigestCache
-from ansible_collections.fleet.virt.plugins.module_utils._host.image_check import (
+from ansible_collections.fleet.virt.plugins.module_utils._effects.images.check import (
     check_structure,
     is_packed,
     read_content,
     read_format,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._host.unpack import LIMIT
-from ansible_collections.fleet.virt.plugins.module_utils._model import durations
-from ansible_collections.fleet.virt.plugins.module_utils._model.init_options import GENERATED
-from ansible_collections.fleet.virt.plugins.module_utils._model.options import show
+from ansible_collections.fleet.virt.plugins.module_utils._effects.images.digests import DigestCache
+from ansible_collections.fleet.virt.plugins.module_utils._effects.images.unpack import LIMIT
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import durations
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import show
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import GENERATED
 from ansible_collections.fleet.virt.plugins.module_utils._units import MIB, format_size
 from ansible_collections.fleet.virt.plugins.plugin_utils import _alive, _image_spread
 

@@ -25,9 +25,9 @@ import stat
 import typing as t
 from pathlib import Path
 
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import locks
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._host import locks
-from ansible_collections.fleet.virt.plugins.module_utils._model.keys import DAY, Rotation
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import DAY, Rotation
 from ansible_collections.fleet.virt.plugins.plugin_utils import _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils._x509 import Ca
 

@@ -14,8 +14,8 @@ import shutil
 import typing as t
 from pathlib import Path
 
-from ansible_collections.fleet.virt.plugins.module_utils._model import keys
-from ansible_collections.fleet.virt.plugins.module_utils._model.keys import Seen, Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import keys
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import Seen, Wanted
 from ansible_collections.fleet.virt.plugins.plugin_utils import _key_store, _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils._key_store import KeyStore, KindStore
 from ansible_collections.fleet.virt.plugins.plugin_utils._keys_signing import (

@@ -16,8 +16,9 @@ import socket
 import typing as t
 from urllib.parse import urlsplit
 
-from ansible_collections.fleet.virt.plugins.module_utils._host import addresses, deadline
-from ansible_collections.fleet.virt.plugins.module_utils._model import ip
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import deadline
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import addresses
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import ip
 from ansible_collections.fleet.virt.plugins.plugin_utils import _claims, _near, _reading
 
 _SECONDS = 10.0

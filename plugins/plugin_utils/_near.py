@@ -24,8 +24,9 @@ import time
 import typing as t
 from pathlib import Path
 
-from ansible_collections.fleet.virt.plugins.module_utils._host import neighbours
-from ansible_collections.fleet.virt.plugins.module_utils._model import console, ip
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import neighbours
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import ip
+from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import console
 from ansible_collections.fleet.virt.plugins.plugin_utils import _ssh
 
 SOURCES = ("neighbour", "console")
@@ -98,14 +99,18 @@ def request(guests: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
 
 def program(wanted: t.Mapping[str, t.Any], main: str = _MAIN) -> str:
     """The Python program that answers on its standard output."""
-    # a package in memory: one of the files imports from another
-    lines = ["import json, sys, types", "sys.modules['near'] = types.ModuleType('near')"]
+    # packages in memory: one of the files imports from another
+    lines = ["import json, sys, types"]
     for module in (ip, neighbours, console):
-        name = module.__name__.rpartition(".")[2]
+        *above, name = module.__name__.split(".")
         source = Path(str(module.__file__)).read_text(encoding="utf-8")
+        for depth in range(1, len(above) + 1):
+            package = ".".join(above[:depth])
+            lines.append(f"sys.modules.setdefault({package!r}, types.ModuleType({package!r}))")
+        full = ".".join([*above, name])
         lines += [
-            f"{name} = sys.modules['near.{name}'] = types.ModuleType('near.{name}')",
-            f"{name}.__package__ = 'near'",
+            f"{name} = sys.modules[{full!r}] = types.ModuleType({full!r})",
+            f"{name}.__package__ = {'.'.join(above)!r}",
             f"exec({source!r}, {name}.__dict__)",
         ]
     lines.append(f"request = json.loads({json.dumps(wanted)!r})")

@@ -13,17 +13,13 @@ import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._model import (
-    machines,
-    placement,
-    proofs,
-    twice,
-)
-from ansible_collections.fleet.virt.plugins.module_utils._model.demand import (
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import machines, proofs, twice
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Domain
+from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import placement
+from ansible_collections.fleet.virt.plugins.module_utils._pure.placement.demand import (
     ImageFacts,
     request_of,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._model.domain import Domain
 
 Answers = t.Mapping[str, t.Mapping[str, t.Any]]
 

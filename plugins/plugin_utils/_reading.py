@@ -16,23 +16,24 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.fleet.virt.plugins.module_utils import _libvirt
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import deadline
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import (
+    Connection,
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import addresses
 from ansible_collections.fleet.virt.plugins.module_utils._errors import (
     DeadlineExceeded,
     FleetVirtError,
     LibvirtFailure,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._host import addresses, deadline
-from ansible_collections.fleet.virt.plugins.module_utils._host.connection import (
-    Connection,
-    connect,
-)
-from ansible_collections.fleet.virt.plugins.module_utils._model import (
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.ip import usable
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.states import state_name
+from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import (
     domain_entry,
     domain_info,
     network_info,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._model.ip import usable
-from ansible_collections.fleet.virt.plugins.module_utils._model.states import state_name
 from ansible_collections.fleet.virt.plugins.plugin_utils import (
     _agents,
     _claims,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.module_utils._model import answer_shapes
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import answer_shapes
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
 Answer = dict[str, t.Any]

@@ -15,7 +15,7 @@ import typing as t
 from collections.abc import Mapping
 
 import yaml
-from ansible_collections.fleet.virt.plugins.module_utils._model.seed_options import user_data_json
+from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.options import user_data_json
 
 _LARGEST = 4 * 1024 * 1024
 _MOST_KEYS = 10_000

@@ -17,8 +17,8 @@ import typing as t
 
 from ansible.module_utils.parsing.convert_bool import BOOLEANS
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._model.init_options import OPTIONS
-from ansible_collections.fleet.virt.plugins.module_utils._model.options import show
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import show
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import OPTIONS
 
 PREFIXES = ("vm_", "virt_", "libvirt_keys_")
 

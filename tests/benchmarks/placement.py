@@ -27,14 +27,18 @@ import typing as t
 from pathlib import Path
 
 if t.TYPE_CHECKING:
-    from ansible_collections.fleet.virt.plugins.module_utils._model import placement as library
+    from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import (
+        placement as library,
+    )
 else:
     _TREE = tempfile.TemporaryDirectory(prefix="fleet-virt-collections-")
     _LINK = Path(_TREE.name) / "ansible_collections" / "fleet" / "virt"
     _LINK.parent.mkdir(parents=True)
     _LINK.symlink_to(Path(__file__).resolve().parents[2], target_is_directory=True)
     sys.path.insert(0, _TREE.name)
-    from ansible_collections.fleet.virt.plugins.module_utils._model import placement as library
+    from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import (
+        placement as library,
+    )
 
 # memory MiB, CPUs, disk MiB, how often
 HOST_TYPES = [(131072, 32, 4 << 20, 5), (262144, 64, 8 << 20, 4), (393216, 64, 8 << 20, 1)]

@@ -114,8 +114,8 @@ def _raw() -> int:
 
 
 def _ours() -> int:
-    from ansible_collections.fleet.virt.plugins.module_utils._host.connection import connect
-    from ansible_collections.fleet.virt.plugins.module_utils._host.domains import (
+    from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
+    from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.domains import (
         Wanted,
         read_domains,
     )

@@ -8,8 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import yaml
-from ansible_collections.fleet.virt.plugins.module_utils._model import seed_documents
-from ansible_collections.fleet.virt.plugins.module_utils._model.seed import File, HostKey, Seed
+from ansible_collections.fleet.virt.plugins.module_utils._pure.seed import (
+    documents as seed_documents,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.types import File, HostKey, Seed
 
 _GUEST = Path(__file__).resolve().parents[1] / "lab" / "guest" / "debian"
 # Which of cloud-init's modules reads what stands in user-data

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._model.keys import (
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import (
     common_names as _names,
 )
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for

@@ -17,7 +17,9 @@ from .conftest import Movers, elapsed
 
 _NAME = "mute"
 _LIMIT = 75.0  # seconds; ssh gives the connection up after 30 to 40
-_PORTS = "cat /run/fleet-virt/migrate-*.ports"  # of the move's own connection, noted once it is open
+_PORTS = (
+    "cat /run/fleet-virt/migrate-*.ports"  # of the move's own connection, noted once it is open
+)
 
 
 def test_a_source_that_falls_silent_does_not_hold_the_play(movers: Movers) -> None:
@@ -28,7 +30,10 @@ def test_a_source_that_falls_silent_does_not_hold_the_play(movers: Movers) -> No
         assert not movers.ansible.module("hv1", "ansible.builtin.ping")["hv1"]["unreachable"]
         words = ("-e", f"vm_name={_NAME}", "-e", "virt_bandwidth=2")
         play = movers.ansible.begin("ansible-playbook", "fleet.virt.migrate_vm", *words, heard=True)
-        ports = lambda: movers.lab.ssh("hv1", _PORTS, check=False).stdout.split()  # noqa: E731
+
+        def ports() -> list[str]:
+            return movers.lab.ssh("hv1", _PORTS, check=False).stdout.split()
+
         wait_for(lambda: ports() or play.poll() is not None, 60, "the move begins")
         assert len(ports()) == 1, "the move's own connection is known"
         movers.lab.cut("hv1")

@@ -14,8 +14,8 @@ import time
 import typing as t
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._host import deadline
-from ansible_collections.fleet.virt.plugins.module_utils._host.connection import (
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import deadline
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import (
     Connection,
     connect,
 )

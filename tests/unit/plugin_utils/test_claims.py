@@ -10,8 +10,11 @@ import socket
 import typing as t
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._host import addresses, neighbours
-from ansible_collections.fleet.virt.plugins.module_utils._model import ip
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import (
+    addresses,
+    neighbours,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import ip
 from ansible_collections.fleet.virt.plugins.plugin_utils import (
     _claims,
     _guests,

@@ -9,7 +9,10 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._model.metadata import Metadata, as_dict
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
+    Metadata,
+    as_dict,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils import _guests
 
 KNOWN = {"address": "192.0.2.5", "source": "lease", "behind": False}

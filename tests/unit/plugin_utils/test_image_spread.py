@@ -14,8 +14,8 @@ from concurrent.futures import TimeoutError as StillWaiting
 from pathlib import Path
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import locks, owner
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._host import locks, owner
 from ansible_collections.fleet.virt.plugins.plugin_utils import _image_spread
 from ansible_collections.fleet.virt.plugins.plugin_utils._image_spread import CONTROLLER, Spread
 

@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._effects.images import digests
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._host import digests
 from ansible_collections.fleet.virt.plugins.plugin_utils import _images
 from ansible_collections.fleet.virt.plugins.plugin_utils._images import LocalImage, local_image
 

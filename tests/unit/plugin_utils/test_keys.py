@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._model import keys
-from ansible_collections.fleet.virt.plugins.module_utils._model.keys import (
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import keys
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import (
     DAY,
     KINDS,
     Rotation,

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._model.domain import Domain, from_options
-from ansible_collections.fleet.virt.plugins.module_utils._model.placement_hosts import (
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import (
+    Domain,
+    from_options,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.placement.hosts import (
     DefinedVm,
     PlacementHost,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._model.placement_types import (
+from ansible_collections.fleet.virt.plugins.module_utils._pure.placement.types import (
     Placement,
     Policy,
 )

@@ -12,8 +12,8 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import deadline
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._host import deadline
 from ansible_collections.fleet.virt.plugins.plugin_utils import _near, _reading, _ssh
 
 DOCUMENT = """\

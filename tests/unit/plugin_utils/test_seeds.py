@@ -11,8 +11,10 @@ import time
 import typing as t
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._host import seed_nocloud
-from ansible_collections.fleet.virt.plugins.module_utils._model import domain
+from ansible_collections.fleet.virt.plugins.module_utils._effects.seed import (
+    nocloud as seed_nocloud,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import domain
 from ansible_collections.fleet.virt.plugins.plugin_utils import _seeds
 
 KEY = (

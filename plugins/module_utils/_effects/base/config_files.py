@@ -1,0 +1,136 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading and replacing small configuration files, whole or not at all.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import typing as t
+
+from ..._errors import PlanRefused
+
+
+def read(path: str) -> str | None:
+    """The file's text, None where there is none. Raises PlanRefused for what is no text."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except UnicodeDecodeError:
+        raise PlanRefused(f"{path} is not UTF-8: it is left alone") from None
+    except PermissionError:
+        raise PlanRefused(f"{path} cannot be read: become root there") from None
+
+
+def write(path: str, text: str, mode: int = 0o644) -> None:
+    """Replace the file, keeping its owner, mode and security label; ``mode`` is a new file's."""
+    with replaced({path: text}, mode):
+        pass
+
+
+@contextlib.contextmanager
+def replaced(texts: t.Mapping[str, str | None], mode: int = 0o644) -> t.Iterator[None]:
+    """Replace all of the files, or none; None removes one. ``mode`` is a new file's.
+
+    Everything is written and flushed under temporary names before the first file changes, so that a
+    disk that is full is found out in time. When what is done within fails, the former files are put
+    back by renaming, which takes no space. Raises PlanRefused for a file that cannot be written.
+    """
+    new: dict[str, str] = {}
+    former: dict[str, str | None] = {}
+    try:
+        for path, text in texts.items():
+            with _explained(path):
+                if text is not None:
+                    new[path] = _prepare(path, text, mode)
+        for path in texts:
+            with _explained(path):
+                former[path] = _keep(path)
+                if path in new:
+                    os.replace(new[path], path)
+                    del new[path]
+                elif former[path] is not None:
+                    os.unlink(path)
+                _flush(os.path.dirname(path))
+        yield
+    except BaseException:
+        for path, kept in former.items():
+            _put_back(path, kept)
+        raise
+    finally:
+        for temporary in (*new.values(), *former.values()):
+            if temporary is not None:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+
+
+@contextlib.contextmanager
+def _explained(path: str) -> t.Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise PlanRefused(
+            f"{path} cannot be written: {error.strerror}; no setting was changed"
+        ) from error
+
+
+def _prepare(path: str, text: str, mode: int) -> str:
+    """The temporary file beside ``path`` that has the text, flushed."""
+    folder = os.path.dirname(path)
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(path)}.")
+    try:
+        with open(descriptor, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            try:
+                status = os.stat(path)
+                os.fchown(file.fileno(), status.st_uid, status.st_gid)
+                os.fchmod(file.fileno(), status.st_mode & 0o7777)
+                shutil._copyxattr(path, temporary)  # type: ignore[attr-defined]
+            except FileNotFoundError:
+                os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    return temporary
+
+
+def _keep(path: str) -> str | None:
+    """A second name of the file, to put it back by; None where there is no file."""
+    kept = f"{os.path.dirname(path)}/.{os.path.basename(path)}.former"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(kept)  # of a run that was killed
+    try:
+        os.link(path, kept)
+    except FileNotFoundError:
+        return None
+    return kept
+
+
+def _put_back(path: str, kept: str | None) -> None:
+    with contextlib.suppress(OSError):
+        if kept is None:
+            os.unlink(path)
+        else:
+            os.replace(kept, path)
+        _flush(os.path.dirname(path))
+
+
+def _flush(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

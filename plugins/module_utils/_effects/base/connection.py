@@ -1,0 +1,176 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Opening libvirt, and saying well why it could not be opened.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+from urllib.parse import urlsplit
+
+from ... import _libvirt
+from ..._errors import NO_CODE, DeadlineExceeded, HostUnreachable, LibvirtFailure
+from . import deadline
+
+_REMEDIES = (
+    ("No such file or directory", "is libvirtd running there? (systemctl status libvirtd)"),
+    ("Connection refused", "is libvirtd running there and listening? (systemctl status libvirtd)"),
+    ("Permission denied", "become root there, or let the user into the group libvirt"),
+    ("authentication unavailable", "become root there, or let the user into the group libvirt"),
+    ("no polkit agent", "become root there, or let the user into the group libvirt"),
+    ("Failed to verify peer's certificate", "the certificate does not name the host connected to"),
+)
+
+
+# A daemon works on so many calls of one client at once (max_client_requests in libvirtd.conf, whose
+# default this is): when so many hang, every further call on the connection would.
+_MOST_HANGING = 5
+
+
+class Connection:
+    """One open connection: ``raw`` is libvirt's ``virConnect``; every limit is ``timeout``."""
+
+    def __init__(self, raw: t.Any, uri: str, timeout: float) -> None:
+        self.raw = raw
+        self.uri = uri
+        self.timeout = timeout
+        self.hanging = 0
+
+    @property
+    def local(self) -> bool:
+        """Whether libvirt runs on this machine, so that its paths are this machine's."""
+        return is_local(self.uri)
+
+    def call(
+        self,
+        action: str,
+        function: t.Callable[..., t.Any],
+        *args: t.Any,
+        seconds: float | None = None,
+    ) -> t.Any:
+        """``function(*args)`` within the limit, libvirt's error as LibvirtFailure.
+
+        ``seconds`` replaces the connection's limit for work that is known to take longer.
+        """
+        if self.hanging >= _MOST_HANGING:
+            raise deadline.TooManyHang(action, self.hanging)
+
+        def guarded() -> t.Any:
+            with _libvirt.calling(action):
+                return function(*args)
+
+        try:
+            return deadline.call(guarded, seconds=seconds or self.timeout, what=action)
+        except DeadlineExceeded:
+            self.hanging += 1
+            raise
+
+    def each(
+        self,
+        function: t.Callable[[t.Any], t.Any],
+        items: t.Sequence[t.Any],
+        what: t.Callable[[t.Any], str],
+        parallel: int = 1,
+    ) -> list[deadline.Outcome[t.Any]]:
+        """:func:`deadline.each` with libvirt's errors as outcomes; ``function`` only reads."""
+
+        def guarded(item: t.Any) -> t.Any:
+            try:
+                with _libvirt.calling(what(item)):
+                    return function(item)
+            except LibvirtFailure as error:
+                if error.code != NO_CODE:
+                    raise
+            # Why it failed was lost: freeing any of libvirt's objects (Python's collector may, at
+            # any moment) begins with virResetLastError. Asked again, libvirt says it again.
+            with _libvirt.calling(what(item)):
+                return function(item)
+
+        outcomes = deadline.each(
+            guarded,
+            items,
+            seconds=self.timeout,
+            what=what,
+            parallel=parallel,
+            patience=max(1, _MOST_HANGING - self.hanging),
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, deadline.Failed):
+                self.hanging += isinstance(outcome.error, DeadlineExceeded)
+        return outcomes
+
+    def each_there(
+        self,
+        function: t.Callable[[t.Any], t.Any],
+        items: t.Sequence[t.Any],
+        what: t.Callable[[t.Any], str],
+        gone: int,
+    ) -> list[tuple[t.Any, t.Any]]:
+        """Items with their values; what vanished after it was listed, for which libvirt has the
+        code ``gone``, is left out. Raises what else failed."""
+        found = []
+        for item, outcome in zip(items, self.each(function, items, what)):
+            if isinstance(outcome, deadline.Failed):
+                error = outcome.error
+                if isinstance(error, LibvirtFailure) and error.code == gone:
+                    continue
+                raise error
+            found.append((item, outcome.value))
+        return found
+
+    def close(self) -> None:
+        """Close, unless a call is still stuck in there: closing would wait for it."""
+        if not self.hanging:
+            with contextlib.suppress(LibvirtFailure, DeadlineExceeded):
+                self.call("close the connection", self.raw.close)
+        if self.hanging:
+            self.raw._o = None  # the binding's destructor closes, and would hang at exit
+
+
+def is_local(uri: str) -> bool:
+    """Whether ``uri`` is a hypervisor of this machine (libvirt's test driver is none)."""
+    parts = urlsplit(uri)
+    driver, _dummy, transport = parts.scheme.partition("+")
+    return (
+        driver not in ("", "test")
+        and transport in ("", "unix")
+        and not parts.netloc
+        and not parts.query  # ?socket= may be a tunnel to another machine
+    )
+
+
+def _reason(message: str) -> str:
+    for needle, remedy in _REMEDIES:
+        if needle in message:
+            return f"{message}; {remedy}"
+    return message
+
+
+@contextlib.contextmanager
+def connect(uri: str, timeout: float) -> t.Iterator[Connection]:
+    """A connection to ``uri`` (virConnectOpen), closed on leaving.
+
+    ``timeout`` (seconds) limits opening and then each single call. Raises HostUnreachable.
+    """
+
+    def opened() -> t.Any:
+        with _libvirt.calling("connect"):
+            return _libvirt.open_connection(uri)
+
+    try:
+        raw = deadline.call(opened, seconds=timeout, what="connect")
+    except LibvirtFailure as error:
+        message = str(error).removeprefix("connect: ")
+        raise HostUnreachable(uri, _reason(message), error.code) from None
+    except DeadlineExceeded:
+        raise HostUnreachable(uri, f"no answer within {timeout:g} seconds") from None
+    connection = Connection(raw, uri, timeout)
+    try:
+        yield connection
+    finally:
+        connection.close()

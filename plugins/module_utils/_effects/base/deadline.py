@@ -1,0 +1,197 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Doing many things that may hang, each within its own limit.
+
+libvirt's calls block: a dead guest agent, a stale mount under a disk or a cut link can hold one
+for minutes, and nothing in the library interrupts it. So work runs in daemon threads; a thread
+that exceeds the limit of its item is abandoned and replaced, and the item becomes an entry with an
+error. Nothing waits for an abandoned thread, not even the end of the process.
+
+Once something hangs, more is under way at once, so that several that hang cost their time together.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import time
+import typing as t
+from dataclasses import dataclass
+
+from ..._errors import DeadlineExceeded, FleetVirtError
+
+Item = t.TypeVar("Item")
+Value = t.TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Ok(t.Generic[Value]):
+    """What the function returned."""
+
+    value: Value
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why there is no value."""
+
+    error: FleetVirtError
+
+
+Outcome = t.Union[Ok[Value], Failed]
+
+_RESCUERS = 4  # under way at once when something has been found hanging
+
+
+class TooManyHang(FleetVirtError):
+    """Not begun, because so much hangs already that more would too."""
+
+    def __init__(self, what: str, hanging: int) -> None:
+        super().__init__(f"{what}: not tried, {hanging} earlier calls hang")
+
+
+class _Worker:
+    """A thread that is used again: reading a large fleet is many short calls, each within a limit.
+
+    What it does must not raise. One that hangs is not waited for; should it ever come back, it is
+    free again like any other.
+    """
+
+    def __init__(self) -> None:
+        self.work: t.Callable[[], None] | None = None
+        self.given = threading.Lock()
+        self.given.acquire()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def give(self, work: t.Callable[[], None]) -> None:
+        """Have it do ``work``; only for one that is free."""
+        self.work = work
+        self.given.release()
+
+    def _run(self) -> None:
+        while True:
+            self.given.acquire()
+            if self.work is not None:
+                self.work()
+            self.work = None  # and what it refers to
+            if len(_free) >= _MOST_FREE:
+                return
+            _free.append(self)
+
+
+_MOST_FREE = 256
+_free: list[_Worker] = []
+# threads do not come along into a child process
+os.register_at_fork(after_in_child=_free.clear)
+
+
+def _start(work: t.Callable[[], None]) -> None:
+    """Have a thread do ``work``."""
+    try:
+        worker = _free.pop()
+    except IndexError:
+        worker = _Worker()
+    worker.give(work)
+
+
+class _Run(t.Generic[Item, Value]):
+    """One call of :func:`each`: who works on which item since when."""
+
+    def __init__(self, function: t.Callable[[Item], Value], items: t.Sequence[Item]) -> None:
+        self.function = function
+        self.items = items
+        self.outcomes: list[Outcome[Value] | None] = [None] * len(items)
+        self.next = 0
+        self.open = len(items)
+        self.bug: BaseException | None = None
+        self.active: dict[int, tuple[int, float]] = {}  # worker -> (item, started)
+        self.changed = threading.Condition()
+
+    def fail(self, index: int, error: FleetVirtError) -> None:
+        self.outcomes[index] = Failed(error)
+        self.open -= 1
+
+    def work(self, worker: int) -> None:
+        while True:
+            with self.changed:
+                if self.next >= len(self.items) or self.bug is not None:
+                    return
+                index, self.next = self.next, self.next + 1
+                self.active[worker] = (index, time.monotonic())
+            outcome: Outcome[Value] | None = None
+            bug: BaseException | None = None
+            try:
+                outcome = Ok(self.function(self.items[index]))
+            except FleetVirtError as error:
+                outcome = Failed(error)
+            except BaseException as error:  # handed to the caller's thread, which raises it
+                bug = error
+            with self.changed:
+                if self.active.pop(worker, None) is None:
+                    return  # abandoned meanwhile: the item has its error already
+                self.outcomes[index] = outcome
+                self.bug = self.bug or bug
+                self.open -= 1
+                if not self.open or bug is not None:
+                    self.changed.notify_all()
+
+
+def each(
+    function: t.Callable[[Item], Value],
+    items: t.Sequence[Item],
+    *,
+    seconds: float,
+    what: t.Callable[[Item], str],
+    parallel: int = 1,
+    patience: int | None = None,
+) -> list[Outcome[Value]]:
+    """Outcome of ``function`` for every item, in the order of ``items``.
+
+    ``seconds`` is the limit for one item; ``what`` names an item in the error. ``parallel``
+    items are under way at once. When ``patience`` items have exceeded their limit, those not yet
+    begun are TooManyHang. A FleetVirtError is an outcome; any other exception is a defect of
+    ours and is raised here.
+    """
+    run = _Run(function, items)
+    workers = 0
+    hanging = 0
+
+    def hire(count: int) -> None:
+        nonlocal workers
+        for _dummy in range(count):
+            workers += 1
+            _start(functools.partial(run.work, workers))
+
+    with run.changed:
+        hire(min(parallel, len(items)))
+        while run.open and run.bug is None:
+            now = time.monotonic()
+            due = min((since for _dummy, since in run.active.values()), default=now) + seconds
+            run.changed.wait(max(0.001, due - now))
+            now = time.monotonic()
+            for worker, (index, since) in list(run.active.items()):
+                if now - since >= seconds:
+                    del run.active[worker]
+                    run.fail(index, DeadlineExceeded(what(items[index]), seconds))
+                    hire(1 if hanging else max(1, _RESCUERS - parallel + 1))
+                    hanging += 1
+            if patience is not None and hanging >= patience:
+                while run.next < len(items):
+                    run.fail(run.next, TooManyHang(what(items[run.next]), hanging))
+                    run.next += 1
+    if run.bug is not None:
+        raise run.bug
+    return t.cast("list[Outcome[Value]]", run.outcomes)
+
+
+def call(function: t.Callable[[], Value], *, seconds: float, what: str) -> Value:
+    """Value of ``function()``; raises DeadlineExceeded after ``seconds``."""
+    outcome = each(lambda _dummy: function(), [None], seconds=seconds, what=lambda _dummy: what)[0]
+    if isinstance(outcome, Failed):
+        raise outcome.error
+    return outcome.value

@@ -1,0 +1,88 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Finding domains by their names, and what we keep with them.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._errors import LibvirtFailure, Problem, SpecError
+from ..._libvirt import ERR_NO_DOMAIN
+from ..._lxml import parse, tostring
+from ..._pure.base import metadata
+from ..._pure.base.metadata import Metadata
+from .connection import Connection
+
+_INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE: the definition that the next start uses
+_METADATA_ELEMENT = 2  # VIR_DOMAIN_METADATA_ELEMENT
+AFFECT_LIVE = 1  # VIR_DOMAIN_AFFECT_LIVE
+AFFECT_CONFIG = 2  # VIR_DOMAIN_AFFECT_CONFIG
+_SHOWN = 20
+
+
+def find_domain(connection: Connection, name: str) -> t.Any | None:
+    """libvirt's object for the domain ``name`` (virDomainLookupByName), None if there is none."""
+    try:
+        return connection.call(f"look for domain {name}", connection.raw.lookupByName, name)
+    except LibvirtFailure as error:
+        if error.code == ERR_NO_DOMAIN:
+            return None
+        raise
+
+
+def require_domains(connection: Connection, names: t.Sequence[str]) -> dict[str, t.Any]:
+    """libvirt's object for each name; raises SpecError with every name that is not there."""
+    found = {name: find_domain(connection, name) for name in dict.fromkeys(names)}
+    unknown = [name for name, raw in found.items() if raw is None]
+    if unknown:
+        listed = connection.call("list domains", connection.raw.listAllDomains, 0)
+        known = sorted(str(raw.name()) for raw in listed)
+        there = ", ".join(known[:_SHOWN]) or "none"
+        more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+        raise SpecError(
+            [
+                Problem("names", f"no domain {name!r} on this hypervisor; there are: {there}{more}")
+                for name in unknown
+            ]
+        )
+    return found
+
+
+def kept_metadata(connection: Connection, raw: t.Any) -> Metadata | None:
+    """Our metadata in the persistent definition, None if there is none."""
+    text = connection.call(f"read domain {raw.name()}", raw.XMLDesc, _INACTIVE)
+    return metadata.parse(parse(text, f"domain {raw.name()}"))
+
+
+def restore_metadata(connection: Connection, raw: t.Any, kept: Metadata | None) -> None:
+    """Our metadata in the definition as they were before; None if there were none."""
+    if kept is not None:
+        write_metadata(connection, raw, kept, AFFECT_CONFIG)
+        return
+    connection.call(
+        f"remove the metadata of {raw.name()}",
+        raw.setMetadata,
+        _METADATA_ELEMENT,
+        None,
+        metadata.PREFIX,
+        metadata.NAMESPACE,
+        AFFECT_CONFIG,
+    )
+
+
+def write_metadata(connection: Connection, raw: t.Any, kept: Metadata, flags: int) -> None:
+    """Replace our metadata and nothing else (virDomainSetMetadata)."""
+    connection.call(
+        f"change the metadata of {raw.name()}",
+        raw.setMetadata,
+        _METADATA_ELEMENT,
+        tostring(metadata.to_plain_element(kept)),
+        metadata.PREFIX,
+        metadata.NAMESPACE,
+        flags,
+    )

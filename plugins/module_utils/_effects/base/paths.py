@@ -1,0 +1,103 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Finding out which files hang before libvirt is asked about them, and their backing files.
+
+libvirt reads a disk's header while it holds the domain's or the pool's lock. On a mount that hangs
+(a dead NFS server) it never lets go, and from then on every listing of that host hangs, whoever
+asks. A thread of ours that hangs in its place harms nobody.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import typing as t
+from dataclasses import dataclass, field
+
+from ..._pure.machine.image_format import BACKING_BYTES, backing_file
+from . import deadline
+from .deadline import Failed
+
+_PARALLEL = 32
+_QCOW2 = b"QFI\xfb"
+
+
+@dataclass(frozen=True)
+class File:
+    """A regular file: the bytes it occupies and what its beginning says.
+
+    ``qcow2``: whether it is such an image, None when it may not be read. ``backing``: its backing
+    file, None for none; ``backing_known`` is false where somebody else must tell.
+    """
+
+    occupied: int
+    qcow2: bool | None = None
+    backing: str | None = None
+    backing_known: bool = False
+
+
+@dataclass
+class Probed:
+    """What was found: regular files, paths that do not answer, the errors of others."""
+
+    files: dict[str, File] = field(default_factory=dict)
+    hanging: set[str] = field(default_factory=set)
+    errors: dict[str, str] = field(default_factory=dict)
+
+
+def probe(paths: t.Iterable[str], seconds: float) -> Probed:
+    """Read the beginning of each of ``paths`` (absolute, of this machine).
+
+    The paths of a folder are tried by one thread; one that hangs makes the whole folder count as
+    hanging, ``seconds`` later. All folders are tried at the same time.
+    """
+    folders: dict[str, list[str]] = {}
+    for path in dict.fromkeys(paths):
+        folders.setdefault(os.path.dirname(path), []).append(path)
+    found = Probed()
+    groups = list(folders.items())
+    outcomes = deadline.each(
+        lambda group: [(path, _try(path)) for path in group[1]],
+        groups,
+        seconds=seconds,
+        what=lambda group: f"look into {group[0]}",
+        parallel=_PARALLEL if len(groups) > 1 else 1,
+    )
+    for (_dummy, members), outcome in zip(groups, outcomes):
+        if isinstance(outcome, Failed):
+            found.hanging.update(members)
+            continue
+        for path, answer in outcome.value:
+            if isinstance(answer, File):
+                found.files[path] = answer
+            elif answer is not None:
+                found.errors[path] = answer
+    return found
+
+
+def _try(path: str) -> File | str | None:
+    """The file; the error; None for what must not be opened: a device may react to it."""
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        occupied = status.st_blocks * 512
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except PermissionError:
+            return File(occupied)
+        try:
+            head = os.read(descriptor, BACKING_BYTES)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        return error.strerror or str(error)
+    qcow2 = head.startswith(_QCOW2)
+    try:
+        return File(occupied, qcow2, backing_file(head), True)
+    except ValueError:
+        return File(occupied, qcow2)

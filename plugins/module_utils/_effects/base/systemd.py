@@ -1,0 +1,112 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""systemd's units of libvirt: starting them, and what they complain of.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+import typing as t
+
+from ..._errors import DependencyMissing, PlanRefused
+
+# Words of libvirt's daemons, and of systemd when it cannot open a port
+_COMPLAINT = re.compile(
+    r"failed: |Can't load config file|[Cc]ertificate .*(expired|activ|revoked)"
+    r"|Failed to create listening socket"
+)
+_COMPLAINING = (
+    *("libvirtd.service", "virtqemud.service", "virtproxyd.service"),
+    *("libvirtd-tls.socket", "virtproxyd-tls.socket"),
+)
+_LIMIT = 120.0
+_TRIES = 20
+_NULL = subprocess.DEVNULL
+
+
+def systemctl(*words: str, may_fail: bool = False) -> str:
+    """What ``systemctl`` prints; raises PlanRefused with its words when it fails."""
+    command = ["systemctl", "--no-pager", *words]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_LIMIT, check=False, stdin=_NULL
+        )
+    except FileNotFoundError:
+        raise DependencyMissing("systemctl is missing: this collection needs systemd") from None
+    except subprocess.TimeoutExpired:
+        raise PlanRefused(f"{' '.join(command)}: no end within {_LIMIT:g} seconds") from None
+    if done.returncode and not may_fail:
+        said = (done.stderr or done.stdout).strip()
+        raise PlanRefused(f"{' '.join(command)} failed: {said}")
+    return done.stdout
+
+
+_PROPERTIES = ("Id", "LoadState", "ActiveState", "SubState", "UnitFileState")
+
+
+def units(names: t.Sequence[str]) -> dict[str, dict[str, str]]:
+    """The state of those of the units that are there and can begin."""
+    # Where systemd does not run, as in a chroot, nothing can begin
+    shown = systemctl("show", f"--property={','.join(_PROPERTIES)}", *names, may_fail=True)
+    found = {}
+    for block in shown.split("\n\n"):
+        fields = dict(line.partition("=")[::2] for line in block.splitlines())
+        if fields.get("LoadState") == "loaded":
+            found[fields["Id"]] = {name: fields.get(name, "") for name in _PROPERTIES}
+    return found
+
+
+def restart(service: str, sockets: t.Sequence[str] = ()) -> None:
+    """Have a daemon begin anew, behind ``sockets``, of which some may not be open yet.
+
+    Guests go on: they are no children of the daemon that systemd would end with it.
+    """
+    if not sockets:
+        systemctl("reset-failed", service, may_fail=True)
+        systemctl("restart", service)
+        return
+    for left in range(_TRIES, 0, -1):
+        systemctl("stop", service)
+        # One that failed too often, without keys perhaps, is not started again before
+        systemctl("reset-failed", service, *sockets, may_fail=True)
+        try:
+            systemctl("start", *sockets)
+            break
+        except PlanRefused:
+            # Somebody asked in between, and an open socket has begun the service again
+            if left == 1 or not _is_active(service):
+                raise
+    systemctl("start", service)
+
+
+def _is_active(service: str) -> bool:
+    return "ActiveState=active" in systemctl("show", "--property=ActiveState", service)
+
+
+def complaints(began: int) -> str:
+    """What libvirt's daemons complained of since then; it may take a moment to be there."""
+    command = ["journalctl", "--no-pager", "--output=cat", f"--since=@{began}"]
+    command += [f"_SYSTEMD_UNIT={unit}" for unit in _COMPLAINING]
+    # systemd opens a port in a short-lived child, which is gone before the journal asks for its
+    # unit; --unit finds only what the first process says of a unit
+    command += ["+", *(f"UNIT={unit}" for unit in _COMPLAINING)]
+    for _try in range(_TRIES):
+        try:
+            # what a busy machine has still to write, too
+            for words in (["journalctl", "--sync"], command):
+                done = subprocess.run(
+                    words, capture_output=True, text=True, timeout=_LIMIT, check=False, stdin=_NULL
+                )
+        except (FileNotFoundError, subprocess.TimeoutExpired):
+            break
+        lines = [line for line in done.stdout.splitlines() if _COMPLAINT.search(line)]
+        if lines:
+            return " | ".join(dict.fromkeys(lines[-3:]))
+        time.sleep(0.1)
+    return ""

@@ -1,0 +1,122 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Creating VMs: the definition, as a claim and final.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ... import _lxml
+from ..._pure.base import metadata
+from ..._pure.base.metadata import NOT_MADE, ImageRef, Metadata, Owner, OwnVolume
+from ..._pure.domain import domain_xml, request, unstartable
+from ..._pure.domain.devices_xml import VolumeRef
+from ..._pure.seed import first_boot
+from ..base import lookup
+from .creation_types import Host, Job
+
+_VALIDATE = 1  # VIR_DOMAIN_DEFINE_VALIDATE
+_LOG_FOLDER = "/var/log/libvirt/qemu"
+_MARKER = ".fleet-virt-creating"
+AFFECT_LIVE = lookup.AFFECT_LIVE
+AFFECT_CONFIG = lookup.AFFECT_CONFIG
+
+
+def claim_xml(host: Host, job: Job, owner: Owner) -> str:
+    """The definition of a claim: nobody can start it, for a drive of it never has a medium."""
+    root = _lxml.parse(final_xml(host, job, None), "claim")
+    folder = job.disks[0].pool.path if job.disks else "/var/lib/libvirt/images"
+    kept = kept_of(host, job, "creating", owner)
+    return unstartable.marked(root, kept, f"{folder}/{job.domain.name}{_MARKER}")
+
+
+def final_xml(host: Host, job: Job, owner: Owner | None) -> str:
+    """The definition of the whole VM; with an ``owner``, one that is yet to be started by it."""
+    domain = job.domain
+    volumes = {
+        plan.disk.name: VolumeRef(
+            plan.path,
+            plan.disk.format,
+            plan.base.path if plan.base and plan.disk.overlay else None,
+            plan.base.format if plan.base and plan.disk.overlay else None,
+        )
+        for plan in job.disks
+    }
+    domain_type = host.domain_type(domain)
+    kept = kept_of(host, job, "starting" if owner else None, owner)
+    return domain_xml.render(
+        domain,
+        uuid=str(job.uuid),
+        domain_type=domain_type,
+        machine=str(host.machine(domain)),
+        arch=host.arch,
+        volumes=volumes,
+        cpu=_lxml.new("cpu", {"mode": "host-model"}) if domain_type == "kvm" else None,
+        seed_path=job.seed.path if job.seed else None,
+        metadata=metadata.to_element(kept),
+        log_path=f"{_LOG_FOLDER}/{domain.name}-console.log",
+    )
+
+
+def kept_of(host: Host, job: Job, phase: str | None, owner: Owner | None) -> Metadata:
+    """What the collection keeps with the VM."""
+    domain = job.domain
+    image = next((plan.base for plan in job.disks if plan.base), None)
+    return Metadata(
+        phase=phase,
+        owner=owner,
+        home=host.settings.home,
+        image=ImageRef(image.name, image.digest, image.format) if image else None,
+        groups=domain.groups,
+        anti_affinity=domain.placement.anti_affinity,
+        tags=domain.placement.tags,
+        zone=domain.placement.zone,
+        user=domain.seed.user if domain.seed else None,
+        host_key=job.host_key,
+        addresses=domain.seed.static_addresses if domain.seed else (),
+        volumes=tuple(
+            OwnVolume(
+                plan.pool.name,
+                plan.volume,
+                plan.path,
+                plan.disk.name,
+                "seed" if plan is job.seed else "disk",
+                job.made.get(plan.path, NOT_MADE if phase == "creating" else ""),
+            )
+            for plan in job.volumes
+        ),
+        request=request.to_text(domain),
+        first_boot=_first_boot(job),
+    )
+
+
+def _first_boot(job: Job) -> str | None:
+    noted = first_boot.expected(job.domain.seed)
+    written = job.seeded is not None and job.seeded["method"] == "offline"
+    return first_boot.WRITTEN if noted == first_boot.PENDING and written else noted
+
+
+def define_claim(host: Host, job: Job, owner: Owner) -> None:
+    """Define the claim; libvirt holds it against its schema (virDomainDefineXMLFlags)."""
+    _define(host, job, claim_xml(host, job, owner), _VALIDATE)
+
+
+def define_final(host: Host, job: Job, owner: Owner | None) -> t.Any:
+    """Replace the claim by the VM itself; libvirt's object. Its schema was looked at before."""
+    return _define(host, job, final_xml(host, job, owner), 0)
+
+
+def _define(host: Host, job: Job, text: str, flags: int) -> t.Any:
+    return host.connection.call(
+        f"define {job.domain.name}", host.connection.raw.defineXMLFlags, text, flags
+    )
+
+
+def write_metadata(host: Host, raw: t.Any, kept: Metadata, flags: int) -> None:
+    """Replace our metadata and nothing else (virDomainSetMetadata)."""
+    lookup.write_metadata(host.connection, raw, kept, flags)

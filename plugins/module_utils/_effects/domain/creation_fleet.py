@@ -1,0 +1,71 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Creating VMs: whether the fleet still is what it was when they were placed.
+
+If it is, claims aside, nothing speaks against the claims that placing did not know, and nobody
+else has to be asked. The hypervisor that holds them looks at the others itself, over libvirt's
+verified TLS, as a migration does.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._errors import FleetVirtError
+from ..._pure.images.options import peer_uris
+from ..._pure.machine import fleet_seen, host_info
+from ..base import deadline
+from ..base.connection import connect
+from ..machine import placement_facts
+
+# The controller asks those that are slower
+_CALL_SECONDS = 2.0
+_HOST_SECONDS = 5.0
+_PARALLEL = 64
+
+Seen = t.Mapping[str, str]
+
+
+def unchanged(seen: t.Sequence[Seen], home: str, facts: t.Mapping[str, t.Any], run: str) -> bool:
+    """Whether every hypervisor of ``seen`` answers and has the domains that it had.
+
+    To be asked once the claims of ``run`` are there; ``facts`` are those of this hypervisor,
+    ``home``, read with them. False as well if somebody cannot be asked, or not quickly.
+    """
+    here = [one for one in seen if one["name"] == home]
+    others = [one for one in seen if one["name"] != home]
+    own = fleet_seen.domains(facts["vms"], run)
+    if len(here) != 1 or (here[0]["uuid"], here[0]["domains"]) != (facts["uuid"], own):
+        return False
+    differing: list[str] = []
+
+    def look(one: Seen) -> None:
+        if not differing and not _same(one):
+            differing.append(one["name"])
+
+    outcomes = deadline.each(
+        look,
+        others,
+        seconds=_HOST_SECONDS,
+        what=lambda one: f"read {one['name']}",
+        parallel=_PARALLEL,
+        patience=1,
+    )
+    return not differing and not any(isinstance(one, deadline.Failed) for one in outcomes)
+
+
+def _same(one: Seen) -> bool:
+    """Whether the hypervisor at that address is that one, and has the same domains."""
+    try:
+        (uri,) = peer_uris([one["address"]]).values()
+        with connect(uri, _CALL_SECONDS) as far:
+            text = far.call("read capabilities", far.raw.getCapabilities)
+            if host_info.capabilities(text)["uuid"] != one["uuid"]:
+                return False
+            return fleet_seen.domains(placement_facts.defined(far)) == one["domains"]
+    except FleetVirtError:
+        return False

@@ -1,0 +1,162 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Creating VMs, first half: what is to be done on this hypervisor, and what speaks against it.
+
+Nothing is changed here. Every problem of every VM of a batch is found before the first is touched.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._errors import FleetVirtError, PlanRefused, told
+from ..._pure.domain import request
+from ..._pure.domain.devices import Disk
+from ..._pure.domain.domain import Domain, machine_problems
+from ..._pure.hypervisor import daemon_consoles
+from ..._pure.placement import demand
+from ..base import config_files
+from ..base.lookup import find_domain, kept_metadata
+from ..machine import storage
+from ..seed import nocloud as seed_nocloud
+from .creation_types import SEED_SUFFIX, DiskPlan, Host, Job
+
+_QEMU_CONF = "/etc/libvirt/qemu.conf"
+
+
+def prepare(host: Host, domains: t.Sequence[Domain]) -> list[Job]:
+    """A job for each VM; those with problems are failed, with every problem in ``msg``."""
+    jobs = [Job(domain) for domain in domains]
+    for job in jobs:
+        try:
+            _existing(host, job)
+            if job.state == "new":
+                _plan(host, job)
+        except Exception as error:
+            job.fail(told(error))
+    new = [job for job in jobs if job.state == "new"]
+    if new:
+        # what was claimed before needs no room: finishing it reads and imports less
+        from . import creation_capacity
+
+        creation_capacity.place(host, new)
+    return jobs
+
+
+def _existing(host: Host, job: Job) -> None:
+    """Compare with a VM of that name that is defined here already."""
+    raw = find_domain(host.connection, job.domain.name)
+    if raw is None:
+        return
+    job.uuid = str(raw.UUIDString())
+    kept = kept_metadata(host.connection, raw)
+    if kept is None or kept.request is None:
+        raise PlanRefused(
+            f"a domain {job.domain.name!r} is defined on {host.settings.home} already and was not"
+            " made by this collection; choose another name"
+        )
+    if kept.phase is not None:
+        different = request.differences(kept.request, job.domain)
+        if kept.phase not in ("creating", "starting"):
+            raise PlanRefused(f"{job.domain.name!r} is in phase {kept.phase}; finish that first")
+        if different:
+            raise PlanRefused(
+                f"{job.domain.name!r} is being created by another request"
+                f" ({'; '.join(different)}); if that run is dead, remove the rest with virt_purge"
+            )
+        mine = kept.owner is not None and kept.owner.run == host.settings.run
+        job.state = "mine" if mine else "half"
+        job.whole = kept.phase == "starting"
+        _plan(host, job, taken_ok=True)
+        if job.whole:
+            job.steps = ["start"]
+        return
+    from . import existing  # a VM that is new needs none of it
+
+    different = existing.differences(host.connection, raw, kept, job.domain)
+    if different:
+        raise PlanRefused(
+            f"{job.domain.name!r} exists on {host.settings.home} and differs:"
+            f" {'; '.join(different)}. It is left as it is: change it with virsh, or the request"
+        )
+    job.state = "same"
+
+
+def _open_screen(domain: Domain) -> list[str]:
+    """What speaks against a screen that others than this hypervisor could reach."""
+    console = domain.console
+    if not daemon_consoles.is_open(console.type, console.listen):
+        return []
+    try:
+        text = config_files.read(_QEMU_CONF) or ""
+        daemon_consoles.require_tls(console.type, console.listen, text)
+    except PlanRefused as error:
+        return [str(error)]
+    return []
+
+
+def _plan(host: Host, job: Job, taken_ok: bool = False) -> None:
+    domain, settings = job.domain, host.settings
+    problems: list[str] = []
+    sizes, wrong = demand.disk_sizes(domain, settings.facts)
+    problems += [str(problem) for problem in wrong]
+    for disk in domain.disks:
+        if disk.device != "disk":
+            continue
+        try:
+            pool = host.pool(disk.pool)
+        except FleetVirtError as error:
+            problems.append(f"disk {disk.name!r}: {error}")
+            continue
+        base = settings.images.get(disk.image.value) if disk.image else None
+        name = domain.volume_name(disk)
+        job.disks.append(DiskPlan(disk, disk.pool, pool, name, sizes[disk.name], base))
+    written = domain.seed is not None and domain.seed.method == "offline"
+    if written:
+        from ..seed import guest_disk
+
+        guest_disk.require()
+        seed_nocloud.require_keys()
+    elif domain.seed is not None and job.disks:
+        medium = Disk(name="seed", format="raw", device="cdrom", bus="scsi", readonly=True)
+        first = job.disks[0]
+        name = f"{domain.name}{SEED_SUFFIX}"
+        job.seed = DiskPlan(medium, first.key, first.pool, name, 0, None)
+        seed_nocloud.require_programs()
+    problems += _open_screen(domain)
+    machine = host.machine(domain)
+    if machine is None:
+        problems.append(
+            f"machine type {domain.machine!r} is not known to qemu on {settings.home}"
+            if domain.machine
+            else f"{settings.home} has no machine type of the usual families"
+        )
+    else:
+        found = machine_problems(domain, machine=machine, arch=host.arch)
+        problems += [str(problem) for problem in found]
+    for plan in [] if taken_ok else job.volumes:
+        if storage.is_taken(host.connection, plan.pool, plan.volume):
+            problems.append(
+                f"{plan.path} is there already and is nobody's that this request knows;"
+                " nothing is taken over: remove or rename it, or choose another name"
+            )
+    if problems:
+        raise PlanRefused("; ".join(problems))
+    if domain.seed is not None and job.disks:
+        job.seeded = {**seed_nocloud.CHOSEN, "method": domain.seed.method}
+    job.steps = [f"define {domain.name}"]
+    for plan in job.volumes:
+        if plan is job.seed and domain.seed is not None and domain.seed.method == "auto":
+            job.steps.append(f"seed {domain.name}")  # which way, its disk tells
+        else:
+            job.steps.append(f"create {plan.pool.name}/{plan.volume}")
+    if written:
+        job.steps.append(f"write the seed into {domain.name}")
+    if domain.autostart:
+        job.steps.append("set autostart")
+    if domain.start:
+        job.steps.append("start")

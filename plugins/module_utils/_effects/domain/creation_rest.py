@@ -1,0 +1,87 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Creating VMs: removing what was made of one that is not to be, and nothing else.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._errors import PlanRefused
+from ..._pure.base.metadata import Metadata
+from ..machine import owned, ownership
+from ..machine.ownership import References
+from .creation_types import Host
+
+
+def undo(host: Host, raw: t.Any, kept: Metadata, paths: t.Collection[str]) -> None:
+    """Remove the volumes at ``paths``, which this call has just made for the claim ``raw``."""
+    references = ownership.read(host.connection)
+    uuid = str(raw.UUIDString())
+    stay = [
+        owned.remove(host.connection, one, uuid, references, asked=True)
+        for one in reversed(kept.volumes)
+        if one.path in paths
+    ]
+    if any(stay):
+        raise PlanRefused(f"what was made of it stays: {_listed(stay)}")
+
+
+def remove(host: Host, raw: t.Any, kept: Metadata) -> None:
+    """Remove the volumes that a dead run made for its claim ``raw``.
+
+    Raises PlanRefused, having removed nothing, unless all that is there under their names may go: a
+    part would be left with nobody who knows of it.
+    """
+    references = ownership.read(host.connection)
+    asked = _require(host, raw, kept, references)
+    uuid = str(raw.UUIDString())
+    stay = [
+        owned.remove(host.connection, one, uuid, references, asked=asked)
+        for one in reversed(kept.volumes)
+    ]
+    if any(stay):
+        raise _refusal(raw, stay)
+
+
+def require(host: Host, raw: t.Any, kept: Metadata) -> None:
+    """Raise PlanRefused if :func:`remove` would; changes nothing."""
+    _require(host, raw, kept, ownership.read(host.connection))
+
+
+def _require(host: Host, raw: t.Any, kept: Metadata, references: References) -> bool:
+    """As :func:`require`; whether those were asked who reach the same storage."""
+    shared = [
+        one.name
+        for one in kept.volumes
+        if one.pool in references.pools and references.pools[one.pool].shared
+    ]
+    asked = bool(shared) and _is_unused(host, shared)
+    uuid = str(raw.UUIDString())
+    stay = [owned.why_stays(one, uuid, references, asked=asked) for one in kept.volumes]
+    if any(stay):
+        raise _refusal(raw, stay)
+    return asked
+
+
+def _is_unused(host: Host, files: t.Collection[str]) -> bool:
+    from . import creation_shared  # few pools are shared
+
+    return creation_shared.unused(host.settings.seen, host.settings.home, files)
+
+
+def _refusal(raw: t.Any, stay: t.Sequence[owned.Stays | None]) -> PlanRefused:
+    name = str(raw.name())
+    return PlanRefused(
+        f"a run that died left {name!r} half made, and what is there under the names of its disks"
+        f" is not removed: {_listed(stay)}. Move away what is somebody else's, or choose another"
+        f" name; fleet.virt.purge_vm -e vm_name={name} removes the rest, and nothing else"
+    )
+
+
+def _listed(stay: t.Sequence[owned.Stays | None]) -> str:
+    return "; ".join(str(one) for one in stay if one is not None)

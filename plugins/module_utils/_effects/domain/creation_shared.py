@@ -1,0 +1,65 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Creating VMs: whether other hypervisors use what a dead run left on storage that they share.
+
+They are asked over libvirt's verified TLS, as for a migration.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import typing as t
+
+from ..._pure.images.options import peer_uris
+from ..._pure.machine import host_info, storage_info
+from ..base import deadline
+from ..base.connection import Connection, connect
+from ..machine.pools import list_pools
+from ..migration import facts as migration_facts
+
+_CALL_SECONDS = 5.0
+_HOST_SECONDS = 30.0
+_PARALLEL = 64
+
+Seen = t.Mapping[str, str]
+
+
+def unused(seen: t.Sequence[Seen], home: str, files: t.Collection[str]) -> bool:
+    """Whether every hypervisor of ``seen`` but ``home`` says that no domain of it names ``files``.
+
+    Names are compared: the same storage may be mounted in different places. False if nobody was
+    seen, or somebody does not answer.
+    """
+    outcomes = deadline.each(
+        lambda one: _is_unused(one, files),
+        [one for one in seen if one["name"] != home],
+        seconds=_HOST_SECONDS,
+        what=lambda one: f"read {one['name']}",
+        parallel=_PARALLEL,
+        patience=1,
+    )
+    return bool(seen) and all(isinstance(one, deadline.Ok) and one.value for one in outcomes)
+
+
+def _is_unused(one: Seen, files: t.Collection[str]) -> bool:
+    (uri,) = peer_uris([one["address"]]).values()
+    with connect(uri, _CALL_SECONDS) as far:
+        text = far.call("read capabilities", far.raw.getCapabilities)
+        if host_info.capabilities(text)["uuid"] != one["uuid"]:
+            return False
+        defined = migration_facts.read_defined(far, _folders(far))
+    named = {posixpath.basename(path) for domain in defined for path in domain.files}
+    return named.isdisjoint(files)
+
+
+def _folders(far: Connection) -> dict[str, str]:
+    """Where the pools are there, by name."""
+    found = {}
+    for raw in list_pools(far):
+        info = storage_info.pool(far.call(f"read pool {raw.name()}", raw.XMLDesc, 0))
+        found[str(info["name"])] = str(info["path"] or "").rstrip("/")
+    return found

@@ -1,0 +1,147 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Creating VMs: what is known of this hypervisor and of every VM of a batch.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..._errors import PlanRefused
+from ..._pure.base import machines
+from ..._pure.domain.devices import Disk
+from ..._pure.domain.domain import Domain
+from ..._pure.machine import host_info
+from ..._pure.placement.demand import ImageFacts
+from ..base.connection import Connection
+from ..images.images import BaseImage
+from ..machine import storage
+from ..machine.pools import list_pools
+
+SEED_SUFFIX = "_seed.iso"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What holds for all VMs of one call.
+
+    ``run`` names the run that claims belong to, ``home`` the hypervisor in the inventory.
+    ``pool_paths`` are the pools that may be made, by name. ``limits`` are the ``virt_*`` settings
+    of placement. ``images`` maps images as users write them to base images of this host (None for
+    those a real run would bring). ``observe`` is how long a claim between two steps of another
+    run must lie still before it is taken over, in seconds. ``seen`` is the fleet as it was when
+    the VMs were placed (``fleet_seen``), empty if claims are not to be finished at once.
+    """
+
+    run: str
+    home: str
+    pool_paths: t.Mapping[str, str]
+    base_pool: str
+    limits: t.Mapping[str, t.Any] = field(default_factory=dict)
+    machine: str | None = None
+    images: t.Mapping[str, BaseImage | None] = field(default_factory=dict)
+    facts: t.Mapping[str, ImageFacts] = field(default_factory=dict)
+    observe: float = 10.0
+    seen: t.Sequence[t.Mapping[str, t.Any]] = ()
+
+
+@dataclass(frozen=True)
+class DiskPlan:
+    """A disk and the volume that is made for it; ``key`` is the pool as the request names it."""
+
+    disk: Disk
+    key: str
+    pool: storage.Pool
+    volume: str
+    size: int
+    base: BaseImage | None
+
+    @property
+    def path(self) -> str:
+        return self.pool.volume_path(self.volume)
+
+
+@dataclass
+class Job:
+    """One VM of the batch and what becomes of it."""
+
+    domain: Domain
+    disks: list[DiskPlan] = field(default_factory=list)
+    seed: DiskPlan | None = None
+    uuid: str | None = None
+    host_key: str | None = None  # public half of the key that its seed gives it
+    made: dict[str, str] = field(default_factory=dict)  # path -> which file was made there
+    seeded: dict[str, t.Any] | None = None  # how it was seeded, and what its image has
+    # new; mine: claimed by this run before; half: another run's, to be finished; same; failed
+    state: str = "new"
+    msg: str | None = None
+    steps: list[str] = field(default_factory=list)
+    whole: bool = False  # half, but nothing is left to do than to start it
+    changed: bool = False
+    refused: bool = False
+
+    def fail(self, msg: str, *, refused: bool = False) -> None:
+        """``refused``: another hypervisor, or another moment, may be better."""
+        self.state, self.msg, self.refused = "failed", msg, refused
+
+    @property
+    def volumes(self) -> list[DiskPlan]:
+        """All that is made for it, in the order of making."""
+        return [*self.disks, *([self.seed] if self.seed else [])]
+
+
+def require_bases(job: Job, home: str) -> None:
+    """Raise PlanRefused if an image that a disk is to be made of is not here.
+
+    Nobody asked for the empty disk that would be made then.
+    """
+    for plan in job.disks:
+        image = plan.disk.image
+        if image is not None and plan.base is None:
+            raise PlanRefused(
+                f"disk {plan.disk.name!r}: its image {image.value} is not among the base images of"
+                f" {home}, though it was a moment ago or libvirt still lists it: it was removed, or"
+                " its folder is not mounted. Run this again, which brings it"
+            )
+
+
+class Host:
+    """This hypervisor as creation sees it, read once per call."""
+
+    def __init__(self, connection: Connection, settings: Settings) -> None:
+        self.connection = connection
+        self.settings = settings
+        self.capabilities = host_info.capabilities(
+            connection.call("read capabilities", connection.raw.getCapabilities)
+        )
+        self.pools: dict[str, storage.Pool] = {}
+
+    @property
+    def arch(self) -> str:
+        return str(self.capabilities["arch"])
+
+    def domain_type(self, domain: Domain) -> str:
+        types = self.capabilities["domain_types"]
+        return domain.domain_type or ("kvm" if "kvm" in types else "qemu")
+
+    def machine(self, domain: Domain) -> str | None:
+        """The versioned machine type, the fleet's if the caller knows it."""
+        if self.settings.machine and domain.machine is None:
+            return self.settings.machine
+        return machines.newest_common([self.capabilities["machines"]], domain.machine)
+
+    def pool(self, name: str) -> storage.Pool:
+        """The pool, or the one that would be made (``raw`` None)."""
+        if name not in self.pools:
+            path = self.settings.pool_paths.get(name)
+            found = storage.find_pool(self.connection, name, path)
+            if found is None and path is None:
+                known = ", ".join(str(raw.name()) for raw in list_pools(self.connection)) or "none"
+                raise PlanRefused(f"no pool {name!r} on {self.settings.home}; there are: {known}")
+            self.pools[name] = found or storage.Pool(name, str(path))
+        return self.pools[name]

@@ -1,0 +1,119 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Creating VMs: the volumes of one VM.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..._errors import PlanRefused
+from ..base import identity, lookup
+from ..base import owner as owners
+from ..machine import storage
+from ..seed import nocloud as seed_nocloud
+from .creation_types import DiskPlan, Host, Job
+
+
+def build(host: Host, job: Job, made: list[DiskPlan]) -> None:
+    """Make all volumes of the job; ``made`` gets each as soon as it is there.
+
+    All are made empty, then it is noted which files they are, and then they are filled: whoever
+    finds them after a sudden end knows them by one or the other.
+    """
+    for plan in job.disks:
+        _make(host, plan)
+        made.append(plan)
+    _note(host, job, job.disks)
+    for plan in job.disks:
+        if plan.base is not None and not plan.disk.overlay:
+            storage.copy(plan.base.path, plan.base.format, plan.path, plan.disk.format)
+        storage.flush(plan.path)
+    _seed(host, job, made)
+
+
+def _make(host: Host, plan: DiskPlan) -> None:
+    """The volume of the plan, with nothing in it."""
+    pool, base = _ready_pool(host, plan), plan.base
+    if storage.is_taken(host.connection, pool, plan.volume):
+        raise PlanRefused(f"{plan.path} appeared meanwhile; nothing is taken over")
+    if plan.disk.image is not None and base is None:
+        raise PlanRefused(f"disk {plan.disk.name!r} has no base image; try again")
+    overlay = base is not None and plan.disk.overlay
+    storage.create_volume(
+        host.connection,
+        pool,
+        plan.volume,
+        size=plan.size,
+        volume_format=_format(plan),
+        backing=(base.path, base.format) if base is not None and overlay else None,
+    )
+
+
+def _note(host: Host, job: Job, plans: t.Sequence[DiskPlan]) -> None:
+    """Keep with the claim which files were made."""
+    job.made.update((plan.path, identity.of_file(plan.path)) for plan in plans)
+    raw = host.connection.call(
+        f"find the claim of {job.domain.name}", host.connection.raw.lookupByUUIDString, job.uuid
+    )
+    kept = lookup.kept_metadata(host.connection, raw)
+    if kept is None or kept.phase != "creating":
+        raise PlanRefused(f"the claim of {job.domain.name!r} is gone; try again")
+    volumes = tuple(
+        dataclasses.replace(one, made=job.made.get(one.path, one.made)) for one in kept.volumes
+    )
+    kept = dataclasses.replace(kept, volumes=volumes)
+    lookup.write_metadata(host.connection, raw, kept, lookup.AFFECT_CONFIG)
+
+
+def _seed(host: Host, job: Job, made: list[DiskPlan]) -> None:
+    """Write the seed into the VM's disks, or make a medium of it."""
+    connection, seed = host.connection, job.domain.seed
+    if seed is None:
+        return
+    name, uuid, nics = job.domain.name, str(job.uuid), job.domain.seeded_nics
+    if seed.method != "nocloud":
+        from ..seed import (
+            offline as seed_offline,  # few need it, and what is imported is compiled at every call
+        )
+
+        disks = [(plan.path, _format(plan)) for plan in job.disks]
+        chosen = seed_offline.seed_disks(seed, name, uuid, nics, disks)
+        job.seeded = chosen.shown()
+        if chosen.method == "offline":
+            job.seed, job.host_key = None, chosen.host_key
+    if job.seed is not None:
+        pool = _ready_pool(host, job.seed)
+        made_here = seed_nocloud.make(seed, name, uuid, nics)
+        content, job.host_key = made_here.content, made_here.host_key
+        if storage.is_taken(connection, pool, job.seed.volume):
+            raise PlanRefused(f"{job.seed.path} appeared meanwhile; nothing is taken over")
+        medium = job.seed
+
+        def noted() -> None:
+            made.append(medium)
+            _note(host, job, [medium])
+
+        seed_nocloud.store(connection, pool, medium.volume, content, noted)
+
+
+def _format(plan: DiskPlan) -> str:
+    """The format of the volume that was made: an overlay is qcow2."""
+    return "qcow2" if plan.base is not None and plan.disk.overlay else plan.disk.format
+
+
+def _ready_pool(host: Host, plan: DiskPlan) -> storage.Pool:
+    """The pool of the plan, made now if it was not there."""
+    pool = host.pool(plan.key)
+    if pool.raw is not None:
+        return pool
+    with owners.host_lock():
+        found = storage.find_pool(host.connection, pool.name, pool.path)
+        pool = found or storage.make_pool(host.connection, pool.name, pool.path)
+    host.pools[plan.key] = pool
+    return pool

@@ -1,0 +1,33 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A VM that exists, read to be compared with what is asked for.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._pure.base.metadata import Metadata
+from ..._pure.domain import difference
+from ..._pure.domain.domain import Domain
+from ..base.connection import Connection
+
+_INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE: the definition that the next start uses
+
+
+def differences(connection: Connection, raw: t.Any, kept: Metadata, domain: Domain) -> list[str]:
+    """How it differs from ``domain``, as far as that was written; empty if it does not."""
+    name = domain.name
+    text = connection.call(f"read domain {name}", raw.XMLDesc, _INACTIVE)
+    sizes = {}
+    for target, path in difference.sized_disks(domain, text, kept).items():
+        capacity, _allocation, _physical = connection.call(
+            f"read disk {target} of {name}", raw.blockInfo, path, 0
+        )
+        sizes[path] = int(capacity)
+    autostart = bool(connection.call(f"read autostart of {name}", raw.autostart))
+    return difference.differences(domain, difference.Existing(text, kept, autostart, sizes))

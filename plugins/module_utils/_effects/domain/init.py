@@ -1,0 +1,219 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What ``virt_init`` does on a hypervisor, stage by stage, and what it returns.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+import uuid
+
+from ..._errors import SpecError
+from ..._pure.domain import request
+from ..._pure.domain.domain import Defaults, Domain, many
+from ..._pure.domain.init_options import GENERATED
+from ..._pure.images.source import ImageSource
+from ..._pure.placement.demand import ImageFacts
+from ..base import owner as owners
+from ..base.connection import Connection
+from ..images import images
+from ..machine import storage
+from ..seed import nocloud as seed_nocloud
+from . import creation
+from .creation_plan import prepare
+from .creation_types import Host, Job, Settings
+
+# Claimed just now, or there already: not of a run that died
+_CLEAR = ("new", "same")
+
+
+def read_options(params: t.Mapping[str, t.Any]) -> tuple[list[Domain], Settings]:
+    """The validated batch and its settings; raises SpecError with every problem of every VM."""
+    vms = []
+    seeds = seed_nocloud.unpacked(params["seeds"])
+    for given in params["vms"] or ():
+        seed = seeds.get(str(given.get("name")))
+        vm = given if seed is None else {**given, "seed": seed}
+        password = params["passwords"].get(str(vm.get("name")))
+        console = {**vm["console"], "password": password} if password else vm.get("console")
+        vms.append(vm if console is None else {**vm, "console": console})
+    defaults = Defaults(
+        disk_profiles=params["disk_profiles"],
+        nic_profiles=params["nic_profiles"],
+        pool=params["pool"],
+        ssh_public_keys=tuple(params["ssh_public_keys"]),
+        fleet=params["fleet"],
+    )
+    domains, problems = many(vms, defaults=defaults)
+    if problems:
+        raise SpecError(problems)
+    return domains, Settings(
+        run=params["run"] or str(uuid.uuid4()),
+        home=params["home"],
+        pool_paths={str(name): str(path) for name, path in params["pool_paths"].items()},
+        base_pool=params["base_pool"],
+        limits=params["limits"],
+        machine=params["fleet_machine"],
+        seen=params["fleet_seen"],
+        facts={
+            name: ImageFacts(
+                str(one["name"]), str(one["digest"]), str(one["format"]), int(one["virtual_bytes"])
+            )
+            for name, one in params["images"].items()
+        },
+    )
+
+
+def run(
+    connection: Connection,
+    domains: t.Sequence[Domain],
+    settings: Settings,
+    *,
+    stage: str,
+    check: bool,
+    withdraw: t.Sequence[str] = (),
+) -> dict[str, t.Any]:
+    """Carry out ``stage`` (one of STAGES) for the batch; the module's result.
+
+    Unless every VM of the batch can be done, none is touched. The run's claims on the names
+    ``withdraw`` are taken back before.
+    """
+    withdrawn = [] if check else creation.withdraw(connection, withdraw, settings.run)
+    if not domains:
+        return {"changed": bool(withdrawn), "vms": []}
+    settings = bring_images(connection, domains, settings, check=check)
+    facts = None
+    host = Host(connection, settings)
+    jobs = prepare(host, domains)
+    finish = stage in ("all", "finish")
+    if check:
+        creation.foresee(host, jobs)
+        _predict(jobs)
+    elif not _failed(jobs):
+        if stage in ("all", "claim"):
+            reserved = stage == "claim"
+            owner = owners.reserved(settings.run) if reserved else owners.myself(settings.run)
+            facts = creation.claim(host, jobs, owner)
+            finish = finish or _may_stay(jobs, settings, facts)
+        if finish:
+            creation.finish(host, jobs, settings.run)
+    result = _result(jobs)
+    result["changed"] = result["changed"] or bool(withdrawn)
+    if stage == "claim":
+        result["finished"] = finish
+        if facts is not None and not finish:
+            result["host"] = facts
+    return result
+
+
+def _may_stay(
+    jobs: t.Sequence[Job], settings: Settings, facts: t.Mapping[str, t.Any] | None
+) -> bool:
+    """Whether nobody but this hypervisor has to be asked about the claims that it holds, if any."""
+    if not settings.seen:
+        return False  # others of the batch go elsewhere: it is the controller that decides
+    if all(job.state == "same" for job in jobs):
+        return True
+    if facts is None or any(job.state not in _CLEAR for job in jobs):
+        return False
+    from . import creation_fleet  # those who are not told what was seen need none of it
+
+    return creation_fleet.unchanged(settings.seen, settings.home, facts, settings.run)
+
+
+def bring_images(
+    connection: Connection, domains: t.Sequence[Domain], settings: Settings, *, check: bool
+) -> Settings:
+    """The settings with a base image of this host for each image of the batch.
+
+    Images of the controller are here already (the action plugin brought them; in check mode only
+    their facts may be known). Images that this host has or downloads become bases now.
+    """
+    base_path = settings.pool_paths.get(settings.base_pool, "")
+    found: dict[str, images.BaseImage | None] = dict(settings.images)
+    facts: dict[str, ImageFacts] = dict(settings.facts)
+    for domain in domains:
+        for disk in domain.disks:
+            source = disk.image
+            if source is None or disk.device != "disk" or source.value in found:
+                continue
+            if source.value in facts:
+                pool = storage.find_pool(connection, settings.base_pool, base_path)
+                digest = facts[source.value].digest
+                base = images.find_base(connection, pool, digest) if pool else None
+                found[source.value] = base
+            else:
+                seen = _take(connection, source, settings.base_pool, base_path, check=check)
+                found[source.value] = seen.base
+                facts[source.value] = ImageFacts(
+                    seen.name, seen.digest, seen.format, seen.virtual_bytes
+                )
+    return Settings(**{**vars(settings), "images": found, "facts": facts})
+
+
+def _take(
+    connection: Connection, source: ImageSource, base_pool: str, base_path: str, *, check: bool
+) -> images.Examined:
+    if source.kind == "url":
+        from ..images import url as image_url  # what downloads is not needed by the others
+
+        return image_url.take_url(connection, base_pool, base_path, source, check=check)
+    path = source.value
+    if source.kind == "volume":
+        path = images.volume_path(connection, *source.pool_and_volume)
+    return images.take_path(connection, base_pool, base_path, path, check=check)
+
+
+def _failed(jobs: t.Sequence[Job]) -> bool:
+    return any(job.state == "failed" for job in jobs)
+
+
+def _predict(jobs: t.Sequence[Job]) -> None:
+    if _failed(jobs):
+        return
+    for job in jobs:
+        if job.state in ("new", "half"):
+            job.changed = True
+            job.uuid = job.uuid if job.whole else GENERATED
+
+
+def _result(jobs: t.Sequence[Job]) -> dict[str, t.Any]:
+    failed = [job for job in jobs if job.state == "failed"]
+    vms = [
+        {
+            "name": job.domain.name,
+            "uuid": job.uuid,
+            "changed": job.changed,
+            "steps": job.steps if job.changed else [],
+            "restart_required": False,
+            "seed": job.seeded,
+            "failed": job.state == "failed",
+            "refused": job.refused,
+            "msg": job.msg,
+        }
+        for job in jobs
+    ]
+    result: dict[str, t.Any] = {
+        "changed": any(job.changed for job in jobs),
+        "vms": vms,
+        "diff": [_diff(job) for job in jobs if job.changed],
+    }
+    if failed:
+        result["failed"] = True
+        result["msg"] = "; ".join(f"{job.domain.name}: {job.msg}" for job in failed)
+    return result
+
+
+def _diff(job: Job) -> dict[str, str]:
+    after = {**request.as_plain(job.domain), "volumes": [plan.path for plan in job.volumes]}
+    return {
+        "before_header": job.domain.name,
+        "after_header": job.domain.name,
+        "before": "",
+        "after": json.dumps(after, indent=1, sort_keys=True) + "\n",
+    }

@@ -1,0 +1,337 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""libvirt's daemons on this machine: reading their units and files, and putting them right.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import typing as t
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..._errors import DependencyMissing, FleetVirtError, PlanRefused
+from ..._pure.base import config_block
+from ..._pure.base.config_block import Block
+from ..._pure.hypervisor import daemon_files, daemon_plan
+from ..._pure.hypervisor.daemon_consoles import require_closed
+from ..._pure.hypervisor.daemon_plan import Control, Facts, Restart, Shape, Step, Unit, Write
+from ..base import config_files, systemd
+from ..base.connection import connect
+from ..machine import listeners
+from . import daemon_consoles, daemon_kernel
+
+_KEYS = (
+    "/etc/pki/CA/cacert.pem",
+    "/etc/pki/libvirt/servercert.pem",
+    "/etc/pki/libvirt/private/serverkey.pem",
+)
+_LENS = "/usr/share/augeas/lenses/libvirtd_qemu.aug"
+_LOCKD_CONF = "/etc/libvirt/qemu-lockd.conf"
+_RUNNING = "/run/libvirt/qemu"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the module's options say."""
+
+    uri: str
+    timeout: float
+    listen: bool
+    allowed: tuple[str, ...]
+    qemu_conf: t.Mapping[str, t.Any]
+    lockspace: str | None
+    postcopy: bool
+    shutdown_timeout: int
+    shutdown_parallel: int
+
+
+@dataclass
+class _Result:
+    shape: str | None = None
+    listening: bool = False
+    reason: str | None = None
+    steps: list[str] = field(default_factory=list)
+    overruled: list[str] = field(default_factory=list)
+    diff: list[dict[str, str]] = field(default_factory=list)
+
+    def returned(self) -> dict[str, t.Any]:
+        return {
+            "changed": bool(self.steps),
+            "shape": self.shape,
+            "listening": self.listening,
+            "reason": self.reason,
+            "steps": self.steps,
+            "overruled": self.overruled,
+            "diff": self.diff,
+        }
+
+
+def configure(settings: Settings, check: bool) -> dict[str, t.Any]:
+    """Have libvirt's daemons as the settings want them; in check mode, say what that takes.
+
+    Raises DependencyMissing without libvirt, except in check mode: it may be about to be installed.
+    """
+    units = _read_units()
+    found = daemon_plan.shape(units)
+    if found is None and not check:
+        raise DependencyMissing(
+            "libvirt's daemon is not installed here; the role fleet.virt.libvirtd installs it"
+        )
+    if found is None:
+        found = Shape("sockets", "libvirtd", "/etc/libvirt/libvirtd.conf")
+    environments = _environments(found, units)
+    blocks, missing = _blocks(settings, found, environments)
+    facts = _read_facts(units, [block.path for block in blocks])
+    listen = settings.listen and not missing
+    steps = daemon_plan.plan(
+        found, facts, blocks, listen=listen, environment=environments[found.service]
+    )
+    result = _Result(found.name, listen)
+    if settings.listen and missing:
+        result.reason = f"no keys yet: {', '.join(missing)}"
+    elif not settings.listen:
+        result.reason = "switched off by the option listen"
+    for block in blocks:
+        result.overruled += config_block.overruled(facts.files.get(block.path, ""), block)
+    _require_closed_screens(steps)
+    kernel = daemon_kernel.read(settings.postcopy)
+    result.steps = [*(str(step) for step in steps), *kernel.steps]
+    result.diff = _diff(steps, blocks, kernel.steps)
+    if check:
+        return result.returned()
+    if result.steps:
+        _carry_out(steps, kernel, settings, units)
+    _no_other_port(listen)
+    return result.returned()
+
+
+def _require_closed_screens(steps: t.Sequence[Step]) -> None:
+    for step in steps:
+        if isinstance(step, Write) and step.path == daemon_plan.QEMU_CONF:
+            require_closed(step.before, step.after, daemon_consoles.open_screens())
+
+
+def _blocks(
+    settings: Settings, found: Shape, environments: t.Mapping[str, str]
+) -> tuple[list[Block], tuple[str, ...]]:
+    missing = tuple(path for path in _KEYS if not os.path.exists(path))
+    known = _known()
+    blocks = [
+        Block(found.config, daemon_files.daemon(settings.allowed), top=True),
+        Block(
+            daemon_plan.QEMU_CONF,
+            daemon_files.qemu(settings.qemu_conf, known, settings.lockspace),
+            top=True,
+        ),
+        Block(
+            environments[daemon_plan.GUESTS],
+            daemon_files.guests(settings.shutdown_timeout, settings.shutdown_parallel),
+            top=False,
+        ),
+        Block(_LOCKD_CONF, daemon_files.lockd(settings.lockspace), top=True),
+    ]
+    if found.name == "listen":
+        path = environments[found.service]
+        _ours, others = config_block.split(config_files.read(path) or "", path)
+        before = dict(config_block.assignments(others)).get("LIBVIRTD_ARGS", "")
+        lines = daemon_files.arguments(before, settings.listen and not missing)
+        blocks.append(Block(path, lines, top=False))
+    return blocks, missing
+
+
+def _known() -> frozenset[str] | None:
+    """The settings qemu.conf may have here: as shipped it names all, and so does its lens."""
+    texts = [config_files.read(path) for path in (daemon_plan.QEMU_CONF, _LENS)]
+    lens = frozenset(part for part in (texts[1] or "").split('"') if part.isidentifier())
+    known = config_block.named(texts[0] or "") | lens
+    return known or None
+
+
+def _read_facts(units: dict[str, Unit], paths: t.Sequence[str]) -> Facts:
+    files = {path: text for path in paths if (text := config_files.read(path)) is not None}
+    now = time.time()
+    times = {path: os.stat(path).st_mtime for path in files}
+    return Facts(
+        units,
+        files,
+        # A file from the future says nothing: the clock was wrong
+        {path: changed for path, changed in times.items() if changed <= now},
+        frozenset(listeners.ports(listeners.LIBVIRT)),
+        guests_running=any(Path(_RUNNING).glob("*.xml")),
+    )
+
+
+# systemd
+
+
+def _read_units() -> dict[str, Unit]:
+    # It fails where there are none
+    listed = systemd.systemctl(
+        "--no-legend", "--plain", "list-unit-files", "libvirt*", "virt*", may_fail=True
+    )
+    states = {}
+    for line in listed.splitlines():
+        name, state = line.split()[:2]
+        if name.endswith((".service", ".socket")) and "@" not in name:
+            states[name] = state
+    if not states:
+        return {}
+    properties = "--property=Id,ActiveState,ExecMainStartTimestampMonotonic"
+    shown = systemd.systemctl("show", properties, *sorted(states))
+    found = {name: Unit(state) for name, state in states.items()}
+    booted = time.time() - time.monotonic()
+    for block in shown.split("\n\n"):
+        fields = dict(line.partition("=")[::2] for line in block.splitlines())
+        name = fields.get("Id", "")
+        if name in states:
+            active = fields.get("ActiveState") in ("active", "activating", "reloading")
+            began = int(fields.get("ExecMainStartTimestampMonotonic") or 0) / 1e6
+            since = booted + began if active and began else None
+            found[name] = Unit(states[name], active, since)
+    return found
+
+
+def _environments(found: Shape, units: t.Mapping[str, Unit]) -> dict[str, str]:
+    """The file with the settings of a service, as its unit names it."""
+    folder = "/etc/sysconfig" if os.path.isdir("/etc/sysconfig") else "/etc/default"
+    names = (found.service, daemon_plan.GUESTS)
+    paths = {name: f"{folder}/{name.partition('.')[0]}" for name in names}
+    for name in names:
+        if name in units:
+            shown = systemd.systemctl("show", "--property=EnvironmentFiles", "--value", name)
+            if shown.strip():
+                paths[name] = shown.split()[0]
+    return paths
+
+
+# Carrying it out
+
+
+def _carry_out(
+    steps: t.Sequence[Step],
+    kernel: daemon_kernel.Plan,
+    settings: Settings,
+    units: t.Mapping[str, Unit],
+) -> None:
+    """Do it, and see that libvirt answers; if it does not, put everything back."""
+    files: dict[str, str | None] = {
+        step.path: step.after for step in steps if isinstance(step, Write)
+    }
+    done: list[Step] = []
+    began = int(time.time())
+    try:
+        with config_files.replaced({**files, **kernel.files}):
+            kernel.apply()
+            try:
+                for step in steps:
+                    if not isinstance(step, Write):
+                        done.append(step)
+                        _do(step)
+                if steps:
+                    _require_answer(settings)
+            except FleetVirtError as error:
+                raise _NotWorking(str(error)) from error
+    except _NotWorking as error:  # the former files are back
+        stderr = systemd.complaints(began)
+        _undo(done, _open_sockets(units))
+        raise PlanRefused(
+            f"libvirt does not work with these settings, so the former ones are back: {error}"
+            f"{stderr and '; its log: '}{stderr}"
+        ) from error
+
+
+class _NotWorking(Exception):
+    """With the new files libvirt does not begin, or does not answer."""
+
+
+def _require_answer(settings: Settings) -> None:
+    with connect(settings.uri, settings.timeout) as connection:
+        connection.call("ask for the version", connection.raw.getLibVersion)
+
+
+def _do(step: Step) -> None:
+    if isinstance(step, Restart):
+        systemd.restart(step.service, step.sockets)
+    elif not isinstance(step, Control):
+        raise AssertionError("files are all replaced before")
+    elif step.verb == "start" and any(name.endswith(".socket") for name in step.units):
+        # It was idle when it was looked at; by now it may begin, or still be ending
+        systemd.restart(step.units[-1], step.units[:-1])
+    else:
+        systemd.systemctl(*step.verb.split(), *step.units)
+
+
+def _open_sockets(units: t.Mapping[str, Unit]) -> list[str]:
+    """The sockets of the daemons that begin anew."""
+    others = ("virtlockd", "virtlogd")
+    return [
+        name
+        for name, unit in units.items()
+        if name.endswith(".socket") and unit.active and not name.startswith(others)
+    ]
+
+
+def _undo(done: t.Sequence[Step], sockets: t.Sequence[str]) -> None:
+    """The daemons, with the former files, and with the sockets that were open before."""
+    services: list[str] = []
+    for step in reversed(done):
+        with contextlib.suppress(FleetVirtError):
+            if isinstance(step, Control) and step.verb == "enable":
+                opened = [unit for unit in step.units if unit.endswith("-tls.socket")]
+                if opened:
+                    systemd.systemctl("disable", "--now", *opened)
+            elif isinstance(step, Restart):
+                services.append(step.service)
+            elif isinstance(step, Control) and step.verb == "start":
+                kept = (daemon_plan.GUESTS, daemon_plan.LOCK)
+                services += [one for one in step.units if one not in kept]
+    services = [one for one in dict.fromkeys(services) if one.endswith(".service")]
+    if not services:
+        return
+    # systemd closes the sockets of a service that failed too often
+    for words in (("stop", *services), ("reset-failed", *services, *sockets)):
+        with contextlib.suppress(FleetVirtError):
+            systemd.systemctl(*words)
+    for word in (*sockets, *services):
+        with contextlib.suppress(FleetVirtError):
+            systemd.systemctl("start", word)
+
+
+def _no_other_port(listen: bool) -> None:
+    found = frozenset(listeners.ports(listeners.LIBVIRT))
+    others = sorted(found - daemon_plan.allowed_ports(listen))
+    if others:
+        raise PlanRefused(
+            f"libvirt listens on port {', '.join(map(str, others))}, which no setting of this role"
+            " opens; find out which unit does (systemctl list-sockets) and switch it off"
+        )
+
+
+def _diff(
+    steps: t.Sequence[Step], blocks: t.Sequence[Block], kernel: t.Sequence[str]
+) -> list[dict[str, str]]:
+    """Our blocks before and after: what else is in the files may be a secret."""
+    found = []
+    top = {block.path for block in blocks}
+    for step in steps:
+        if isinstance(step, Write) and step.path in top:
+            before, after = (
+                "".join(f"{line}\n" for line in config_block.split(text, step.path)[0])
+                for text in (step.before, step.after)
+            )
+            found.append(
+                {"before_header": step.path, "before": before}
+                | {"after_header": step.path, "after": after}
+            )
+    units = [str(step) for step in steps if not isinstance(step, Write)]
+    units += kernel
+    if units:
+        found.append({"prepared": "".join(f"+ {unit}\n" for unit in units)})
+    return found

@@ -1,0 +1,233 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Letting peers through the firewall that runs on this machine, whichever it is.
+
+Only rules that accept are added, and only our own are removed: no connection is cut by it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import typing as t
+from pathlib import Path
+
+from ..._errors import FleetVirtError, Problem, SpecError
+from ..._pure.hypervisor import firewall
+from ..base import programs
+from .firewall_nftables import Nftables
+
+_NOTHING = {
+    "nftables": "no chain of nftables keeps the peers out: there is nothing to open",
+    "none": "no firewall is active here (firewalld, ufw, nftables): there is nothing to open",
+}
+
+
+class Backend(t.Protocol):
+    """A firewall: what is there of ours and what shall be (read anew each time), and doing that."""
+
+    name: str
+
+    def plan(self) -> firewall.Change:
+        """What there is and what shall be."""
+
+    def apply(self) -> None:
+        """Make it so, as it was planned last."""
+
+
+class Ufw:
+    """ufw: its rules are live and kept at once."""
+
+    name = "ufw"
+
+    def __init__(
+        self, networks: t.Sequence[firewall.Network], ports: t.Sequence[firewall.Ports]
+    ) -> None:
+        self.wanted = firewall.ufw_lines(networks, ports)
+        self.change = firewall.Change((), ())
+
+    def plan(self) -> firewall.Change:
+        own = firewall.ufw_own(programs.run(["ufw", "show", "added"]))
+        self.change = firewall.Change(tuple(sorted(own)), tuple(sorted(self.wanted)))
+        return self.change
+
+    def apply(self) -> None:
+        for line in self.change.add:
+            programs.run(["ufw", "--dry-run", *firewall.ufw_words(line, "prepend")])
+        for line in self.change.add:
+            programs.run(["ufw", *firewall.ufw_words(line, "prepend")])
+        for line in self.change.remove:
+            programs.run(["ufw", *firewall.ufw_words(line, "delete")])
+
+
+class Firewalld:
+    """firewalld: rich rules, in what runs and in what is kept, without loading it anew.
+
+    A reload would drop what others have added to the running rules only.
+    """
+
+    name = "firewalld"
+
+    def __init__(
+        self, networks: t.Sequence[firewall.Network], ports: t.Sequence[firewall.Ports]
+    ) -> None:
+        self.wanted = firewall.rich_rules(networks, ports)
+        default = programs.run(["firewall-cmd", "--get-default-zone"]).strip()
+        active = programs.run(["firewall-cmd", "--get-active-zones"])
+        self.zones = firewall.zones(default, active)
+        self.changes: list[tuple[str, tuple[str, ...], firewall.Change]] = []
+
+    def plan(self) -> firewall.Change:
+        self.changes = []
+        kinds: tuple[tuple[str, ...], ...] = ((), ("--permanent",))
+        for kind in kinds:
+            zones = _by_zone(programs.run(["firewall-cmd", *kind, "--list-all-zones"]))
+            # one that peers were let in by, and that is not in use any more, is looked after too
+            for zone, lines in zones.items():
+                wanted = tuple(sorted(self.wanted)) if zone in self.zones else ()
+                own = tuple(sorted(firewall.own_rich_rules("\n".join(lines))))
+                self.changes.append((zone, kind, firewall.Change(own, wanted)))
+        before, after = [], []
+        for zone, kind, change in self.changes:
+            what = f"zone {zone} ({'kept' if kind else 'running'}): "
+            before += [what + rule for rule in change.before]
+            after += [what + rule for rule in change.after]
+        return firewall.Change(tuple(before), tuple(after))
+
+    def apply(self) -> None:
+        for zone, kind, change in self.changes:
+            for verb, rules in (("add", change.add), ("remove", change.remove)):
+                if rules:
+                    named = [f"--{verb}-rich-rule={rule}" for rule in rules]
+                    programs.run(["firewall-cmd", *kind, f"--zone={zone}", *named])
+        programs.run(["firewall-cmd", "--check-config"])
+
+
+def _by_zone(listed: str) -> dict[str, list[str]]:
+    """The lines of each zone of ``--list-all-zones``."""
+    zones: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in listed.splitlines():
+        if line and not line[0].isspace():
+            lines = zones.setdefault(line.split()[0], [])
+        elif line.strip():
+            lines.append(line)
+    return zones
+
+
+class Nothing:
+    """No firewall: nothing is made up."""
+
+    name = "none"
+
+    def plan(self) -> firewall.Change:
+        return firewall.Change((), ())
+
+    def apply(self) -> None:
+        """There is nothing to do."""
+
+
+def find_backend(
+    networks: t.Sequence[firewall.Network], ports: t.Sequence[firewall.Ports]
+) -> Backend:
+    """The firewall that is active on this machine."""
+    done = programs.attempt(["firewall-cmd", "--state"])
+    if done is not None and done.status == 0:
+        return Firewalld(networks, ports)
+    done = programs.attempt(["ufw", "status"])
+    if done is not None and done.status == 0 and done.out.startswith("Status: active"):
+        return Ufw(networks, ports)
+    if programs.find("nft") is not None:
+        return Nftables(networks, ports)
+    return Nothing()
+
+
+def open_ports(
+    names: t.Sequence[str], ports: t.Sequence[str], *, controller: bool, check: bool
+) -> dict[str, t.Any]:
+    """Let ``names`` (addresses, networks, host names) reach ``ports``; the module's result."""
+    networks = resolve(names)
+    if controller:
+        networks += [one for one in map(firewall.parse_network, controller_addresses()) if one]
+    wanted = firewall.tidy(networks)
+    backend = find_backend(wanted, firewall.parse_ports(ports))
+    change = backend.plan()
+    if change.changed and not check:
+        backend.apply()
+        left = backend.plan()
+        if left.changed:
+            raise FleetVirtError(
+                f"{backend.name} took the rules but does not list them: {left.add + left.remove};"
+                " is something else writing to it at the same time?"
+            )
+    return {
+        "changed": change.changed,
+        "backend": backend.name,
+        "peers": [firewall.short(one) for one in wanted],
+        "rules": list(change.after),
+        "note": None if change.after or change.before else _NOTHING.get(backend.name),
+        "diff": {
+            "before_header": backend.name,
+            "before": "".join(f"{line}\n" for line in change.before),
+            "after_header": backend.name,
+            "after": "".join(f"{line}\n" for line in change.after),
+        },
+    }
+
+
+def resolve(names: t.Sequence[str]) -> list[firewall.Network]:
+    """The networks that ``names`` are, as this machine resolves them."""
+    found: list[firewall.Network] = []
+    problems = []
+    for index, name in enumerate(names):
+        network = firewall.parse_network(name)
+        if network is not None:
+            found += [] if network.is_loopback else [network]
+            continue
+        try:
+            answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        except OSError as error:
+            problems.append(
+                Problem(
+                    f"networks[{index}]",
+                    f"{name!r} is no address, and is not found by name here ({error.strerror});"
+                    " set ansible_host to an address, or list networks",
+                )
+            )
+            continue
+        addresses = sorted({str(answer[4][0]).partition("%")[0] for answer in answers})
+        # a machine's own name is on loopback on Debian; nobody comes from there
+        found += [
+            ipaddress.ip_network(one)
+            for one in addresses
+            if not ipaddress.ip_address(one).is_loopback
+        ]
+    if problems:
+        raise SpecError(problems)
+    return found
+
+
+def controller_addresses() -> list[str]:
+    """Where the SSH connection comes from that this module was started through.
+
+    sudo hides the variable from us, but not that of its own process.
+    """
+    process = os.getpid()
+    while process > 1:
+        folder = Path(f"/proc/{process}")
+        try:
+            environment = (folder / "environ").read_bytes().split(b"\0")
+            status = (folder / "status").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return []
+        for entry in environment:
+            if entry.startswith(b"SSH_CONNECTION="):
+                address = entry.partition(b"=")[2].split()[0].decode("ascii", "replace")
+                return [address.partition("%")[0]]
+        process = int(status.partition("PPid:")[2].split()[0])
+    return []

@@ -1,0 +1,367 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A hypervisor's keys: what is there, requests for certificates, and putting new files in place.
+
+All files of a state are in one folder, a version; the paths that libvirt and qemu read are links
+through ``current``, itself a link to a version. So a new state is there at once, whole, by renaming
+one link. Everything before that can be interrupted and done again.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import re
+import shutil
+import stat
+import typing as t
+from pathlib import Path
+
+from ..._errors import FleetVirtError, PlanRefused
+from ..._pure.hypervisor.keys import KINDS
+from ..._pure.hypervisor.keys_layout import (
+    BASE,
+    CA,
+    CERTIFICATE,
+    CRL,
+    CURRENT,
+    FILES,
+    FOLDERS,
+    KEY,
+    PKI,
+    File,
+    alike,
+    first,
+    target,
+)
+from ..base import owner
+from . import key_reload, key_start, key_tool
+
+_STAGED = "staged"
+_FOUND = "found"
+_RELOADED = "reloaded"
+_LOCK = "keys"
+_KEY_SECONDS = 60.0
+_QEMU_CONF = "/etc/libvirt/qemu.conf"
+_QEMU_USERS = ("libvirt-qemu", "qemu")
+
+
+def _tool(timeout: float) -> key_tool.KeyTool:
+    return key_tool.KeyTool(key_tool.require(), max(timeout, _KEY_SECONDS))
+
+
+# What is there
+
+
+def qemu_user(given: str | None) -> str | None:
+    """The user that guests run as: the one named, qemu.conf's, else the distribution's."""
+    names = [given] if given else []
+    with contextlib.suppress(OSError):
+        text = Path(_QEMU_CONF).read_text(encoding="utf-8", errors="replace")
+        names += re.findall(r'^\s*user\s*=\s*"\+?([^"]+)"', text, re.MULTILINE)[-1:]
+    for name in names or _QEMU_USERS:
+        with contextlib.suppress(KeyError):
+            found = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
+            return found.pw_name
+    return None
+
+
+def _owner(file: File, user: str | None) -> tuple[int, int] | None:
+    """Owner and group of a file; None while qemu's user is not known."""
+    if not file.secret or file.kind == "control":
+        return 0, 0
+    if user is None:
+        return None
+    entry = pwd.getpwnam(user)
+    return entry.pw_uid, entry.pw_gid
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+
+
+def look(user: str | None, timeout: float) -> dict[str, t.Any]:
+    """Public halves of what is there, and what is wrong with it; nothing secret."""
+    program = key_tool.find()
+    found_user = qemu_user(user)
+    if user and found_user is None:
+        raise FleetVirtError(f"qemu_user: {user!r} is no user here; install libvirt and qemu first")
+    tool = key_tool.KeyTool(program, max(timeout, _KEY_SECONDS)) if program else None
+    kinds = {}
+    for kind in KINDS:
+        key = Path(PKI, first(kind, KEY))
+        kinds[kind] = {
+            "ca": _read(f"{PKI}/{first(kind, CA)}"),
+            "crl": _read(f"{PKI}/{first(kind, CRL)}"),
+            "certificate": _read(f"{PKI}/{first(kind, CERTIFICATE)}"),
+            "key_id": tool.key_id(key) if tool and key.exists() else None,
+        }
+    return {
+        "changed": False,
+        "tool": program,
+        "qemu_user": found_user,
+        "kinds": kinds,
+        "faults": _faults(found_user) + [f"{unit} has failed" for unit in _failed()],
+        "daemons": _serving(timeout),
+    }
+
+
+def _failed() -> list[str]:
+    return [unit for daemon in key_reload.DAEMONS for unit in key_start.failed(daemon)]
+
+
+def _serving(timeout: float) -> list[str]:
+    """Daemons that have TLS, or would if they had not failed."""
+    running = key_reload.serving(timeout)
+    return [
+        daemon
+        for daemon in key_reload.DAEMONS
+        if daemon in running or (key_start.failed(daemon) and key_start.listens(daemon))
+    ]
+
+
+def _faults(user: str | None) -> list[str]:
+    """What is wrong with links, owners and modes; and whether the daemon has not been told."""
+    faults = []
+    for file in FILES:
+        path = Path(PKI, file.path)
+        if not path.is_symlink() or os.readlink(path) != target(file.path):
+            faults.append(f"{path} is {'no link of ours' if os.path.lexists(path) else 'missing'}")
+            continue
+        try:
+            status = path.stat()
+        except OSError:
+            faults.append(f"{path} leads nowhere")
+            continue
+        owner = _owner(file, user)
+        mode = stat.S_IMODE(status.st_mode)
+        if mode != file.mode:
+            faults.append(f"{path} has mode {mode:04o}")
+        if owner is not None and (status.st_uid, status.st_gid) != owner:
+            faults.append(f"{path} belongs to {status.st_uid}:{status.st_gid}")
+        if _read(str(path)) != _read(f"{PKI}/{first(file.kind, file.content)}"):
+            faults.append(f"{path} differs from {first(file.kind, file.content)}")
+    if not faults and _link(Path(BASE, _RELOADED)) != _link(Path(CURRENT)):
+        faults.append("the running daemon has not read the files yet")
+    return faults
+
+
+def _link(path: Path) -> str | None:
+    return os.readlink(path) if path.is_symlink() else None
+
+
+# Keys and requests
+
+
+def request(kinds: t.Mapping[str, bool], timeout: float, *, check: bool) -> dict[str, t.Any]:
+    """A request for each of ``kinds``; the value says whether the key is to be a new one.
+
+    A new key waits beside the versions until its certificate comes; one that is left from an
+    interrupted run is taken, nobody has used it.
+    """
+    if check:
+        return {"changed": bool(kinds), "requests": dict.fromkeys(kinds, "(generated)")}
+    tool = _tool(timeout)
+    requests = {}
+    with owner.host_lock(name=_LOCK):
+        _folder(Path(BASE), 0o755)
+        _folder(Path(BASE, _STAGED), 0o700)
+        for kind, new_key in kinds.items():
+            key = Path(PKI, first(kind, KEY))
+            if new_key:
+                key = Path(BASE, _STAGED, f"{kind}.pem")
+                if not key.exists() or tool.key_id(key) is None:
+                    tool.make(key)
+            requests[kind] = tool.request(key)
+    return {"changed": bool(kinds), "requests": requests}
+
+
+# Putting it in place
+
+
+def deploy(
+    kinds: t.Mapping[str, t.Mapping[str, t.Any]],
+    revoked: t.Collection[str],
+    user: str | None,
+    timeout: float,
+    *,
+    check: bool,
+) -> dict[str, t.Any]:
+    """Put certificates, CAs and revocation lists in place with the keys they belong to.
+
+    Daemons that had failed are started; connections of ``revoked``, common names, are closed.
+
+    Each of ``kinds`` has ``ca``, ``crl``, ``certificate`` and ``key_id``, the key that the
+    certificate is for.
+    """
+    if check:
+        return {"changed": True, "reloaded": []}
+    found_user = qemu_user(user)
+    if found_user is None:
+        raise PlanRefused(
+            "the user that qemu runs as is not here, and its keys must belong to it; install"
+            " libvirt and qemu first, or name it in libvirt_keys_qemu_user"
+        )
+    tool = _tool(timeout)
+    with owner.host_lock(name=_LOCK):
+        contents = {kind: _contents(tool, kind, values) for kind, values in kinds.items()}
+        _adopt()
+        version = _write_version(contents, found_user)
+        before = _link(Path(CURRENT))
+        _switch(Path(CURRENT), version.name)
+        for file in FILES:
+            _place(file)
+        for daemon in key_reload.DAEMONS:
+            if key_start.failed(daemon):
+                key_start.start(daemon, timeout)
+        reloaded = key_reload.reload(timeout, revoked)
+        _switch(Path(BASE, _RELOADED), version.name)
+        shutil.rmtree(Path(BASE, _STAGED), ignore_errors=True)
+        _prune({version.name, before, _FOUND})
+    return {"changed": True, "reloaded": reloaded}
+
+
+def _contents(tool: key_tool.KeyTool, kind: str, values: t.Mapping[str, t.Any]) -> dict[str, bytes]:
+    """What goes into the files of a kind; the key is the one that the certificate is for.
+
+    Without a certificate (its CA is about to be replaced) there is only whom to trust.
+    """
+    names = (CA, CRL, CERTIFICATE) if values[CERTIFICATE] else (CA, CRL)
+    contents = {name: str(values[name]).encode("ascii") for name in names}
+    if not values[CERTIFICATE]:
+        return contents
+    staged, current = Path(BASE, _STAGED, f"{kind}.pem"), Path(PKI, first(kind, KEY))
+    for key in (staged, current):
+        if key.exists() and tool.key_id(key) == values["key_id"]:
+            return {**contents, KEY: key.read_bytes()}
+    raise PlanRefused(
+        f"{kind}: the certificate is for a key that is not here (another run changed it meanwhile);"
+        " run again"
+    )
+
+
+def _adopt() -> None:
+    """Have files that others put at our paths in a version of their own, named ``found``.
+
+    They are never removed. While ``found`` is current and the links are placed, whoever reads a
+    path reads what was there before.
+    """
+    found = Path(BASE, _FOUND)
+    for file in FILES:
+        path = Path(PKI, file.path)
+        if _is_ours(path) or not path.is_file():
+            continue
+        _folder(Path(BASE), 0o755)
+        _folders(found)
+        status, kept = path.stat(), found / file.path
+        number = 1
+        while kept.exists() and kept.read_bytes() != path.read_bytes():
+            number += 1
+            kept = found / f"{file.path}.{number}"
+        if not kept.exists():
+            mode = stat.S_IMODE(status.st_mode)
+            _write(kept, path.read_bytes(), mode, (status.st_uid, status.st_gid))
+    if found.is_dir() and _link(Path(CURRENT)) in (None, _FOUND):
+        _switch(Path(CURRENT), _FOUND)
+        for file in FILES:
+            if (found / file.path).exists():
+                _place(file)
+
+
+def _is_ours(path: Path) -> bool:
+    return (_link(path) or "").startswith(f"{CURRENT}/")
+
+
+def _write_version(contents: t.Mapping[str, t.Mapping[str, bytes]], user: str) -> Path:
+    """A new version with everything in it, flushed; not in use yet."""
+    _folder(Path(BASE), 0o755)
+    numbers = [int(entry.name[1:]) for entry in Path(BASE).glob("v*") if entry.name[1:].isdigit()]
+    version = Path(BASE, f"v{max(numbers, default=0) + 1}")
+    new = Path(BASE, ".new")
+    shutil.rmtree(new, ignore_errors=True)
+    _folders(new)
+    for kind, values in contents.items():
+        for name, data in values.items():
+            for file in alike(kind, name):
+                owner = _owner(file, user)
+                if owner is None:
+                    raise AssertionError("the user is known")
+                _write(new / file.path, data, file.mode, owner)
+    for folder, _mode in FOLDERS:
+        _flush(new / folder)
+    os.rename(new, version)
+    _flush(Path(BASE))
+    return version
+
+
+def _place(file: File) -> None:
+    """The link at a default path, in one step."""
+    path = Path(PKI, file.path)
+    if _link(path) == target(file.path):
+        return
+    for folder, mode in FOLDERS:
+        if path.parent == Path(PKI, folder):
+            _folder(path.parent, mode)
+    _switch(path, target(file.path))
+
+
+def _switch(link: Path, to: str) -> None:
+    """Have ``link`` lead to ``to``: whoever opens it gets the old or the new."""
+    new = link.with_name(f".{link.name}.new")
+    new.unlink(missing_ok=True)
+    new.symlink_to(to)
+    os.rename(new, link)
+    _flush(link.parent)
+
+
+def _prune(keep: t.Container[str | None]) -> None:
+    """Remove versions that were in use before the last one: somebody may be reading that yet."""
+    for entry in Path(BASE).glob("v*"):
+        if entry.name not in keep:
+            shutil.rmtree(entry)
+
+
+def _folders(root: Path) -> None:
+    _folder(root, 0o755)
+    for name, mode in FOLDERS:
+        _folder(root / name, mode)
+
+
+def _folder(path: Path, mode: int) -> None:
+    """A folder, and those above it; one that exists is left as it is."""
+    if path.is_dir():
+        return
+    _folder(path.parent, 0o755)
+    # in one step: one that a killed run left closed would stay so, and QEMU could not read its keys
+    former = os.umask(0o777 & ~mode)
+    try:
+        path.mkdir(mode)
+    finally:
+        os.umask(former)
+
+
+def _write(path: Path, data: bytes, mode: int, owner: tuple[int, int]) -> None:
+    """A new file that nobody but root could read at any moment before it has its owner."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        os.fchown(file.fileno(), *owner)
+        os.fchmod(file.fileno(), mode)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _flush(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

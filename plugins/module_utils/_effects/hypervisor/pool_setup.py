@@ -1,0 +1,134 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Having directory pools on this machine, each with an id that says which pool it is.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import typing as t
+import uuid
+
+from ..._errors import HostUnreachable
+from ..._libvirt import LIBVIRT_IMPORT_ERROR
+from ..._pure.hypervisor import pool_plan
+from ..._pure.hypervisor.pool_plan import AUTOSTART, DEFINE, IDENTIFY, START, Found, Wanted
+from ..._pure.machine import storage_info
+from ..base.connection import Connection, connect
+from ..machine import storage
+from ..machine.ownership import POOL_ID_FILE
+from ..machine.pools import list_pools
+
+GENERATED = "(generated)"
+_FOLDER_MODE = 0o711  # as libvirt makes it: QEMU's user opens files in it, nobody lists it
+
+
+def ensure(
+    uri: str, timeout: float, pools: t.Sequence[t.Mapping[str, t.Any]], check: bool
+) -> dict[str, t.Any]:
+    """Have the pools; everything is looked at before anything is changed.
+
+    In check mode a machine without libvirt has none: it may be about to be installed.
+    """
+    wanted = pool_plan.validate(pools)
+    with contextlib.ExitStack() as stack:
+        connection: Connection | None = None
+        if not check:
+            connection = stack.enter_context(connect(uri, timeout))
+        elif LIBVIRT_IMPORT_ERROR is None:
+            with contextlib.suppress(HostUnreachable):
+                connection = stack.enter_context(connect(uri, timeout))
+        found, raws = _read(connection)
+        plans = [
+            (one, *pool_plan.plan(one, found, _read_id(one.path) is not None)) for one in wanted
+        ]
+        entries = []
+        for one, name, steps in plans:
+            if connection is not None and not check:
+                _carry_out(connection, one, raws.get(name), steps)
+            identity = GENERATED if check and IDENTIFY in steps else _read_id(one.path)
+            entries.append({"name": name, "path": one.path, "id": identity, "steps": steps})
+    diff = [
+        {
+            "before_header": entry["path"],
+            "before": "",
+            "after_header": entry["path"],
+            "after": "".join(f"pool {entry['name']}: {step}\n" for step in entry["steps"]),
+        }
+        for entry in entries
+        if entry["steps"]
+    ]
+    return {"changed": bool(diff), "pools": entries, "diff": diff}
+
+
+def _read(connection: Connection | None) -> tuple[list[Found], dict[str, t.Any]]:
+    if connection is None:
+        return [], {}
+    found = []
+    raws = {}
+    for raw in list_pools(connection):
+        name = str(raw.name())
+        info = storage_info.pool(connection.call(f"read pool {name}", raw.XMLDesc, 0))
+        found.append(
+            Found(
+                name,
+                str(info["type"]),
+                str(info["path"]).rstrip("/") if info["path"] else None,
+                bool(connection.call(f"read pool {name}", raw.isActive)),
+                bool(connection.call(f"read pool {name}", raw.autostart)),
+            )
+        )
+        raws[name] = raw
+    return found, raws
+
+
+def _carry_out(connection: Connection, wanted: Wanted, raw: t.Any, steps: t.Sequence[str]) -> None:
+    if DEFINE in steps:
+        # First the folder: a pool whose folder is missing may be one that is not mounted
+        os.makedirs(wanted.path, mode=_FOLDER_MODE, exist_ok=True)
+        raw = storage.make_pool(connection, wanted.name, wanted.path).raw
+    else:
+        if START in steps:
+            connection.call(f"start the pool at {wanted.path}", raw.create, 0)
+        if AUTOSTART in steps:
+            connection.call(f"set the pool at {wanted.path} to start at boot", raw.setAutostart, 1)
+    if IDENTIFY in steps:
+        _write_id(wanted.path)
+        # so that others see it through libvirt
+        action = f"look at the pool at {wanted.path} anew"
+        storage.patiently(connection, action, lambda: raw.refresh(0))
+
+
+def _read_id(folder: str) -> str | None:
+    try:
+        with open(os.path.join(folder, POOL_ID_FILE), encoding="ascii", errors="replace") as file:
+            return file.read(128).strip() or None
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _write_id(folder: str) -> None:
+    """A new id, unless another hypervisor that shares the folder was first."""
+    path = os.path.join(folder, POOL_ID_FILE)
+    descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=f".{POOL_ID_FILE}.")
+    try:
+        with open(descriptor, "w", encoding="ascii") as file:
+            file.write(f"{uuid.uuid4()}\n")
+            file.flush()
+            os.fchmod(file.fileno(), 0o644)
+            os.fsync(file.fileno())
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            if _read_id(folder) is None:  # empty: nobody's
+                os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+    storage.flush(path)

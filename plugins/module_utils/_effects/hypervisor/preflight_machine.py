@@ -1,0 +1,144 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What preflight reads of the machine itself: KVM, IOMMU, bridges, filters, listeners.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import typing as t
+from pathlib import Path
+
+from ..._errors import DeadlineExceeded, FleetVirtError
+from ..._pure.hypervisor import nft_rules, trial_guest
+from ..._pure.machine import listeners
+from ..base import programs
+
+_TRIAL_SECONDS = 20.0
+_NET = Path("/sys/class/net")
+_UP = 1  # IFF_UP
+
+
+def kvm(emulator: str | None, arch: str | None) -> dict[str, t.Any]:
+    """Whether the device is there, and what came of a trial guest."""
+    if not os.path.exists("/dev/kvm"):
+        return {"device": False, "tried": False, "problem": None}
+    if arch != "x86_64" or emulator is None:
+        problem = f"no trial guest is known for {arch}"
+        return {"device": True, "tried": False, "problem": problem}
+    with tempfile.TemporaryDirectory(prefix="fleet-virt-") as folder:
+        disk = Path(folder) / "trial"
+        disk.write_bytes(trial_guest.SECTOR)
+        argv = trial_guest.arguments(emulator, "kvm", str(disk))
+        try:
+            done = programs.attempt(argv, seconds=_TRIAL_SECONDS)
+        except DeadlineExceeded:
+            problem = f"the trial guest did not end within {_TRIAL_SECONDS:g} s"
+            return {"device": True, "tried": True, "problem": problem}
+    if done is None:
+        raise FleetVirtError(f"{emulator} is not there, though libvirt names it")
+    return {"device": True, **trial_guest.outcome(done.status, done.said)}
+
+
+def iommu() -> bool:
+    """Whether devices are in groups of an IOMMU."""
+    groups = Path("/sys/kernel/iommu_groups")
+    return groups.is_dir() and any(groups.iterdir())
+
+
+def bridge(name: str) -> dict[str, t.Any]:
+    """A bridge and what is in it; a tap is a guest's, and no uplink."""
+    folder = _NET / name
+    if not (folder / "bridge").is_dir():
+        return {"name": name, "exists": False, "up": False, "ports": []}
+    ports = []
+    for link in sorted((folder / "brif").iterdir()):
+        port = _NET / link.name
+        state = _read(port / "operstate")
+        ports.append(
+            {
+                "name": link.name,
+                "guest": (port / "tun_flags").exists(),
+                # a port that the bridge does not forward for has no use either
+                "active": state in ("up", "unknown") and _flags(port) & _UP != 0,
+            }
+        )
+    return {"name": name, "exists": True, "up": _flags(folder) & _UP != 0, "ports": ports}
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _flags(folder: Path) -> int:
+    return int(_read(folder / "flags") or "0", 16)
+
+
+def bridge_filter(bridges: t.Sequence[str]) -> list[str]:
+    """Chains that drop what guests on a bridge send each other and the network.
+
+    That is so while br_netfilter hands frames to the filters of IP and one of these forwards
+    nothing that it does not know, as Docker leaves it.
+    """
+    switches = [Path("/proc/sys/net/bridge/bridge-nf-call-iptables")]
+    switches += [_NET / name / "bridge" / "nf_call_iptables" for name in bridges]
+    if all(_read(switch) in ("", "0") for switch in switches):
+        return []
+    words = {*bridges, "physdev"}
+    found = []
+    if programs.find("nft") is not None:
+        ruleset = nft_rules.parse(json.loads(programs.run(["nft", "-j", "list", "ruleset"])))
+        found += [
+            f"the chain {chain} of nftables"
+            for chain in ruleset.base("forward")
+            if ruleset.verdict(chain, nft_rules.Packet()) == "drop"
+            and not ruleset.mentions(chain.key, words)
+        ]
+    if "filter" in _read(Path("/proc/net/ip_tables_names")).split():
+        done = programs.attempt(["iptables-legacy", "-S", "FORWARD"])
+        if done is not None and done.status == 0 and nft_rules.legacy_drops(done.out, words):
+            found.append("the chain FORWARD of iptables (legacy)")
+    return found
+
+
+def open_sockets() -> list[dict[str, t.Any]]:
+    """The TCP sockets that listen, with the process that has each."""
+    found: dict[int, tuple[str, int]] = {}
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(FileNotFoundError):
+            found.update(listeners.parse(Path(f"/proc/net/{table}").read_text(encoding="ascii")))
+    owners = _owners(set(found))
+    return [
+        {"address": address, "port": port, "process": owners.get(inode, "")}
+        for inode, (address, port) in sorted(found.items(), key=lambda pair: pair[1][1])
+    ]
+
+
+def _owners(inodes: t.Collection[int]) -> dict[int, str]:
+    """Names of the processes by the inode of a socket they have; systemd only if nobody else."""
+    wanted = {f"socket:[{inode}]": inode for inode in inodes}
+    owners: dict[int, str] = {}
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        name = ""
+        with contextlib.suppress(OSError):
+            for descriptor in (folder / "fd").iterdir():
+                with contextlib.suppress(OSError):
+                    inode = wanted.get(os.readlink(descriptor))
+                    if inode is None:
+                        continue
+                    name = name or _read(folder / "comm")
+                    if name != "systemd" or inode not in owners:
+                        owners[inode] = name
+    return owners

@@ -1,0 +1,191 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Real TLS connections to libvirt, as a migration makes them, and how long keys are valid.
+
+Names are verified as libvirt does: the certificate has to name what was connected to. In TLS 1.3 a
+client is through before the server has looked at its certificate; libvirt then sends one byte to
+say that it is let in.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import ssl
+import stat
+import typing as t
+
+from ..._errors import FleetVirtError
+from ..._pure.machine.listeners import TLS_PORT
+from ..base import deadline, programs
+
+_SECONDS = 5.0
+_PARALLEL = 16
+CONTROL = {
+    "ca": "/etc/pki/CA/cacert.pem",
+    "cert": "/etc/pki/libvirt/clientcert.pem",
+    "key": "/etc/pki/libvirt/private/clientkey.pem",
+}
+_CONTROL_CRL = "/etc/pki/CA/cacrl.pem"
+_CERTIFICATES = (
+    CONTROL["ca"],
+    CONTROL["cert"],
+    "/etc/pki/libvirt/servercert.pem",
+    *(
+        f"/etc/pki/{use}/{name}-cert.pem"
+        for use in ("qemu", "libvirt-migrate", "libvirt-vnc", "libvirt-nbd")
+        for name in ("ca", "server", "client")
+    ),
+)
+_KEYS = (
+    CONTROL["key"],
+    "/etc/pki/libvirt/private/serverkey.pem",
+    *(
+        f"/etc/pki/{use}/{name}-key.pem"
+        for use in ("qemu", "libvirt-migrate", "libvirt-vnc", "libvirt-nbd")
+        for name in ("server", "client")
+    ),
+)
+_CRLS = (_CONTROL_CRL, "/etc/pki/qemu/ca-crl.pem")
+# Where a socket is reached that listens everywhere
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - found, not bound
+_BLOCK = re.compile(
+    r"-----BEGIN (?:CERTIFICATE|X509 CRL)-----.*?-----END (?:CERTIFICATE|X509 CRL)-----", re.DOTALL
+)
+
+
+def reach(
+    peers: t.Sequence[t.Mapping[str, str]], listeners: t.Sequence[t.Mapping[str, t.Any]]
+) -> dict[str, t.Any]:
+    """What comes of a TLS connection to each of ``peers`` (name, address).
+
+    ``listeners`` are the sockets of this machine; the one of TLS is tried without a certificate.
+    """
+    missing = [path for path in CONTROL.values() if not os.path.exists(path)]
+    found: dict[str, t.Any] = {"missing": missing, "peers": []}
+    own = [str(one["address"]) for one in listeners if one["port"] == TLS_PORT]
+    found["anonymous"] = any(_lets_anybody_in(address) for address in own)
+    if missing:
+        return found
+
+    def attempt(peer: t.Mapping[str, str]) -> str | None:
+        return problem(peer["address"])
+
+    outcomes = deadline.each(
+        attempt,
+        peers,
+        seconds=3 * _SECONDS,
+        what=lambda peer: f"TLS to {peer['name']}",
+        parallel=_PARALLEL,
+    )
+    for peer, outcome in zip(peers, outcomes):
+        error = str(outcome.error) if isinstance(outcome, deadline.Failed) else outcome.value
+        found["peers"].append({**peer, "error": error})
+    return found
+
+
+def problem(address: str) -> str | None:
+    """Why libvirt at ``address`` cannot be used; None when it can."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(CONTROL["ca"])
+        context.load_cert_chain(CONTROL["cert"], CONTROL["key"])
+        if os.path.exists(_CONTROL_CRL):
+            context.load_verify_locations(_CONTROL_CRL)
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    except (OSError, ssl.SSLError) as error:
+        return f"the keys here cannot be used: {error}"
+    try:
+        if _greeting(context, address) == b"\1":
+            return None
+        return "it does not accept the certificate of this hypervisor"
+    except ssl.SSLCertVerificationError as error:
+        return f"its certificate is not right: {error.verify_message}"
+    except ssl.SSLError as error:
+        return f"no TLS: {error.reason or error}"
+    except socket.timeout:
+        return f"no answer within {_SECONDS:g} s: a firewall, or it is down"
+    except OSError as error:
+        return str(error.strerror or error)
+
+
+def own_problem(address: str) -> str | None:
+    """Why a client of this machine's libvirt would refuse its certificate; None if it does not.
+
+    ``address`` is what it listens on, which need not be in the certificate.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    try:
+        context.load_verify_locations(CONTROL["ca"])
+        context.load_cert_chain(CONTROL["cert"], CONTROL["key"])
+        _greeting(context, _LOOPBACK.get(address, address))
+    except OSError as error:
+        return str(error)
+    return None
+
+
+def _greeting(context: ssl.SSLContext, address: str) -> bytes:
+    plain = socket.create_connection((address, TLS_PORT), timeout=_SECONDS)
+    with plain, context.wrap_socket(plain, server_hostname=address) as tls:
+        try:
+            return tls.recv(1)
+        except (ssl.SSLError, ConnectionResetError):
+            return b""  # an alert in place of the byte
+
+
+def _lets_anybody_in(address: str) -> bool:
+    """Whether libvirt, which listens on this address, accepts a client without a certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    reached = _LOOPBACK.get(address, address)
+    try:
+        return _greeting(context, reached) == b"\1"
+    except OSError:
+        return False
+
+
+def keys() -> list[dict[str, t.Any]]:
+    """The certificates, lists of revocations and private keys that are there."""
+    found = []
+    for path in _KEYS:
+        if os.path.exists(path):
+            found.append({"path": path, "kind": "key", "mode": stat.S_IMODE(os.stat(path).st_mode)})
+    for kind, places in (("cert", _CERTIFICATES), ("crl", _CRLS)):
+        for path in places:
+            if os.path.exists(path):
+                found += validity(path, kind)
+    return found
+
+
+def validity(path: str, kind: str) -> list[dict[str, t.Any]]:
+    """One entry for each certificate or list in a file, which may hold several CAs."""
+    with open(path, encoding="ascii", errors="replace") as file:
+        blocks = _BLOCK.findall(file.read())
+    if not blocks:
+        raise FleetVirtError(f"{path} holds no certificate and no list of revocations")
+    options = ["crl", "-noout", "-lastupdate", "-nextupdate", "-issuer"]
+    if kind == "cert":
+        options = ["x509", "-noout", "-startdate", "-enddate", "-subject"]
+    found = []
+    for block in blocks:
+        printed = programs.run(["openssl", *options, "-nameopt", "RFC2253"], text=block)
+        fields = dict(line.partition("=")[::2] for line in printed.splitlines())
+        first = ssl.cert_time_to_seconds(fields.get("notBefore") or fields["lastUpdate"])
+        last = ssl.cert_time_to_seconds(fields.get("notAfter") or fields["nextUpdate"])
+        found.append(
+            {
+                "path": path,
+                "kind": kind,
+                "subject": (fields.get("subject") or fields.get("issuer") or "").strip(),
+                "until": last,
+                "days": (last - first) / 86400,
+            }
+        )
+    return found

@@ -1,0 +1,238 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A file that appears whole or not at all, and then never changes.
+
+It is written without a name (O_TMPFILE): a process that dies leaves nothing. Where the file system
+has no such files (NFS), it has a hidden name that says whose it is, until it is finished.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import typing as t
+from pathlib import Path
+
+from ..._pure.base.metadata import Owner
+from ..base import company, locks, owner, sparse
+
+_PREFIX = ".fleet-virt-"
+_OWNED = re.compile(re.escape(_PREFIX) + r"(?P<boot>[0-9a-f-]{36})\.(?P<pid>\d+)\.(?P<start>\d+)")
+_UNNAMED = getattr(os, "O_TMPFILE", 0)
+_NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
+_BLOCK = sparse.BLOCK
+_ZERO = sparse.ZERO
+_LONG = 6 * 3600.0
+# linux/fs.h, as encoded on all architectures but PowerPC, MIPS and SPARC, which answer ENOTTY
+_GET_FLAGS, _SET_FLAGS, _IMMUTABLE = 0x80086601, 0x40086602, 0x10
+
+
+def folder_lock(folder: str, seconds: float) -> contextlib.AbstractContextManager[int]:
+    """Only one of our processes at a time fills ``folder`` (flock(2) on the folder itself).
+
+    It leaves no file behind and is gone with its holder. Without it (NFS) work may be done twice,
+    no more. Raises PlanRefused when it is not had within ``seconds``.
+    """
+
+    def lock(descriptor: int) -> None:
+        try:
+            locks.whole(descriptor)
+        except BlockingIOError:
+            raise
+        except OSError:  # it has no locks
+            pass
+
+    refusal = (
+        f"another run has been filling {folder} for {seconds:g} seconds; see who with fuser"
+        f" {folder}, and try again"
+    )
+    return locks.held(folder, seconds, refusal, lock, folder=True)
+
+
+def content_lock(checksum: str) -> contextlib.AbstractContextManager[int]:
+    """Only one of our processes at a time gets what has this checksum (a byte of one lock file).
+
+    It is another lock than the folder's, so that a slow source holds up nobody who wants another
+    image. Gone with its holder. Raises PlanRefused when it is not had within hours.
+    """
+    place = int(checksum.partition(":")[2][:15], 16)
+    return locks.shared(
+        "downloads",
+        _LONG,
+        f"been getting {checksum}",
+        lambda descriptor: fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place),
+    )
+
+
+@contextlib.contextmanager
+def new_file(folder: str) -> t.Iterator[NewFile]:
+    """A file in ``folder`` that is gone on leaving, unless it was given a name."""
+    descriptor, temporary = _open_new(folder)
+    new = NewFile(folder, descriptor, temporary)
+    try:
+        yield new
+    finally:
+        new.close()
+
+
+def _open_new(folder: str) -> tuple[int, str | None]:
+    if _UNNAMED:
+        try:
+            return os.open(folder, _UNNAMED | os.O_RDWR | os.O_CLOEXEC, 0o600), None
+        except OSError as error:
+            if error.errno not in _NO_UNNAMED or not os.path.isdir(folder):
+                raise
+    me = owner.myself("")
+    temporary = f"{folder}/{_PREFIX}{me.boot_id}.{me.pid}.{me.start_time}"
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    return os.open(temporary, flags, 0o600), temporary
+
+
+class NewFile:
+    """A file being written; ``descriptor`` is open for reading and writing."""
+
+    def __init__(self, folder: str, descriptor: int, temporary: str | None) -> None:
+        self.descriptor = descriptor
+        self._folder = folder
+        self._temporary = temporary
+
+    def fill(self, blocks: t.Iterable[bytes]) -> str:
+        """Fill with the blocks, zeros as holes; SHA-256 of them all."""
+        summed = hashlib.sha256()
+        size = 0
+        for block in _aligned(blocks):
+            company.require()
+            summed.update(block)
+            if block != (_ZERO if len(block) == _BLOCK else bytes(len(block))):
+                _write_at(self.descriptor, block, size)
+            size += len(block)
+        os.ftruncate(self.descriptor, size)
+        return summed.hexdigest()
+
+    def publish(self, name: str) -> bool:
+        """Flush, and give it its final name, mode 0644; False if that name is taken."""
+        os.fchmod(self.descriptor, 0o644)
+        _label(self.descriptor)
+        os.fsync(self.descriptor)
+        final = f"{self._folder}/{name}"
+        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            # a folder's descriptor makes Python call linkat(2), which alone can follow the link
+            source = self._temporary or f"/proc/self/fd/{self.descriptor}"
+            os.link(source, final, src_dir_fd=folder, follow_symlinks=not self._temporary)
+            if self._temporary:
+                os.unlink(self._temporary)
+                self._temporary = None
+            os.fsync(folder)
+        except FileExistsError:
+            return False
+        finally:
+            os.close(folder)
+        return True
+
+    def close(self) -> None:
+        """Let go of it; without a name it is gone."""
+        os.close(self.descriptor)
+        if self._temporary:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._temporary)
+
+
+def _aligned(blocks: t.Iterable[bytes]) -> t.Iterator[bytes]:
+    """The same bytes in blocks of one size, but for the last: pieces of a stream are of any."""
+    rest = bytearray()
+    for block in blocks:
+        if not rest and len(block) == _BLOCK:
+            yield block
+            continue
+        rest += block
+        while len(rest) >= _BLOCK:
+            yield bytes(rest[:_BLOCK])
+            del rest[:_BLOCK]
+    if rest:
+        yield bytes(rest)
+
+
+def _write_at(descriptor: int, block: bytes, offset: int) -> None:
+    rest = memoryview(block)
+    while rest:
+        written = os.pwrite(descriptor, rest, offset)
+        rest, offset = rest[written:], offset + written
+
+
+def remove_abandoned(folder: str) -> list[str]:
+    """Remove what processes that are dead left unfinished in ``folder``; the names."""
+    removed = []
+    for name in sorted(os.listdir(folder)):
+        match = _OWNED.fullmatch(name)
+        if match is None:
+            continue
+        if not owner.is_alive(Owner(match["boot"], int(match["pid"]), int(match["start"]), "")):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{folder}/{name}")
+                removed.append(name)
+    return removed
+
+
+def make_immutable(path: str) -> bool:
+    """``chattr +i``: nobody writes or removes it, root included; False where that cannot be."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return _set_immutable(descriptor, True)
+    finally:
+        os.close(descriptor)
+
+
+def remove_immutable(path: str) -> None:
+    """Remove the file, and see to it that its removal is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _set_immutable(descriptor, False)
+    finally:
+        os.close(descriptor)
+    os.unlink(path)
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _set_immutable(descriptor: int, wanted: bool) -> bool:
+    try:
+        flags = array.array("I", [0, 0])  # the kernel reads and writes the first four bytes
+        fcntl.ioctl(descriptor, _GET_FLAGS, flags, True)
+        if bool(flags[0] & _IMMUTABLE) != wanted:
+            flags[0] ^= _IMMUTABLE
+            fcntl.ioctl(descriptor, _SET_FLAGS, flags, True)
+    except OSError:  # not on this file system, or not for this process: the mode has to do
+        return False
+    return True
+
+
+def _label(descriptor: int) -> None:
+    """The SELinux label that libvirt gives to backing files, where there is SELinux.
+
+    libvirt sets it when a VM starts, which an immutable file refuses, unless it is there already.
+    """
+    if not os.path.isdir("/sys/fs/selinux/booleans"):
+        return
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        kinds = [
+            line.partition("=")[2].strip()
+            for line in Path("/etc/selinux/config").read_text(encoding="utf-8").splitlines()
+            if line.startswith("SELINUXTYPE=")
+        ]
+        contexts = Path("/etc/selinux", kinds[0], "contexts/virtual_image_context")
+        # the second line is what libvirt gives to what is read only (its security_selinux.c)
+        label = contexts.read_text(encoding="ascii").split()[1]
+        os.setxattr(descriptor, "security.selinux", label.encode("ascii") + b"\0")

@@ -1,0 +1,144 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Judging an image file on this machine: its header by us, its inner structure by qemu-img.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import shutil
+import stat
+import struct
+import subprocess
+import tempfile
+import typing as t
+
+from ..._errors import DependencyMissing, PlanRefused
+from ..._pure.machine import image_format
+from ..._pure.machine.image_format import ImageFormat
+from . import unpack
+from .digests import DigestCache
+
+_SECONDS = 600.0
+# Bytes: memory for a table of all clusters of the largest disk that is taken, and of output
+_LIMITED = ("prlimit", f"--as={4 << 30}", f"--fsize={1 << 20}", "--core=0", "--")
+_LEAKS = 3  # qemu-img check: clusters that nothing uses; wasteful, and harmless
+# QEMU locks bytes of the file it writes to: 100 + the number of the permission (file-posix.c)
+_QEMU_WRITES = 101
+_F_OFD_GETLK = 36  # fcntl.h on Linux; the module fcntl does not name it before Python 3.13
+_FLOCK = struct.Struct("hhqqi4x")
+
+
+def read_format(descriptor: int, shown: str) -> ImageFormat:
+    """The format of an open file by its header. Raises PlanRefused naming every problem."""
+    head = os.pread(descriptor, image_format.HEAD_BYTES, 0)
+    found = image_format.parse_header(head, os.fstat(descriptor).st_size)
+    unpack.refuse(found, shown)
+    return found
+
+
+def is_packed(descriptor: int) -> bool:
+    """Whether the open file is compressed in a way that is unpacked here."""
+    head = os.pread(descriptor, image_format.HEAD_BYTES, 0)
+    return image_format.packing(head) is not None
+
+
+def judge(descriptor: int, shown: str) -> None:
+    """Refuse what can be seen to be no usable image, as quickly as that can be seen."""
+    if is_packed(descriptor):
+        unpack.content_head(descriptor, shown)
+    else:
+        check_structure(descriptor, read_format(descriptor, shown), shown)
+
+
+def read_content(
+    descriptor: int, shown: str, cache: DigestCache, limit: int = unpack.LIMIT
+) -> tuple[str, ImageFormat]:
+    """SHA-256 and format of what the open file holds, unpacked if it is packed.
+
+    ``limit``: bytes that it may unpack to. Raises PlanRefused for what is no image by its header.
+    """
+    if not is_packed(descriptor):
+        found = read_format(descriptor, shown)
+        return cache.digest(descriptor, shown), found
+    summed = cache.unpacked(
+        descriptor, shown, lambda: unpack.content(unpack.file_blocks(descriptor), shown, limit)
+    )
+    if summed.size > limit:  # as remembered
+        raise unpack.too_large(shown, limit)
+    head = unpack.content_head(descriptor, shown)
+    found = image_format.parse_header(head, summed.size)
+    unpack.refuse(found, f"{shown} (unpacked)")
+    return summed.digest, found
+
+
+def refuse_if_written(descriptor: int, shown: str) -> None:
+    """Raises PlanRefused while a QEMU has the file open for writing."""
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _QEMU_WRITES, 1, 0)
+    try:
+        answer = fcntl.fcntl(descriptor, _F_OFD_GETLK, asked)
+    except OSError:
+        return  # a file system without locks
+    if _FLOCK.unpack(answer)[0] != fcntl.F_UNLCK:
+        raise PlanRefused(
+            f"image {shown} is in use: a VM or another program of QEMU writes to it; shut that"
+            " down first, or take a copy"
+        )
+
+
+def check_structure(descriptor: int, found: ImageFormat, shown: str) -> None:
+    """Have qemu-img check the tables of a qcow2 file.
+
+    The file may be hostile: where this process is root the check runs as nobody (as the file's
+    owner, if only that may read it), with bounded memory, time and output, on a header that was
+    judged before and with its format stated.
+    Raises PlanRefused, or DependencyMissing without qemu-img.
+    """
+    if found.format != "qcow2":
+        return
+    for program, package in (("qemu-img", "qemu-utils or qemu-img"), ("prlimit", "util-linux")):
+        if shutil.which(program) is None:
+            raise DependencyMissing(f"{program} is missing here; install the package {package}")
+    identity: dict[str, t.Any] = {}
+    status = os.fstat(descriptor)
+    if os.geteuid() == 0:
+        nobody = pwd.getpwnam("nobody")
+        user = nobody.pw_uid if status.st_mode & stat.S_IROTH else status.st_uid
+        identity = {"user": user, "group": nobody.pw_gid, "extra_groups": []}
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            [*_LIMITED, "qemu-img", "check", "-q", "-f", "qcow2", f"/proc/self/fd/{descriptor}"],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=[descriptor],
+            env={"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)},
+            cwd="/",
+            **identity,
+        )
+        try:
+            code = process.wait(_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise PlanRefused(
+                f"image {shown}: qemu-img check was not done within {_SECONDS:g} seconds;"
+                " make a clean copy with qemu-img convert"
+            ) from None
+        finally:
+            process.kill()
+            process.wait()
+        output.seek(0)
+        said = output.read(4096).decode("utf-8", "replace")
+    if code in (0, _LEAKS):
+        return
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    detail = "; ".join(lines[:2])[:200].replace(f"/proc/self/fd/{descriptor}", "it")
+    raise PlanRefused(
+        f"image {shown} is corrupt or truncated (qemu-img check: {detail or f'exit {code}'});"
+        " copy the image again, or get it anew"
+    )

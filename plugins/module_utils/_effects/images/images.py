@@ -1,0 +1,404 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Base images on a hypervisor: named by their content, there once, never written again.
+
+The base pool is a folder of files ``<sha256>-<name>.qcow2`` (or ``.raw``); what is there is there
+whole. Everything here works on the machine it runs on, besides libvirt.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import typing as t
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused
+from ..._pure.base.options import show
+from ..._pure.machine import base_name
+from ..._pure.machine.image_format import ImageFormat
+from ..base import deadline, owner
+from ..base.connection import Connection
+from ..machine import storage
+from ..machine.pools import list_pools
+from ..machine.storage import Pool
+from . import base_file, unpack
+from . import check as image_check
+from .digests import DigestCache
+
+DEFAULT_PATH = "/var/lib/libvirt/base"
+CACHE = Path("/var/cache/fleet-virt/digests.json")
+_NAME_LENGTH = 128
+_LONG = 6 * 3600.0  # seconds that reading and copying one image may take
+_SHORT = 60.0
+
+
+@dataclass(frozen=True)
+class BaseImage:
+    """A base image: ``volume`` of the base pool, the file ``path``; ``digest`` as it came."""
+
+    name: str
+    digest: str
+    format: str
+    volume: str
+    path: str
+    virtual_bytes: int
+
+
+@dataclass(frozen=True)
+class Examined:
+    """An image file on this hypervisor, and its base if that is there already."""
+
+    name: str
+    digest: str
+    format: str
+    virtual_bytes: int
+    base: BaseImage | None
+
+
+def base_volume_name(name: str, digest: str, image_format: str) -> str:
+    """``<digest>-<name>.qcow2``: what is no letter, digit or ``._-`` in the name becomes ``_``.
+
+    Endings of compressed files go: what is named here is not compressed.
+    """
+    ending = f".{image_format}"
+    clean = re.sub(r"[^A-Za-z0-9._-]", "_", re.sub(r"\.(xz|gz|zst)$", "", name))
+    clean = clean.removesuffix(ending)[:_NAME_LENGTH]
+    return f"{digest}-{clean or 'image'}{ending}"
+
+
+def is_base_name(volume: str) -> bool:
+    """Whether a volume of that name would be a base image."""
+    return base_name.parts(volume) is not None
+
+
+def require_local(connection: Connection) -> None:
+    """Raises PlanRefused when libvirt's files are not this machine's files."""
+    scheme, _dummy, rest = connection.uri.partition("://")
+    if scheme == "test" or "+" in scheme or not rest.startswith("/"):
+        raise PlanRefused(
+            f"uri {connection.uri}: images are files of the machine the module runs on; use a"
+            " local URI such as qemu:///system"
+        )
+
+
+def find_pool(connection: Connection, name: str, path: str, *, check: bool) -> Pool | None:
+    """The pool of base images, not one that another call is just making (but in check mode)."""
+    if check:
+        return storage.find_pool(connection, name, path)
+    with owner.host_lock():
+        return storage.find_pool(connection, name, path)
+
+
+def ensure_pool(connection: Connection, name: str, path: str) -> Pool:
+    """The pool of base images, made if it is not there; by one call at a time."""
+    with owner.host_lock():
+        found = storage.find_pool(connection, name, path)
+        return found or storage.make_pool(connection, name, path)
+
+
+def list_bases(connection: Connection, pool: Pool) -> list[BaseImage]:
+    """The base images of the pool, sorted by volume; nothing but headers is read."""
+    names = connection.call(f"list {pool.path}", _names, pool.path)
+    found = connection.each(
+        lambda name: _read_base(pool, name), names, lambda name: f"read base image {name}"
+    )
+    bases = []
+    for outcome in found:
+        if isinstance(outcome, deadline.Failed):
+            raise outcome.error
+        if outcome.value is not None:
+            bases.append(outcome.value)
+    return bases
+
+
+def find_base(connection: Connection, pool: Pool, digest: str) -> BaseImage | None:
+    """The base image with that content, under whatever name it came."""
+
+    def read() -> BaseImage | None:
+        for name in _names(pool.path):
+            if name.startswith(f"{digest}-"):
+                return _read_base(pool, name)
+        return None
+
+    return t.cast(
+        "BaseImage | None", connection.call(f"look for base image {digest}", read, seconds=_SHORT)
+    )
+
+
+def is_known(connection: Connection, pool: Pool, base: BaseImage) -> bool:
+    """Whether libvirt lists the volume (not, when a call was killed just before telling it)."""
+    return storage.find_volume(connection, pool, base.volume) is not None
+
+
+def settle(connection: Connection, pool: Pool, base: BaseImage) -> None:
+    """Finish what a killed call may have left: immutable, and known to libvirt."""
+    base_file.make_immutable(base.path)
+    if is_known(connection, pool, base):
+        return
+    storage.patiently(connection, f"refresh pool {pool.name}", lambda: pool.raw.refresh(0))
+    if not is_known(connection, pool, base):
+        raise LibvirtFailure(
+            f"refresh pool {pool.name}",
+            f"volume {base.volume} is in {pool.path} but not listed; see the log of libvirtd",
+        )
+
+
+def adopt_file(
+    connection: Connection,
+    pool: Pool,
+    path: str,
+    name: str,
+    digest: str | None = None,
+    *,
+    consume: bool = False,
+    limit: int = unpack.LIMIT,
+) -> BaseImage:
+    """Make the file a base image: verified, copied sparse, flushed, immutable, known to libvirt.
+
+    ``digest`` is what its content has to be; None takes what it is. A base image with the same
+    content is used as it is. ``consume`` removes the file as soon as it was copied and found good,
+    so that no moment leaves both. ``limit``: bytes that a compressed one may unpack to. Raises
+    PlanRefused for a file that is no usable image; it changes nothing then.
+    """
+    require_local(connection)
+
+    def work() -> BaseImage:
+        with base_file.folder_lock(pool.path, _LONG):
+            base_file.remove_abandoned(pool.path)
+            present = find_base(connection, pool, digest) if digest else None
+            return present or _adopt(connection, pool, path, name, digest, consume, limit)
+
+    base = t.cast("BaseImage", file_work(f"copy image {name} to {pool.path}", work))
+    settle(connection, pool, base)
+    if consume:
+        _consume(path)
+    return base
+
+
+def examine_path(
+    connection: Connection,
+    pool: Pool | None,
+    path: str,
+    *,
+    remember: bool = True,
+    limit: int = unpack.LIMIT,
+) -> Examined:
+    """What the file ``path`` of this hypervisor is. Reads it once; its digest is remembered.
+
+    ``pool`` None: there is no base pool yet. ``remember`` False writes nothing at all. Raises
+    PlanRefused for whatever :func:`adopt_file` would refuse.
+    """
+    require_local(connection)
+    name = os.path.basename(path)
+    if pool is not None:
+        real = os.path.realpath(path)
+        if os.path.dirname(real) == os.path.realpath(pool.path):
+            base = file_work(
+                f"read image {path}", lambda: _read_base(pool, os.path.basename(real)), _SHORT
+            )
+            if base is not None:
+                return Examined(base.name, base.digest, base.format, base.virtual_bytes, base)
+
+    def read() -> Examined:
+        with _image(path) as descriptor:
+            image_check.refuse_if_written(descriptor, path)
+            cache = DigestCache(CACHE, remember=remember)
+            digest, found = image_check.read_content(descriptor, path, cache, limit)
+            base = find_base(connection, pool, digest) if pool is not None else None
+            if base is None:
+                image_check.judge(descriptor, path)
+            return Examined(name, digest, found.format, found.virtual_bytes, base)
+
+    return t.cast("Examined", file_work(f"read image {path}", read))
+
+
+def volume_path(connection: Connection, pool_name: str, name: str) -> str:
+    """The file that is the volume ``name`` of the pool ``pool_name``."""
+    shown = show(f"{pool_name}/{name}")
+    pool = storage.find_pool(connection, pool_name, None)
+    if pool is None:
+        there = ", ".join(str(raw.name()) for raw in list_pools(connection)) or "none"
+        raise PlanRefused(
+            f"image {shown}: no pool {show(pool_name)} on this hypervisor; there are: {there}"
+        )
+    if storage.find_volume(connection, pool, name) is None:
+        raise PlanRefused(
+            f"image {shown}: no volume {show(name)} in pool {pool_name}; see virsh vol-list"
+            f" {pool_name}, and virsh pool-refresh {pool_name} for a file that libvirt has not seen"
+        )
+    return pool.volume_path(name)
+
+
+def judge_file(path: str, name: str) -> None:
+    """Raises PlanRefused if the file, which is to be ``name``, is no usable image."""
+
+    def judge() -> None:
+        with _image(path) as descriptor:
+            image_check.judge(descriptor, name)
+
+    file_work(f"read image {name}", judge)
+
+
+def take_path(
+    connection: Connection, pool_name: str, pool_path: str, path: str, *, check: bool
+) -> Examined:
+    """The base image for an absolute path on this hypervisor, made if it is not there.
+
+    In check mode nothing is made; ``base`` is None then if it would be.
+    """
+    pool = find_pool(connection, pool_name, pool_path, check=check)
+    planned = pool or Pool(pool_name, pool_path.rstrip("/"))
+    seen = examine_path(connection, planned, path, remember=not check)
+    if check:
+        return seen
+    pool = pool or ensure_pool(connection, pool_name, pool_path)
+    if seen.base is not None:
+        settle(connection, pool, seen.base)
+        return seen
+    return replace(seen, base=adopt_file(connection, pool, path, seen.name, seen.digest))
+
+
+def _adopt(
+    connection: Connection,
+    pool: Pool,
+    path: str,
+    name: str,
+    digest: str | None,
+    consume: bool,
+    limit: int,
+) -> BaseImage:
+    with _image(path) as source, base_file.new_file(pool.path) as new:
+        if not image_check.is_packed(source):
+            image_check.read_format(source, name)  # before copying gigabytes of a wrong file
+        before = os.fstat(source)
+        came = new.fill(unpack.content(unpack.file_blocks(source), name, limit))
+        after = os.fstat(source)
+        if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
+            raise PlanRefused(
+                f"image {name} was written to while it was copied;"
+                " try again when whatever writes it has finished"
+            )
+        if digest is not None and came != digest:
+            raise PlanRefused(
+                f"image {name} arrived with the SHA-256 {came} instead of {digest}: it changed on"
+                " the way, or its source was written to meanwhile; try again"
+            )
+        return publish(
+            connection, pool, new, name, came, lambda: _consume(path) if consume else None
+        )
+
+
+def publish(
+    connection: Connection,
+    pool: Pool,
+    new: base_file.NewFile,
+    name: str,
+    digest: str,
+    last: t.Callable[[], None] = lambda: None,
+) -> BaseImage:
+    """Have the filled file named, if it is sound; ``last`` is called just before.
+
+    The caller holds the folder's lock.
+    """
+    present = find_base(connection, pool, digest)
+    if present is not None:
+        return present
+    found = image_check.read_format(new.descriptor, name)
+    os.fchmod(new.descriptor, 0o644)  # qemu-img reads it as nobody
+    image_check.check_structure(new.descriptor, found, name)
+    volume = base_volume_name(name, digest, found.format)
+    last()
+    new.publish(volume)  # False where there is no lock, and another was faster: the same file
+    return _describe(pool, volume, found)
+
+
+def _consume(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def _describe(pool: Pool, volume: str, found: ImageFormat) -> BaseImage:
+    digest, _dummy, name = volume.removesuffix(f".{found.format}").partition("-")
+    return BaseImage(
+        name=name,
+        digest=digest,
+        format=found.format,
+        volume=volume,
+        path=pool.volume_path(volume),
+        virtual_bytes=found.virtual_bytes,
+    )
+
+
+def _read_base(pool: Pool, volume: str) -> BaseImage | None:
+    """The base image that a file of the pool is; None for any other file."""
+    if not is_base_name(volume):
+        return None
+    path = pool.volume_path(volume)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise PlanRefused(f"base image {path}: {error.strerror}") from None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise PlanRefused(f"base image {path} is not a file; remove it")
+        found = image_check.read_format(descriptor, path)
+    finally:
+        os.close(descriptor)
+    return _describe(pool, volume, found)
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if is_base_name(name))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise PlanRefused(f"base pool: {folder}: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def _image(path: str) -> t.Iterator[int]:
+    """The image file, open for reading."""
+    try:
+        # without O_NONBLOCK a named pipe would be waited for
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise PlanRefused(f"image {path}: {error.strerror}{_neighbours(path)}") from None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise PlanRefused(f"image {path} is not a regular file; give an image file's path")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _neighbours(path: str) -> str:
+    """What is there instead, for the message."""
+    folder = os.path.dirname(path)
+    with contextlib.suppress(OSError):
+        names = sorted(n for n in os.listdir(folder) if os.path.isfile(os.path.join(folder, n)))
+        more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+        return f"; {folder} has {', '.join(names[:10]) or 'no files'}{more}"
+    return ""
+
+
+def file_work(what: str, function: t.Callable[[], t.Any], seconds: float = _LONG) -> t.Any:
+    """Work on files within a limit (hours), its OSError as one of ours."""
+
+    def guarded() -> t.Any:
+        try:
+            return function()
+        except OSError as error:
+            raise FleetVirtError(f"{what}: {error.strerror or error}") from None
+
+    return deadline.call(guarded, seconds=seconds, what=what)

@@ -1,0 +1,265 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Base images from another hypervisor that has them, over libvirt's verified TLS.
+
+What comes is trusted no more than any other source: it has to have the digest, and becomes a base
+image in the same way. Holes travel as holes.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+import typing as t
+from dataclasses import dataclass
+
+from ... import _libvirt
+from ..._errors import FleetVirtError, PlanRefused
+from ..._pure.images.options import Limits, peer_uris
+from ..._pure.machine.listeners import TLS_PORT
+from ..base.connection import Connection, connect
+from ..hypervisor.preflight_tls import CONTROL
+from ..machine import listeners, storage
+from ..machine.storage import Pool
+from . import base_file, images
+from .images import BaseImage
+
+_LONG = 6 * 3600.0
+_PIECE = 1 << 18  # libvirt sends no more at once
+_ZEROS = bytes(_PIECE)
+_WAITING = 32  # pieces that have come and are yet to be written
+_POLL = 0.2
+# libvirt-storage.h, libvirt-stream.h
+_PHYSICAL = 1  # VIR_STORAGE_VOL_GET_PHYSICAL
+_SPARSE = 1  # VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM
+_STOP_AT_HOLE = 1  # VIR_STREAM_RECV_STOP_AT_HOLE
+_AT_HOLE = -3
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What came of asking: the base image (None: nobody has it), and in words what was done."""
+
+    base: BaseImage | None
+    steps: tuple[str, ...]
+
+
+def alone() -> str:
+    """Why this hypervisor gets no images from others, nor they from it; empty if they can."""
+    lacking = _lacking()
+    if not lacking and not listeners.is_open(TLS_PORT):
+        return f"nothing listens on port {TLS_PORT} here (role libvirtd)"
+    return lacking
+
+
+def _lacking() -> str:
+    missing = [path for path in CONTROL.values() if not os.path.exists(path)]
+    return f"{', '.join(missing)} not there (role libvirt_keys)" if missing else ""
+
+
+def take(
+    connection: Connection,
+    base_pool: str,
+    base_path: str,
+    digest: str,
+    peers: t.Sequence[str],
+    *,
+    name: str | None = None,
+    limits: Limits | None = None,
+) -> Brought:
+    """Have the base image with this SHA-256 here, from the first of ``peers`` that has it.
+
+    ``peers`` are addresses of hypervisors, asked in this order. ``name`` is what the image is
+    called here, by default what the peer calls it, which makes it the same volume. One that is
+    here already is taken as it is. The caller settles it (:func:`images.settle`). Raises
+    PlanRefused for an address that is none; FleetVirtError when the disk here is full.
+    """
+    images.require_local(connection)
+    uris = peer_uris(peers)
+    seconds = (limits or Limits()).seconds
+
+    def work() -> Brought:
+        steps: list[str] = []
+        with base_file.content_lock(f"sha256:{digest}"):
+            pool = images.find_pool(connection, base_pool, base_path, check=False)
+            base = images.find_base(connection, pool, digest) if pool else None
+            if base is not None:
+                return Brought(base, ())
+            if uris and _lacking():
+                return Brought(None, (f"no other hypervisor is asked: {_lacking()}",))
+            for peer, uri in uris.items():
+                try:
+                    with connect(uri, connection.timeout) as far:
+                        volume = _find(far, base_pool, base_path, digest)
+                        if volume is None:
+                            steps.append(f"{peer} does not have it")
+                            continue
+                        pool = pool or images.ensure_pool(connection, base_pool, base_path)
+                        coming = _Coming(far, volume, seconds)
+                        base = _receive(connection, pool, coming, digest, name)
+                    return Brought(base, (*steps, f"{coming} from {peer}"))
+                except FleetVirtError as error:
+                    steps.append(f"{peer}: {error}")
+        return Brought(None, tuple(steps))
+
+    return t.cast("Brought", images.file_work(f"get image {digest} from others", work))
+
+
+def look(
+    base_pool: str, base_path: str, digest: str, peers: t.Sequence[str], timeout: float
+) -> tuple[bool, list[str]]:
+    """Whether one of ``peers`` has it, and the steps that :func:`take` would return."""
+    steps: list[str] = []
+    uris = peer_uris(peers)
+    if uris and _lacking():
+        return False, [f"no other hypervisor is asked: {_lacking()}"]
+    for peer, uri in uris.items():
+        try:
+            with connect(uri, timeout) as far:
+                volume = _find(far, base_pool, base_path, digest)
+                if volume is not None:
+                    size = _size(far, volume)
+                    return True, [*steps, f"{_progress(size, size)} from {peer}"]
+            steps.append(f"{peer} does not have it")
+        except FleetVirtError as error:
+            steps.append(f"{peer}: {error}")
+    return False, steps
+
+
+def _find(far: Connection, base_pool: str, base_path: str, digest: str) -> t.Any | None:
+    """libvirt's object for the base image of that hypervisor with this digest."""
+    pool = storage.find_pool(far, base_pool, base_path)
+    if pool is None:
+        return None
+    names = far.call(f"list pool {pool.name}", pool.raw.listVolumes)
+    for name in sorted(str(name) for name in names):
+        if name.startswith(f"{digest}-") and images.is_base_name(name):
+            return storage.find_volume(far, pool, name)
+    return None
+
+
+def _size(far: Connection, volume: t.Any) -> int:
+    """Bytes of the file that the volume is."""
+    return int(far.call("read volume", volume.infoFlags, _PHYSICAL)[2])
+
+
+def _progress(came: int, size: int) -> str:
+    return f"{came} of {size} bytes ({100 * came // size if size else 100} %)"
+
+
+def _receive(
+    connection: Connection, pool: Pool, coming: _Coming, digest: str, name: str | None
+) -> BaseImage:
+    with base_file.folder_lock(pool.path, _LONG):
+        base_file.remove_abandoned(pool.path)
+    with base_file.new_file(pool.path) as new:
+        with contextlib.closing(coming.blocks()) as blocks:
+            came = new.fill(blocks)
+        if came != digest:
+            raise PlanRefused(
+                f"{coming} arrived with the SHA-256 {came} instead of {digest}; see there what"
+                " fleet.virt.virt_image_info says with verify"
+            )
+        with base_file.folder_lock(pool.path, _LONG):
+            return images.publish(connection, pool, new, name or coming.name, digest)
+
+
+class _Coming:
+    """A volume of another hypervisor on its way here; as text, how much of it has come.
+
+    It is received by a thread of its own, while what came before is summed and written.
+    """
+
+    def __init__(self, far: Connection, volume: t.Any, seconds: float) -> None:
+        self._far = far
+        self._volume = volume
+        self._seconds = seconds
+        self._size = _size(far, volume)
+        self._came = 0
+        self._pieces: queue.Queue[bytes | int | FleetVirtError | None] = queue.Queue(_WAITING)
+        self._over = threading.Event()
+        # the digest is put before again where it gets its name
+        self.name = str(volume.name()).partition("-")[2]
+
+    def __str__(self) -> str:
+        return _progress(self._came, self._size)
+
+    def blocks(self) -> t.Generator[bytes, None, None]:
+        """The file as it comes, holes as zeros; raises FleetVirtError when it stalls or ends."""
+        thread = threading.Thread(target=self._run, daemon=True)
+        thread.start()
+        try:
+            for piece in self._arriving():
+                length = piece if isinstance(piece, int) else len(piece)
+                self._came += length
+                if self._came > self._size:
+                    raise PlanRefused(f"more came than the {self._size} bytes that were announced")
+                if isinstance(piece, bytes):
+                    yield piece
+                else:
+                    yield from _hole(length)
+            if self._came < self._size:  # a hole at the end, which some versions leave out
+                rest, self._came = self._size - self._came, self._size
+                yield from _hole(rest)
+        finally:
+            self._over.set()
+            thread.join(5 * _POLL)
+            if thread.is_alive():  # it hangs in libvirt, and so would closing the connection
+                self._far.hanging += 1
+
+    def _arriving(self) -> t.Iterator[bytes | int]:
+        while True:
+            try:
+                piece = self._pieces.get(timeout=self._seconds)
+            except queue.Empty:
+                raise PlanRefused(
+                    f"nothing came for {self._seconds:g} seconds (download_timeout) after {self}"
+                ) from None
+            if piece is None:
+                return
+            if isinstance(piece, FleetVirtError):
+                raise PlanRefused(f"it ended after {self}: {piece}")
+            yield piece
+
+    def _run(self) -> None:
+        try:
+            with _libvirt.calling("download"):
+                self._download()
+            self._put(None)
+        except FleetVirtError as error:
+            self._put(error)
+
+    def _download(self) -> None:
+        stream = self._far.raw.newStream(0)
+        self._volume.download(stream, 0, 0, _SPARSE)
+        while not self._over.is_set():
+            piece = stream.recvFlags(_PIECE, _STOP_AT_HOLE)
+            if piece == _AT_HOLE:
+                piece = stream.recvHole(0)
+            elif not piece:
+                stream.finish()
+                return
+            self._put(piece)
+        stream.abort()
+
+    def _put(self, piece: bytes | int | FleetVirtError | None) -> None:
+        """Hand over, unless nobody takes any more."""
+        while not self._over.is_set():
+            try:
+                self._pieces.put(piece, timeout=_POLL)
+            except queue.Full:
+                continue
+            return
+
+
+def _hole(length: int) -> t.Iterator[bytes]:
+    for _piece in range(length // _PIECE):
+        yield _ZEROS
+    if length % _PIECE:
+        yield bytes(length % _PIECE)

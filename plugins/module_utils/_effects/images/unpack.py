@@ -1,0 +1,190 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Compressed images, unpacked as they are read: never more than a limit, never as a file between.
+
+xz and gzip are unpacked by Python's own modules, zstd by its library, which QEMU needs anyway.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._errors import DependencyMissing, PlanRefused
+from ..._pure.images.options import Limits
+from ..._pure.machine import image_format
+from ..._pure.machine.image_format import HEAD_BYTES, ImageFormat, Packing, packing
+from ..._units import format_size
+from ..base import sparse
+
+LIMIT = Limits().unpacked
+_BLOCK = 1 << 18
+_MEMORY = 256 << 20  # for xz; -9 needs 65 MiB. The library of zstd allows 128 MiB by itself
+_NAMES: dict[Packing, str] = {"gz": "gzip", "xz": "xz", "zst": "zstd"}
+
+
+class Decoder(t.Protocol):
+    """One compressed stream, as Python's LZMADecompressor has it."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
+
+
+def file_blocks(descriptor: int) -> t.Iterator[bytes]:
+    """The content of an open file from its start (may move its position)."""
+    return sparse.blocks(descriptor)
+
+
+def content(blocks: t.Iterable[bytes], shown: str, limit: int = LIMIT) -> t.Iterator[bytes]:
+    """What the image file with these blocks holds: unpacked if it is packed, else as it is.
+
+    Raises PlanRefused for what cannot be unpacked or would be larger than ``limit`` bytes, and, as
+    soon as its beginning is known, for what is no image.
+    """
+    source = iter(blocks)
+    head = _head(source)
+    kind = packing(head)
+    whole = _chain(head, source)
+    if kind is not None:
+        whole = _streams(whole, kind, shown, limit)
+        head = _head(whole)
+        whole = _chain(head, whole)
+    # its size is yet to be seen, and not what it is judged by here
+    found = image_format.parse_header(head, image_format.MAX_VIRTUAL_BYTES)
+    refuse(found, f"{shown} (unpacked)" if kind else shown)
+    yield from whole
+
+
+def content_head(descriptor: int, shown: str) -> bytes:
+    """The first bytes of what an open file holds."""
+    return _head(content(file_blocks(descriptor), shown))[:HEAD_BYTES]
+
+
+def too_large(shown: str, limit: int) -> PlanRefused:
+    """The refusal of what has more than ``limit`` bytes."""
+    return PlanRefused(
+        f"image {shown} has more than {limit} bytes ({format_size(limit >> 20)}iB) when unpacked,"
+        " the most that are taken (max_unpacked); if it is to be trusted, raise that, or unpack it"
+        " yourself and give the result"
+    )
+
+
+def refuse(found: ImageFormat, shown: str) -> None:
+    """Raise PlanRefused naming every problem, if there is one."""
+    if found.problems:
+        raise PlanRefused(f"image {shown} {'; it '.join(found.problems)}")
+
+
+def _head(blocks: t.Iterator[bytes]) -> bytes:
+    head = b""
+    for block in blocks:
+        head += block
+        if len(head) >= HEAD_BYTES:
+            break
+    return head
+
+
+def _chain(head: bytes, rest: t.Iterator[bytes]) -> t.Iterator[bytes]:
+    if head:
+        yield head
+    yield from rest
+
+
+def _streams(blocks: t.Iterable[bytes], kind: Packing, shown: str, limit: int) -> t.Iterator[bytes]:
+    """Unpack one stream after the other: packers that work in parallel write several."""
+    name = _NAMES[kind]
+    decoder: Decoder | None = None
+    begun, total = False, 0
+    for block in blocks:
+        data = block
+        while True:
+            if decoder is None:
+                # zeros may follow a stream, to fill a medium's block
+                data = data.lstrip(b"\0") if begun else data
+                if not data:
+                    break
+                decoder, begun = _decoder(kind), True
+            try:
+                piece = decoder.decompress(data, _BLOCK)
+            except (ValueError, _errors(kind)) as error:
+                raise PlanRefused(
+                    f"image {shown} is compressed with {name} and corrupt ({error});"
+                    " copy the image again, or get it anew"
+                ) from None
+            data = b""
+            total += len(piece)
+            if total > limit:
+                raise too_large(shown, limit)
+            if piece:
+                yield piece
+            if decoder.eof:
+                data, decoder = decoder.unused_data, None
+            elif decoder.needs_input:
+                break
+    if decoder is not None:
+        raise PlanRefused(
+            f"image {shown} is truncated: its {name} stream has no end; copy the image again"
+        )
+
+
+def _errors(kind: Packing) -> type[Exception]:
+    if kind == "xz":
+        import lzma
+
+        return lzma.LZMAError
+    import zlib
+
+    return zlib.error
+
+
+def _decoder(kind: Packing) -> Decoder:
+    # none of this is needed by a call that unpacks nothing
+    if kind == "gz":
+        return _Gzip()
+    if kind == "xz":
+        import lzma
+
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
+    from .zstd import Zstd
+
+    try:
+        return Zstd()
+    except OSError:
+        raise DependencyMissing(
+            "zstd's library (libzstd.so.1) is missing here; install the package libzstd1 or libzstd"
+        ) from None
+
+
+class _Gzip:
+    """zlib's decompressor with the interface of lzma's."""
+
+    def __init__(self) -> None:
+        import zlib
+
+        self._raw = zlib.decompressobj(wbits=31)  # with gzip's header and checksum
+        self.needs_input = True
+
+    @property
+    def eof(self) -> bool:
+        return self._raw.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._raw.unused_data
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        piece = self._raw.decompress(self._raw.unconsumed_tail + data, max_length)
+        # a full piece may have left something inside that needs no more input to come out
+        self.needs_input = not self._raw.unconsumed_tail and len(piece) < max_length
+        return piece

@@ -1,0 +1,131 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Images that the hypervisor downloads by itself, straight into the pool of base images.
+
+A download is known by its checksum, a base image by what it holds. For an uncompressed file with a
+SHA-256 checksum the two are the same; for others, which is which is remembered, and where that is
+forgotten the file is downloaded once more.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+
+from ..._pure.images.options import Limits
+from ..._pure.images.source import ImageSource
+from ..._pure.machine import image_format
+from ..base.connection import Connection
+from ..machine.storage import Pool
+from . import base_file, download, images, unpack
+from .digests import DigestCache
+from .images import BaseImage, Examined
+
+_LONG = 6 * 3600.0
+_MAGIC = 16  # more than the longest first bytes by which a packed file is known
+
+
+def take_url(
+    connection: Connection, pool_name: str, pool_path: str, source: ImageSource, *, check: bool
+) -> Examined:
+    """The base image for a URL, downloaded if it is not there; in check mode as :func:`preview`."""
+    images.require_local(connection)
+    pool = images.find_pool(connection, pool_name, pool_path, check=check)
+    base = find(connection, pool, source) if pool else None
+    if base is None and check:
+        return preview(source, Limits())
+    base = base or fetch(connection, pool_name, pool_path, source, Limits())
+    if not check:
+        images.settle(
+            connection, pool or images.ensure_pool(connection, pool_name, pool_path), base
+        )
+    return Examined(source.file_name, base.digest, base.format, base.virtual_bytes, base)
+
+
+def find(connection: Connection, pool: Pool, source: ImageSource) -> BaseImage | None:
+    """The base image that is what the URL's file holds, if it is there and known to be that."""
+    for digest in digests(source):
+        base = images.find_base(connection, pool, digest)
+        if base is not None:
+            return base
+    return None
+
+
+def digests(source: ImageSource) -> list[str]:
+    """What the URL's file may hold, as far as that is known without reading it."""
+    algorithm, _dummy, checksum = source.checksum.partition(":")
+    known = DigestCache(images.CACHE, remember=False).came_as(source.checksum)
+    found = dict.fromkeys([checksum if algorithm == "sha256" else None, known])
+    return [digest for digest in found if digest]
+
+
+def preview(source: ImageSource, limits: Limits) -> Examined:
+    """What would be downloaded, by its beginning: nothing else is read, and nothing written.
+
+    The digest is empty and the size of the disk 0 where only the whole file tells them.
+    """
+    raw = b""
+
+    def pieces() -> t.Iterator[bytes]:
+        nonlocal raw
+        for piece in answer.blocks():
+            raw += b"" if len(raw) > _MAGIC else piece
+            yield piece
+
+    head = b""
+    with download.opened(source, limits.seconds, limits.unpacked) as answer:
+        for block in unpack.content(pieces(), source.url, limits.unpacked):
+            head += block
+            if len(head) >= image_format.HEAD_BYTES:
+                break
+    packed = image_format.packing(raw) is not None
+    size = None if packed else answer.length
+    found = image_format.parse_header(
+        head, image_format.MAX_VIRTUAL_BYTES if size is None else size
+    )
+    unpack.refuse(found, source.url)
+    virtual = 0 if found.format == "raw" and size is None else found.virtual_bytes
+    algorithm, _dummy, checksum = source.checksum.partition(":")
+    digest = checksum if algorithm == "sha256" and not packed else ""
+    return Examined(source.file_name, digest, found.format, virtual, None)
+
+
+def fetch(
+    connection: Connection, pool_name: str, pool_path: str, source: ImageSource, limits: Limits
+) -> BaseImage:
+    """Download it; by one call at a time, others find it there. The caller settles it."""
+
+    def work() -> BaseImage:
+        with base_file.content_lock(source.checksum):
+            pool = images.find_pool(connection, pool_name, pool_path, check=False)
+            present = find(connection, pool, source) if pool else None
+            return present or _download(connection, pool, (pool_name, pool_path), source, limits)
+
+    return t.cast("BaseImage", images.file_work(f"download {source.url}", work))
+
+
+def _download(
+    connection: Connection,
+    pool: Pool | None,
+    wanted: tuple[str, str],
+    source: ImageSource,
+    limits: Limits,
+) -> BaseImage:
+    with download.opened(source, limits.seconds, limits.unpacked) as answer:
+        blocks = unpack.content(answer.blocks(), source.url, limits.unpacked)
+        first = next(blocks, b"")  # what is no image is refused before a pool is made for it
+        pool = pool or images.ensure_pool(connection, *wanted)
+        answer.require_space(pool.path)
+        with base_file.folder_lock(pool.path, _LONG):
+            base_file.remove_abandoned(pool.path)
+        with base_file.new_file(pool.path) as new:
+            digest = new.fill(itertools.chain([first], blocks))
+            answer.verify()
+            with base_file.folder_lock(pool.path, _LONG):
+                base = images.publish(connection, pool, new, source.file_name, digest)
+    DigestCache(images.CACHE).remember_came_as(source.checksum, digest)
+    return base

@@ -1,0 +1,333 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Bringing domains to a state, and waiting until they are in it.
+
+What is planned and what came of it are both read from libvirt; nothing is reported that was not
+seen afterwards.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import typing as t
+from dataclasses import dataclass, field
+
+from ... import _libvirt
+from ..._errors import DeadlineExceeded, LibvirtFailure, PlanRefused, told
+from ..._libvirt import ERR_NO_SUPPORT, ERR_OPERATION_INVALID
+from ..._pure.base.states import reason_name, state_name
+from ..._pure.lifecycle import state_plan
+from ..._pure.lifecycle.state_plan import Facts, Step, Wanted
+from ..base.connection import Connection
+from ..base.lookup import kept_metadata, require_domains
+
+_ACPI = 1  # VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN
+_AGAIN = 10.0  # seconds after which a guest is asked again: while it boots it hears nothing
+_POLL = 0.25
+_CHANGE_SECONDS = 300.0  # what starting, restoring and destroying may take
+_SETTLE_SECONDS = 30.0  # from the end of a call until libvirt shows the state
+_AGENTS = threading.BoundedSemaphore(8)
+_TEST = "TEST"  # libvirt's test driver
+_NEVER = float("inf")
+
+_Turns = t.Iterator[None]  # yields whenever it waits
+
+
+@dataclass
+class _Job:
+    """One domain and what becomes of it."""
+
+    raw: t.Any
+    before: Facts
+    after: Facts
+    uuid: str
+    steps: list[Step] = field(default_factory=list)
+    msg: str | None = None
+    failed: bool = False
+    asking: threading.Thread | None = None  # a call to shut down that may not have come back
+    problem: str = ""
+
+
+def run(
+    connection: Connection, names: t.Sequence[str], wanted: Wanted, *, check: bool
+) -> dict[str, t.Any]:
+    """Bring ``names`` to ``wanted``, all at once; the module's result.
+
+    Unless there is a way for every one of them, none is touched.
+    """
+    jobs = [_plan(connection, raw, wanted) for raw in require_domains(connection, names).values()]
+    if check:
+        for job in jobs:
+            job.after = _predicted(job, wanted)
+    elif not any(job.failed for job in jobs):
+        _carry_out(connection, jobs, wanted)
+    return _result(jobs)
+
+
+def read_facts(connection: Connection, raw: t.Any, *, media: bool = False) -> Facts:
+    """The domain as it is now; with ``media`` also whether its seed medium has done its work."""
+    name = str(raw.name())
+
+    def read() -> Facts:
+        number, reason = raw.state(0)[:2]
+        state = state_name(number)
+        persistent = bool(raw.isPersistent())
+        return Facts(
+            name=name,
+            state=state,
+            reason=reason_name(state, reason),
+            active=bool(raw.isActive()),
+            persistent=persistent,
+            autostart=persistent and bool(raw.autostart()),
+        )
+
+    facts: Facts = connection.call(f"read the state of {name}", read)
+    kept = kept_metadata(connection, raw)
+    more = {"managed_save": _saved(connection, raw), "phase": kept.phase if kept else None}
+    if media and facts.state in state_plan.RUNNING and kept is not None and kept.host_key:
+        from ..seed import spent as seed_spent
+
+        more["seed_medium"] = seed_spent.medium(connection, raw, kept)
+    return Facts(**{**vars(facts), **more})
+
+
+def _saved(connection: Connection, raw: t.Any) -> bool:
+    try:
+        return bool(connection.call("look for saved memory", raw.hasManagedSaveImage, 0))
+    except LibvirtFailure as error:
+        if error.code == ERR_NO_SUPPORT:
+            return False
+        raise
+
+
+def _plan(connection: Connection, raw: t.Any, wanted: Wanted) -> _Job:
+    facts = read_facts(connection, raw, media=True)
+    job = _Job(raw, facts, facts, str(raw.UUIDString()))
+    try:
+        job.steps = state_plan.plan(facts, wanted)
+    except PlanRefused as error:
+        job.failed, job.msg = True, str(error)
+    return job
+
+
+def _predicted(job: _Job, wanted: Wanted) -> Facts:
+    if not job.steps:
+        return job.before
+    autostart = job.before.autostart if wanted.autostart is None else wanted.autostart
+    state = state_plan.predicted_state(job.before, wanted, job.steps)
+    changes = {"state": state, "autostart": autostart, "seed_medium": None}
+    return Facts(**{**vars(job.before), **changes})
+
+
+def _carry_out(connection: Connection, jobs: t.Sequence[_Job], wanted: Wanted) -> None:
+    """All domains at the same time, each in the order of its steps.
+
+    One thread takes turns: with several on one connection, libvirt's client now and then forgets
+    to wake the one whose answer has come (seen with 9.0, not with 11.3).
+    """
+    work = {id(job): (job, _one(connection, job, wanted)) for job in jobs if job.steps}
+    while work:
+        for key, (job, turns) in list(work.items()):
+            try:
+                next(turns)
+            except StopIteration:
+                del work[key]
+            except Exception as error:
+                job.failed, job.msg = True, told(error)
+                del work[key]
+        if work:
+            time.sleep(_POLL)
+
+
+def _one(connection: Connection, job: _Job, wanted: Wanted) -> _Turns:
+    try:
+        for step in job.steps:
+            yield from _step(connection, job, step, wanted)
+    finally:
+        # what came of it, also when a step failed halfway
+        job.after = read_facts(connection, job.raw)
+    if not state_plan.is_reached(job.after.state, wanted.state):
+        raise PlanRefused(
+            f"{job.after.name!r} is {job.after.state} ({job.after.reason}) and not"
+            f" {wanted.state}, although every step succeeded; see"
+            f" /var/log/libvirt/qemu/{job.after.name}.log on its hypervisor"
+        )
+
+
+def _step(connection: Connection, job: _Job, step: Step, wanted: Wanted) -> _Turns:
+    raw, name, kind = job.raw, job.before.name, step.kind
+    if kind in ("autostart", "no_autostart"):
+        connection.call(f"set autostart of {name}", raw.setAutostart, int(kind == "autostart"))
+    elif kind == "seed_medium":
+        from ..seed import medium as seed_medium
+
+        seed_medium.remove(connection, raw)
+    elif kind in ("start", "restore"):
+        yield from _start(connection, job, kind)
+    elif kind == "resume":
+        connection.call(f"resume {name}", raw.resume, seconds=_CHANGE_SECONDS)
+        yield from _await(connection, job, state_plan.RUNNING, _SETTLE_SECONDS)
+    elif kind == "wake":
+        connection.call(f"wake {name}", raw.pMWakeup, 0, seconds=_CHANGE_SECONDS)
+        yield from _await(connection, job, state_plan.RUNNING, _SETTLE_SECONDS)
+    elif kind == "await_running":
+        yield from _await(connection, job, state_plan.RUNNING, _CHANGE_SECONDS)
+    elif kind == "destroy_crashed":
+        yield from _destroy(connection, job)
+    else:
+        yield from _shut_down(connection, job, wanted, ask=kind == "shutdown")
+
+
+def _start(connection: Connection, job: _Job, kind: str) -> _Turns:
+    name = job.before.name
+    try:
+        connection.call(f"start {name}", job.raw.create, seconds=_CHANGE_SECONDS)
+    except LibvirtFailure as error:
+        if _state(connection, job) in state_plan.RUNNING:
+            return  # somebody else was faster
+        if kind == "restore":
+            raise PlanRefused(
+                f"{error}; its memory was saved and could not be restored. To start it afresh,"
+                f" which loses what was not written to its disks: virsh managedsave-remove {name}"
+            ) from None
+        raise
+    yield from _await(connection, job, state_plan.RUNNING, _SETTLE_SECONDS)
+
+
+def _destroy(connection: Connection, job: _Job) -> _Turns:
+    try:
+        connection.call(f"destroy {job.before.name}", job.raw.destroy, seconds=_CHANGE_SECONDS)
+    except LibvirtFailure as error:
+        # it went by itself in the meantime: exactly what was wanted
+        if error.code != ERR_OPERATION_INVALID or _state(connection, job) != "shutoff":
+            raise
+    yield from _await(connection, job, state_plan.OFF, _SETTLE_SECONDS)
+
+
+def _shut_down(connection: Connection, job: _Job, wanted: Wanted, *, ask: bool) -> _Turns:
+    """Ask the guest, again and again, until it is off; by force when the time is over."""
+    name = job.before.name
+    limit = time.monotonic() + wanted.shutdown_timeout
+    asked, due = 0, 0.0 if ask else _NEVER
+    while _state(connection, job) not in state_plan.OFF:
+        now = time.monotonic()
+        if now >= limit:
+            break
+        if now >= due:
+            _ask(connection, job, asked)
+            asked, due = asked + 1, time.monotonic() + _AGAIN
+        yield
+    else:
+        return
+    if wanted.force:
+        yield from _destroy(connection, job)
+        job.msg = f"destroyed: it did not shut down within {wanted.shutdown_timeout:g} seconds"
+        return
+    raise PlanRefused(
+        f"{name!r} did not shut down within {wanted.shutdown_timeout:g} seconds"
+        f"{f' ({job.problem})' if job.problem else ''}; it needs a guest agent or somebody in the"
+        " guest who listens to its power button. Shut it down from inside, give it more time"
+        " (shutdown_timeout), or have it destroyed like pulling the plug (force)"
+    )
+
+
+def _ask(connection: Connection, job: _Job, turn: int) -> None:
+    """One request to shut down: every other time by the agent, if one is connected, else by ACPI.
+
+    An agent that does nothing must not keep the power button from being pressed. The call that
+    goes through an agent lasts until the guest is off (virDomainShutdown), or a minute, so it is
+    left alone in a thread with a connection of its own; only some of them, because a daemon has
+    only so many workers.
+    """
+    action = f"shut down {job.before.name}"
+    if connection.raw.getType() == _TEST:  # has no agents, and each connection its own domains
+        connection.call(action, job.raw.shutdown)
+        return
+    waiting = job.asking is not None and job.asking.is_alive()
+    if turn % 2 or waiting or not _AGENTS.acquire(blocking=False):
+        try:
+            connection.call(action, job.raw.shutdownFlags, _ACPI)
+        except (LibvirtFailure, DeadlineExceeded) as error:
+            job.problem = str(error)
+        return
+
+    def ask() -> None:
+        try:
+            with _libvirt.calling(action):
+                own = _libvirt.open_connection(connection.uri)
+                own.lookupByUUIDString(job.uuid).shutdown()
+        except LibvirtFailure as error:
+            job.problem = str(error)
+        finally:
+            _AGENTS.release()
+
+    job.asking = threading.Thread(target=ask, daemon=True)
+    job.asking.start()
+
+
+def _state(connection: Connection, job: _Job) -> str:
+    answer = connection.call(f"read the state of {job.before.name}", job.raw.state, 0)
+    return state_name(answer[0])
+
+
+def _await(connection: Connection, job: _Job, states: tuple[str, ...], seconds: float) -> _Turns:
+    limit = time.monotonic() + seconds
+    while True:
+        state = _state(connection, job)
+        if state in states:
+            return
+        if time.monotonic() >= limit:
+            raise PlanRefused(
+                f"{job.before.name!r} is {state} after {seconds:g} seconds and not {states[0]}"
+            )
+        yield
+
+
+def _result(jobs: t.Sequence[_Job]) -> dict[str, t.Any]:
+    refused = [job for job in jobs if job.failed]
+    vms = [
+        {
+            "name": job.before.name,
+            "uuid": job.uuid,
+            "state": job.after.state,
+            "autostart": job.after.autostart,
+            "changed": _changed(job),
+            "steps": [step.text for step in job.steps] if _changed(job) else [],
+            "failed": job.failed,
+            "msg": job.msg,
+        }
+        for job in jobs
+    ]
+    result: dict[str, t.Any] = {
+        "changed": any(vm["changed"] for vm in vms),
+        "vms": vms,
+        "diff": [_diff(job) for job in jobs if _changed(job)],
+    }
+    if refused:
+        result["failed"] = True
+        result["msg"] = "; ".join(str(job.msg) for job in refused)
+    return result
+
+
+def _shown(facts: Facts) -> dict[str, t.Any]:
+    shown = {"autostart": facts.autostart, "state": facts.state}
+    return {**shown, "seed_medium": facts.seed_medium} if facts.seed_medium else shown
+
+
+def _changed(job: _Job) -> bool:
+    return _shown(job.before) != _shown(job.after)
+
+
+def _diff(job: _Job) -> dict[str, str]:
+    return {
+        "before_header": job.before.name,
+        "after_header": job.before.name,
+        "before": json.dumps(_shown(job.before), indent=1) + "\n",
+        "after": json.dumps(_shown(job.after), indent=1) + "\n",
+    }

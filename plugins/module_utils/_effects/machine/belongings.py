@@ -1,0 +1,197 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading what belongs to a domain that is to be removed.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+import typing as t
+
+from ... import _lxml
+from ..._pure.base import metadata
+from ..._pure.base.metadata import Owner, OwnVolume
+from ..._pure.base.states import state_name
+from ..._pure.base.xml_values import mib_up
+from ..._pure.lifecycle.purge_plan import DomainFacts, VolumeFacts
+from ..._pure.machine import domain_info, image_format
+from ..base import owner as owners
+from ..base.connection import Connection
+from . import owned, ownership
+from .ownership import References
+
+_INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
+_LIST_INTERNAL, _LIST_EXTERNAL = 256, 512  # virDomainSnapshotListFlags
+BACKING = "a backing file"
+_LOG_FOLDER = "/var/log/libvirt/qemu"
+_NVRAM_FOLDER = "/var/lib/libvirt/qemu/nvram/"
+
+
+def read_domain(
+    connection: Connection, raw: t.Any, references: References, me: Owner | None = None
+) -> DomainFacts:
+    """The domain with everything that goes or stays with it, its volumes excepted.
+
+    ``me`` is not a stranger at work on it.
+    """
+    name = str(raw.name())
+
+    def ask() -> tuple[str, dict[str, t.Any]]:
+        state = state_name(raw.state(0)[0])
+        facts = {
+            "uuid": str(raw.UUIDString()),
+            "active": bool(raw.isActive()),
+            "persistent": bool(raw.isPersistent()),
+            "managed_save": bool(raw.hasManagedSaveImage(0)),
+            "internal_snapshots": _snapshots(raw, _LIST_INTERNAL),
+            "external_snapshots": _snapshots(raw, _LIST_EXTERNAL),
+            "state": state,
+        }
+        return raw.XMLDesc(_INACTIVE), facts
+
+    text, facts = connection.call(f"read domain {name}", ask)
+    kept = metadata.parse(_lxml.parse(text, f"domain {name}"))
+    info = domain_info.parse(text, f"domain {name}")
+    nvram = info["firmware"]["nvram"]
+    return DomainFacts(
+        name=name,
+        **facts,
+        metadata=kept,
+        owner_alive=kept is not None and kept.owner != me and owners.is_alive(kept.owner),
+        disks=tuple(_disks(info, references)),
+        nvram=nvram if nvram and os.path.lexists(nvram) else None,
+        nvram_own=bool(nvram) and _own_nvram(str(nvram), facts["uuid"], references),
+        logs=tuple(_logs(name, facts["uuid"], info, references)),
+    )
+
+
+def _snapshots(raw: t.Any, which: int) -> tuple[str, ...]:
+    return tuple(sorted(str(one.getName()) for one in raw.listAllSnapshots(which)))
+
+
+def _disks(info: t.Mapping[str, t.Any], references: References) -> t.Iterator[tuple[str, str]]:
+    """Each disk that is there with what it is, and what it lies on."""
+    for disk in info["disks"]:
+        path = _path_of(disk, references)
+        if path is None or not os.path.lexists(path):
+            continue
+        kind = "a disk" if disk["device"] == "disk" else f"a {disk['device']} medium"
+        yield path, f"{kind} of it ({disk['target']})"
+        waiting, seen = list(references.chains.get(path, ())), {path}
+        while waiting:
+            below = waiting.pop(0)
+            if below not in seen:
+                seen.add(below)
+                yield below, BACKING
+                waiting += references.chains.get(below, ())
+
+
+def _path_of(disk: t.Mapping[str, t.Any], references: References) -> str | None:
+    if disk["type"] == "volume":
+        pool = references.pools.get(str(disk["pool"]))
+        return f"{pool.path}/{disk['volume']}" if pool and pool.path else None
+    source = disk["source"]
+    return str(source) if source and str(source).startswith("/") else None
+
+
+def _others(path: str, uuid: str, references: References) -> list[str]:
+    """In words, who but the domain ``uuid`` names the file."""
+    return sorted({user.text for user in references.users(path) if user.uuid != uuid})
+
+
+def _own_nvram(path: str, uuid: str, references: References) -> bool:
+    """Whether the file is one that libvirt made for this domain alone."""
+    return (
+        os.path.normpath(path) == path
+        and path.startswith(_NVRAM_FOLDER)
+        and not _others(path, uuid, references)
+    )
+
+
+def _logs(
+    name: str, uuid: str, info: t.Mapping[str, t.Any], references: References
+) -> t.Iterator[str]:
+    """The serial console's log of our own naming, with what virtlogd has put away of it."""
+    path = f"{_LOG_FOLDER}/{name}-console.log"
+    if path not in [console["log"] for console in info["consoles"]]:
+        return
+    # a domain of that name has its own log there, by libvirt's naming
+    if _others(path, uuid, references) or f"{name}-console" in references.domains:
+        return
+    for one in [path, *sorted(glob.glob(f"{glob.escape(path)}.[0-9]"))]:
+        if os.path.isfile(one) and not os.path.islink(one):
+            yield one
+
+
+def read_volume(
+    own: OwnVolume,
+    uuid: str,
+    disks: t.Collection[str],
+    references: References,
+    asked: t.Collection[str],
+    *,
+    claimed: bool,
+) -> VolumeFacts:
+    """One of the domain's own volumes as it is now; ``disks`` are the paths of all its disks.
+
+    ``claimed``: the domain is the claim of a creation, which may not have come to making it.
+    """
+    pool = references.pools.get(own.pool)
+    left_behind = os.path.lexists(own.path)
+    if pool is None or pool.path is None or pool.type not in ownership.FOLDER_TYPES:
+        return VolumeFacts(own, pool.type if pool else None, left_behind=left_behind)
+    path = f"{pool.path}/{own.name}"
+    place: dict[str, t.Any] = {
+        "pool_type": pool.type,
+        "pool_path": pool.path,
+        "pool_active": pool.active,
+        "shared": pool.shared,
+        "asked": path in asked,
+    }
+    inside = own.name not in (".", "..") and "/" not in own.name
+    if not inside:
+        return VolumeFacts(own, **place, left_behind=left_behind)
+    kind = _kind(path)
+    if kind != "file":
+        return VolumeFacts(own, **place, path=path, kind=kind, left_behind=left_behind)
+    users = references.users(path)
+    overlays = {user.image for user in users if user.image is not None} & set(disks)
+    others = {user.text for user in users if user.uuid != uuid and user.image not in overlays}
+    return VolumeFacts(
+        own,
+        **place,
+        path=path,
+        kind=kind,
+        size_mib=_size(path),
+        attached=any(os.path.realpath(disk) == os.path.realpath(path) for disk in disks),
+        users=tuple(sorted(others)),
+        own_overlays=tuple(sorted(str(overlay) for overlay in overlays)),
+        locked=ownership.is_locked(path),
+        foreign=claimed and owned.foreign(own, uuid) is not None,
+    )
+
+
+def _kind(path: str) -> str:
+    try:
+        mode = os.lstat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return "absent"
+    if stat.S_ISLNK(mode):
+        return "link"
+    if stat.S_ISDIR(mode):
+        return "directory"
+    return "file" if stat.S_ISREG(mode) else "other"
+
+
+def _size(path: str) -> int | None:
+    """Virtual size in MiB, of what is no image the file's."""
+    with open(path, "rb") as file:
+        head = file.read(image_format.HEAD_BYTES)
+        size = os.fstat(file.fileno()).st_size
+    return mib_up(image_format.parse_header(head, size).virtual_bytes or size)

@@ -1,0 +1,129 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Disks of domains as they really are: their volume, sizes, backing file, and what is wrong.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._errors import FleetVirtError
+from ..._pure.base.states import ACTIVE_STATES
+from ..._units import MIB
+from ..base import paths
+from ..base.connection import Connection
+from .pools import VolumeHandle, Volumes, describe_volume
+
+Entry = dict[str, t.Any]
+# virStorageType: what has a path on the hypervisor
+_LOCAL = ("file", "block")
+
+
+class Disks:
+    """What is known of the disks of all domains of a host, asked for as few times as possible."""
+
+    def __init__(self, connection: Connection, entries: t.Sequence[Entry]) -> None:
+        self._volumes = Volumes(connection)
+        self._found = paths.Probed()
+        if connection.local:
+            wanted = (path for entry in entries for path in self._paths(entry))
+            self._found = paths.probe(wanted, connection.timeout)
+
+    def _handle(self, disk: Entry) -> VolumeHandle | None:
+        if disk["type"] == "volume":
+            return self._volumes.named(str(disk["pool"]), str(disk["volume"]))
+        return self._volumes.at_path(disk["source"])
+
+    def _paths(self, entry: Entry) -> list[str]:
+        """The files that libvirt would open to tell the sizes of the entry's disks."""
+        found = []
+        for disk in entry["disks"]:
+            found += [self._path(disk, self._handle(disk)), disk["backing"] or ""]
+        return [path for path in found if path.startswith("/")]
+
+    def hang(self, entry: Entry) -> bool:
+        """Whether a disk of the domain lies on something that does not answer."""
+        return not self._found.hanging.isdisjoint(self._paths(entry))
+
+    def complete(
+        self, entry: Entry, sizes: t.Mapping[str, tuple[int | None, int | None]]
+    ) -> list[str]:
+        """Fill in the entry's disks, ``sizes`` by target being known already; what is wrong.
+
+        To be called inside :meth:`Connection.each`: reading a volume may hang, however unlikely.
+        """
+        problems: list[str] = []
+        hang = self.hang(entry)
+        for disk in entry["disks"]:
+            disk["size_mib"], disk["allocation_mib"] = sizes.get(disk["target"], (None, None))
+            handle = self._handle(disk)
+            file = self._found.files.get(self._path(disk, handle))
+            problem = None
+            if file is not None and file.qcow2 is False and disk["format"] == "qcow2":
+                disk["size_mib"] = disk["backing"] = None
+                problem = "the file is no qcow2 image, as the definition says it is"
+            if handle is not None:
+                disk["pool"], disk["volume"] = handle.pool, handle.name
+                if not hang and not problem:
+                    problem = _from_volume(disk, handle, file, entry["state"])
+            if file is not None:
+                disk["allocation_mib"] = -(-file.occupied // MIB)
+            if disk["size_mib"] is None and disk["source"]:
+                problem = problem or self._why_unknown(disk, handle, entry["state"])
+            if problem:
+                problems.append(f"disk {disk['target']}: {problem}")
+        return problems
+
+    @staticmethod
+    def _path(disk: Entry, handle: VolumeHandle | None) -> str:
+        if handle is not None:
+            return handle.path
+        return str(disk["source"]) if disk["type"] in _LOCAL and disk["source"] else ""
+
+    def _why_unknown(self, disk: Entry, handle: VolumeHandle | None, state: str) -> str | None:
+        """Why there is no size; None where nothing is wrong (a disk of another machine)."""
+        path = self._path(disk, handle)
+        for candidate in (path, str(disk["backing"])):
+            if candidate in self._found.hanging:
+                return f"{candidate} does not answer"
+        if handle is not None:
+            return None
+        if disk["type"] == "volume":
+            if self._volumes.errors:
+                return "; ".join(self._volumes.errors)
+            if disk["pool"] not in self._volumes.active:
+                return f"pool {disk['pool']} is not active"
+            return f"pool {disk['pool']} lists no volume {disk['volume']}"
+        if path in self._found.errors and state not in ACTIVE_STATES:
+            return f"{path}: {self._found.errors[path]}"
+        return None
+
+
+def _from_volume(
+    disk: Entry, handle: VolumeHandle, file: paths.File | None, state: str
+) -> str | None:
+    """Complete the disk from its volume; why that failed, if it was needed and did."""
+    # libvirt states the chain of a running domain; of one that is shut off only if its
+    # definition does, so the header of the volume is asked: by us where we have read it
+    unknown = not disk["backing_known"] and state not in ACTIVE_STATES
+    if unknown and disk["format"] == "raw":
+        unknown = False  # QEMU will look for none, whatever a guest wrote there
+    elif unknown and file is not None and file.backing_known:
+        disk["backing"] = disk["backing"] or file.backing
+        unknown = False
+    if not unknown and disk["size_mib"] is not None:
+        return None
+    try:
+        volume = describe_volume(handle)
+    except FleetVirtError as error:
+        return str(error)
+    if unknown:
+        disk["backing"] = disk["backing"] or volume["backing"]
+    if disk["size_mib"] is None:
+        disk["size_mib"] = volume["capacity_mib"]
+        disk["allocation_mib"] = volume["allocation_mib"]
+    return None

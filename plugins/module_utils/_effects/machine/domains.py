@@ -1,0 +1,278 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading domains: what ``virt_query`` returns.
+
+The cost is a constant number of calls for the host (lists, one bulk statistics call, one listing
+per pool) and one description per domain.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..._errors import FleetVirtError, LibvirtFailure, Problem, SpecError
+from ..._libvirt import ERR_NO_DOMAIN, ERR_NO_SUPPORT
+from ..._pure.base.states import ACTIVE_STATES, reason_name, state_name
+from ..._pure.machine import domain_entry, domain_info, domain_stats
+from ..base.connection import Connection
+from ..base.deadline import Failed
+from . import addresses as guest_addresses
+from .disks import Disks
+
+# virConnectListAllDomainsFlags
+_LIST_PERSISTENT = 4
+_LIST_MANAGED_SAVE = 256
+_LIST_AUTOSTART = 1024
+_LIST_HAS_SNAPSHOT = 4096
+_VANISHED = "vanished while it was read"
+# virDomainStatsTypes
+_STATS_STATE = 1
+_STATS_CPU_TOTAL = 2
+_STATS_BALLOON = 4
+_STATS_VCPU = 8
+_STATS_INTERFACE = 16
+_STATS_BLOCK = 32
+_STATS_NOWAIT = 1 << 29  # VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT: skip what a job blocks
+_STATS_SLOW = _STATS_BALLOON | _STATS_VCPU | _STATS_BLOCK  # what asks QEMU or opens a disk
+_SNAPSHOT_NO_FLAGS = 0
+
+_Read = tuple[t.Any, dict[str, t.Any]]  # libvirt's domain, its entry
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to read: ``names`` (None: all), addresses, counters, sizes of disks, snapshots."""
+
+    names: tuple[str, ...] | None = None
+    ignore_missing: bool = False
+    addresses: bool = False
+    stats: bool = False
+    storage: bool = True
+
+
+@dataclass
+class _Host:
+    """The answers that cover all domains of one host."""
+
+    flagged: dict[int, set[str] | None] = field(default_factory=dict)
+    stats: dict[str, dict[str, t.Any]] = field(default_factory=dict)
+    stats_errors: dict[str, str] = field(default_factory=dict)
+    disks: Disks | None = None
+
+    def has(self, flag: int, uuid: str) -> bool | None:
+        uuids = self.flagged.get(flag)
+        return None if uuids is None else uuid in uuids
+
+
+def read_domains(connection: Connection, wanted: Wanted) -> list[dict[str, t.Any]]:
+    """One entry a domain, sorted by name, the same keys in each.
+
+    Raises SpecError for a name that is not there, LibvirtFailure when the list itself cannot be
+    had. Whatever goes wrong with one domain is text in that domain's ``error``.
+    """
+    domains = connection.call("list domains", connection.raw.listAllDomains, 0)
+    domains.sort(key=lambda domain: str(domain.name()))
+    if wanted.names is not None:
+        domains = _chosen(domains, wanted)
+    if not domains:
+        return []
+    host = _Host(flagged=_flagged(connection))
+    entries = []
+    readable: list[_Read] = []
+    outcomes = connection.each(
+        lambda domain: _describe(domain, host), domains, lambda one: f"read domain {one.name()}"
+    )
+    for domain, outcome in zip(domains, outcomes):
+        if isinstance(outcome, Failed):
+            entry = _broken(str(domain.name()), str(domain.UUIDString()), outcome.error)
+        else:
+            entry = outcome.value
+            readable.append((domain, entry))
+        entries.append(entry)
+    if wanted.storage:
+        host.disks = Disks(connection, [entry for _dummy, entry in readable])
+    _read_stats(connection, readable, wanted, host)
+    outcomes = connection.each(
+        lambda one: _complete(one[0], one[1], host, wanted),
+        readable,
+        lambda one: f"read domain {one[1]['name']}",
+    )
+    for (_dummy, entry), outcome in zip(readable, outcomes):
+        if isinstance(outcome, Failed):
+            _note(entry, _reason(outcome.error))
+    if wanted.addresses:
+        _add_addresses(connection, readable)
+    return entries
+
+
+def still_there(entries: t.Iterable[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """Those that did not vanish while they were read, as what is moved or removed does."""
+    return [entry for entry in entries if _VANISHED not in (entry["error"] or "")]
+
+
+def _note(entry: dict[str, t.Any], problem: str) -> None:
+    if entry["error"] is None:
+        entry["error"] = problem
+    elif problem not in entry["error"]:
+        entry["error"] += f"; {problem}"
+
+
+def _chosen(domains: list[t.Any], wanted: Wanted) -> list[t.Any]:
+    names = wanted.names or ()
+    known = {str(domain.name()) for domain in domains}
+    unknown = [name for name in names if name not in known]
+    if unknown and not wanted.ignore_missing:
+        there = ", ".join(sorted(known)[:20]) or "none"
+        more = f" and {len(known) - 20} more" if len(known) > 20 else ""
+        raise SpecError(
+            [
+                Problem(
+                    "names",
+                    f"no domain {name!r} on this hypervisor; there are: {there}{more}",
+                )
+                for name in unknown
+            ]
+        )
+    return [domain for domain in domains if str(domain.name()) in set(names)]
+
+
+def _flagged(connection: Connection) -> dict[int, set[str] | None]:
+    """UUIDs of the domains that each flag of virConnectListAllDomains selects."""
+    found: dict[int, set[str] | None] = {}
+    for flag in (_LIST_PERSISTENT, _LIST_MANAGED_SAVE, _LIST_AUTOSTART, _LIST_HAS_SNAPSHOT):
+        try:
+            listed = connection.call("list domains", connection.raw.listAllDomains, flag)
+            found[flag] = {str(domain.UUIDString()) for domain in listed}
+        except LibvirtFailure as error:
+            if error.code != ERR_NO_SUPPORT:
+                raise
+            found[flag] = None
+    return found
+
+
+def _read_stats(connection: Connection, readable: list[_Read], wanted: Wanted, host: _Host) -> None:
+    """Statistics of all domains; where disks hang, only what needs neither disk nor QEMU."""
+    groups = _STATS_STATE
+    if wanted.storage:
+        groups |= _STATS_BLOCK
+    if wanted.stats:
+        groups |= _STATS_CPU_TOTAL | _STATS_BALLOON | _STATS_VCPU | _STATS_INTERFACE | _STATS_BLOCK
+    chosen: list[_Read] = []
+    hanging: list[_Read] = []
+    for one in readable:
+        hangs = host.disks is not None and host.disks.hang(one[1])
+        (hanging if hangs else chosen).append(one)
+    _bulk(connection, chosen, groups, host)
+    _bulk(connection, hanging, groups & ~_STATS_SLOW, host)
+
+
+def _bulk(connection: Connection, chosen: list[_Read], groups: int, host: _Host) -> None:
+    """One call for all; where one domain makes it fail or hang, one call for each."""
+    if not chosen:
+        return
+
+    def read(some: list[_Read]) -> list[tuple[str, dict[str, t.Any]]]:
+        domains = [domain for domain, _dummy in some]
+        answer = connection.raw.domainListGetStats(domains, groups, _STATS_NOWAIT)
+        return [(str(domain.UUIDString()), values) for domain, values in answer]
+
+    try:
+        host.stats.update(connection.call("read statistics of all domains", read, chosen))
+        return
+    except LibvirtFailure as error:
+        if error.code == ERR_NO_SUPPORT:
+            return
+    except FleetVirtError:
+        pass  # the limit: somebody hangs, find out who
+    outcomes = connection.each(
+        lambda one: read([one]), chosen, lambda one: f"statistics of {one[1]['name']}"
+    )
+    for (_dummy, entry), outcome in zip(chosen, outcomes):
+        if isinstance(outcome, Failed):
+            host.stats_errors[entry["uuid"]] = _reason(outcome.error)
+        else:
+            host.stats.update(outcome.value)
+
+
+def _describe(domain: t.Any, host: _Host) -> dict[str, t.Any]:
+    """The entry as far as libvirt's own memory knows it: nothing here touches a disk."""
+    name, uuid = str(domain.name()), str(domain.UUIDString())
+    entry = domain_info.parse(domain.XMLDesc(0), f"domain {name}")
+    entry["uuid"] = uuid
+    entry["state"] = entry["reason"] = None
+    entry["autostart"] = host.has(_LIST_AUTOSTART, uuid)
+    entry["persistent"] = host.has(_LIST_PERSISTENT, uuid)
+    entry["managed_save"] = host.has(_LIST_MANAGED_SAVE, uuid)
+    entry["snapshots"] = _snapshots(domain) if host.has(_LIST_HAS_SNAPSHOT, uuid) else []
+    entry["stats"] = entry["error"] = None
+    return entry
+
+
+def _complete(domain: t.Any, entry: dict[str, t.Any], host: _Host, wanted: Wanted) -> None:
+    """Add the state, the counters and what is known of the disks."""
+    values = host.stats.get(entry["uuid"], {})
+    if "state.state" in values:
+        numbers = (values["state.state"], values.get("state.reason", 0))
+    else:
+        numbers = tuple(domain.state(0))
+    entry["state"] = state_name(numbers[0])
+    entry["reason"] = reason_name(entry["state"], numbers[1])
+    problem = host.stats_errors.get(entry["uuid"])
+    if problem is not None:
+        _note(entry, problem)
+    active = entry["state"] in ACTIVE_STATES
+    if wanted.stats:
+        entry["stats"] = domain_stats.counters(values)
+        if active and entry["stats"]["cpu"]["time_ns"] is None:
+            # libvirt takes it from control groups there; from the process here (virDomainGetInfo)
+            entry["stats"]["cpu"]["time_ns"] = int(domain.info()[4])
+    if host.disks is not None:
+        for problem in host.disks.complete(entry, domain_stats.disk_sizes(values, active)):
+            _note(entry, problem)
+
+
+def _snapshots(domain: t.Any) -> list[dict[str, t.Any]]:
+    current = domain.snapshotCurrent(0).getName() if domain.hasCurrentSnapshot(0) else None
+    found = []
+    for snapshot in domain.listAllSnapshots(_SNAPSHOT_NO_FLAGS):
+        entry = domain_entry.snapshot(snapshot.getXMLDesc(0))
+        found.append({**entry, "current": entry["name"] == current})
+    return sorted(found, key=lambda entry: (entry["created"] or 0, entry["name"]))
+
+
+def _broken(name: str, uuid: str, error: FleetVirtError) -> dict[str, t.Any]:
+    """An entry of the usual shape for a domain that could not be read."""
+    entry = domain_entry.unreadable(name, uuid)
+    for key in ("state", "reason", "autostart", "persistent", "managed_save", "stats"):
+        entry[key] = None
+    entry["snapshots"] = []
+    entry["error"] = _reason(error)
+    return entry
+
+
+def _reason(error: FleetVirtError) -> str:
+    if isinstance(error, LibvirtFailure) and error.code == ERR_NO_DOMAIN:
+        return _VANISHED
+    return str(error)
+
+
+def _add_addresses(connection: Connection, readable: list[_Read]) -> None:
+    asked = [one for one in readable if one[1]["state"] in ("running", "blocked")]
+    outcomes = connection.each(
+        lambda one: guest_addresses.read(one[0], one[1]),
+        asked,
+        lambda one: (
+            f"ask the guest agent of {one[1]['name']} for addresses"
+            if one[1]["agent"]
+            else f"read leases of {one[1]['name']}"
+        ),
+        parallel=4,  # below what a daemon works on at once for one client
+    )
+    for (_dummy, entry), outcome in zip(asked, outcomes):
+        if isinstance(outcome, Failed):
+            _note(entry, _reason(outcome.error))

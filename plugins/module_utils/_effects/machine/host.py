@@ -1,0 +1,209 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading a hypervisor: what ``virt_host_info`` returns.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+from ..._errors import FleetVirtError, LibvirtFailure
+from ..._libvirt import ERR_NO_STORAGE_POOL, ERR_NO_STORAGE_VOL, ERR_NO_SUPPORT
+from ..._pure.base.states import ACTIVE_STATES, STATES
+from ..._pure.machine import host_info, network_info
+from ..base.connection import Connection
+from ..base.deadline import Failed
+from .domains import Wanted, read_domains, still_there
+from .pools import pool_entries
+
+MAINTENANCE_VOLUME = "fleet-virt.maintenance"
+_INTERFACE_BRIDGE = "bridge"
+_MIB = 1024 * 1024
+_TEST = "TEST"  # libvirt's test driver gives in KiB what is documented to be bytes
+
+
+def read_host(
+    connection: Connection, base_pool: str, base_path: str | None = None
+) -> dict[str, t.Any]:
+    """The hypervisor behind ``connection``, as documented for ``virt_host_info``.
+
+    The mark is looked for in the pool ``base_pool``, else in the one at ``base_path``.
+    """
+    raw = connection.raw
+    model, installed, cpus, _mhz, nodes, sockets, cores, threads = connection.call(
+        "read the node", raw.getInfo
+    )
+    capabilities = host_info.capabilities(
+        connection.call("read capabilities", raw.getCapabilities), "capabilities"
+    )
+    topology = capabilities["topology"]
+    memory = _memory(connection, int(installed))
+    numa = _numa(connection, capabilities["numa"], memory["total"])
+    # one that has gone meanwhile was promised nothing, and is no reason not to know the rest
+    domains = still_there(read_domains(connection, Wanted(storage=False)))
+    active = [entry for entry in domains if entry["state"] in ACTIVE_STATES]
+    pools = pool_entries(connection)
+    names = {str(pool["name"]) for pool in pools}
+    by_path = (str(pool["name"]) for pool in pools if base_path and pool["path"] == base_path)
+    marked_pool = base_pool if base_pool in names else next(by_path, base_pool)
+    return {
+        "name": str(connection.call("read the host name", raw.getHostname)),
+        "uri": connection.uri,
+        "uuid": capabilities["uuid"],
+        "libvirt_version": version(_optional(connection, "read the version", raw.getLibVersion)),
+        "hypervisor_version": version(_optional(connection, "read the version", raw.getVersion)),
+        "domain_types": capabilities["domain_types"],
+        "arch": capabilities["arch"],
+        "cpu": {
+            "model": capabilities["cpu_model"] or str(model),
+            "sockets": topology["sockets"] or int(nodes) * int(sockets),
+            "cores": topology["cores"] or int(cores),
+            "threads": topology["threads"] or int(threads),
+            "total": int(cpus),
+            "running": sum(entry["vcpus"] or 0 for entry in active),
+            "defined": sum(entry["vcpus_max"] or 0 for entry in domains),
+        },
+        "memory_mib": {
+            **memory,
+            "running": sum(entry["memory_max_mib"] or 0 for entry in active),
+            "defined": sum(entry["memory_max_mib"] or 0 for entry in domains),
+        },
+        "numa": numa,
+        "pools": pools,
+        "networks": _networks(connection),
+        "bridges": _bridges(connection),
+        "domains": _counts(domains),
+        "maintenance": _maintenance(connection, marked_pool),
+        "errors": [f"{entry['name']}: {entry['error']}" for entry in domains if entry["error"]],
+    }
+
+
+def _counts(domains: list[dict[str, t.Any]]) -> dict[str, int]:
+    counts = dict.fromkeys((*STATES, "unknown"), 0)
+    for entry in domains:
+        counts[entry["state"] or "unknown"] += 1
+    return counts
+
+
+def _optional(connection: Connection, action: str, function: t.Callable[..., t.Any]) -> t.Any:
+    """The answer, or None from a driver that does not know the call."""
+    try:
+        return connection.call(action, function)
+    except LibvirtFailure as error:
+        if error.code == ERR_NO_SUPPORT:
+            return None
+        raise
+
+
+def version(number: int | None) -> str | None:
+    """``9.0.0`` for 9000000 (libvirt's major * 1,000,000 + minor * 1,000 + release)."""
+    if number is None:
+        return None
+    return f"{number // 1_000_000}.{number // 1_000 % 1_000}.{number % 1_000}"
+
+
+def _memory(connection: Connection, installed: int) -> dict[str, int | None]:
+    """``total`` and ``free``, MiB; ``installed`` is what virNodeGetInfo says.
+
+    virNodeGetMemoryStats reads what the system itself counts with; virNodeGetInfo asks NUMA nodes
+    first, which on some machines say less than there is.
+    """
+    stats = _optional(connection, "read memory", lambda: connection.raw.getMemoryStats(-1, 0)) or {}
+    total = int(stats["total"]) // 1024 if stats.get("total") else installed
+    if "free" in stats:
+        free = sum(int(stats.get(key, 0)) for key in ("free", "buffers", "cached")) // 1024
+        return {"total": total, "free": free}
+    free_bytes = None
+    if connection.raw.getType() != _TEST:
+        free_bytes = _optional(connection, "read memory", connection.raw.getFreeMemory)
+    return {"total": total, "free": None if free_bytes is None else int(free_bytes) // _MIB}
+
+
+def _numa(
+    connection: Connection, cells: list[dict[str, t.Any]], total: int | None
+) -> list[dict[str, t.Any]]:
+    """The cells of the capabilities with what is free in each (virNodeGetCellsFreeMemory)."""
+    if len(cells) == 1:
+        cells[0]["memory_mib"] = total
+    if [cell["id"] for cell in cells] != list(range(len(cells))) or (
+        connection.raw.getType() == _TEST
+    ):
+        return cells
+    free = _optional(
+        connection,
+        "read NUMA cells",
+        lambda: connection.raw.getCellsFreeMemory(0, len(cells)),
+    )
+    for cell, found in zip(cells, free or []):
+        cell["free_mib"] = int(found) // _MIB
+    return cells
+
+
+def _networks(connection: Connection) -> list[dict[str, t.Any]]:
+    networks = _optional(connection, "list networks", connection.raw.listAllNetworks) or []
+    networks.sort(key=lambda network: str(network.name()))
+
+    def read(network: t.Any) -> dict[str, t.Any]:
+        info = network_info.network(network.XMLDesc(0), f"network {network.name()}")
+        return {
+            "bridge": info["bridge"],
+            "forward": info["forward"],
+            "active": bool(network.isActive()),
+            "autostart": bool(network.autostart()),
+        }
+
+    outcomes = connection.each(read, networks, lambda network: f"read network {network.name()}")
+    entries = []
+    for network, outcome in zip(networks, outcomes):
+        entry = dict.fromkeys(("bridge", "forward", "active", "autostart"))
+        error: str | None = None
+        if isinstance(outcome, Failed):
+            error = str(outcome.error)
+        else:
+            entry = outcome.value
+        entries.append({"name": str(network.name()), **entry, "error": error})
+    return entries
+
+
+def _bridges(connection: Connection) -> list[str] | None:
+    """Names of the host's bridges, None where nobody can tell.
+
+    Of this machine the kernel tells. Of another libvirt does (virConnectListAllInterfaces), where
+    its driver for interfaces is installed: Debian 13 has that in a package of its own.
+    """
+    if connection.local:
+        return sorted(path.parent.name for path in Path("/sys/class/net").glob("*/bridge"))
+    interfaces = _optional(connection, "list interfaces", connection.raw.listAllInterfaces)
+    if interfaces is None:
+        return None
+
+    def read(interface: t.Any) -> str | None:
+        name = str(interface.name())
+        info = network_info.interface(interface.XMLDesc(0), f"interface {name}")
+        return name if info["type"] == _INTERFACE_BRIDGE else None
+
+    outcomes = connection.each(read, interfaces, lambda one: f"read interface {one.name()}")
+    return sorted(o.value for o in outcomes if not isinstance(o, Failed) and o.value)
+
+
+def _maintenance(connection: Connection, base_pool: str) -> bool | None:
+    """Whether the mark is set; None when the base pool is there but cannot be read."""
+
+    def read() -> bool:
+        pool = connection.raw.storagePoolLookupByName(base_pool)
+        pool.storageVolLookupByName(MAINTENANCE_VOLUME)
+        return True
+
+    try:
+        return bool(connection.call("read the maintenance mark", read))
+    except LibvirtFailure as error:
+        if error.code in (ERR_NO_STORAGE_POOL, ERR_NO_STORAGE_VOL, ERR_NO_SUPPORT):
+            return False
+        return None
+    except FleetVirtError:
+        return None

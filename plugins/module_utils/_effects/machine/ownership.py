@@ -1,0 +1,387 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whose a file is: who else on this host names it, lies on it or has it open.
+
+Everything that could be somebody's data is asked: definitions and live state of all domains, their
+snapshots and saved memory, what other domains' metadata names, and the headers of all images in
+the folders of all pools, attached or not, and of whatever those name in turn. What cannot be read
+is an error, never an absence.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import struct
+import typing as t
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ... import _lxml
+from ..._errors import DeadlineExceeded, LibvirtFailure, PlanRefused
+from ..._libvirt import ERR_NO_DOMAIN, ERR_NO_STORAGE_VOL, ERR_NO_SUPPORT
+from ..._pure.machine import file_references, storage_info
+from ..._pure.machine.file_references import Below
+from ..base import deadline
+from ..base.connection import Connection
+from . import file_systems
+from .pools import describe_volume, list_handles, list_pools
+
+FOLDER_TYPES = ("dir", "fs", "netfs")
+# Pools that several machines can have at once
+_SHARED_POOLS = ("netfs", "gluster", "iscsi", "iscsi-direct", "mpath", "rbd", "scsi", "sheepdog")
+# A file in a pool that says which pool it is, whatever it is called where it is mounted
+POOL_ID_FILE = "fleet-virt.pool-id"
+
+_INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
+_SCAN_SECONDS = 120.0
+# What no file can be reached by, whoever tries
+_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+# What QEMU locks in an image it uses: a byte for each permission from 100 on, one for each that it
+# does not grant to others from 200 on (block/file-posix.c)
+_LOCK_FIRST, _LOCK_BYTES = 100, 200
+_FLOCK = struct.Struct("hhqqi4x")
+
+
+@dataclass(frozen=True)
+class PoolPlace:
+    """A pool of this host."""
+
+    name: str
+    type: str
+    path: str | None
+    active: bool
+    raw: t.Any
+    shared: bool
+    id: str | None
+
+
+@dataclass(frozen=True)
+class User:
+    """Who names a file; ``uuid`` is the domain's, None for an image that lies on it."""
+
+    text: str
+    uuid: str | None
+    image: str | None = None
+
+
+@dataclass
+class References:
+    """All that is named on this host, by the file it is (device and inode) and by its path."""
+
+    pools: dict[str, PoolPlace]
+    domains: frozenset[str] = frozenset()  # their names
+    by_path: dict[str, set[User]] = field(default_factory=dict)
+    by_file: dict[tuple[int, int], set[User]] = field(default_factory=dict)
+    chains: dict[str, list[str]] = field(default_factory=dict)  # image -> what it lies on
+    # what QEMU takes a file for, by path and by what file it is
+    formats: dict[str | tuple[int, int], set[str | None]] = field(default_factory=dict)
+    looking_at: str = ""
+
+    def users(self, path: str) -> set[User]:
+        """Everybody who names the file ``path``, under whatever name."""
+        found = set(self.by_path.get(path, ())) | self.by_path.get(os.path.realpath(path), set())
+        identity = _identity(path)
+        return found | (self.by_file.get(identity, set()) if identity else set())
+
+    def named(self, name: str) -> set[User]:
+        """Everybody who names a file called ``name``, in whatever folder."""
+        return {
+            user
+            for path, users in self.by_path.items()
+            if os.path.basename(path) == name
+            for user in users
+        }
+
+    def formats_of(self, path: str) -> set[str | None]:
+        """What QEMU takes the file for wherever it uses it, by definitions and their images."""
+        found = self.formats.get(path, set()) | self.formats.get(os.path.realpath(path), set())
+        identity = _identity(path)
+        return found | (self.formats.get(identity, set()) if identity else set())
+
+    def add_format(self, path: str, kind: str | None) -> None:
+        identity = _identity(path)
+        for one in dict.fromkeys((path, os.path.realpath(path), identity)):
+            if one is not None:
+                self.formats.setdefault(one, set()).add(kind)
+
+    def add(self, path: str, user: User) -> None:
+        for one in dict.fromkeys((path, os.path.realpath(path))):
+            self.by_path.setdefault(one, set()).add(user)
+        identity = _identity(path)
+        if identity is not None:
+            self.by_file.setdefault(identity, set()).add(user)
+
+
+def read_domains(connection: Connection) -> References:
+    """What domains name, by paths alone: no file is touched, so nothing that hangs is met."""
+    listed = connection.call("list domains", connection.raw.listAllDomains, 0)
+    found = References(read_pools(connection, look=False), _names(listed))
+    for named, user in _named_by_domains(connection, listed):
+        for path in named.paths | _volume_paths(found, named.volumes):
+            found.by_path.setdefault(path, set()).add(user)
+    return found
+
+
+def read(connection: Connection) -> References:
+    """Everything that is named on this host; raises rather than leaving something out."""
+    listed = connection.call("list domains", connection.raw.listAllDomains, 0)
+    found = References(read_pools(connection), _names(listed))
+    domains = _named_by_domains(connection, listed)
+    others = _backings_elsewhere(connection, found)
+    try:
+        deadline.call(
+            lambda: _scan(found, domains, others),
+            seconds=_SCAN_SECONDS,
+            what="look at all images",
+        )
+    except DeadlineExceeded:
+        raise PlanRefused(
+            f"{found.looking_at} did not answer within {_SCAN_SECONDS:g} seconds, so who uses"
+            " which image is not known; see to it that it answers (a dead mount?)"
+        ) from None
+    except OSError as error:
+        raise PlanRefused(
+            f"{found.looking_at}: {error.strerror or error}, so who uses which image is not known"
+        ) from None
+    return found
+
+
+def is_locked(path: str) -> bool:
+    """Whether QEMU, here or over the network on a shared file system, uses the image.
+
+    Asks for QEMU's own locks (fcntl(2), F_OFD_GETLK) and for loop devices; takes none.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _LOCK_FIRST, _LOCK_BYTES, 0)
+        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked)
+        if _FLOCK.unpack(answer)[0] != fcntl.F_UNLCK:
+            return True
+    finally:
+        os.close(descriptor)
+    real = os.path.realpath(path)
+    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+        try:
+            if backing.read_text(encoding="utf-8", errors="replace").rstrip("\n") == real:
+                return True
+        except OSError:
+            continue  # detached just now
+    return False
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        if error.errno not in (*_NOWHERE, errno.EACCES, errno.EPERM):
+            raise
+        return None
+    return (status.st_dev, status.st_ino)
+
+
+def _names(domains: t.Iterable[t.Any]) -> frozenset[str]:
+    return frozenset(str(raw.name()) for raw in domains)
+
+
+def read_pools(connection: Connection, *, look: bool = True) -> dict[str, PoolPlace]:
+    """The pools of this host by name, active or not; without a ``look`` at their folders, which may
+    not answer, nothing is known of who else has them."""
+    found = {}
+    for raw in list_pools(connection):
+        name = str(raw.name())
+        info = storage_info.pool(connection.call(f"read pool {name}", raw.XMLDesc, 0))
+        active = bool(connection.call(f"read pool {name}", raw.isActive))
+        kind = str(info["type"])
+        path = str(info["path"]).rstrip("/") if info["path"] else None
+        folder = path if kind in FOLDER_TYPES else None
+        shared, pool_id = False, None
+        if folder and look:
+            shared, pool_id = connection.call(f"look at {folder}", _sharing, folder)
+        found[name] = PoolPlace(
+            name, kind, path, active, raw, shared or kind in _SHARED_POOLS, pool_id
+        )
+    return found
+
+
+def _sharing(folder: str) -> tuple[bool, str | None]:
+    """Whether other machines may have the folder's file system too, and the pool's id."""
+    try:
+        text = Path(folder, POOL_ID_FILE).read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        text = ""
+    return file_systems.is_shared(folder), text[:128] or None
+
+
+def _named_by_domains(
+    connection: Connection, domains: t.Sequence[t.Any]
+) -> list[tuple[file_references.Named, User]]:
+    """What each domain's definition, live state, snapshots and saved memory name."""
+
+    def documents(raw: t.Any) -> list[tuple[str, str]]:
+        found = [("", raw.XMLDesc(_INACTIVE))]
+        if raw.isActive():
+            found.append(("", raw.XMLDesc(0)))
+        if raw.hasManagedSaveImage(0):
+            found.append(("the saved memory of ", raw.managedSaveGetXMLDesc(0)))
+        for snapshot in raw.listAllSnapshots(0):
+            found.append((f"snapshot {snapshot.getName()} of ", snapshot.getXMLDesc(0)))
+        return found
+
+    def read_one(raw: t.Any) -> list[tuple[file_references.Named, User]]:
+        name, uuid = str(raw.name()), str(raw.UUIDString())
+        return [
+            (
+                file_references.of_definition(_lxml.parse(text, f"domain {name}")),
+                User(f"used by {what}domain {name!r}", uuid),
+            )
+            for what, text in documents(raw)
+        ]
+
+    read = connection.each_there(
+        read_one, domains, lambda raw: f"read domain {raw.name()}", ERR_NO_DOMAIN
+    )
+    return [named for _raw, found in read for named in found]
+
+
+def _backings_elsewhere(connection: Connection, found: References) -> list[tuple[str, User]]:
+    """Backing files of volumes in pools that are no folders, as libvirt reads them."""
+    backings = []
+    for pool in found.pools.values():
+        if pool.type in FOLDER_TYPES or not pool.active:
+            continue
+        try:
+            handles = connection.call(f"list pool {pool.name}", list_handles, pool.raw)
+        except LibvirtFailure as error:
+            if error.code == ERR_NO_SUPPORT:
+                continue
+            raise
+        described = connection.each_there(
+            describe_volume,
+            list(handles.values()),
+            lambda handle: f"read volume {handle.name}",
+            ERR_NO_STORAGE_VOL,
+        )
+        for handle, volume in described:
+            if volume["backing"]:
+                user = User(f"{handle.path} lies on it", None, handle.path)
+                backings.append((str(volume["backing"]), user))
+    return backings
+
+
+def _scan(
+    found: References,
+    domains: t.Sequence[tuple[file_references.Named, User]],
+    others: t.Sequence[tuple[str, User]],
+) -> None:
+    """Put everything into ``found``; everything that touches a file is in here."""
+    attached: set[str] = set()
+    images: set[str] = set()
+    for named, user in domains:
+        for path in named.paths | _volume_paths(found, named.volumes):
+            found.looking_at = path
+            found.add(path, user)
+            images.add(path)
+        for path, kind in _formats(found, named):
+            found.looking_at = path
+            found.add_format(path, kind)
+            attached.add(path)
+    for path, user in others:
+        found.looking_at = path
+        found.add(path, user)
+    for pool in found.pools.values():
+        if pool.type in FOLDER_TYPES and pool.path is not None:
+            found.looking_at = pool.path
+            images.update(_files_of(pool.path))
+    seen: set[tuple[int, int]] = set()
+    # what QEMU opens as an image says in its header what it takes the files below for
+    for image in sorted(attached):
+        _follow(found, image, seen, believed=True)
+    for image in sorted(images):
+        _follow(found, image, seen, believed=False)
+
+
+def _formats(found: References, named: file_references.Named) -> t.Iterator[tuple[str, str | None]]:
+    """What the document says that QEMU takes files for."""
+    yield from named.formats
+    for volume, kind in named.volume_formats:
+        for path in _volume_paths(found, [volume]):
+            yield path, kind
+
+
+def _volume_paths(found: References, volumes: t.Iterable[tuple[str, str]]) -> set[str]:
+    paths = set()
+    for pool_name, name in volumes:
+        pool = found.pools.get(pool_name)
+        if pool is not None and pool.path is not None:
+            paths.add(f"{pool.path}/{name}")
+    return paths
+
+
+def _files_of(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.path for entry in entries if entry.is_file()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _follow(found: References, image: str, seen: set[tuple[int, int]], *, believed: bool) -> None:
+    """Note what ``image`` lies on, and what that lies on.
+
+    What QEMU takes for raw lies on nothing, whatever is written there. ``believed``: QEMU opens
+    ``image``, so what it says of the format of files below is so. ``seen`` are files that were
+    followed under any name.
+    """
+    waiting = [image]
+    while waiting:
+        path = waiting.pop()
+        if path in found.chains:
+            continue
+        found.looking_at = path
+        raw = found.formats_of(path) == {file_references.RAW}
+        below = [] if raw else _read_header(path)
+        found.chains[path] = [one.name for one in below]
+        identity = _identity(path)
+        if identity is not None:
+            seen.add(identity)
+        for one in below:
+            found.looking_at = one.name
+            found.add(one.name, User(f"{path} lies on it", None, path))
+            if believed:
+                found.add_format(one.name, one.format)
+            if _identity(one.name) not in seen:  # else a file that names itself would never end
+                waiting.append(one.name)
+
+
+def _read_header(path: str) -> list[Below]:
+    """What the image names, with absolute paths, as QEMU resolves them."""
+    try:
+        status = os.stat(path)
+        device = stat.S_ISBLK(status.st_mode)
+        if not device and (not stat.S_ISREG(status.st_mode) or status.st_size == 0):
+            return []
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno not in _NOWHERE:
+            raise
+        return []
+    try:
+        named = file_references.of_image(lambda at, count: os.pread(descriptor, count, at))
+    except OSError:
+        if not device:
+            raise
+        return []  # a drive without a medium, a disk that is gone: nobody reads an image off it
+    finally:
+        os.close(descriptor)
+    folder = os.path.dirname(path)
+    resolved = [
+        Below(os.path.normpath(os.path.join(folder, one.name)), one.format) for one in named
+    ]
+    return [one for one in resolved if one.name != path]  # a VMDK image names itself

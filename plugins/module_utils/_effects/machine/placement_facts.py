@@ -1,0 +1,178 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What placement and claims need to know of a hypervisor beyond ``virt_host_info``'s summary.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import typing as t
+from pathlib import Path
+
+from ..._errors import FleetVirtError
+from ..._libvirt import ERR_NO_DOMAIN
+from ..._lxml import parse
+from ..._pure.base import machines
+from ..._pure.base import metadata as own_metadata
+from ..._pure.base.metadata import Metadata
+from ..._pure.machine import host_info, network_info
+from ..base import paths
+from ..base.connection import Connection
+from ..base.deadline import Failed
+from .host import read_host
+from .pools import describe_volume, list_handles, list_pools
+
+_LIST_ACTIVE = 1  # VIR_CONNECT_LIST_DOMAINS_ACTIVE
+_TAGS_ON_BRIDGES = 11_000_000  # libvirt 11.0.0 sets VLAN tags on Linux bridges that filter VLANs
+
+
+def read(connection: Connection, base_pool: str, base_path: str) -> dict[str, t.Any]:
+    """``read_host`` with ``vms``, ``machines``, ``images`` and the pools' promises, and more.
+
+    ``firmwares`` are what libvirt can choose among, ``tagging_networks`` and ``tagging_bridges``
+    those on which it sets the VLAN tags of NICs.
+    ``promised_mib`` is the sum of virtual sizes in a pool, ``claimed_mib`` that of the disks of
+    VMs in creation, whose volumes may not exist yet, ``volume_allocation_mib`` what they take.
+    """
+    host = read_host(connection, base_pool, base_path)
+    domains = _domains(connection)
+    listed_active = connection.call("list domains", connection.raw.listAllDomains, _LIST_ACTIVE)
+    active = {str(domain.UUIDString()) for domain in listed_active}
+    host["vms"] = [{**_entry(*one), "active": one[1] in active} for one in domains]
+    text = connection.call("read capabilities", connection.raw.getCapabilities)
+    host["machines"] = host_info.capabilities(text)["machines"]
+    host["firmwares"] = _firmwares(connection, host)
+    host["tagging_bridges"] = _tagging_bridges(connection)
+    host["tagging_networks"] = _tagging_networks(connection, host)
+    host["images"] = []
+    listed: set[str] = set()
+    for raw in list_pools(connection, active_only=True):
+        entry = next(pool for pool in host["pools"] if pool["name"] == str(raw.name()))
+        try:
+            handles = connection.call(f"list pool {entry['name']}", list_handles, raw)
+        except FleetVirtError as error:
+            entry["error"] = str(error)
+            continue
+        there = set(handles)
+        if connection.local:
+            files = [path for path in handles if path.startswith("/")]
+            probed = paths.probe(files, connection.timeout)
+            # libvirt lists what somebody has removed behind its back, or what is not mounted
+            there = set(probed.files)
+            if probed.hanging:
+                entry["error"] = f"{min(probed.hanging)} does not answer"
+                continue
+        if entry["name"] == base_pool or entry["path"] == base_path:
+            host["images"] = sorted(one.name for path, one in handles.items() if path in there)
+        outcomes = connection.each(
+            describe_volume, list(handles.values()), lambda handle: f"read volume {handle.name}"
+        )
+        found = [outcome.value for outcome in outcomes if not isinstance(outcome, Failed)]
+        entry["promised_mib"] = sum(volume["capacity_mib"] or 0 for volume in found)
+        entry["volume_allocation_mib"] = sum(volume["allocation_mib"] or 0 for volume in found)
+        listed.update(handles)
+    for pool in host["pools"]:
+        pool["claimed_mib"] = _claimed(domains, pool, listed)
+    return host
+
+
+def _firmwares(connection: Connection, host: t.Mapping[str, t.Any]) -> list[str] | None:
+    """Of the machine type that VMs get; None where libvirt does not tell."""
+    kind = "kvm" if "kvm" in host["domain_types"] else "qemu"
+    machine = machines.newest_common([host["machines"]], None)
+    try:
+        text = connection.call(
+            "read domain capabilities",
+            *(connection.raw.getDomainCapabilities, None, host["arch"], machine, kind),
+        )
+        return host_info.firmwares(text)
+    except FleetVirtError:
+        return None
+
+
+def _tagging_bridges(connection: Connection) -> list[str]:
+    """Linux bridges of this machine that filter VLANs, if libvirt can use that."""
+    if not connection.local or int(connection.raw.getLibVersion()) < _TAGS_ON_BRIDGES:
+        return []
+    found = []
+    for path in Path("/sys/class/net").glob("*/bridge/vlan_filtering"):
+        with contextlib.suppress(OSError):  # a bridge that has just gone
+            if path.read_text(encoding="ascii").strip() == "1":
+                found.append(path.parent.parent.name)
+    return sorted(found)
+
+
+def _tagging_networks(connection: Connection, host: t.Mapping[str, t.Any]) -> list[str]:
+    def read(network: t.Any) -> bool:
+        info = network_info.network(network.XMLDesc(0), f"network {network.name()}")
+        return bool(info["tags"]) or info["bridge"] in host["tagging_bridges"]
+
+    if not host["networks"]:
+        return []
+    networks = connection.call("list networks", connection.raw.listAllNetworks)
+    outcomes = connection.each(read, networks, lambda network: f"read network {network.name()}")
+    return sorted(
+        str(network.name())
+        for network, outcome in zip(networks, outcomes)
+        if not isinstance(outcome, Failed) and outcome.value
+    )
+
+
+def defined(connection: Connection) -> list[dict[str, t.Any]]:
+    """``vms`` of :func:`read`, but not which of them are ``active``."""
+    return [_entry(*one) for one in _domains(connection)]
+
+
+def _domains(connection: Connection) -> list[tuple[str, str, list[str], Metadata | None]]:
+    """Name, UUID, MAC addresses and metadata of every domain; raises when one cannot be read."""
+
+    def describe(domain: t.Any) -> tuple[str, str, list[str], Metadata | None]:
+        root = parse(domain.XMLDesc(0), f"domain {domain.name()}")
+        macs = [str(mac.get("address")).lower() for mac in root.iterfind("devices/interface/mac")]
+        return str(domain.name()), str(domain.UUIDString()), macs, own_metadata.parse(root)
+
+    domains = connection.call("list domains", connection.raw.listAllDomains, 0)
+    found = connection.each_there(
+        describe, domains, lambda domain: f"read domain {domain.name()}", ERR_NO_DOMAIN
+    )
+    return sorted((entry for _domain, entry in found), key=lambda entry: str(entry[0]))
+
+
+def _entry(name: str, uuid: str, macs: list[str], kept: Metadata | None) -> dict[str, t.Any]:
+    known = kept or Metadata()
+    return {
+        "name": name,
+        "uuid": uuid,
+        "managed": known.made_here,
+        "phase": known.phase,
+        "run": known.owner.run if known.owner else None,
+        "groups": list(known.groups),
+        "anti_affinity": list(known.anti_affinity),
+        "macs": macs,
+    }
+
+
+def _claimed(
+    domains: t.Sequence[tuple[str, str, list[str], Metadata | None]],
+    pool: t.Mapping[str, t.Any],
+    listed: set[str],
+) -> int:
+    """MiB of disks that VMs in creation were promised in ``pool`` and that are not there yet."""
+    total = 0
+    for _name, _uuid, _macs, kept in domains:
+        if kept is None or kept.phase != "creating":
+            continue
+        try:
+            disks = json.loads(kept.request or "")["disks"]
+            sizes = {str(disk["name"]): int(disk["size"] or 0) for disk in disks}
+        except (ValueError, KeyError, TypeError):
+            continue  # not written by us: what it claims is not known
+        for volume in kept.volumes:
+            if volume.pool == pool["name"] and volume.path not in listed:
+                total += sizes.get(volume.target, 0)
+    return total

@@ -1,0 +1,205 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Pools and volumes through libvirt's storage API: finding, making, filling, removing.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+from dataclasses import dataclass
+
+from ..._errors import LibvirtFailure, PlanRefused
+from ..._libvirt import ERR_NO_STORAGE_POOL, ERR_NO_STORAGE_VOL
+from ..._pure.machine import pool_xml, storage_info, volume_xml
+from ..base.connection import Connection
+from .pools import list_pools
+
+_BUILD = 1  # VIR_STORAGE_POOL_CREATE_WITH_BUILD: makes the folder if it is not there
+_BUSY = "asynchronous jobs running"  # refused while a volume of the pool is being built
+_PATIENCE = 120.0  # seconds to wait for another volume of the same pool
+_COPY = 6 * 3600.0  # seconds that copying an image may take
+CHANGE_SECONDS = 300.0  # seconds for what copies nothing, while others may wait for a lock
+_SHORT = 120.0
+_CHUNK = 256 * 1024
+_FOLDER_TYPES = ("dir", "fs", "netfs")
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A pool of files: its name in libvirt, the folder, and libvirt's object (None: not made)."""
+
+    name: str
+    path: str
+    raw: t.Any = None
+
+    def volume_path(self, name: str) -> str:
+        """The file that the volume ``name`` is, or will be."""
+        return f"{self.path}/{name}"
+
+
+def find_pool(connection: Connection, name: str, path: str | None) -> Pool | None:
+    """The active pool ``name``, or whichever has ``path`` as its target; None if there is none.
+
+    Raises PlanRefused for a pool that is there but cannot be used.
+    """
+    by_name = by_path = None
+    for raw in list_pools(connection):
+        description = connection.call(f"read pool {raw.name()}", raw.XMLDesc, 0)
+        info = storage_info.pool(description)
+        if info["name"] == name:
+            by_name = (raw, info)
+        if path is not None and str(info["path"] or "").rstrip("/") == path.rstrip("/"):
+            by_path = (raw, info)
+    found = by_name or by_path
+    if found is None:
+        return None
+    raw, info = found
+    if info["type"] not in _FOLDER_TYPES:
+        raise PlanRefused(
+            f"pool {info['name']} is of type {info['type']}; disks are made in pools of files"
+            f" ({', '.join(_FOLDER_TYPES)})"
+        )
+    if not connection.call(f"read pool {info['name']}", raw.isActive):
+        raise PlanRefused(
+            f"pool {info['name']} is inactive; start it with virsh pool-start {info['name']}"
+        )
+    return Pool(str(info["name"]), str(info["path"]).rstrip("/"), raw)
+
+
+def pool_at(connection: Connection, folder: str) -> str | None:
+    """The name of the pool of files whose target is ``folder``, active or not."""
+    for raw in list_pools(connection):
+        info = storage_info.pool(connection.call(f"read pool {raw.name()}", raw.XMLDesc, 0))
+        if str(info["path"] or "").rstrip("/") == folder and info["type"] in _FOLDER_TYPES:
+            return str(info["name"])
+    return None
+
+
+def make_pool(connection: Connection, name: str, path: str) -> Pool:
+    """Define a directory pool, make its folder, start it and have it started at boot."""
+    raw = connection.call(
+        f"define pool {name}", connection.raw.storagePoolDefineXML, pool_xml.render(name, path), 0
+    )
+    connection.call(f"start pool {name}", raw.create, _BUILD)
+    connection.call(f"set pool {name} to start at boot", raw.setAutostart, 1)
+    return Pool(name, path.rstrip("/"), raw)
+
+
+def patiently(
+    connection: Connection,
+    action: str,
+    function: t.Callable[[], t.Any],
+    seconds: float = CHANGE_SECONDS,
+) -> t.Any:
+    """Call within ``seconds``; while libvirt refuses because the pool is busy with another volume,
+    wait and repeat."""
+    limit = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return connection.call(action, function, seconds=seconds)
+        except LibvirtFailure as error:
+            if _BUSY not in str(error) or time.monotonic() > limit:
+                raise
+            time.sleep(0.1)
+
+
+def find_volume(connection: Connection, pool: Pool, name: str) -> t.Any | None:
+    """libvirt's object for the volume ``name``, None if the pool does not know it."""
+    if pool.raw is None:
+        return None
+    try:
+        return connection.call(f"look for volume {name}", pool.raw.storageVolLookupByName, name)
+    except LibvirtFailure as error:
+        if error.code in (ERR_NO_STORAGE_VOL, ERR_NO_STORAGE_POOL):
+            return None
+        raise
+
+
+def is_taken(connection: Connection, pool: Pool, name: str) -> bool:
+    """Whether a volume or, unknown to libvirt, a file of that name is there."""
+    if find_volume(connection, pool, name) is not None:
+        return True
+    return os.path.lexists(pool.volume_path(name))
+
+
+def create_volume(
+    connection: Connection,
+    pool: Pool,
+    name: str,
+    *,
+    size: int,
+    volume_format: str,
+    backing: tuple[str, str] | None = None,
+    mode: str | None = None,
+) -> t.Any:
+    """A new thin volume of ``size`` bytes: empty, or over ``backing``.
+
+    libvirt refuses a name that is taken, as a volume or as a file.
+    """
+    xml = volume_xml.render(
+        name, size, volume_format, backing, volume_xml.Permissions(mode=mode) if mode else None
+    )
+    return patiently(connection, f"create volume {name}", lambda: pool.raw.createXML(xml, 0))
+
+
+def copy(source: str, source_format: str, target: str, target_format: str) -> None:
+    """Fill the new, empty image ``target`` with what ``source`` holds; holes stay holes.
+
+    The copying ends with this process.
+    """
+    from ..base import programs  # few disks are copies
+
+    done = programs.attempt(
+        [
+            *("setpriv", "--pdeathsig", "KILL", "qemu-img", "convert", "-n", "--target-is-zero"),
+            *("-f", source_format, "-O", target_format, source, target),
+        ],
+        seconds=_COPY,
+    )
+    if done is None or done.status:
+        said = done.said[-500:] if done else "setpriv (package util-linux) is not installed"
+        raise PlanRefused(f"{source} could not be copied to {target}: {said}")
+
+
+def upload(connection: Connection, volume: t.Any, name: str, content: bytes) -> None:
+    """Fill a raw volume through libvirt (virStorageVolUpload)."""
+
+    def send() -> None:
+        stream = connection.raw.newStream(0)
+        try:
+            volume.upload(stream, 0, len(content), 0)
+            for start in range(0, len(content), _CHUNK):
+                rest = content[start : start + _CHUNK]
+                while rest:
+                    rest = rest[stream.send(rest) :]
+            stream.finish()
+        except BaseException:
+            stream.abort()
+            raise
+
+    connection.call(f"fill volume {name}", send, seconds=_SHORT)
+
+
+def delete_volume(connection: Connection, pool: Pool, name: str) -> bool:
+    """Remove the volume; whether there was one."""
+    volume = find_volume(connection, pool, name)
+    if volume is None:
+        return False
+    patiently(connection, f"remove volume {name}", lambda: volume.delete(0))
+    return True
+
+
+def flush(path: str) -> None:
+    """Have the file and its folder entry on the disk (fsync(2))."""
+    for one in (path, os.path.dirname(path)):
+        descriptor = os.open(one, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

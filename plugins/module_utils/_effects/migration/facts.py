@@ -1,0 +1,336 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading both ends of a migration: the VM here, the destination through its own libvirt.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ... import _lxml
+from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused
+from ..._libvirt import ERR_NO_DOMAIN, ERR_NO_STORAGE_VOL, ERR_NO_SUPPORT, ERR_OPERATION_INVALID
+from ..._pure.base import metadata
+from ..._pure.base.metadata import Metadata, OwnVolume
+from ..._pure.base.states import state_name
+from ..._pure.machine import domain_info, file_references, host_info, network_info, storage_info
+from ..._pure.machine.file_references import RAW
+from ..._pure.migration.types import Defined, Destination, Disk, Pool, Source, Target, Volume
+from ..base import owner as owners
+from ..base.connection import Connection
+from ..machine import storage
+from ..machine.host import MAINTENANCE_VOLUME
+from ..machine.ownership import FOLDER_TYPES
+from ..machine.pools import describe_volume, list_handles, list_pools
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+_INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
+_FAIL_INCOMPATIBLE = 1  # VIR_CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE
+_JOBS = {1: "bounded", 2: "unbounded"}
+_MAX_DEPTH = 16  # of a chain that is followed
+
+
+def read_source(connection: Connection, raw: t.Any, host: str) -> Source:
+    """The VM with everything that decides whether and how it moves; ``host`` names this one."""
+    name = str(raw.name())
+
+    def ask() -> dict[str, t.Any]:
+        active = bool(raw.isActive())
+        return {
+            "uuid": str(raw.UUIDString()),
+            "state": state_name(raw.state(0)[0]),
+            "active": active,
+            "persistent": bool(raw.isPersistent()),
+            "managed_save": bool(raw.hasManagedSaveImage(0)),
+            "snapshots": tuple(sorted(str(one.getName()) for one in raw.listAllSnapshots(0))),
+        }
+
+    facts = connection.call(f"read domain {name}", ask)
+    facts["autostart"] = facts["persistent"] and bool(
+        connection.call(f"read autostart of {name}", raw.autostart)
+    )
+    live = _parse(connection, raw, 0)
+    kept = metadata.parse(_parse(connection, raw, _INACTIVE) if facts["persistent"] else live)
+    info = domain_info.parse(_lxml.tostring(live), f"domain {name}")
+    cpu = live.find("cpu")
+    capabilities = _capabilities(connection)
+    return Source(
+        name=name,
+        host=host,
+        **facts,
+        metadata=kept,
+        domain_type=str(info["domain_type"]),
+        arch=str(info["arch"]),
+        machine=str(info["machine"]),
+        memory_mib=int(info["memory_max_mib"] or 0),
+        vcpus=int(info["vcpus_max"] or 1),
+        disks=tuple(_disks(connection, raw, live, info, kept, active=facts["active"])),
+        macs=tuple(str(nic["mac"]).lower() for nic in info["nics"] if nic["mac"]),
+        bridges=tuple(str(nic["source"]) for nic in info["nics"] if nic["type"] == "bridge"),
+        networks=tuple(str(nic["source"]) for nic in info["nics"] if nic["type"] == "network"),
+        hostdevs=tuple(f"{one['type']} {one['source']}" for one in info["hostdevs"]),
+        cpu=None if cpu is None else _lxml.tostring(cpu),
+        checkpoints=_checkpoints(connection, raw),
+        job=job_of(connection, raw) if facts["active"] else None,
+        owner_alive=kept is not None and owners.is_alive(kept.owner),
+        host_uuid=str(capabilities["uuid"]),
+        qemu=int(connection.call("read the version", connection.raw.getVersion)),
+    )
+
+
+def job_of(connection: Connection, raw: t.Any) -> str | None:
+    """What job libvirt does on the domain, None for none (virDomainGetJobInfo), as for one that is
+    shut off."""
+    try:
+        kind = connection.call(f"read the job of {raw.name()}", raw.jobInfo)[0]
+    except LibvirtFailure as error:
+        if error.code != ERR_OPERATION_INVALID:
+            raise
+        return None
+    return _JOBS.get(int(kind))
+
+
+def _parse(connection: Connection, raw: t.Any, flags: int) -> Element:
+    name = raw.name()
+    return _lxml.parse(connection.call(f"read domain {name}", raw.XMLDesc, flags), f"domain {name}")
+
+
+def _capabilities(connection: Connection) -> dict[str, t.Any]:
+    text = connection.call("read capabilities", connection.raw.getCapabilities)
+    return host_info.capabilities(text)
+
+
+def _checkpoints(connection: Connection, raw: t.Any) -> tuple[str, ...]:
+    try:
+        listed = connection.call(f"list checkpoints of {raw.name()}", raw.listAllCheckpoints, 0)
+    except LibvirtFailure as error:
+        if error.code != ERR_NO_SUPPORT:
+            raise
+        return ()
+    return tuple(sorted(str(one.getName()) for one in listed))
+
+
+def _disks(
+    connection: Connection,
+    raw: t.Any,
+    root: Element,
+    info: t.Mapping[str, t.Any],
+    kept: Metadata | None,
+    *,
+    active: bool,
+) -> t.Iterator[Disk]:
+    own = {volume.path: volume for volume in (kept.volumes if kept else ())}
+    elements = {
+        element.get("dev"): disk
+        for disk in root.iterfind("devices/disk")
+        for element in disk.iterfind("target")
+    }
+    for entry in info["disks"]:
+        element, target = elements[entry["target"]], str(entry["target"])
+        capacity = allocation = 0
+        busy = False
+        if entry["device"] == "disk" and entry["source"] and entry["type"] == "file":
+            sizes = connection.call(f"read disk {target}", raw.blockInfo, target, 0)
+            capacity, allocation = int(sizes[0]), int(sizes[1])
+            if active:
+                busy = bool(connection.call(f"read disk {target}", raw.blockJobInfo, target, 0))
+        yield Disk(
+            target=target,
+            device=str(entry["device"]),
+            type=str(entry["type"]),
+            path=entry["source"],
+            format=entry["format"],
+            capacity=capacity,
+            allocation=allocation,
+            readonly=bool(entry["readonly"]),
+            shareable=bool(entry["shareable"]),
+            encrypted=next(element.iter("encryption"), None) is not None,
+            # a raw disk lies on nothing, whatever its guest has written where a header would be
+            chain=tuple(_chain(element) if active else _stored_chain(connection, entry["source"]))
+            if entry["device"] == "disk" and entry["format"] != RAW
+            else (),
+            own=_own(own, entry["source"]),
+            block_job=busy,
+        )
+
+
+def _own(own: t.Mapping[str, OwnVolume], path: str | None) -> OwnVolume | None:
+    return own.get(path) if path else None
+
+
+def _chain(disk: Element) -> t.Iterator[tuple[str, str]]:
+    """File and format of what the disk lies on, nearest first."""
+    below = disk.find("backingStore")
+    while below is not None and below.get("type"):
+        source, kind = below.find("source"), below.find("format")
+        path = "" if source is None else source.get("file") or source.get("dev") or "?"
+        yield path, "" if kind is None else str(kind.get("type"))
+        below = below.find("backingStore")
+
+
+def _stored_chain(connection: Connection, path: str | None) -> t.Iterator[tuple[str, str]]:
+    """The same of a disk that nobody has open, as the volumes' headers say."""
+    for _depth in range(_MAX_DEPTH):
+        if not path:
+            return
+        try:
+            raw = connection.call(
+                f"look for volume {path}", connection.raw.storageVolLookupByPath, path
+            )
+            text = connection.call(f"read volume {path}", raw.XMLDesc, 0)
+        except LibvirtFailure as error:
+            if error.code != ERR_NO_STORAGE_VOL:
+                raise
+            raise PlanRefused(
+                f"{path} is in no pool of this hypervisor, so what it lies on is not known; define"
+                " a pool at its folder, or look at the pool anew (virsh pool-refresh)"
+            ) from None
+        info = storage_info.volume(text)
+        path = info["backing"]
+        if path:
+            yield path, str(info["backing_format"] or "")
+
+
+def read_target(
+    connection: Connection,
+    destination: Destination,
+    source: Source,
+    base_pool: str,
+) -> Target:
+    """The destination, with its pools as libvirt there last saw them."""
+    capabilities = _capabilities(connection)
+    pools = read_pools(connection)
+    marks = {f"{pool.path}/{MAINTENANCE_VOLUME}" for pool in pools if pool.name == base_pool}
+    return Target(
+        destination=destination,
+        host_uuid=str(capabilities["uuid"]),
+        machines=tuple(capabilities["machines"]),
+        domain_types=tuple(capabilities["domain_types"]),
+        qemu=int(connection.call("read the version", connection.raw.getVersion)),
+        free_mib=_free(connection),
+        domains=tuple(read_defined(connection, {one.name: one.path for one in pools})),
+        pools=tuple(pools),
+        networks=tuple(_networks(connection)),
+        bridges=_bridges(connection),
+        maintenance=any(marks & set(pool.volumes) for pool in pools),
+        cpu_problem=_cpu_problem(connection, source),
+    )
+
+
+def _free(connection: Connection) -> int | None:
+    stats = connection.call("read memory", connection.raw.getMemoryStats, -1, 0)
+    if "free" not in stats:
+        return None
+    return sum(int(stats.get(key, 0)) for key in ("free", "buffers", "cached")) // 1024
+
+
+def read_defined(connection: Connection, pools: t.Mapping[str, str]) -> list[Defined]:
+    """Every domain there with all the files it names; ``pools`` are folders by name."""
+
+    def read(raw: t.Any) -> Defined:
+        active, persistent = bool(raw.isActive()), bool(raw.isPersistent())
+        texts = [raw.XMLDesc(_INACTIVE)] if persistent else []
+        texts += [raw.XMLDesc(0)] if active else []
+        roots = [_lxml.parse(text, f"domain {raw.name()}") for text in texts]
+        files: set[str] = set()
+        for root in roots:
+            named = file_references.of_definition(root)
+            files |= named.paths
+            files |= {f"{pools[pool]}/{name}" for pool, name in named.volumes if pool in pools}
+        macs = {
+            str(mac.get("address")).lower()
+            for root in roots
+            for mac in root.iterfind("devices/interface/mac")
+        }
+        return Defined(
+            name=str(raw.name()),
+            uuid=str(raw.UUIDString()),
+            active=active,
+            state=state_name(raw.state(0)[0]),
+            macs=tuple(sorted(macs)),
+            files=frozenset(files),
+            metadata=metadata.parse(roots[0]) if roots else None,
+        )
+
+    listed = connection.call("list domains", connection.raw.listAllDomains, 0)
+    found = connection.each_there(
+        read, listed, lambda raw: f"read domain {raw.name()}", ERR_NO_DOMAIN
+    )
+    return [defined for _raw, defined in found]
+
+
+def read_pools(connection: Connection, *, refresh: bool = False) -> list[Pool]:
+    """The pools of files there; with ``refresh``, libvirt looks at them anew, which is a change: it
+    lists what somebody put there behind its back."""
+    found = []
+    for raw in list_pools(connection):
+        name = str(raw.name())
+        info = storage_info.pool(connection.call(f"read pool {name}", raw.XMLDesc, 0))
+        if info["type"] not in FOLDER_TYPES or not info["path"]:
+            continue
+        path = str(info["path"]).rstrip("/")
+        if not connection.call(f"read pool {name}", raw.isActive):
+            found.append(Pool(name, path, False))
+            continue
+        if refresh:
+            # another VM's volume may be in the making there
+            again = functools.partial(raw.refresh, 0)
+            storage.patiently(connection, f"look at pool {name} anew", again)
+        available = int(connection.call(f"read pool {name}", raw.info)[3])
+        handles = list(connection.call(f"list pool {name}", list_handles, raw).values())
+        described = connection.each_there(
+            describe_volume, handles, lambda one: f"read volume {one.name}", ERR_NO_STORAGE_VOL
+        )
+        volumes = {
+            handle.path: Volume(
+                handle.name, handle.path, int(facts["capacity_bytes"] or 0), facts["backing"]
+            )
+            for handle, facts in described
+        }
+        found.append(Pool(name, path, True, available, volumes))
+    return found
+
+
+def _networks(connection: Connection) -> list[str]:
+    listed = connection.call("list networks", connection.raw.listAllNetworks, 2)  # the active ones
+    return sorted(str(one.name()) for one in listed)
+
+
+def _bridges(connection: Connection) -> tuple[str, ...] | None:
+    """Where libvirt knows interfaces; Debian 13 has that in a package of its own."""
+    try:
+        listed = connection.call("list interfaces", connection.raw.listAllInterfaces, 0)
+        found = []
+        for one in listed:
+            info = network_info.interface(connection.call("read interface", one.XMLDesc, 0))
+            found += [str(one.name())] if info["type"] == "bridge" else []
+        return tuple(sorted(found)) or None
+    except FleetVirtError:
+        return None
+
+
+def _cpu_problem(connection: Connection, source: Source) -> str | None:
+    """Why the destination's CPU is not enough; an emulated one is the same everywhere."""
+    if source.cpu is None or source.domain_type != "kvm":
+        return None
+    try:
+        connection.call(
+            "compare CPUs",
+            connection.raw.compareHypervisorCPU,
+            None,
+            source.arch,
+            source.machine,
+            source.domain_type,
+            source.cpu,
+            _FAIL_INCOMPATIBLE,
+        )
+    except LibvirtFailure as error:
+        return None if error.code == ERR_NO_SUPPORT else str(error)
+    return None

@@ -1,0 +1,93 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The VMs of one call that moves them, and what becomes of each.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import dataclass, field
+
+from ..._pure.migration.types import Destination, Options
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``here`` is this hypervisor's name in the inventory; ``repair``: nothing new is begun;
+    ``parallel`` VMs move at the same time; ``evacuating``: they are to come back one day."""
+
+    here: str
+    base_pool: str
+    options: Options
+    repair: bool = False
+    parallel: int = 1
+    evacuating: bool = False
+
+
+@dataclass
+class Job:
+    """One VM, and what becomes of it."""
+
+    name: str
+    destination: Destination
+    flow: str | None = None
+    steps: list[str] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    progress: list[str] = field(default_factory=list)
+    bytes_to_copy: int = 0
+    bytes: t.Any = None
+    seconds: t.Any = None
+    downtime_ms: t.Any = None
+    changed: bool = False
+    failed: bool = False
+    msg: str | None = None
+    note: str | None = None
+
+    def fail(self, message: str) -> None:
+        self.failed, self.msg = True, message
+
+
+def result(jobs: t.Sequence[Job], settings: Settings) -> dict[str, t.Any]:
+    """What the module returns."""
+    vms = [
+        {
+            "name": job.name,
+            "source": settings.here,
+            "destination": job.destination.name,
+            **{
+                key: getattr(job, key)
+                for key in (
+                    *("flow", "steps", "findings", "kept", "progress", "bytes_to_copy"),
+                    *("bytes", "seconds", "downtime_ms", "changed", "failed", "msg", "note"),
+                )
+            },
+        }
+        for job in jobs
+    ]
+    found: dict[str, t.Any] = {
+        "changed": any(job.changed for job in jobs),
+        "vms": vms,
+        "diff": [_diff(job, settings) for job in jobs if job.changed],
+    }
+    if any(job.failed for job in jobs):
+        found["failed"] = True
+        found["msg"] = "; ".join(f"{job.name}: {job.msg}" for job in jobs if job.failed)
+    return found
+
+
+def _diff(job: Job, settings: Settings) -> dict[str, str]:
+    def text(where: str, steps: t.Sequence[str]) -> str:
+        return json.dumps({"hypervisor": where, "steps": list(steps)}, indent=1) + "\n"
+
+    return {
+        "before_header": job.name,
+        "after_header": job.name,
+        "before": text(settings.here, []),
+        "after": text(job.destination.name, job.steps),
+    }

@@ -1,0 +1,165 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the choice of a destination needs to know of a hypervisor and of the VMs to move.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..._errors import FleetVirtError
+from ..._libvirt import ERR_NO_DOMAIN
+from ..._lxml import parse
+from ..._pure.base import metadata as own_metadata
+from ..._pure.base.metadata import Metadata
+from ..._pure.base.names import CLAIM
+from ..._pure.migration.types import Source
+from ..base import paths
+from ..base.connection import Connection
+from ..machine import placement_facts
+from . import facts as migration_facts
+from . import keys as migration_keys
+
+_INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A domain, with what is kept in its definition."""
+
+    raw: t.Any
+    name: str
+    uuid: str
+    persistent: bool
+    kept: Metadata
+    files: tuple[str, ...]
+
+
+def look(
+    connection: Connection,
+    names: t.Sequence[str],
+    base_pool: str,
+    base_path: str,
+    *,
+    unfinished: bool = False,
+    every: bool = False,
+    home: str | None = None,
+) -> dict[str, t.Any]:
+    """The hypervisor with its promises, those of ``names`` that are here, and the claims of VMs
+    that are to come. Changes nothing.
+
+    With ``unfinished``, no names stand for all VMs whose move was interrupted; with ``every`` they
+    stand for all, with ``home`` for those that were evacuated from there and those under way. What
+    cannot be read of one VM is its ``error``, and no other's.
+    """
+    host = placement_facts.read(connection, base_pool, base_path)
+    seen = _seen(connection)
+    claims = [one for one in seen if _is_claim(one)]
+    vms = [one for one in seen if not _is_claim(one)]
+    if names or not (unfinished or every or home):
+        vms = [one for one in vms if one.name in names]
+    elif not every:
+        # of one that has arrived, the phase is in its definition, and not in what runs
+        vms = [
+            one
+            for one in vms
+            if one.kept.phase == "migrating" or (home and home in one.kept.evacuated_from)
+        ]
+    # libvirt would hang with such a file, and so would what it is asked of other VMs
+    files = [file for one in vms for file in one.files] if connection.local else []
+    hanging = paths.probe(files, connection.timeout).hanging
+    return {
+        "changed": False,
+        "host": host,
+        "vms": [_entry(connection, one, hanging) for one in vms],
+        "claims": [
+            {
+                "name": one.name[: -len(CLAIM)],
+                "source": one.kept.move.source,
+                "destination": one.kept.move.destination,
+            }
+            for one in claims
+            if one.kept.move is not None
+        ],
+        "expired": migration_keys.for_coming(),
+    }
+
+
+def _is_claim(one: _Seen) -> bool:
+    return one.name.endswith(CLAIM) and one.kept.phase == "creating" and one.kept.move is not None
+
+
+def _seen(connection: Connection) -> list[_Seen]:
+    def read(raw: t.Any) -> _Seen:
+        name = str(raw.name())
+        root = parse(raw.XMLDesc(_INACTIVE), f"domain {name}")
+        kept = own_metadata.parse(root) or Metadata()
+        files = (source.get("file") for source in root.iterfind("devices/disk/source"))
+        return _Seen(
+            raw,
+            name,
+            str(raw.UUIDString()),
+            bool(raw.isPersistent()),
+            kept,
+            tuple(str(file) for file in files if file),
+        )
+
+    listed = connection.call("list domains", connection.raw.listAllDomains, 0)
+    found = connection.each_there(
+        read, listed, lambda raw: f"read domain {raw.name()}", ERR_NO_DOMAIN
+    )
+    return sorted((one for _raw, one in found), key=lambda one: one.name)
+
+
+def _entry(connection: Connection, one: _Seen, hanging: t.Collection[str]) -> dict[str, t.Any]:
+    """What is known of a VM, with what it asks of its new hypervisor, or why not (``error``)."""
+    kept = one.kept
+    found: dict[str, t.Any] = {
+        "name": one.name,
+        "uuid": one.uuid,
+        "persistent": one.persistent,
+        "phase": kept.phase,
+        "move": dict(vars(kept.move)) if kept.move else None,
+        "groups": list(kept.groups),
+        "anti_affinity": list(kept.anti_affinity),
+        "tags": list(kept.tags),
+        "zone": kept.zone,
+        "evacuated_from": list(kept.evacuated_from),
+        "memory_mib": 0,
+        "disks": [],
+        "error": None,
+    }
+    silent = [file for file in one.files if file in hanging]
+    if silent:
+        return {**found, "error": f"{silent[0]} does not answer; check the storage it is on"}
+    try:
+        source = migration_facts.read_source(connection, one.raw, "")
+    except FleetVirtError as error:
+        return {**found, "error": str(error)}
+    return {**found, **_demand(source)}
+
+
+def _demand(source: Source) -> dict[str, t.Any]:
+    return {
+        "active": source.active,
+        "vcpus": source.vcpus,
+        "memory_mib": source.memory_mib,
+        "domain_type": source.domain_type,
+        "arch": source.arch,
+        "bridges": list(source.bridges),
+        "networks": list(source.networks),
+        "disks": [
+            {
+                "path": disk.path,
+                "bytes": disk.capacity,
+                "backing": disk.chain[0][0] if disk.chain else None,
+            }
+            for disk in source.disks
+            if disk.capacity
+        ],
+    }

@@ -1,0 +1,396 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Moving VMs from this hypervisor to others.
+
+Everything is looked at before anything is touched. Then the VM is marked: autostart off, phase
+``migrating`` in its definition, so that a copy of it that comes back from the dead is not started.
+Its place and its volumes are made on the destination, and libvirt moves it. One that is shut off
+is started paused for that, so that its guest never runs on the way: libvirt itself then sees to it
+that only one end has it. Which end has it afterwards is found out from both, whatever the call
+said. Only then are the volumes here removed, and the marks last of all: a call that is killed
+leaves what the next one needs to finish.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+import typing as t
+import uuid as uuids
+from concurrent.futures import ThreadPoolExecutor
+
+from ..._errors import LibvirtFailure, PlanRefused, told
+from ..._libvirt import ERR_NO_DOMAIN
+from ..._pure.base import metadata
+from ..._pure.base.metadata import Metadata, Move
+from ..._pure.migration import command as migration_command
+from ..._pure.migration import plan as migration_plan
+from ..._pure.migration.types import Plan, Source, Target
+from ..base import lookup
+from ..base import owner as owners
+from ..base.connection import Connection, connect
+from ..base.lookup import find_domain, kept_metadata
+from ..seed import medium as seed_medium
+from ..seed import spent as seed_spent
+from . import facts as migration_facts
+from . import job as migration_job
+from . import jobs as migration_jobs
+from . import keys as migration_keys
+from . import shared as migration_shared
+from . import volumes as migration_volumes
+from .ends import Ends
+from .jobs import Job, Settings
+from .settle import Settler, Undone
+
+_PATIENCE = 120.0  # seconds that a live run on this host may take to finish
+_POLL = 0.5
+_START_PAUSED = 1  # VIR_DOMAIN_START_PAUSED
+_START_SECONDS = 300.0
+_JOIN_GIB = 4.0  # an earlier run's move may take as long as one of this size
+_ATTEMPTS = 5  # at a VM that another run changes meanwhile
+GENERATED = "(generated)"
+
+
+def run(
+    connection: Connection, jobs: t.Sequence[Job], settings: Settings, *, check: bool
+) -> dict[str, t.Any]:
+    """Move the VMs of ``jobs``; the module's result."""
+    if not connection.local:
+        raise PlanRefused(
+            f"{connection.uri} is no hypervisor of this machine; a VM is moved from where it is:"
+            " run this on that hypervisor, with uri qemu:///system"
+        )
+
+    def one(job: Job) -> None:
+        # each has its own: libvirt 9.0's client loses answers that several threads wait for
+        try:
+            with connect(connection.uri, connection.timeout) as own:
+                mover = _Mover(own, job, settings, check=check)
+                with contextlib.closing(mover.ends):
+                    mover.move()
+        except Exception as error:
+            job.fail(told(error))
+
+    with ThreadPoolExecutor(max_workers=settings.parallel) as pool:
+        list(pool.map(one, jobs))
+    return migration_jobs.result(jobs, settings)
+
+
+class _Overtaken(PlanRefused):
+    """Another run changed the VM meanwhile, before this one did anything."""
+
+
+class _Mover:
+    """The move of one VM."""
+
+    def __init__(
+        self, connection: Connection, job: Job, settings: Settings, *, check: bool
+    ) -> None:
+        self.connection = connection
+        self.job = job
+        self.settings = settings
+        self.check = check
+        self.name = job.name
+        self.run = str(uuids.uuid4())
+        self.ends = Ends(connection, job.name, settings.here, job.destination)
+        self.settler = Settler(self.ends, job, keep_volumes=settings.options.keep_volumes)
+
+    def move(self) -> None:
+        """All of it, as far as it is needed.
+
+        A run whose controller was killed goes on here. So another may take the VM at any moment:
+        what it does is joined, and what it has done counts.
+        """
+        began = time.monotonic()
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self._move()
+                break
+            except _Overtaken:
+                if attempt == _ATTEMPTS:
+                    raise
+                self.job.steps.clear()
+                self.job.flow = "finish" if self.job.flow == "finish" else None
+                time.sleep(_POLL)
+        if self.job.changed and not self.check:
+            self.job.seconds = round(time.monotonic() - began, 1)
+
+    def _move(self) -> None:
+        raw = find_domain(self.connection, self.name)
+        kept = None if raw is None else self._kept(raw)
+        other = migration_plan.other_move(
+            self.name, kept, self.settings.here, self.ends.where, owners.is_alive
+        )
+        if other is not None:
+            raise PlanRefused(other)
+        with self.ends.remote() as remote:
+            if raw is None:
+                self._not_here(remote)
+            elif kept is not None and kept.phase == "migrating" and self._resolve(raw, remote):
+                pass
+            elif self.settings.repair:
+                self._repaired(kept)
+            else:
+                self._begin(remote)
+
+    def _begin(self, remote: Connection) -> None:
+        """A new move, if nothing speaks against it."""
+        raw = find_domain(self.connection, self.name)
+        if raw is None:
+            raise _Overtaken(f"{self.name!r} was removed meanwhile")
+        with self._leaving():
+            spent = seed_spent.medium(self.connection, raw, kept_metadata(self.connection, raw))
+            source = self._source(raw, spent)
+        self._require_at_rest(source.metadata)
+        destination = dataclasses.replace(self.job.destination, listen=self.ends.numeric())
+        target = migration_facts.read_target(remote, destination, source, self.settings.base_pool)
+        target = self._with_shared(remote, source, target, check=True)
+        # What libvirt last saw of the space may be old
+        found = migration_plan.plan(source, target, self.settings.options, space=self.check)
+        if not found.findings and not self.check:
+            pools = tuple(migration_facts.read_pools(remote, refresh=True))
+            target = dataclasses.replace(target, pools=pools)
+            target = self._with_shared(remote, source, target, check=False)
+            found = migration_plan.plan(source, target, self.settings.options)
+        self.job.flow, self.job.bytes_to_copy = found.flow, found.bytes_to_copy
+        self.job.findings, self.job.kept = found.findings, list(found.kept)
+        if found.findings:
+            self._require_at_rest(self._kept(raw))
+            self.job.fail("; ".join(found.findings))
+            return
+        self.job.steps += [f"remove the seed medium {spent}"] if spent else []
+        self.job.steps += migration_plan.steps(source, found, self.ends.where)
+        if self.check:
+            self.job.changed = True
+            self.job.bytes = self.job.seconds = self.job.downtime_ms = GENERATED
+            return
+        if spent and seed_medium.remove(self.connection, raw):
+            source = self._source(raw, None)
+        self._go(remote, raw, source, target, found)
+
+    def _require_at_rest(self, kept: Metadata | None) -> None:
+        """What is seen may be of a move that another run has just begun."""
+        if kept is not None and kept.phase == "migrating" and not self.check:
+            raise _Overtaken(f"{self.name!r} is being moved by another run; try again")
+
+    def _kept(self, raw: t.Any) -> Metadata | None:
+        with self._leaving():
+            return kept_metadata(self.connection, raw)
+
+    @contextlib.contextmanager
+    def _leaving(self) -> t.Iterator[None]:
+        """For reading a VM that another run may be moving away."""
+        try:
+            yield
+        except LibvirtFailure as error:
+            if error.code != ERR_NO_DOMAIN:
+                raise
+            raise _Overtaken(f"{self.name!r} has just been moved by another run") from None
+
+    def _with_shared(
+        self, remote: Connection, source: Source, target: Target, *, check: bool
+    ) -> Target:
+        shared = migration_shared.proofs(self.connection, remote, source, target.pools, check=check)
+        return dataclasses.replace(target, shared=shared)
+
+    def _source(self, raw: t.Any, spent: str | None) -> Source:
+        """This end, without a seed medium that has done its work: it goes first."""
+        source = migration_facts.read_source(self.connection, raw, self.settings.here)
+        source = dataclasses.replace(source, expired=tuple(migration_keys.for_leaving()))
+        return migration_plan.without_seed_medium(source) if spent else source
+
+    def _go(
+        self, remote: Connection, raw: t.Any, source: Source, target: Target, found: Plan
+    ) -> None:
+        options = self.settings.options
+        owner = owners.myself(self.run)
+        move = Move(
+            self.settings.here,
+            self.ends.where,
+            self.run,
+            "yes" if source.autostart else "no",
+            "running" if source.active else "shutoff",
+        )
+        with owners.host_lock():
+            if kept_metadata(self.connection, raw) != source.metadata or source.metadata is None:
+                raise _Overtaken(f"{self.name!r} was changed by another run meanwhile; try again")
+            kept = dataclasses.replace(source.metadata, phase="migrating", owner=owner, move=move)
+            if self.settings.evacuating:
+                kept = dataclasses.replace(
+                    kept, evacuated_from=metadata.leaving(kept, self.settings.here)
+                )
+            lookup.write_metadata(self.connection, raw, kept, lookup.AFFECT_CONFIG)
+        watched: migration_job.Watched | None = None
+        try:
+            if source.autostart:
+                self.connection.call("switch autostart off", raw.setAutostart, 0)
+            migration_volumes.define_claim(remote, source, found.volumes, owner, move)
+            migration_volumes.make(remote, source, found.volumes)
+            if not source.active:
+                self.connection.call(
+                    f"start {self.name} paused",
+                    raw.createWithFlags,
+                    _START_PAUSED,
+                    seconds=_START_SECONDS,
+                )
+            argv = migration_command.command(source, target, found, options, self.connection.uri)
+            migration_job.start(source.uuid, argv)
+            limit = migration_command.seconds(found, source.memory_mib, options)
+            watched = self._watch(remote, raw, limit)
+            error = watched.error or ""
+        except Exception as failure:
+            error = told(failure)
+        self.settler.settle(source.uuid, error, watched)
+
+    def _watch(self, remote: Connection, raw: t.Any, seconds: float) -> migration_job.Watched:
+        watch = migration_job.Watch(
+            self.connection,
+            remote,
+            raw,
+            self.ends.address,
+            seconds,
+            self.settings.options.max_downtime,
+            pause=self.settings.options.on_timeout == "pause",
+        )
+        return watch.wait()
+
+    # what an earlier run left
+
+    def _not_here(self, remote: Connection) -> None:
+        """Not here: moved already, wholly or all but its marks, or not known."""
+        here, where = self.settings.here, self.ends.where
+        if not self.check:
+            self._completed_by_another()
+        there = self.ends.there(remote)
+        if there.raw is None:
+            raise PlanRefused(
+                f"no VM {self.name!r} on {here}, nor on {where}: another run may have moved it;"
+                " see where it is with fleet.virt.list"
+            )
+        if there.kept is None or there.kept.phase != "migrating":
+            if self.job.flow == "finish":
+                self._seen(None)
+            self.job.flow, self.job.msg = self.job.flow or "none", f"it is on {where}"
+            return
+        move = there.kept.move
+        if move is None or (move.source, move.destination) != (here, where):
+            raise PlanRefused(
+                f"{self.name!r} on {where} is in phase migrating, but not from {here}; move it from"
+                " where it came"
+            )
+        if there.coming:
+            raise PlanRefused(f"{self.name!r} is coming to {where}; wait, and run this again")
+        self.job.flow = "finish"
+        self.job.steps.append(f"finish the move of {self.name}")
+        if self.check:
+            self.job.changed = True
+            return
+        self.settler.complete(remote, there, str(there.raw.UUIDString()))
+
+    def _resolve(self, raw: t.Any, remote: Connection) -> bool:
+        """Join or undo what an earlier run began; whether the VM has moved by that."""
+        uuid = str(raw.UUIDString())
+        if self.check:
+            self.job.steps.append(f"finish or undo the move of {self.name} that was interrupted")
+            return False
+        watched = None
+        error = "an earlier move was interrupted"
+        self.job.flow = "finish"
+        while True:
+            if self._goes_on(raw, uuid):
+                seconds = self.settings.options.seconds_per_gib * _JOIN_GIB
+                watched = self._watch(remote, raw, seconds)
+                error = watched.error or error
+            if self.ends.here(uuid) is None:
+                if self._completed_by_another(uuid):
+                    self._seen(watched)
+                    return True
+                break
+            # libvirt takes no change of the metadata before that
+            if self._own(raw, uuid):
+                break
+        try:
+            self.settler.settle(uuid, error, watched)
+        except Undone:
+            self.job.changed = True  # and can be begun anew
+            return False
+        self.job.steps.append(f"finish the move of {self.name}")
+        return True
+
+    def _goes_on(self, raw: t.Any, uuid: str) -> bool:
+        """Whether libvirt moves it."""
+        if migration_job.state(uuid) == "running":
+            return True
+        try:
+            return bool(migration_facts.job_of(self.connection, raw))
+        except LibvirtFailure as error:
+            if error.code != ERR_NO_DOMAIN:
+                raise
+            return False
+
+    def _completed_by_another(self, uuid: str = "") -> bool:
+        """Wait for a live run of this host that has the VM there and puts the rest right.
+
+        Whether that is done: the VM is there without the marks of a move.
+        """
+        limit = time.monotonic() + _PATIENCE
+        while True:
+            with self.ends.again() as (_remote, there):
+                kept = there.kept
+                marked = kept is not None and kept.phase == "migrating"
+                done = there.is_of(uuid) and not there.coming and not marked
+            alive = kept is not None and marked and owners.is_alive(kept.owner)
+            if not alive or time.monotonic() > limit:
+                return done
+            time.sleep(_POLL)
+
+    def _seen(self, watched: migration_job.Watched | None) -> None:
+        """The VM left while this run looked on."""
+        if watched is not None:
+            self.job.progress += watched.lines
+            self.job.bytes = watched.processed
+        self.job.changed = True
+        self.job.msg = f"it is on {self.ends.where}"
+        self.job.steps.append(f"finish the move of {self.name}")
+
+    def _repaired(self, kept: Metadata | None) -> None:
+        """What is to say where nothing had to be finished."""
+        self.job.flow = self.job.flow or "none"
+        if self.check and kept is not None and kept.phase == "migrating":
+            self.job.flow, self.job.changed = "finish", True
+        elif self.job.changed:
+            self.job.flow = "undo"
+            self.job.steps.append(f"undo the move of {self.name}")
+            self.job.msg = f"it is on {self.settings.here}"
+        else:
+            self.job.msg = "nothing to repair"
+
+    def _own(self, raw: t.Any, uuid: str) -> bool:
+        """Take an unfinished move over from a run that is dead, or wait for one that is not.
+
+        False if that one has libvirt move the VM by now.
+        """
+        limit = time.monotonic() + _PATIENCE
+        while True:
+            with owners.host_lock():
+                kept = self._kept(raw)
+                if kept is None or kept.phase != "migrating":
+                    raise _Overtaken(f"another run has just finished with {self.name!r}; try again")
+                if not owners.is_alive(kept.owner):
+                    mine = dataclasses.replace(kept, owner=owners.myself(self.run))
+                    lookup.write_metadata(self.connection, raw, mine, lookup.AFFECT_CONFIG)
+                    return True
+            if self._goes_on(raw, uuid):
+                return False
+            if time.monotonic() > limit:
+                pid = kept.owner.pid if kept.owner else 0
+                raise PlanRefused(
+                    f"{self.name!r} is being moved by a run on {self.settings.here} (process"
+                    f" {pid}); wait for it and try again"
+                )
+            time.sleep(_POLL)

@@ -1,0 +1,258 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""After a move, however it ended: which end has the VM is found out from both, and put right.
+
+libvirt defines the VM on the destination when all of it has travelled, and not before. So a
+definition there is the VM, and is never taken away here.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import posixpath
+import time
+import typing as t
+
+from ..._errors import FleetVirtError, PlanRefused
+from ..._pure.base import metadata
+from ..._pure.base.metadata import OwnVolume
+from ..._pure.base.names import CLAIM
+from ..._pure.machine import domain_info
+from ..base import lookup
+from ..base.connection import Connection
+from ..base.lookup import find_domain, kept_metadata
+from ..machine import storage
+from . import ends as migration_ends
+from . import job as migration_job
+from . import volumes as migration_volumes
+from .ends import Ends, Here, There
+from .facts import job_of
+from .jobs import Job
+
+_INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
+_UNDEFINE_KEEP_NVRAM = 1 | 2 | 8 | 16
+_STATS_COMPLETED = 1  # VIR_DOMAIN_JOB_STATS_COMPLETED
+_RUNS = (1, 2, 3, 7)  # virDomainState: running, blocked, paused, suspended by its guest
+_SETTLE = 30.0  # seconds in which both ends may still change their minds
+_POLL = 0.5
+
+
+class Undone(PlanRefused):
+    """The VM is where it was, and the destination is clean."""
+
+
+class Settler:
+    """Puts everything right for whichever end has the VM."""
+
+    def __init__(self, ends: Ends, job: Job, *, keep_volumes: bool) -> None:
+        self.ends = ends
+        self.job = job
+        self.keep_volumes = keep_volumes
+        self._disks = 0  # bytes that were copied
+
+    def settle(self, uuid: str, error: str, watched: migration_job.Watched | None) -> None:
+        """Finish the move if the VM has arrived; else undo it and raise Undone.
+
+        Raises PlanRefused, having done nothing, where the ends do not tell.
+        """
+        name, source, where = self.ends.name, self.ends.source, self.ends.where
+        if watched is not None:
+            self.job.progress += watched.lines
+            self.job.bytes = watched.processed
+            self._disks = watched.disks
+        if watched is not None and watched.hangs:
+            raise PlanRefused(
+                f"{error}; libvirt's job on {source} does not end, and {name!r} goes on there. Run"
+                " this again when the network is back: that ends or finishes it"
+            )
+        error = error or "the move ended without a result"
+        limit = time.monotonic() + _SETTLE
+        while True:
+            try:
+                self.ends.reconnect()
+                here = self.ends.here(uuid)
+            except FleetVirtError as failure:
+                if time.monotonic() > limit:
+                    raise PlanRefused(
+                        f"{error}; libvirt on {source} does not answer ({failure}), so what became"
+                        f" of {name!r} is not known. Run this again when it does: that finishes or"
+                        " undoes it"
+                    ) from None
+                time.sleep(_POLL)
+                continue
+            if here is not None and here.active and job_of(self.ends.connection, here.raw):
+                raise PlanRefused(
+                    f"{error}, but libvirt still moves {name!r}; run this again, which joins it"
+                )
+            with self.ends.again() as (remote, there):
+                if remote is not None and there.arrived(uuid) and not (here and here.active):
+                    if here is not None:
+                        self._forget_here(here)
+                    self.complete(remote, there, uuid)
+                    return
+                if remote is not None and here is not None and there.raw is None:
+                    off = self._back(here, uuid, remote)
+                    state = "remains shut off" if off else "keeps running"
+                    if self.job.note is not None:
+                        state = "ran before and is shut off now"
+                    raise Undone(
+                        f"{error}; {name!r} {state} on {source}, and {where} was cleaned up: fix"
+                        " the cause and run it again"
+                    )
+                if time.monotonic() > limit:
+                    if remote is None or not self._is_rest(here, there, uuid):
+                        raise PlanRefused(self._untold(here, there, error))
+                    self.ends.stop(remote, there.raw)
+            time.sleep(_POLL)
+
+    @staticmethod
+    def _is_rest(here: Here | None, there: There, uuid: str) -> bool:
+        """Whether QEMU waits there for a VM that does not come: it runs here, by no job of libvirt,
+        and there it has never run and is not defined."""
+        runs = here is not None and here.active and not here.paused
+        return runs and there.coming and there.paused and there.is_of(uuid)
+
+    def _untold(self, here: Here | None, there: There, error: str) -> str:
+        name, source, where = self.ends.name, self.ends.source, self.ends.where
+        if here is not None and there.error is not None:
+            return (
+                f"{error}; {where} does not answer ({there.error}), so what it has of {name!r} is"
+                f" not known. Start nothing on {where}; {name!r} is on {source} and stays in phase"
+                f" migrating. Run this again when {where} is back: that finishes it"
+            )
+        return (
+            f"{error}; where {name!r} belongs cannot be told ({self.ends.undecided(here, there)});"
+            " nothing more was done. Look at both with virsh list --all, and run this again"
+        )
+
+    def _back(self, here: Here, uuid: str, remote: Connection) -> bool:
+        """It is here: the destination becomes clean, and the VM what it was; whether shut off."""
+        connection = self.ends.connection
+        migration_volumes.drop_claim(remote, self.ends.name, uuid, volumes=True)
+        migration_job.clear(uuid)
+        off = not here.active
+        if here.kept is None:
+            return off
+        move = here.kept.move
+        if off and move is not None and move.state == "running":
+            self._note_off(self.ends.source)
+        if here.active and here.paused and move is not None and move.state == "shutoff":
+            self.ends.stop(connection, here.raw)
+            off = True
+        elif here.active and here.paused:  # stopped for the last of its memory
+            connection.call(f"resume {self.ends.name}", here.raw.resume)
+        if move is not None and move.autostart == "yes":
+            connection.call("switch autostart on", here.raw.setAutostart, 1)
+        left = metadata.arriving(here.kept, self.ends.source)
+        plain = dataclasses.replace(
+            here.kept, phase=None, owner=None, move=None, evacuated_from=left
+        )
+        lookup.write_metadata(connection, here.raw, plain, lookup.AFFECT_CONFIG)
+        return off
+
+    def _note_off(self, host: str) -> None:
+        """Its hypervisor went down: the VM is left as it is, which has to be said."""
+        self.job.note = (
+            f"it ran before the move and is shut off on {host} now, where nothing starts it by"
+            " itself: start it with virt_state, state running"
+        )
+
+    def _forget_here(self, here: Here) -> None:
+        """It is there, and what is here is a definition that was not taken away."""
+        name = self.ends.name
+        if here.kept is None or here.kept.phase != "migrating":
+            raise PlanRefused(
+                f"{name!r} is defined on {self.ends.source} and on {self.ends.where}; a VM exists"
+                " once: find out which is right, and remove the other (virt_purge)"
+            )
+        self.ends.connection.call(f"undefine {name}", here.raw.undefineFlags, _UNDEFINE_KEEP_NVRAM)
+
+    def _remove_old(
+        self, remote: Connection, there: There, uuid: str, volumes: t.Sequence[OwnVolume]
+    ) -> None:
+        """The VM's disks and its seed medium go; a detached disk was perhaps to be kept."""
+        text = remote.call(f"read {self.ends.name}", there.raw.XMLDesc, _INACTIVE)
+        disks = domain_info.parse(text, f"domain {self.ends.name}")["disks"]
+        attached = {disk["source"] for disk in disks}
+        chosen = [one for one in volumes if one.role == "seed" or one.path in attached]
+        stay = migration_volumes.remove_old(self.ends.connection, uuid, chosen)
+        self.job.kept += stay
+
+    @staticmethod
+    def _pools_of(remote: Connection, volumes: t.Sequence[OwnVolume]) -> dict[str, str]:
+        """What the pools of volumes are called there, by the volumes' paths."""
+        found = {}
+        for folder in {posixpath.dirname(one.path) for one in volumes}:
+            pool = storage.pool_at(remote, folder)
+            if pool is not None:
+                found.update(
+                    {one.path: pool for one in volumes if posixpath.dirname(one.path) == folder}
+                )
+        return found
+
+    def complete(self, remote: Connection, there: There, uuid: str) -> None:
+        """It is there: its volumes here go, then the claim, and the marks last."""
+        name, kept = self.ends.name, there.kept
+        self.job.changed = True
+        with contextlib.suppress(FleetVirtError):
+            stats = remote.call("read the job", there.raw.jobStats, _STATS_COMPLETED)
+            if stats.get("data_processed"):
+                # the destination has not heard of disks that libvirt copied by NBD
+                disks = int(stats.get("disk_processed", 0))
+                memory = int(stats["data_processed"]) - disks
+                self.job.bytes = memory + max(disks, self._disks)
+            self.job.downtime_ms = int(stats.get("downtime_net", stats.get("downtime", 0)))
+        migration_job.clear(uuid)
+        if kept is None or kept.phase != "migrating":
+            raise PlanRefused(
+                f"{name!r} came to {self.ends.where} without the marks of its move, so what is left"
+                f" of it on {self.ends.source} stays; somebody changed its metadata meanwhile"
+            )
+        state = int(remote.call("read the state", there.raw.state, 0)[0])
+        if state == migration_ends.PAUSED and kept.move and kept.move.state == "shutoff":
+            self.ends.stop(remote, there.raw)
+        elif state == migration_ends.SHUTOFF and kept.move and kept.move.state == "running":
+            self._note_off(self.ends.where)
+        claimed = find_domain(remote, name + CLAIM)
+        claim = kept_metadata(remote, claimed) if claimed is not None else None
+        pools = {one.path: one.pool for one in (claim.volumes if claim else ())}
+        if not self.keep_volumes:
+            # a disk that the claim does not name was not copied: both ends have it
+            copied = [one for one in kept.volumes if one.role == "seed" or one.path in pools]
+            if state in _RUNS or (kept.move and kept.move.state == "shutoff"):
+                self._remove_old(remote, there, uuid, copied)
+            else:
+                self.job.kept += [
+                    f"{one.path}: {name!r} does not run on {self.ends.where}, so what it had here"
+                    " stays; remove it once the VM has been seen to be whole there"
+                    f" (virsh vol-delete {one.name} {one.pool})"
+                    for one in copied
+                ]
+        copies = set(pools)
+        pools = {**self._pools_of(remote, kept.volumes), **pools}
+        migration_volumes.drop_claim(remote, name, uuid, volumes=False)
+        if kept.move is not None and kept.move.autostart == "yes":
+            remote.call("switch autostart on", there.raw.setAutostart, 1)
+        volumes = (
+            # what was copied is another file there
+            dataclasses.replace(
+                one,
+                pool=pools.get(one.path, one.pool),
+                made="" if one.path in copies else one.made,
+            )
+            for one in kept.volumes
+        )
+        plain = dataclasses.replace(
+            kept,
+            phase=None,
+            owner=None,
+            move=None,
+            volumes=tuple(volumes),
+            evacuated_from=metadata.arriving(kept, self.ends.where),
+        )
+        migration_ends.write_everywhere(remote, there.raw, plain)

@@ -1,0 +1,196 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Volumes of a VM that moves: made on the destination under a claim, removed where they were.
+
+A claim is a domain of the destination that holds the VM's capacity under another name and UUID and
+that libvirt refuses to start. It is defined after no file was found in the way of the volumes it
+names, and before the first of them is made: whatever is there under those names is from moving
+this VM.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import typing as t
+
+from ... import _lxml
+from ..._errors import LibvirtFailure, PlanRefused
+from ..._libvirt import ERR_NO_DOMAIN
+from ..._pure.base.metadata import BEGUN, MADE, NOT_MADE, Metadata, Move, Owner, OwnVolume
+from ..._pure.base.names import CLAIM
+from ..._pure.domain import unstartable
+from ..._pure.machine import blank_image, volume_xml
+from ..._pure.migration import plan as migration_plan
+from ..._pure.migration.types import NewVolume, Source
+from ..._units import MIB
+from ..base import lookup
+from ..base.connection import Connection
+from ..base.lookup import find_domain, kept_metadata
+from ..machine import owned, ownership, storage
+from .facts import read_defined, read_pools
+
+_UNDEFINE = 1 | 2 | 4 | 16  # managed save, snapshots, NVRAM, checkpoints
+_MARKER = "/var/lib/libvirt/images/{name}.fleet-virt-migrating"
+
+
+def define_claim(
+    remote: Connection, source: Source, volumes: t.Sequence[NewVolume], owner: Owner, move: Move
+) -> None:
+    """Hold the VM's place on the destination."""
+    name = source.name + CLAIM
+    earlier = _noted(remote, source.name)
+    root = _lxml.new("domain", {"type": source.domain_type})
+    _lxml.add(root, "name", text=name)
+    _lxml.add(root, "uuid", text=migration_plan.claim_uuid(source.uuid))
+    _lxml.add(root, "memory", {"unit": "MiB"}, str(source.memory_mib))
+    _lxml.add(root, "vcpu", text=str(source.vcpus))
+    system = _lxml.add(root, "os")
+    _lxml.add(system, "type", {"arch": source.arch, "machine": source.machine}, "hvm")
+    disks = [{"name": one.target, "size": -(-one.capacity // MIB)} for one in volumes]
+    kept = Metadata(
+        phase="creating",
+        owner=owner,
+        move=move,
+        volumes=tuple(
+            OwnVolume(
+                *(one.pool, one.name, one.path, one.target, "disk"), earlier.get(one.path, BEGUN)
+            )
+            for one in volumes
+        ),
+        request=json.dumps({"disks": disks}),
+    )
+    text = unstartable.marked(root, kept, _MARKER.format(name=name))
+    remote.call(f"define {name} on {move.destination}", remote.raw.defineXML, text)
+
+
+def make(remote: Connection, source: Source, volumes: t.Sequence[NewVolume]) -> None:
+    """The volumes, thin and with their backing file; what an earlier attempt left goes first."""
+    for one in volumes:
+        pool = _pool(remote, one.pool)
+        if one.again:
+            problem = _foreign(remote, pool, one.name, _noted(remote, source.name).get(one.path))
+            if problem:
+                raise PlanRefused(f"{one.path} on {remote.uri} is not removed: {problem}")
+            storage.delete_volume(remote, pool, one.name)
+            _note(remote, source.name, one.path, BEGUN)
+        xml = volume_xml.render(one.name, one.capacity, one.format, one.backing)
+        try:
+            storage.patiently(
+                remote, f"create volume {one.name}", functools.partial(pool.raw.createXML, xml, 0)
+            )
+        except LibvirtFailure:
+            # what could not be made is not ours: a file of that name may be somebody's, just come
+            _note(remote, source.name, one.path, NOT_MADE)
+            raise
+        _note(remote, source.name, one.path, MADE)
+
+
+def _noted(remote: Connection, name: str) -> dict[str, str]:
+    """What the claim says of the making of its volumes, by their paths."""
+    raw = find_domain(remote, name + CLAIM)
+    kept = kept_metadata(remote, raw) if raw is not None else None
+    return {one.path: one.made for one in kept.volumes} if kept is not None else {}
+
+
+def _note(remote: Connection, name: str, path: str, made: str) -> None:
+    """Keep with the claim how far the volume's making came."""
+    raw = find_domain(remote, name + CLAIM)
+    kept = kept_metadata(remote, raw) if raw is not None else None
+    if kept is not None:
+        volumes = tuple(
+            dataclasses.replace(one, made=made) if one.path == path else one for one in kept.volumes
+        )
+        noted = dataclasses.replace(kept, volumes=volumes)
+        lookup.write_metadata(remote, raw, noted, lookup.AFFECT_CONFIG)
+
+
+def _foreign(remote: Connection, pool: storage.Pool, name: str, made: str | None) -> str | None:
+    """Why the volume there is not known to be of this move; None if it is, or is not there."""
+    if made == MADE:
+        return None
+    volume = storage.find_volume(remote, pool, name)
+    if volume is None:
+        return None
+    if made in (None, NOT_MADE):
+        return "nothing was made there for this VM"
+    if remote.call(f"read volume {name}", _is_blank, remote, volume):
+        return None
+    return (
+        "it has content, and whether it was made for this VM is not known; see whose it is, and"
+        " move it away"
+    )
+
+
+def _is_blank(remote: Connection, volume: t.Any) -> bool:
+    """Whether nobody has written to the volume yet."""
+
+    def read(offset: int, length: int) -> bytes:
+        stream = remote.raw.newStream(0)
+        volume.download(stream, offset, length, 0)
+        found = b""
+        while piece := stream.recv(length):
+            found += piece
+        stream.finish()
+        return found
+
+    allocation = volume.info()[2]
+    return blank_image.is_blank(read, hollow=not allocation) if allocation else True
+
+
+def _pool(connection: Connection, name: str) -> storage.Pool:
+    pool = storage.find_pool(connection, name, None)
+    if pool is None:
+        raise PlanRefused(f"pool {name} is gone from {connection.uri}; try again")
+    return pool
+
+
+def _refresh(connection: Connection, pool: storage.Pool) -> None:
+    action = f"look at pool {pool.name} anew"
+    storage.patiently(connection, action, functools.partial(pool.raw.refresh, 0))
+
+
+def drop_claim(remote: Connection, name: str, uuid: str, *, volumes: bool) -> bool:
+    """Take the claim of the VM away, with the volumes it names if asked; whether there was one.
+
+    A volume that any other domain there names stays, and one that was not made for it.
+    """
+    raw = find_domain(remote, name + CLAIM)
+    if raw is None or str(raw.UUIDString()) != migration_plan.claim_uuid(uuid):
+        return False
+    kept = kept_metadata(remote, raw)
+    if volumes and kept is not None:
+        if find_domain(remote, name) is not None:
+            raise PlanRefused(f"{name!r} is on {remote.uri} too, so its volumes there stay")
+        folders = {one.name: one.path for one in read_pools(remote)}
+        others = [one for one in read_defined(remote, folders) if one.uuid != str(raw.UUIDString())]
+        for volume in kept.volumes:
+            pool = storage.find_pool(remote, volume.pool, None)
+            if pool is None or any(volume.path in one.files for one in others):
+                continue
+            _refresh(remote, pool)
+            if _foreign(remote, pool, volume.name, volume.made) is None:
+                storage.delete_volume(remote, pool, volume.name)
+    try:
+        remote.call(f"undefine {name + CLAIM}", raw.undefineFlags, _UNDEFINE)
+    except LibvirtFailure as error:
+        if error.code != ERR_NO_DOMAIN:
+            raise
+    return True
+
+
+def remove_old(connection: Connection, uuid: str, volumes: t.Sequence[OwnVolume]) -> list[str]:
+    """Remove the VM's volumes here, after it has left; those that stay, and why."""
+    present = [one for one in volumes if os.path.lexists(one.path)]
+    if not present:
+        return []
+    references = ownership.read(connection)
+    # the VM ran on them here, so they are its own; who reaches shared storage has them still
+    stay = [owned.remove(connection, one, uuid, references, proven=True) for one in present]
+    return [str(one) for one in stay if one is not None]

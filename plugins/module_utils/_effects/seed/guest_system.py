@@ -1,0 +1,105 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The system on a guest's disks: found and mounted in libguestfs' appliance, or why not.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ..._errors import PlanRefused
+from ..._pure.seed import guest_image
+from ..._pure.seed.guest_image import Image
+
+_OPTIONAL = ("/boot", "/efi")  # nothing is written there
+_LUKS = "crypto_LUKS"
+_REMEDY = "seed it with method nocloud if it has cloud-init, or set seed to false"
+
+
+class System(t.NamedTuple):
+    """What the image has, and its file systems with where they are mounted, in that order."""
+
+    image: Image
+    mounts: tuple[tuple[str, str], ...]
+
+
+def mounted(handle: t.Any, where: str, *, readonly: bool) -> System:
+    """The one Linux on the disks, mounted; ``where`` names them.
+
+    Raises PlanRefused if there is none, or another; libguestfs' RuntimeError is the caller's.
+    """
+    roots = list(handle.inspect_os())
+    if not roots:
+        raise PlanRefused(f"no operating system was recognised on {where}: {_why_none(handle)}")
+    if len(roots) > 1:
+        raise PlanRefused(
+            f"{where} has {len(roots)} operating systems ({', '.join(roots)}); which one is to be"
+            " seeded is not known: use an image with one"
+        )
+    (root,) = roots
+    kind = handle.inspect_get_type(root)
+    if kind != "linux":
+        raise PlanRefused(f"the system on {where} is {kind}; only Linux is seeded offline")
+    mount = handle.mount_ro if readonly else handle.mount
+    points = handle.inspect_get_mountpoints(root)
+    mounts: list[tuple[str, str]] = []
+    for point in sorted(points, key=len):
+        try:
+            mount(points[point], point)
+            mounts.append((points[point], point))
+        except RuntimeError as error:
+            if not point.startswith(_OPTIONAL):
+                text = " ".join(str(error).split())[:500]
+                raise PlanRefused(
+                    f"{points[point]} of {where}, which is {point}, cannot be mounted: {text}"
+                ) from None
+    version = f"{handle.inspect_get_major_version(root)}.{handle.inspect_get_minor_version(root)}"
+    name = f"{handle.inspect_get_distro(root)} {version}".replace("unknown 0.0", "linux")
+    name = name[:-2] if name.endswith(".0") else name
+    image = guest_image.look(lambda path: bool(handle.exists(path)), name)
+    return System(image, tuple(mounts))
+
+
+def mount_again(handle: t.Any, system: System) -> None:
+    """Unmount everything, forget what was read of it, and mount it for reading."""
+    handle.umount_all()
+    handle.drop_caches(3)
+    for device, point in system.mounts:
+        handle.mount_ro(device, point)
+
+
+def _why_none(handle: t.Any) -> str:
+    """What is there instead of a system, as far as it can be told, with what to do."""
+    locked = [device for device in _devices(handle) if _is_locked(handle, device)]
+    if locked:
+        return (
+            f"{', '.join(locked)} of it is encrypted (LUKS), and nobody here has its key; {_REMEDY}"
+        )
+    for device in sorted(handle.list_filesystems()):
+        # swap and the like; what cannot be mounted is no system
+        with contextlib.suppress(RuntimeError):
+            handle.mount_ro(device, "/")
+            if handle.is_symlink("/etc"):
+                return (
+                    f"/etc of {device} is a link, -> {handle.readlink('/etc')}, where a system has"
+                    " a folder; repair the image"
+                )
+            handle.umount_all()
+    return f"it is empty, or of a kind that libguestfs does not know; {_REMEDY}"
+
+
+def _devices(handle: t.Any) -> list[str]:
+    """Whatever may hold a file system; what is encrypted is no file system to libguestfs."""
+    return [*handle.list_devices(), *handle.list_partitions(), *handle.lvs()]
+
+
+def _is_locked(handle: t.Any, device: str) -> bool:
+    try:
+        return bool(handle.vfs_type(device) == _LUKS)
+    except RuntimeError:  # nothing that is known
+        return False

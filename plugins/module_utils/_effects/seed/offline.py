@@ -1,0 +1,91 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Seeding offline: the seed is written into the VM's own disk before its first boot.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._errors import DeadlineExceeded, PlanRefused
+from ..._pure.seed import guest_files
+from ..._pure.seed.types import Seed, SeededNic
+from ..base import deadline
+from ..machine import storage
+from . import guest_disk
+from . import nocloud as seed_nocloud
+
+_SECONDS = 900.0  # half a minute without KVM; the first time the appliance is built as well
+_NO_LIBGUESTFS = (
+    "libguestfs is not on the hypervisor, so nobody looked whether the image has cloud-init"
+)
+
+
+class Chosen(t.NamedTuple):
+    """How a VM was seeded: method and why, the host key (None: not yet), what its image has."""
+
+    method: str
+    reason: str
+    host_key: str | None
+    found: dict[str, t.Any] | None
+
+    def shown(self) -> dict[str, t.Any]:
+        """What a result tells of it."""
+        return {"method": self.method, "reason": self.reason, "found": self.found}
+
+
+def seed_disks(
+    seed: Seed, name: str, uuid: str, nics: t.Sequence[SeededNic], disks: guest_disk.Disks
+) -> Chosen:
+    """Write the seed into the guest on these disks, with a host key made for it alone.
+
+    With method auto nothing is written where cloud-init is there, or nobody can look: then a
+    medium is left to be made. Raises PlanRefused; nothing was written then, unless it says so.
+    """
+    if seed.method == "auto" and not guest_disk.available():
+        return Chosen("nocloud", _NO_LIBGUESTFS, None, None)
+    if not disks:
+        raise PlanRefused("the VM has no disk that is a file, which a seed could be written into")
+
+    def work() -> Chosen:
+        with guest_disk.opened(disks) as guest:
+            chosen = _choose(seed, guest)
+            if chosen.method == "nocloud":
+                return chosen
+            key = seed_nocloud.new_host_key(name, uuid)
+            plan = guest_files.plan(seed, name, nics, key, guest.image, guest.read, guest.look)
+            guest.write(plan)
+        for path, _kind in disks:
+            storage.flush(path)
+        return chosen._replace(host_key=key.public)
+
+    try:
+        return deadline.call(work, seconds=_SECONDS, what=f"write the seed into {name}")
+    except DeadlineExceeded as error:
+        raise guest_disk.HalfWritten(f"{error}; how much of it is written is not known") from None
+
+
+def look(seed: Seed, disks: guest_disk.Disks) -> Chosen:
+    """How the guest on these disks would be seeded; nothing is written."""
+    if seed.method == "auto" and not guest_disk.available():
+        return Chosen("nocloud", _NO_LIBGUESTFS, None, None)
+
+    def work() -> Chosen:
+        if not disks:
+            raise PlanRefused("the VM has no disk that is a file, which could be looked into")
+        with guest_disk.opened(disks, readonly=True) as guest:
+            return _choose(seed, guest)
+
+    return deadline.call(work, seconds=_SECONDS, what="look into the VM's disk")
+
+
+def _choose(seed: Seed, guest: guest_disk.Guest) -> Chosen:
+    found = guest.image.shown()
+    if seed.method == "auto" and guest.image.cloud_init:
+        return Chosen("nocloud", "the image has cloud-init", None, found)
+    reason = "as set" if seed.method == "offline" else "the image has no cloud-init"
+    return Chosen("offline", reason, None, found)

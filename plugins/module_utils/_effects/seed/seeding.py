@@ -1,0 +1,397 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Seeding a VM that exists: what ``virt_seed`` does on a hypervisor.
+
+The medium is complete before anything names it but the metadata, and one definition puts it into
+the drive and its host key into the metadata: whoever starts the VM at any moment starts it with the
+old medium or with the new one, whole. The metadata name every medium from before it is made until
+after it is gone, so the next call removes what a killed one left.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import typing as t
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ... import _lxml
+from ..._errors import PlanRefused, Problem, SpecError
+from ..._pure.base.metadata import BEGUN, Metadata, OwnVolume
+from ..._pure.base.names import check_host_name
+from ..._pure.domain import request, seed_domain
+from ..._pure.seed import network as seed_network
+from ..._pure.seed import seed as seeds
+from ..._pure.seed.types import Seed, SeededNic
+from ..base import identity, lookup
+from ..base import owner as owners
+from ..base.connection import Connection
+from ..machine import storage
+from . import medium as seed_medium
+from . import nocloud as seed_nocloud
+
+GENERATED = "(generated)"
+STATES = ("present", "absent")
+# What describes the seed; read by _pure/seed/seed.py, which reports every problem at once
+_SPEC = (
+    *("hostname", "fqdn", "user", "ssh_public_keys", "sudo", "users", "network", "dns_servers"),
+    *("dns_search", "timezone", "locale", "ca_certificates", "files", "packages", "commands"),
+    *("grow_root", "user_data", "method"),
+)
+ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "name": {"type": "str", "required": True},
+    "state": {"type": "str", "choices": list(STATES), "default": "present"},
+    "pool": {"type": "str"},
+    **{key: {"type": "raw"} for key in _SPEC},
+    "ssh_public_keys": {"type": "raw", "no_log": False},
+    "password_hash": {"type": "raw", "no_log": True},
+    "seed": {"type": "str", "default": "", "no_log": True},
+}
+_INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
+_SECURE = 1  # VIR_DOMAIN_XML_SECURE: passwords of consoles are to stay
+_LOCK = "seed"  # two calls for one VM would undo each other
+_NAMES = ("_seed.iso", "_seed2.iso")
+
+
+@dataclass
+class _Vm:
+    """The VM as it is, and what becomes of it."""
+
+    raw: t.Any
+    name: str
+    root: t.Any  # its definition
+    kept: Metadata | None
+    active: bool
+    steps: list[str] = field(default_factory=list)
+    host_key: str | None = None
+    seeded: dict[str, t.Any] | None = None  # how, and what its image has
+
+    @property
+    def uuid(self) -> str:
+        return str(self.raw.UUIDString())
+
+    @property
+    def media(self) -> tuple[OwnVolume, ...]:
+        volumes = self.kept.volumes if self.kept else ()
+        return tuple(volume for volume in volumes if volume.role == "seed")
+
+
+def run(
+    connection: Connection,
+    name: str,
+    state: str,
+    options: t.Mapping[str, t.Any],
+    pool: str | None,
+    *,
+    check: bool,
+) -> dict[str, t.Any]:
+    """Bring the seed medium of the VM ``name`` to ``state``; the module's result."""
+    if not connection.local:
+        raise PlanRefused(f"a medium is made on the hypervisor itself; {connection.uri} is another")
+    with owners.host_lock(name=_LOCK):
+        return _run(connection, name, state, options, pool, check=check)
+
+
+def _run(
+    connection: Connection,
+    name: str,
+    state: str,
+    options: t.Mapping[str, t.Any],
+    pool: str | None,
+    *,
+    check: bool,
+) -> dict[str, t.Any]:
+    vm = _read(connection, name)
+    if vm.kept is not None and vm.kept.phase not in (None, "seeding"):
+        raise PlanRefused(
+            f"{name!r} is in phase {vm.kept.phase}: another run is at work on it, or died at it;"
+            " run that again, or remove the rest with virt_purge"
+        )
+    if state == "absent" and vm.kept is not None and vm.kept.phase is not None:
+        raise PlanRefused(
+            f"a call that was killed left {name!r} half seeded; run that again, or make the VM anew"
+        )
+    if state == "absent":
+        return _absent(connection, vm, check=check)
+    problems: list[Problem] = []
+    seed = seeds.from_options(dict(options), "", (), problems)
+    nics = seed_domain.nics_of(vm.root, vm.kept)
+    problems += seed_network.twins(nics)
+    problems += seed_network.problems(seed, nics, "")
+    if seed.hostname is None and seed.fqdn is None:
+        problems += check_host_name(name, "hostname")
+    if problems:
+        raise SpecError(problems)
+    return _present(connection, vm, seed, nics, pool, check=check)
+
+
+def _read(connection: Connection, name: str) -> _Vm:
+    raw = lookup.require_domains(connection, [name])[name]
+    if not connection.call(f"read {name}", raw.isPersistent):
+        raise PlanRefused(f"{name!r} has no definition of its own (it is transient); define it")
+    text = connection.call(f"read {name}", raw.XMLDesc, _INACTIVE | _SECURE)
+    active = bool(connection.call(f"read the state of {name}", raw.isActive))
+    kept = lookup.kept_metadata(connection, raw)
+    return _Vm(raw, name, _lxml.parse(text, f"domain {name}"), kept, active)
+
+
+def _absent(connection: Connection, vm: _Vm, *, check: bool) -> dict[str, t.Any]:
+    vm.steps = [f"remove {one.pool}/{one.name}" for one in vm.media]
+    media = bool(vm.steps)
+    failed = vm.kept is not None and vm.kept.first_boot is not None
+    if failed:
+        vm.steps.append("forget how its first boot ended")
+    if media and not check:
+        unread = not vm.active and _started_since(vm) is False
+        seed_medium.remove(connection, vm.raw, unread=unread)
+    if failed and not check:
+        kept = dataclasses.replace(
+            lookup.kept_metadata(connection, vm.raw) or Metadata(), first_boot=None
+        )
+        seed_medium.write(connection, vm.raw, kept, active=vm.active)
+    return _result(vm, {"media": [one.path for one in vm.media]}, {"media": []})
+
+
+def _present(
+    connection: Connection,
+    vm: _Vm,
+    seed: Seed,
+    nics: t.Sequence[SeededNic],
+    pool_name: str | None,
+    *,
+    check: bool,
+) -> dict[str, t.Any]:
+    before = seed_domain.recorded(vm.kept)
+    after = seed_domain.as_plain(seed, vm.name)
+    drive = seed_domain.drive_with(vm.root, [one.path for one in vm.media])
+    current = drive.find("source").get("file") if drive is not None else None
+    booted = vm.kept is not None and vm.kept.host_key is not None and not vm.media
+    ready = booted or (current is not None and os.path.exists(current))
+    shown: dict[str, t.Any] = {"media": [one.path for one in vm.media], "seed": before}
+    if vm.kept is not None and vm.kept.phase is not None:
+        from . import seeding_offline
+
+        ready = not seeding_offline.unfinished(vm.kept, seed, vm.name)
+        shown["seed"] = None
+    if before is not None and not request.compare(before, after) and ready:
+        vm.host_key = vm.kept.host_key if vm.kept else None
+        rest = [one for one in vm.media if one.path != current]
+        vm.steps = [f"remove {one.pool}/{one.name}" for one in rest]
+        if rest and not check:
+            _drop(connection, vm, rest)
+        return _result(vm, shown, {"media": [current] if current else [], "seed": before})
+    _require_unbooted(connection, vm, booted)
+    if seed.method != "nocloud":
+        from . import seeding_offline
+
+        chosen = seeding_offline.choose(seed, vm.root, check=check)
+        vm.seeded = chosen.shown()
+        if chosen.method == "offline":
+            return _offline(connection, vm, seed, nics, shown, after, check=check)
+    vm.seeded = vm.seeded or dict(seed_nocloud.CHOSEN)
+    seed_nocloud.require_programs()
+    pool = _pool(connection, vm, pool_name)
+    volume = _new_volume(connection, vm, pool, current)
+    vm.steps = [f"remove {one.pool}/{one.name}" for one in vm.media if one.path != current]
+    vm.steps += [f"create {volume.pool}/{volume.name}", f"put it into {vm.name}"]
+    if current is not None:
+        old = next(one for one in vm.media if one.path == current)
+        vm.steps.append(f"remove {old.pool}/{old.name}")
+    vm.host_key = GENERATED
+    if not check:
+        _seed(connection, vm, seed, nics, pool, volume, current)
+    return _result(vm, shown, {"media": [volume.path], "seed": after})
+
+
+def _offline(
+    connection: Connection,
+    vm: _Vm,
+    seed: Seed,
+    nics: t.Sequence[SeededNic],
+    before: t.Mapping[str, t.Any],
+    after: t.Mapping[str, t.Any],
+    *,
+    check: bool,
+) -> dict[str, t.Any]:
+    """Write the seed into the VM's own disk."""
+    from . import guest_disk, seeding_offline
+
+    guest_disk.require()
+    seed_nocloud.require_keys()
+    if vm.media:
+        raise PlanRefused(
+            f"{vm.name!r} has a seed medium; take it away first, with state absent, so that it is"
+            " seeded one way"
+        )
+    seeding_offline.require_own(connection, vm.name, vm.uuid, vm.root)
+    vm.steps = [f"write the seed into {path}" for path, _kind in seeding_offline.disks_of(vm.root)]
+    vm.host_key = GENERATED
+    if not check:
+        vm.kept, chosen = seeding_offline.write(connection, vm.raw, vm.root, vm.kept, seed, nics)
+        vm.host_key = vm.kept.host_key
+        vm.seeded = {**(vm.seeded or {}), "found": chosen.found}
+    return _result(vm, before, {"media": [], "seed": after})
+
+
+def _require_unbooted(connection: Connection, vm: _Vm, booted: bool) -> None:
+    """A guest reads a seed once: another after that would only make its host key unknown."""
+    if vm.active:
+        raise PlanRefused(
+            f"{vm.name!r} is running, and a seed is read at the first boot only; shut it down"
+            " first, for example with virt_state"
+        )
+    if connection.call(f"read {vm.name}", vm.raw.hasManagedSaveImage, 0):
+        raise PlanRefused(
+            f"{vm.name!r} has saved memory of a running system; start it and shut it down first"
+        )
+    if booted and (seed_domain.recorded(vm.kept) or {}).get("method") in ("offline", "auto"):
+        raise PlanRefused(
+            f"{vm.name!r} was seeded before, in its disk, and another seed would leave a part of"
+            " that; change it from inside, or make it anew with virt_purge and virt_init"
+        )
+    if booted or _started_since(vm):
+        raise PlanRefused(
+            f"{vm.name!r} was seeded before and has been started since; a guest reads its seed at"
+            " its first boot only. Change it from inside, or make it anew with virt_purge and"
+            " virt_init"
+        )
+
+
+def _started_since(vm: _Vm) -> bool | None:
+    """Whether it was started with its medium; None if nobody can tell.
+
+    qemu makes the log of its console anew with each start.
+    """
+    logs = [one.get("file") for one in vm.root.findall("devices/serial/log")]
+    started: bool | None = None
+    for volume in vm.media:
+        for log in filter(None, logs):
+            try:
+                made = os.stat(volume.path).st_mtime
+            except OSError:
+                continue
+            try:
+                started = bool(started) or os.stat(log).st_mtime >= made
+            except FileNotFoundError:
+                started = bool(started)
+            except OSError:
+                continue
+    return started
+
+
+def _pool(connection: Connection, vm: _Vm, name: str | None) -> storage.Pool:
+    """The pool that is named, that of the VM's own volumes, or the first disk's."""
+    own = next(iter(vm.kept.volumes), None) if vm.kept else None
+    folder = None
+    if name is None and own is not None:
+        name = own.pool
+    elif name is None:
+        sources = [one.get("file") for one in vm.root.findall("devices/disk/source")]
+        folder = next((str(Path(one).parent) for one in sources if one), None)
+        name = "default"
+    pool = storage.find_pool(connection, str(name), folder)
+    if pool is None:
+        raise PlanRefused(
+            f"no pool {name!r} for the medium of {vm.name!r}; name one with pool, or make it with"
+            " virt_pool"
+        )
+    return pool
+
+
+def _new_volume(
+    connection: Connection, vm: _Vm, pool: storage.Pool, current: str | None
+) -> OwnVolume:
+    """A name that is free, or that an earlier call of ours has left."""
+    own = {one.path for one in vm.media}
+    stem = re.sub(r"[^A-Za-z0-9._-]", "_", vm.name)
+    for ending in _NAMES:
+        name = f"{stem}{ending}"
+        path = pool.volume_path(name)
+        if path == current:
+            continue
+        if path not in own and storage.is_taken(connection, pool, name):
+            raise PlanRefused(
+                f"{path} is there already and is nobody's that this VM knows; nothing is taken"
+                " over: remove or rename it"
+            )
+        return OwnVolume(pool.name, name, path, "seed", "seed")
+    raise PlanRefused(f"{vm.name!r} has two media at once; remove one from its definition")
+
+
+def _drop(connection: Connection, vm: _Vm, volumes: t.Sequence[OwnVolume]) -> None:
+    """Remove media that are in no drive, then their names from the metadata."""
+    seed_medium.delete(connection, vm.raw, volumes)
+    if vm.kept is not None and volumes:
+        left = tuple(one for one in vm.kept.volumes if one not in volumes)
+        vm.kept = dataclasses.replace(vm.kept, volumes=left)
+        seed_medium.write(connection, vm.raw, vm.kept, active=vm.active)
+
+
+def _seed(
+    connection: Connection,
+    vm: _Vm,
+    seed: Seed,
+    nics: t.Sequence[SeededNic],
+    pool: storage.Pool,
+    volume: OwnVolume,
+    current: str | None,
+) -> None:
+    medium = seed_nocloud.make(seed, vm.name, vm.uuid, nics)
+    _drop(connection, vm, [one for one in vm.media if one.path != current])
+    before, kept = vm.kept, vm.kept or Metadata()
+    others = tuple(one for one in kept.volumes if one != volume)
+    made: list[OwnVolume] = []  # nothing of that name is ours before it was made
+
+    def keep(noted: OwnVolume) -> None:
+        nonlocal kept
+        kept = dataclasses.replace(kept, volumes=(*others, noted))
+        seed_medium.write(connection, vm.raw, kept, active=False)
+
+    def noted() -> None:
+        made.append(dataclasses.replace(volume, made=identity.of_file(volume.path)))
+        keep(made[0])
+
+    try:
+        keep(dataclasses.replace(volume, made=BEGUN))
+        seed_nocloud.store(connection, pool, volume.name, medium.content, noted)
+        final = dataclasses.replace(
+            seed_domain.with_record(kept, seed, vm.name), host_key=medium.host_key
+        )
+        old = [current] if current else []
+        text = seed_domain.with_medium(vm.root, final, volume.path, old)
+        if connection.call(f"read the state of {vm.name}", vm.raw.isActive):
+            raise PlanRefused(f"{vm.name!r} was started meanwhile; nothing is changed")
+        connection.call(f"define {vm.name}", connection.raw.defineXMLFlags, text, 0)
+    except BaseException:
+        seed_medium.delete(connection, vm.raw, made)
+        lookup.restore_metadata(connection, vm.raw, before)
+        raise
+    vm.kept, vm.host_key = final, medium.host_key
+    _drop(connection, vm, [one for one in vm.media if one.path != volume.path])
+
+
+def _result(vm: _Vm, before: t.Any, after: t.Any) -> dict[str, t.Any]:
+    changed = bool(vm.steps)
+    result: dict[str, t.Any] = {
+        "changed": changed,
+        "name": vm.name,
+        "host_key": vm.host_key,
+        "steps": vm.steps,
+        "seed": vm.seeded,
+    }
+    if changed:
+        result["diff"] = [
+            {
+                "before_header": vm.name,
+                "after_header": vm.name,
+                "before": json.dumps(before, indent=1, sort_keys=True) + "\n",
+                "after": json.dumps(after, indent=1, sort_keys=True) + "\n",
+            }
+        ]
+    return result

@@ -1,0 +1,131 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Seeding a VM that exists through its own disk: ``virt_seed`` with method offline, or auto.
+
+While its disk is written to, nobody can start the VM: its definition has phase ``seeding`` and a
+drive whose medium never exists. A call that is killed leaves that, with what it was to write; the
+same call again writes all of it anew, and only that call: another seed would leave a part of this.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+import uuid as uuids
+from pathlib import Path
+
+from ... import _lxml
+from ..._errors import FleetVirtError, PlanRefused
+from ..._pure.base import metadata
+from ..._pure.base.metadata import Metadata
+from ..._pure.domain import request, seed_domain, unstartable
+from ..._pure.seed import first_boot
+from ..._pure.seed.types import Seed, SeededNic
+from ..base import owner as owners
+from ..base.connection import Connection
+from ..machine import ownership
+from . import guest_disk
+from . import nocloud as seed_nocloud
+from . import offline as seed_offline
+
+PHASE = "seeding"
+_MARKER = ".fleet-virt-seeding"
+
+
+def disks_of(domain: t.Any) -> list[tuple[str, str]]:
+    """Path and format of the VM's disks that are files it may write to."""
+    found = []
+    for disk in domain.findall("devices/disk"):
+        source, driver = disk.find("source"), disk.find("driver")
+        path = source.get("file") if source is not None else None
+        kept = disk.find("readonly") is not None or disk.find("shareable") is not None
+        if path and disk.get("device", "disk") == "disk" and not kept:
+            kind = driver.get("type") if driver is not None else None
+            found.append((path, kind or "raw"))
+    return found
+
+
+def unfinished(kept: Metadata | None, seed: Seed, name: str) -> bool:
+    """Whether a call that was killed left this seed half written; raises for another's work."""
+    if kept is None or kept.phase != PHASE:
+        return False
+    if owners.is_alive(kept.owner):
+        raise PlanRefused(f"{name!r} is being seeded by another call; wait for it")
+    if request.compare(seed_domain.recorded(kept) or {}, seed_domain.as_plain(seed, name)):
+        raise PlanRefused(
+            f"a call that was killed left {name!r} half seeded with something else; run that again,"
+            " or make the VM anew"
+        )
+    return True
+
+
+def choose(seed: Seed, domain: t.Any, *, check: bool) -> seed_offline.Chosen:
+    """How it is to be seeded: for method auto, and in check mode, its disk is looked into."""
+    if seed.method != "auto" and not check:
+        return seed_offline.Chosen(seed.method, seed_nocloud.CHOSEN["reason"], None, None)
+    return seed_offline.look(seed, disks_of(domain))
+
+
+def require_own(connection: Connection, name: str, uuid: str, domain: t.Any) -> None:
+    """Raise PlanRefused unless the VM's disks are files that nobody else uses or lies on."""
+    disks = disks_of(domain)
+    if not disks:
+        raise PlanRefused(
+            f"{name!r} has no disk that is a file of its own, which a seed could be written into"
+        )
+    references = ownership.read(connection)
+    for path, _kind in disks:
+        others = sorted(user.text for user in references.users(path) if user.uuid != uuid)
+        if others:
+            raise PlanRefused(f"{path} is not written to: {', '.join(others)}; copy it first")
+        if ownership.is_locked(path):
+            raise PlanRefused(f"{path} is in use by a running qemu; shut that down first")
+
+
+def write(
+    connection: Connection,
+    raw: t.Any,
+    domain: t.Any,
+    kept: Metadata | None,
+    seed: Seed,
+    nics: t.Sequence[SeededNic],
+) -> tuple[Metadata, seed_offline.Chosen]:
+    """Write the seed into the VM's disks; the metadata it has then, and what was found."""
+    name, uuid = str(raw.name()), str(raw.UUIDString())
+    disks = disks_of(domain)
+    final = dataclasses.replace(
+        seed_domain.with_record(kept or Metadata(), seed, name),
+        phase=None,
+        owner=None,
+        first_boot=first_boot.expected(dataclasses.replace(seed, method="offline")),
+    )
+    claim = dataclasses.replace(final, phase=PHASE, owner=owners.myself(str(uuids.uuid4())))
+    before = _lxml.tostring(domain)
+    unstartable.unmark(domain)
+    plain = _lxml.tostring(domain)
+    marker = f"{Path(disks[0][0]).parent}/{name}{_MARKER}"
+    _define(connection, name, unstartable.marked(domain, claim, marker))
+    try:
+        if connection.call(f"read the state of {name}", raw.isActive):
+            raise PlanRefused(f"{name!r} was started meanwhile; nothing is changed")
+        chosen = seed_offline.seed_disks(
+            dataclasses.replace(seed, method="offline"), name, uuid, nics, disks
+        )
+    except guest_disk.HalfWritten:
+        raise  # it stays as it is: not to be started
+    except FleetVirtError:  # a defect of ours leaves it as a killed call does
+        _define(connection, name, before)
+        raise
+    final = dataclasses.replace(final, host_key=chosen.host_key)
+    root = _lxml.parse(plain, f"domain {name}")
+    metadata.put(root, final)
+    _define(connection, name, _lxml.tostring(root))
+    return final, chosen
+
+
+def _define(connection: Connection, name: str, text: str) -> None:
+    connection.call(f"define {name}", connection.raw.defineXMLFlags, text, 0)

@@ -1,0 +1,42 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a VM that runs needs its seed medium no more, found out without waiting.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+
+from ..._errors import FleetVirtError
+from ..._pure.base.metadata import Metadata
+from ..base.connection import Connection
+from ..machine import neighbours
+from . import host_key
+from .waited import Guest
+
+_PORT = 22
+_MOST = 4  # addresses that are asked
+
+
+def medium(connection: Connection, raw: t.Any, kept: Metadata | None) -> str | None:
+    """The name of a medium that has done its work: the VM shows the host key that was on it.
+
+    None if there is none, or it cannot be told now.
+    """
+    media = [one.name for one in kept.volumes if one.role == "seed"] if kept else []
+    if kept is None or not media or not kept.host_key or kept.phase or not connection.local:
+        return None
+    guest = Guest(connection, connection, raw)
+    guest.look()
+    try:
+        found = guest.candidates(neighbours.table())
+        for address in itertools.islice(found, _MOST):
+            if host_key.ask(address, _PORT, kept.host_key) is host_key.Proof.HOLDS:
+                return media[0]
+    except FleetVirtError:
+        return None  # whoever asks next may be luckier
+    return None

@@ -1,0 +1,411 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Waiting until VMs answer, all of them at once: what ``virt_wait`` does on a hypervisor.
+
+One thread looks at each VM (:mod:`waited`), one tries each address; the caller's thread compares
+both every tenth of a second and asks the network for who cannot be found otherwise. A VM answers
+when an SSH server does at one of its addresses, and the neighbour table does not say that the
+address is another machine's. One that was seeded with a host key has to show it; then its first
+boot is done as far as its seed goes, and the medium is removed.
+
+Where only an address is waited for, none is tried: one that is known is enough.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import typing as t
+from dataclasses import dataclass, field
+
+from ..._errors import FleetVirtError, HostUnreachable
+from ..base import deadline
+from ..base.connection import Connection
+from ..base.lookup import require_domains
+from ..machine import neighbours
+from . import host_key
+from . import medium as seed_medium
+from .ssh_banner import Answer, probe
+from .waited import Guest
+
+_TICK = 0.1
+_PAUSE = 0.5  # between two looks at a VM, and two tries of an address
+_SOON = 0.1  # between two tries where the port is refused, which costs next to nothing
+_STIR_PAUSE = 5.0  # between two questions to everybody on a bridge
+_BETTER = 0.5  # how long an address that is believed more may still come first
+_SHORTEST = 2.0  # a call that is part of a longer wait takes so long, though something happened
+_CHECK_MODE = "not waited for in check mode"
+_GOES_ON = (
+    "its first boot goes on: packages and commands are not done; wait longer (wait_timeout), or"
+    " ask the guest, with cloud-init with cloud-init status --long"
+)
+_WRONG = 8.0  # for how long a server shows another host key before that is taken for the end
+_IDLE = 30.0  # for how long a console is at a login prompt before that is
+_NO_CLOUD_INIT = (
+    "the image did not take its seed: its console has been at a login prompt for"
+    f" {_IDLE:g} s, and nothing before that is of cloud-init"
+)
+_ANEW = "Make it anew with an image that has cloud-init, or with the seed's method offline or auto"
+UNTIL = ("ssh", "address")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``wait_timeout`` and ``slice`` are seconds; a call returns after ``slice`` though VMs are
+    still to be waited for (None: after ``wait_timeout`` only).
+
+    ``until`` is one of :data:`UNTIL`."""
+
+    wait_timeout: float = 300.0
+    port: int = 22
+    slice: float | None = None
+    until: str = "ssh"
+
+
+@dataclass
+class _Try:
+    """Trying one address: ``answer`` is the last one, None while there was none yet."""
+
+    answer: Answer | None = None
+    busy: bool = False
+    due: float = 0.0
+    since: float = 0.0  # when it first answered
+    proven: bool = False  # it showed the host key that it was seeded with
+    wrong: float = 0.0  # since when it has shown another
+
+
+@dataclass
+class _Watched:
+    guest: Guest
+    tries: dict[str, _Try] = field(default_factory=dict)
+    candidates: dict[str, str] = field(default_factory=dict)
+    address: str | None = None
+    source: str | None = None
+    seconds: float | None = None
+    answered: bool = False
+    proven: bool = False
+    failed: bool = False  # it answers, and its first boot failed
+    changed: bool = False  # its seed medium was removed
+    problem: str = ""
+    booting: str = ""  # that it answers, but is not at the end of its first boot
+
+    @property
+    def over(self) -> bool:
+        return self.answered or self.guest.ended is not None
+
+
+def predict(names: t.Sequence[str]) -> dict[str, t.Any]:
+    """The result in check mode: VMs that may not even be there answer or not, nobody knows."""
+    keys = ("address", "source", "seconds", "state", "reason", "answered")
+    vms: list[dict[str, t.Any]] = [
+        {
+            **{"name": name, **dict.fromkeys(keys), "addresses": []},
+            **{"msg": _CHECK_MODE, "console": [], "changed": False},
+        }
+        for name in dict.fromkeys(names)
+    ]
+    return {"changed": False, "vms": vms, "waiting": []}
+
+
+def wait(
+    connection: Connection, agents: Connection, names: t.Sequence[str], settings: Settings
+) -> dict[str, t.Any]:
+    """The module's result. Raises SpecError for names that are not there.
+
+    ``agents`` is a second connection for calls to guest agents, which may hang it.
+    """
+    return _Wait(connection, agents, names, settings).run()
+
+
+class _Wait:
+    def __init__(
+        self, connection: Connection, agents: Connection, names: t.Sequence[str], settings: Settings
+    ) -> None:
+        self.connection = connection
+        self.agents = agents
+        self.settings = settings
+        self.stop = threading.Event()
+        self.news = threading.Event()  # somebody answered
+        self.stirred: dict[str, float] = {}
+        self.bug: BaseException | None = None
+        found = require_domains(connection, names)
+        self.watched = [_Watched(Guest(connection, agents, raw)) for raw in found.values()]
+
+    def run(self) -> dict[str, t.Any]:
+        self.started = time.monotonic()
+        limit = self.settings.wait_timeout
+        slicing = self.settings.slice is not None and self.settings.slice < limit
+        if slicing:
+            limit = t.cast("float", self.settings.slice)
+        threads = [self._begin(self._observe, one.guest) for one in self.watched]
+        try:
+            while not all(one.over for one in self.watched):
+                passed = time.monotonic() - self.started
+                if passed >= limit:
+                    break
+                if slicing and passed >= _SHORTEST and any(one.over for one in self.watched):
+                    break
+                self._step()
+                self._check()
+                self.news.wait(_TICK)
+                self.news.clear()
+        finally:
+            self.stop.set()
+        self._leave(threads)
+        for one in self.watched:
+            self._remove_medium(one)
+            self._settle_first_boot(one)
+        return self._result(final=not slicing)
+
+    def _leave(self, threads: t.Sequence[threading.Thread]) -> None:
+        """Wait for the threads a moment; what is stuck in a call is left behind."""
+        end = time.monotonic() + _PAUSE
+        for thread in threads:
+            thread.join(max(0.0, end - time.monotonic()))
+        # a connection is not closed under a call: closing would wait for it
+        stuck = sum(thread.is_alive() for thread in threads)
+        self.connection.hanging += stuck
+        self.agents.hanging += stuck
+
+    def _begin(self, function: t.Callable[..., None], *args: t.Any) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                function(*args)
+            except BaseException as error:  # a defect of ours, raised by the caller's thread
+                self.bug = error
+
+        thread = threading.Thread(target=guarded, daemon=True)
+        thread.start()
+        return thread
+
+    def _observe(self, guest: Guest) -> None:
+        while not self.stop.is_set() and guest.ended is None:
+            guest.look()
+            self.stop.wait(_PAUSE)
+
+    def _check(self) -> None:
+        """Raise what makes going on pointless."""
+        if self.bug is not None:
+            raise self.bug
+        if any(one.guest.note for one in self.watched):
+            raw = self.connection.raw
+            if not self.connection.call("see whether libvirt is there", raw.isAlive):
+                raise HostUnreachable(self.connection.uri, "the connection was lost")
+
+    def _step(self) -> None:
+        table = neighbours.table() if self.connection.local else {}
+        for one in self.watched:
+            if one.over:
+                continue
+            one.candidates = one.guest.candidates(table)
+            for address in one.candidates if self.settings.until == "ssh" else ():
+                attempt = one.tries.setdefault(address, _Try())
+                if not attempt.busy and time.monotonic() >= attempt.due:
+                    attempt.busy = True
+                    self._begin(self._try, one.guest, address, attempt)
+            self._settle(one)
+            if self.settings.until == "ssh" and not one.over:
+                self._give_up(one)
+            if not one.candidates and self.connection.local:
+                self._stir(one.guest)
+
+    def _try(self, guest: Guest, address: str, attempt: _Try) -> None:
+        def note(answer: Answer) -> None:
+            attempt.answer = attempt.answer or answer
+
+        key = guest.host_key if self.connection.local else None
+        # Every connection is work for a guest that boots. Where nobody listened a moment ago, the
+        # first that is accepted is the one that asks for the key.
+        if key and attempt.answer is not None and attempt.answer.refused:
+            self._proof(key, address, attempt)
+        if attempt.proven:
+            answer = Answer(True, "it holds its host key")
+        else:
+            answer = probe(address, self.settings.port, note)
+            if answer.ok and self.connection.local:
+                owner = neighbours.table().get(address)
+                if owner is not None and owner not in guest.macs:
+                    answer = Answer(False, f"another machine has this address ({owner})")
+            if answer.ok and key:
+                answer = self._proof(key, address, attempt) or answer
+        if answer.ok and not attempt.since:
+            attempt.since = time.monotonic()
+        attempt.answer = answer
+        attempt.due = time.monotonic() + (_SOON if answer.refused else _PAUSE)
+        attempt.busy = False
+        if answer.ok:
+            self.news.set()
+
+    def _proof(self, key: str, address: str, attempt: _Try) -> Answer | None:
+        """Whether the server is who it was seeded as; the answer to give if it is not."""
+        proof = host_key.ask(address, self.settings.port, key)
+        attempt.proven = proof is host_key.Proof.HOLDS
+        if proof is None or attempt.proven:
+            return None
+        wrong, attempt.wrong = attempt.wrong, 0.0
+        if proof is host_key.Proof.NONE:
+            return Answer(False, f"its SSH server shows no {key.partition(' ')[0]} key yet")
+        attempt.wrong = wrong or time.monotonic()
+        return Answer(
+            False,
+            "its SSH server shows another host key than its seed has: the image did not take the"
+            " seed (without cloud-init it does not), or another machine has this address",
+        )
+
+    def _remove_medium(self, one: _Watched) -> None:
+        """What failed here is told, and tried again by the next who waits."""
+        if not (one.proven and one.guest.has_medium):
+            return
+        try:
+            one.changed = seed_medium.remove(self.connection, one.guest.raw)
+        except FleetVirtError as error:
+            one.problem = f"its seed medium, which is of no use any more, is still there: {error}"
+
+    def _settle_first_boot(self, one: _Watched) -> None:
+        """Note how the first boot ended; one that failed is no VM that answers as it should."""
+        first = one.guest.first_boot
+        if not one.answered or self.settings.until != "ssh" or first.noted is None:
+            return
+        one.problem = "; ".join(filter(None, (one.problem, first.remark)))
+        one.failed = first.failure is not None
+        try:
+            first.settle(self.connection, one.guest.raw)
+        except FleetVirtError as error:
+            one.problem = "; ".join(filter(None, (one.problem, f"which is not noted: {error}")))
+
+    def _settle(self, one: _Watched) -> None:
+        """Take the address that is believed most, of those that answer."""
+        now = time.monotonic()
+        if self.settings.until == "address" and one.candidates:
+            one.address, one.source = next(iter(one.candidates.items()))
+            one.answered, one.seconds = True, round(now - self.started, 1)
+            return
+        undecided = False
+        for address, source in one.candidates.items():
+            attempt = one.tries[address]
+            if attempt.answer is not None and attempt.answer.ok:
+                if undecided and now - attempt.since < _BETTER:
+                    return
+                first = one.guest.first_boot
+                if first.noted is not None and (one.guest.looked < attempt.since or first.goes_on):
+                    one.booting = f"{address} answers, but {_GOES_ON}"
+                    return
+                one.address, one.source, one.answered = address, source, True
+                one.proven = attempt.proven
+                one.seconds = round(attempt.since - self.started, 1)
+                return
+            undecided = undecided or attempt.busy
+
+    def _give_up(self, one: _Watched) -> None:
+        """End waiting for a guest that did not take its seed: nothing will change that."""
+        guest, now = one.guest, time.monotonic()
+        if guest.host_key is None or not guest.has_medium:
+            return
+        tries = [one.tries[address] for address in one.candidates]
+        if tries and all(attempt.wrong and now - attempt.wrong >= _WRONG for attempt in tries):
+            address, attempt = next(zip(one.candidates, tries))
+            text = attempt.answer.text if attempt.answer is not None else ""
+            guest.ended = f"{address}: {text}. {_ANEW}"
+        elif guest.idle is not None and guest.idle >= _IDLE:
+            heard = [
+                f"{address}: {attempt.answer.text}"
+                for address, attempt in zip(one.candidates, tries)
+                if attempt.answer is not None
+            ]
+            guest.ended = "; ".join([f"{_NO_CLOUD_INIT}. {_ANEW}", *heard])
+
+    def _stir(self, guest: Guest) -> None:
+        """Ask the networks of a VM whose address nobody knows: at once if it has spoken there."""
+        now = time.monotonic()
+        for bridge, mac in guest.bridges:
+            last = self.stirred.get(bridge)
+            if last is not None and now - last < _STIR_PAUSE:
+                continue
+            # one that is idle for minutes is forgotten by the bridge
+            if neighbours.has_spoken(bridge, mac) or now - self.started >= _STIR_PAUSE:
+                self.stirred[bridge] = now
+                neighbours.stir(bridge)
+
+    def _result(self, *, final: bool) -> dict[str, t.Any]:
+        """What is known now; failed when waiting is over for good and somebody did not answer."""
+        open_ends = [one for one in self.watched if not one.over]
+        silent = [
+            one for one in self.watched if one.failed or (not one.answered and (final or one.over))
+        ]
+        described = [one for one in silent if self.connection.local]
+        ends = deadline.each(
+            lambda one: one.guest.console_end(),
+            described,
+            seconds=5.0,
+            what=lambda one: f"console of {one.guest.name}",
+            parallel=4,
+        )
+        consoles = {
+            one.guest.name: outcome.value
+            for one, outcome in zip(described, ends)
+            if isinstance(outcome, deadline.Ok)
+        }
+        vms = [self._entry(one, consoles.get(one.guest.name, [])) for one in self.watched]
+        result: dict[str, t.Any] = {
+            "changed": any(vm["changed"] for vm in vms),
+            "vms": vms,
+            "waiting": [] if final else [one.guest.name for one in open_ends],
+        }
+        if final and silent:
+            result["failed"] = True
+            result["msg"] = "; ".join(
+                f"{vm['name']}: {vm['msg']}" for vm in vms if not vm["answered"]
+            )
+        return result
+
+    def _entry(self, one: _Watched, console_end: list[str]) -> dict[str, t.Any]:
+        guest = one.guest
+        if not one.answered and one.candidates:
+            one.address, one.source = next(iter(one.candidates.items()))
+        return {
+            "name": guest.name,
+            "address": one.address,
+            "addresses": list(one.candidates),
+            "source": one.source,
+            "seconds": one.seconds,
+            "state": guest.state,
+            "reason": guest.reason,
+            "answered": one.answered and not one.failed,
+            "msg": one.problem if one.answered else self._missing(one),
+            "console": console_end,
+            "changed": one.changed,
+        }
+
+    def _missing(self, one: _Watched) -> str:
+        guest = one.guest
+        if guest.ended is not None:
+            return guest.ended
+        if one.booting:
+            return one.booting
+        tried = [
+            f"{address} (from {source}): {attempt.answer.text}"
+            for address, source in one.candidates.items()
+            for attempt in [one.tries.get(address)]
+            if attempt is not None and attempt.answer is not None
+        ]
+        if tried:
+            missing = "; ".join(tried)
+        elif one.candidates:
+            missing = f"{', '.join(one.candidates)}: no answer yet"
+        elif guest.state is None:
+            missing = "libvirt tells nothing of it"
+        elif not guest.nics:
+            missing = "no address: it has no NIC"
+        else:
+            macs = ", ".join(guest.macs)
+            missing = (
+                f"no address: {guest.agent_note}, no lease of libvirt, no neighbour {macs}, and no"
+                " line of cloud-init on its console"
+            )
+        if guest.not_its is not None:
+            missing += f"; it claims {guest.not_its}, which is this hypervisor's own"
+        return f"{missing} ({guest.note})" if guest.note else missing

@@ -1,0 +1,210 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One VM that is waited for: what libvirt, its agent and its console tell of it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+import typing as t
+
+from ..._errors import DeadlineExceeded, FleetVirtError, LibvirtFailure
+from ..._libvirt import ERR_NO_DOMAIN
+from ..._pure.base.ip import usable
+from ..._pure.base.states import reason_name, state_name
+from ..._pure.machine import console, domain_info
+from ..._pure.seed import first_boot
+from ..base import deadline
+from ..base.connection import Connection
+from ..machine import addresses, neighbours
+from .first_boot import FirstBoot
+
+# In the order in which they are believed
+SOURCES = ("static", "lease", "agent", "neighbour", "console")
+CONSOLE_LINES = 30
+
+_RUNNING = ("running", "blocked", "nostate")
+# Paused for something that ends by itself
+_PASSING = ("migration", "save", "dump", "snapshot", "starting_up", "postcopy", "from_snapshot")
+_TAIL = 256 * 1024  # bytes of a console that are looked at
+_AGENT_SECONDS = 6.0  # libvirt itself waits 5 for an agent to begin to talk
+
+
+class Guest:
+    """What is known of one VM. A thread of its own looks; whoever waits only reads."""
+
+    def __init__(self, connection: Connection, agents: Connection, raw: t.Any) -> None:
+        self.connection = connection
+        self.agents = agents
+        self.raw = raw
+        self.name = str(raw.name())
+        self.state: str | None = None
+        self.reason: str | None = None
+        self.ended: str | None = None  # why waiting for it is over, other than by an answer
+        self.nics: list[dict[str, t.Any]] = []
+        self.agent_note = "no guest agent is connected"
+        self.note = ""  # what went wrong when looking
+        self.not_its: str | None = None  # an address that it claims, and this machine has
+        self.host_key: str | None = None  # that it was seeded with
+        self.has_medium = False  # its seed medium is still there
+        self.first_boot = FirstBoot()
+        self.looked = 0.0  # when what is known was asked for
+        self._found: dict[str, tuple[str, ...]] = {}
+        # Seconds since its console came to a login prompt that it would not have with its seed
+        self.idle: float | None = None
+        self._logs: list[str] = []
+        self._log: str | None = None  # the one with something in it
+        self._stopped = 0
+        self._agent_hangs = False
+
+    @property
+    def macs(self) -> list[str]:
+        """MAC addresses of its NICs, in the order of the definition."""
+        return [str(nic["mac"]).lower() for nic in self.nics if nic["mac"]]
+
+    @property
+    def bridges(self) -> list[tuple[str, str]]:
+        """Bridge of this machine and MAC address, of the NICs that are on one."""
+        found = [(neighbours.bridge_of(nic["target"] or ""), nic["mac"]) for nic in self.nics]
+        return [(bridge, mac.lower()) for bridge, mac in found if bridge and mac]
+
+    def candidates(self, table: t.Mapping[str, str]) -> dict[str, str]:
+        """Source by address, in the order in which they are believed, IPv4 first in each source.
+
+        ``table`` is the neighbour table.
+        """
+        by_source: dict[str, t.Sequence[str]] = dict(self._found)
+        order = {mac: index for index, mac in enumerate(self.macs)}
+        # an address that is known otherwise is in the table because we tried it
+        known = {address for some in by_source.values() for address in some}
+        near = [
+            (order[mac], address)
+            for address, mac in table.items()
+            if mac in order and address not in known
+        ]
+        by_source["neighbour"] = [address for _dummy, address in sorted(near)]
+        found: dict[str, str] = {}
+        for source in SOURCES:
+            some = (usable(address) for address in by_source.get(source, ()))
+            for address in sorted(filter(None, some), key=lambda address: ":" in address):
+                if self.connection.local and addresses.is_local(address):
+                    self.not_its = address
+                else:
+                    found.setdefault(address, source)
+        return found
+
+    def look(self) -> None:
+        """Read state, definition and addresses anew. Never raises a FleetVirtError."""
+        try:
+            self._look()
+            self.note = ""
+        except FleetVirtError as error:
+            if isinstance(error, LibvirtFailure) and error.code == ERR_NO_DOMAIN:
+                self.ended = "it is gone from this hypervisor: removed or moved meanwhile"
+            self.note = str(error)
+
+    def _look(self) -> None:
+        begun = time.monotonic()
+        call, name = self.connection.call, self.name
+        numbers = call(f"read the state of {name}", self.raw.state, 0)
+        self.state = state_name(numbers[0])
+        self.reason = reason_name(self.state, numbers[1])
+        facts = domain_info.parse(call(f"read {name}", self.raw.XMLDesc, 0), f"domain {name}")
+        self._logs = [entry["log"] for entry in facts["consoles"] if entry["log"]]
+        self.nics = facts["nics"]
+        self.host_key = facts["metadata"]["host_key"]
+        self.has_medium = any(one["role"] == "seed" for one in facts["metadata"]["volumes"])
+        if not self._alive():
+            return
+        self._found["static"] = tuple(facts["metadata"]["addresses"])
+        self._ask_agent(facts["agent"])
+        if any(nic["type"] == "network" for nic in self.nics):
+            leases = call(f"leases of {name}", addresses.from_leases, self.raw)
+            self._found["lease"] = self._of_nics(leases)
+        text = self._console()
+        self.first_boot.see(facts["metadata"]["first_boot"], text)
+        self._hear(text)
+        self.looked = begun
+        self._found["console"] = tuple(console.addresses(text, self.macs))
+
+    def _alive(self) -> bool:
+        """Whether it runs; when it was seen not to twice in a row, waiting for it is over."""
+        passing = self.state == "paused" and self.reason in _PASSING
+        if self.state in _RUNNING or self.state == "shutdown" or passing:
+            self._stopped = 0
+            return True
+        self._stopped += 1
+        if self._stopped > 1:
+            self.ended = f"it does not run: {self.state} ({self.reason})"
+        return False
+
+    def _ask_agent(self, connected: bool) -> None:
+        if not connected:
+            self.agent_note = "no guest agent is connected"
+        if not connected or self._agent_hangs:
+            return
+        what = f"addresses of {self.name} from its guest agent"
+        seconds = min(self.connection.timeout, _AGENT_SECONDS)
+        try:
+            answer = self.agents.call(what, self._agent_addresses, seconds=seconds)
+        except (DeadlineExceeded, deadline.TooManyHang) as error:
+            self._agent_hangs = True
+            self.agent_note = str(error)
+        except LibvirtFailure as error:
+            if error.code == ERR_NO_DOMAIN:
+                raise
+            self.agent_note = f"the guest agent does not answer ({error})"
+        else:
+            self._found["agent"] = self._of_nics(answer)
+            self.agent_note = "the guest agent knows of none"
+
+    def _agent_addresses(self) -> dict[str, list[str]]:
+        return addresses.from_agent(self.agents.raw.lookupByUUIDString(self.raw.UUIDString()))
+
+    def _of_nics(self, by_mac: t.Mapping[str, t.Sequence[str]]) -> tuple[str, ...]:
+        return tuple(address for mac in self.macs for address in by_mac.get(mac, ()))
+
+    def _hear(self, text: str) -> None:
+        """Whether its console has been at a login prompt, without a word of cloud-init's."""
+        self.idle = None
+        if self._log is not None and first_boot.is_ignored(text):
+            with contextlib.suppress(OSError):
+                self.idle = max(0.0, time.time() - os.stat(self._log).st_mtime)
+
+    def console_end(self) -> list[str]:
+        """The last lines of its console, empty when they cannot be had."""
+        try:
+            text = deadline.call(self._console, seconds=2.0, what=f"console of {self.name}")
+        except FleetVirtError:
+            return []
+        return console.end(text, CONSOLE_LINES)
+
+    def _console(self) -> str:
+        """The end of the first console log that is a file of this machine with something in it."""
+        if self.connection.local:
+            for path in self._logs:
+                text = _tail(path)
+                if text:
+                    self._log = path
+                    return text
+        return ""
+
+
+def _tail(path: str) -> str:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return ""
+        file.seek(max(0, status.st_size - _TAIL))
+        return file.read(_TAIL).decode("utf-8", "replace")

@@ -1,0 +1,85 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A block of lines of ours in a configuration file that is somebody else's.
+
+libvirt takes the first of two assignments in its own files, a shell the last: there our block
+stands at the top, here at the bottom, so that it holds whatever else the file says.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ..._errors import PlanRefused
+
+BEGIN = "# BEGIN fleet.virt: written by Ansible, changes up to END are lost"
+END = "# END fleet.virt"
+_ASSIGNMENT = re.compile(r"^\s*([A-Za-z_]\w*)\s*=\s*(.*?)\s*$")
+_NAMED = re.compile(r"^\s*#?\s*([a-z]\w*)\s*=", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """What our block in the file ``path`` is to say; no ``lines``: no block."""
+
+    path: str
+    lines: tuple[str, ...]
+    top: bool
+
+
+def split(text: str, path: str) -> tuple[list[str], list[str]]:
+    """The lines of our block, and all others.
+
+    Raises PlanRefused for a block that does not end: what follows it may be the site's own.
+    """
+    ours: list[str] = []
+    others: list[str] = []
+    inside = False
+    for line in text.splitlines():
+        if line == BEGIN:
+            inside = True
+        elif line == END and inside:
+            inside = False
+        else:
+            (ours if inside else others).append(line)
+    if inside:
+        raise PlanRefused(
+            f"{path}: there is a line {BEGIN!r} without its {END!r}; remove that line and what"
+            " follows of the block, then run it again"
+        )
+    return ours, others
+
+
+def put(text: str, block: Block) -> str:
+    """The file's text with our block as it is to be."""
+    _ours, others = split(text, block.path)
+    body = [BEGIN, *block.lines, END] if block.lines else []
+    lines = [*body, *others] if block.top else [*others, *body]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def overruled(text: str, block: Block) -> list[str]:
+    """Assignments outside our block that have no effect because of it, as the file has them."""
+    own = dict(assignments(block.lines))
+    _ours, others = split(text, block.path)
+    return [
+        f"{block.path}: {key} = {value}"
+        for key, value in assignments(others)
+        if key in own and own[key] != value
+    ]
+
+
+def assignments(lines: t.Iterable[str]) -> list[tuple[str, str]]:
+    """What the lines assign, in order."""
+    return [match.groups() for line in lines if (match := _ASSIGNMENT.match(line))]  # type: ignore[misc]
+
+
+def named(text: str) -> frozenset[str]:
+    """The settings that a file names, also in comments, as libvirt ships its files."""
+    return frozenset(_NAMED.findall(text))

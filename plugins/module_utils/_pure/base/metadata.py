@@ -1,0 +1,348 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What libvirt has no place for: the collection's own element in a domain's ``<metadata>``.
+
+It lives in the domain's definition, so it migrates and dies with the VM. Everybody with read-only
+access to libvirt can read it: nothing secret is kept there. Everybody who may define domains can
+write it: a value that is too long or holds control characters is passed over when reading (a host
+key with a line break in it must not become two lines of a known_hosts file) and refused when
+writing, so that whatever is written is read back exactly.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass, fields
+
+from ..._errors import XmlError
+from ..._lxml import add, new
+from ..._lxml import parse as parse_xml
+from .xml_values import number
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+NAMESPACE = "urn:fleet.virt:1"
+# The key under which virDomainSetMetadata files the element; also our prefix
+PREFIX = "fleet"
+ELEMENT = "fleet"
+_QUALIFIED = f"{{{NAMESPACE}}}"
+
+# A phase means: nobody starts this domain but the call that is named as the owner, or repair.
+# One that is not listed here was written by a later version; it is kept and counts as well.
+PHASES = ("creating", "starting", "migrating", "purging", "seeding")
+ROLES = ("disk", "seed")
+# What is noted of a volume's making: nothing is there yet; it is being made; it was made, but from
+# another hypervisor, which cannot see which file that is. Else it says which file was made.
+NOT_MADE, BEGUN, MADE = "no", "begun", "yes"
+
+_MAX_LINE = 4096  # characters of any value but the long ones: PATH_MAX
+_MAX_REQUEST = 256 * 1024
+_MAX_ITEMS = 1024  # of any list
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The process that is at work on the domain. It is gone when the host's boot id is another,
+    or no process has this pid and start time (clock ticks since boot, /proc/PID/stat field 22)."""
+
+    boot_id: str
+    pid: int
+    start_time: int
+    run: str
+
+
+@dataclass(frozen=True)
+class ImageRef:
+    """The image the domain was made from, as its user named it, and what its content was."""
+
+    name: str
+    digest: str
+    format: str
+
+
+@dataclass(frozen=True)
+class OwnVolume:
+    """A volume that was made for this domain and goes with it; ``role`` is one of ROLES.
+
+    ``made`` says how far its making came, and which file it is; empty if that was not noted.
+    """
+
+    pool: str
+    name: str
+    path: str
+    target: str
+    role: str
+    made: str = ""
+
+
+@dataclass(frozen=True)
+class Move:
+    """Where a domain in phase ``migrating`` goes, by the inventory's names.
+
+    ``autostart`` (yes, no) and ``state`` (running, shutoff) are what it was before, and what it is
+    to be afterwards.
+    """
+
+    source: str
+    destination: str
+    run: str
+    autostart: str
+    state: str
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """All the collection keeps with a domain."""
+
+    phase: str | None = None
+    owner: Owner | None = None
+    home: str | None = None
+    image: ImageRef | None = None
+    groups: tuple[str, ...] = ()
+    anti_affinity: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    zone: str | None = None
+    user: str | None = None
+    host_key: str | None = None
+    volumes: tuple[OwnVolume, ...] = ()
+    request: str | None = None
+    addresses: tuple[str, ...] = ()
+    evacuated_from: tuple[str, ...] = ()  # by the inventory's names, the last one at the end
+    seed: str | None = None  # of a VM that no request made
+    move: Move | None = None
+    first_boot: str | None = None  # as of first_boot.py; None once it is known to be over
+
+    @property
+    def made_here(self) -> bool:
+        """Whether the collection made the domain: its creation, and nothing else, writes a request.
+
+        Only then are ``volumes`` its own. A domain of anybody's may have been given a seed.
+        """
+        return self.request is not None
+
+
+def leaving(metadata: Metadata, host: str) -> tuple[str, ...]:
+    """``evacuated_from`` of a VM that an evacuation takes from ``host``."""
+    return (*arriving(metadata, host), host)
+
+
+def arriving(metadata: Metadata, host: str) -> tuple[str, ...]:
+    """``evacuated_from`` of a VM that is on ``host``: it is back from wherever it went from there.
+
+    One that was evacuated from a, then from b, comes back to b or straight to a.
+    """
+    names = metadata.evacuated_from
+    return names[: names.index(host)] if host in names else names
+
+
+# Fields that are one element with the text in it, attributes, or an element for each item
+_TEXTS = ("phase", "home", "zone", "user", "host_key", "request", "seed", "first_boot")
+_LONG = ("request", "seed")
+_IMAGE = tuple(field.name for field in fields(ImageRef))
+_VOLUME = tuple(field.name for field in fields(OwnVolume))
+_MOVE = tuple(field.name for field in fields(Move))
+_LISTS = {
+    "group": "groups",
+    "avoid": "anti_affinity",
+    "tag": "tags",
+    "address": "addresses",
+    "evacuated": "evacuated_from",
+}
+
+
+def parse(element: Element) -> Metadata | None:
+    """The metadata in a ``<domain>``, a ``<metadata>`` or our own element; None if there is none.
+
+    Our own element is also taken without namespace, as virDomainGetMetadata hands it out.
+    Whatever makes no sense is passed over.
+    """
+    ours = _find(element)
+    if ours is None:
+        return None
+    found: dict[str, t.Any] = {}
+    lists: dict[str, list[t.Any]] = {}
+    for child in ours:
+        tag = _local(child)
+        if tag in _LISTS:
+            text = child.text
+            if text and _problem(text) is None:
+                lists.setdefault(_LISTS[tag], []).append(text)
+        elif tag == "volume":
+            volume = _volume(child)
+            if volume is not None:
+                lists.setdefault("volumes", []).append(volume)
+        elif tag in found:
+            continue
+        elif tag in _TEXTS:
+            text = child.text or ""
+            if _problem(text, long=tag in _LONG) is None:
+                found[tag] = text
+        elif tag == "owner":
+            found[tag] = _owner(child)
+        elif tag == "image":
+            found[tag] = _image(child)
+        elif tag == "move":
+            found[tag] = _move(child)
+    found.update((name, tuple(items[:_MAX_ITEMS])) for name, items in lists.items())
+    return Metadata(**found)
+
+
+def to_element(metadata: Metadata) -> Element:
+    """Our element, in its namespace, for the ``<metadata>`` of a domain that is being defined.
+
+    Raises XmlError, naming the field, for a value that would not be read back as it is.
+    """
+    # Read, not made: this is the way to a prefix that tells people whose element it is
+    root = parse_xml(f'<{PREFIX}:{ELEMENT} xmlns:{PREFIX}="{NAMESPACE}"/>', "metadata")
+    _fill(root, metadata, _QUALIFIED)
+    return root
+
+
+def put(domain: Element, metadata: Metadata) -> None:
+    """Have this, and nothing else of ours, in the ``<metadata>`` of ``domain``."""
+    place = domain.find("metadata")
+    if place is None:
+        place = add(domain, "metadata")
+    for old in place.findall(f"{_QUALIFIED}{ELEMENT}"):
+        place.remove(old)
+    place.append(to_element(metadata))
+
+
+def to_plain_element(metadata: Metadata) -> Element:
+    """Our element without namespace, for virDomainSetMetadata, which adds PREFIX and NAMESPACE
+    itself (and refuses an element that has that prefix already).
+
+    Raises XmlError as ``to_element`` does.
+    """
+    root = new(ELEMENT)
+    _fill(root, metadata, "")
+    return root
+
+
+def as_dict(metadata: Metadata) -> dict[str, t.Any]:
+    """The fields for a result: JSON's types only, every key always there."""
+    return {
+        "phase": metadata.phase,
+        # vars, not asdict: these records are flat, and a listing makes hundreds of them
+        "owner": dict(vars(metadata.owner)) if metadata.owner else None,
+        "home": metadata.home,
+        "image": dict(vars(metadata.image)) if metadata.image else None,
+        "groups": list(metadata.groups),
+        "anti_affinity": list(metadata.anti_affinity),
+        "tags": list(metadata.tags),
+        "zone": metadata.zone,
+        "user": metadata.user,
+        "host_key": metadata.host_key,
+        "volumes": [_as_dict(volume) for volume in metadata.volumes],
+        "request": metadata.request,
+        "addresses": list(metadata.addresses),
+        "evacuated_from": list(metadata.evacuated_from),
+        "seed": metadata.seed,
+        "move": dict(vars(metadata.move)) if metadata.move else None,
+        "first_boot": metadata.first_boot,
+    }
+
+
+def _as_dict(volume: OwnVolume) -> dict[str, str]:
+    """What tells people something: which file was made means nothing to them."""
+    return {key: value for key, value in vars(volume).items() if key != "made"}
+
+
+def _local(element: Element) -> str:
+    """Tag without our namespace; ``""`` for another namespace, a comment and the like."""
+    tag = element.tag
+    if not isinstance(tag, str):
+        return ""
+    if tag.startswith(_QUALIFIED):
+        return tag[len(_QUALIFIED) :]
+    return "" if tag.startswith("{") else tag
+
+
+def _find(element: Element) -> Element | None:
+    if element.tag == "domain":
+        element = next(element.iterchildren("metadata"), None)
+        if element is None:
+            return None
+    if element.tag == "metadata":
+        return next(element.iterchildren(_QUALIFIED + ELEMENT), None)
+    return element if _local(element) == ELEMENT else None
+
+
+def _problem(text: str, long: bool = False) -> str | None:
+    """Why the value cannot be kept, None if it can. Only a long one may have several lines."""
+    limit = _MAX_REQUEST if long else _MAX_LINE
+    if len(text) > limit:
+        return f"{len(text)} characters, at most {limit} are kept"
+    if text.isprintable():  # nearly always, and quick
+        return None
+    if (_NOT_XML if long else _CONTROL).search(text) or _NOT_XML.search(text):
+        return "it holds control characters; remove them"
+    return None
+
+
+def _attributes(element: Element, names: t.Sequence[str]) -> dict[str, str] | None:
+    values = {name: element.get(name, "") for name in names}
+    return None if any(_problem(value) for value in values.values()) else values
+
+
+def _owner(element: Element) -> Owner | None:
+    values = _attributes(element, ("boot_id", "run"))
+    pid, start_time = number(element.get("pid")), number(element.get("start_time"))
+    if values is None or not values["boot_id"] or pid is None or start_time is None:
+        return None
+    return Owner(values["boot_id"], pid, start_time, values["run"])
+
+
+def _image(element: Element) -> ImageRef | None:
+    values = _attributes(element, _IMAGE)
+    return ImageRef(**values) if values and values["name"] else None
+
+
+def _move(element: Element) -> Move | None:
+    values = _attributes(element, _MOVE)
+    return Move(**values) if values and values["source"] and values["destination"] else None
+
+
+def _volume(element: Element) -> OwnVolume | None:
+    values = _attributes(element, _VOLUME)
+    return OwnVolume(**values) if values and values["pool"] and values["name"] else None
+
+
+def _fill(root: Element, metadata: Metadata, namespace: str) -> None:
+    def put(tag: str, text: str | None = None, **attributes: str) -> None:
+        for name, value in {"": text or "", **attributes}.items():
+            problem = _problem(value, long=tag in _LONG)
+            if problem:
+                raise XmlError(f"metadata {tag}{'.' + name if name else ''}: {problem}")
+        add(root, namespace + tag, attributes, text)
+
+    for name in _TEXTS:
+        if getattr(metadata, name) is not None:
+            put(name, getattr(metadata, name))
+    if metadata.owner:
+        put("owner", **{name: str(value) for name, value in vars(metadata.owner).items()})
+    if metadata.image:
+        put("image", **vars(metadata.image))
+    if metadata.move:
+        put("move", **vars(metadata.move))
+    for tag, name in _LISTS.items():
+        for item in _bounded(name, getattr(metadata, name)):
+            put(tag, item)
+    for volume in _bounded("volumes", metadata.volumes):
+        put("volume", **vars(volume))
+    if parse(root) != metadata:  # such as a volume without a pool, an owner with a negative pid
+        raise XmlError("metadata: an owner, image, volume or list item is incomplete")
+
+
+def _bounded(name: str, items: tuple[t.Any, ...]) -> tuple[t.Any, ...]:
+    if len(items) > _MAX_ITEMS:
+        raise XmlError(f"metadata {name}: {len(items)} items, at most {_MAX_ITEMS} are kept")
+    return items

@@ -1,0 +1,130 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Names: of VMs, their volumes and their network interfaces.
+
+A VM's name is a libvirt domain's name, a part of file names, an Ansible inventory name, and,
+unless the seed says otherwise, the guest's host name. The strictest of these rules decides.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import typing as t
+
+from ..._errors import Problem
+from .options import show
+
+_HOST_LENGTH = 63  # Linux ends host names at 64, DNS labels at 63
+_NAME_LENGTH = 128
+_RESERVED = frozenset(("all", "ungrouped", "localhost"))  # Ansible's own
+_ENDINGS = {"qcow2": "qcow2", "raw": "raw"}  # AppArmor's helper reads disks by these endings
+
+# What the name of a claim on a move's destination ends in; the VM's own name comes with the VM
+CLAIM = ".migration"
+NAME_PART = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}"
+NAME_PART_RULE = "1 to 32 letters, digits, '.', '_' or '-', the first a letter or digit"
+
+
+def check_host_name(value: t.Any, path: str) -> list[Problem]:
+    """What keeps ``value`` from being a guest's host name (RFC 1123, and Linux's length)."""
+    if not isinstance(value, str) or not value:
+        return [Problem(path, f"{show(value)} is not a host name; write text such as web1")]
+    return [Problem(path, message) for message in _findings(value, host_name=True)]
+
+
+def check_vm_name(value: t.Any, path: str, *, host_name: bool = True) -> list[Problem]:
+    """What keeps ``value`` from being a VM's name; empty when nothing does.
+
+    ``host_name`` is False when the guest gets its host name from elsewhere (``seed.hostname``, or
+    no seed): then ``_`` is allowed and the length is 128.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)  # YAML's reading of a name in digits, which the rules below refuse
+    if not isinstance(value, str) or not value:
+        return [Problem(path, f"{show(value)} is not a name; write text such as web1")]
+    return [Problem(path, message) for message in _findings(value, host_name=host_name)]
+
+
+def _findings(value: str, *, host_name: bool) -> list[str]:
+    found: list[str] = []
+    shown = show(value)
+    allowed = "letters a-z, digits, '-' and '.'" if host_name else "letters a-z, digits, '-_.'"
+    bad = sorted(set(re.sub(r"[A-Za-z0-9.-]" if host_name else r"[A-Za-z0-9._-]", "", value)))
+    if bad:
+        remedy = "rename it, or set seed.hostname" if host_name and bad == ["_"] else "rename it"
+        listed = " ".join(show(character) for character in bad[:8])
+        found.append(
+            f"{shown} has characters that are not allowed ({listed}); "
+            f"a name is made of {allowed}: {remedy}"
+        )
+    limit = _HOST_LENGTH if host_name else _NAME_LENGTH
+    if len(value) > limit:
+        remedy = "shorten it, or set seed.hostname" if host_name else "shorten it"
+        why = " as the guest's host name" if host_name else ""
+        found.append(
+            f"{shown} has {len(value)} characters; at most {limit} are allowed{why}: {remedy}"
+        )
+    if value[0] in "-._":
+        found.append(
+            f"{shown} starts with {value[0]!r}; the first character is a letter or a "
+            "digit (a leading '-' is read as an option, a leading '.' hides the file): "
+            "rename it"
+        )
+    labels = value.split(".")
+    if ".." in value or value.endswith("."):
+        found.append(
+            f"{shown} has an empty part between or after dots; "
+            "each part has at least one character: rename it"
+        )
+    elif (
+        host_name
+        and any(part[:1] == "-" or part[-1:] == "-" for part in labels)
+        and (value[0] != "-")
+    ):
+        found.append(
+            f"{shown} has a part that starts or ends with '-'; "
+            "each part of a host name starts and ends with a letter or digit: rename it"
+        )
+    if re.fullmatch(r"[0-9.]+", value):
+        found.append(
+            f"{shown} has no letter; virsh reads it as an id, ssh as an address: "
+            "put a letter into it"
+        )
+    if value.lower().endswith(CLAIM):
+        found.append(
+            f"{shown} ends in {CLAIM!r}; a VM that is being moved has a claim of such a name on its"
+            " destination: rename it"
+        )
+    if value.lower() in _RESERVED:
+        found.append(
+            f"{shown} is one of Ansible's own names ({', '.join(sorted(_RESERVED))}): "
+            "choose another"
+        )
+    return found
+
+
+def volume_name(vm: str, disk: str, volume_format: str) -> str:
+    """The name of a VM's own volume: ``web1_system.qcow2``."""
+    return f"{vm}_{disk}.{_ENDINGS[volume_format]}"
+
+
+def seed_volume_name(vm: str) -> str:
+    """The name of a VM's seed medium: ``web1_seed.iso``."""
+    return f"{vm}_seed.iso"
+
+
+def mac_address(fleet: str, vm: str, nic: str) -> str:
+    """The MAC address of a NIC without a fixed one: the same on every run, before it exists.
+
+    The first byte is 52, as in QEMU's own addresses: unicast and locally administered (bit 1 set,
+    bit 0 clear), and not FE, which libvirt keeps for the host's side. The other 40 bits are a
+    SHA-256 of the three names. QEMU's full prefix 52:54:00 would leave 24 bits, with which
+    5,000 NICs are more likely than not to hold two alike; with 40 bits that takes 1.2 million.
+    """
+    digest = hashlib.sha256("\0".join((fleet, vm, nic)).encode("utf-8", "surrogateescape")).digest()
+    return ":".join(f"{byte:02x}" for byte in b"\x52" + digest[:5])

@@ -1,0 +1,276 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What was read from a fleet, as text for people.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._units import format_size
+
+Entry = t.Mapping[str, t.Any]
+
+
+def clean(value: t.Any) -> str:
+    """Text for a terminal: names and titles belong to guests, so control characters are shown."""
+    if value is None:
+        return "-"
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(value))
+
+
+def table(heads: t.Sequence[str], rows: t.Sequence[t.Sequence[t.Any]]) -> str:
+    """Columns as wide as their widest cell; numbers to the right."""
+    cells = [[clean(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in [list(heads), *cells]) for i in range(len(heads))]
+    numeric = [
+        all(isinstance(row[i], (int, type(None))) for row in rows) for i in range(len(heads))
+    ]
+
+    def line(row: t.Sequence[str]) -> str:
+        parts = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric)
+        ]
+        return "  ".join(parts).rstrip()
+
+    return "\n".join(line(row) for row in [list(heads), *cells])
+
+
+def _silent(hypervisors: t.Sequence[Entry]) -> list[str]:
+    return [
+        f"{clean(entry['name'])}: no answer: {clean(entry['error'])}"
+        for entry in hypervisors
+        if not entry["answered"]
+    ]
+
+
+def _answered(hypervisors: t.Sequence[Entry]) -> list[str]:
+    """The closing line where not all answered: what is above is not all there is."""
+    silent = [clean(entry["name"]) for entry in hypervisors if not entry["answered"]]
+    if not silent:
+        return []
+    return [
+        f"{len(hypervisors) - len(silent)} of {len(hypervisors)} hypervisors answered; VMs on"
+        f" {', '.join(silent)} are not shown"
+    ]
+
+
+def _why(domain: Entry) -> t.Any:
+    """libvirt's reason for the state, and where the VM goes while it moves."""
+    move = (domain.get("metadata") or {}).get("move")
+    if not move:
+        return domain["reason"]
+    return f"{clean(domain['reason'])}, moving to {clean(move['destination'])}"
+
+
+def host_info(hypervisors: t.Sequence[Entry]) -> str:
+    """One line a hypervisor."""
+    heads = ["HYPERVISOR", "STATE", "TYPE", "CPUS", "RUNNING", "DEFINED", "MIB", "FREE"]
+    heads += ["RUNNING", "DEFINED", "ACTIVE", "SHUTOFF", "POOLS"]
+    rows = []
+    for entry in hypervisors:
+        host = entry["host"]
+        if host is None:
+            rows.append([entry["name"], "no answer", *[None] * (len(heads) - 2)])
+            continue
+        cpu, memory, domains = host["cpu"], host["memory_mib"], host["domains"]
+        rows.append(
+            [
+                entry["name"],
+                {True: "maintenance", False: "ready", None: "base pool?"}[host["maintenance"]],
+                "/".join(host["domain_types"]),
+                *(cpu[key] for key in ("total", "running", "defined")),
+                *(memory[key] for key in ("total", "free", "running", "defined")),
+                sum(domains.values()) - domains["shutoff"],
+                domains["shutoff"],
+                " ".join(
+                    f"{pool['name']}:{format_size(pool['available_mib'])}"
+                    for pool in host["pools"]
+                    if pool["state"] == "running"
+                )
+                or None,
+            ]
+        )
+    return "\n".join([table(heads, rows), *_silent(hypervisors)]) + "\n"
+
+
+def listing(hypervisors: t.Sequence[Entry]) -> str:
+    """Hypervisor, state, names: one line a domain."""
+    rows = [
+        [entry["name"], domain["name"], domain["state"], _why(domain)]
+        for entry in hypervisors
+        for domain in entry["domains"]
+    ]
+    empty = [
+        f"{clean(entry['name'])}: no domains"
+        for entry in hypervisors
+        if entry["answered"] and not entry["domains"]
+    ]
+    lines = [table(["HYPERVISOR", "NAME", "STATE", "REASON"], rows)] if rows else []
+    lines += [*empty, *_broken(hypervisors), *_silent(hypervisors), *_answered(hypervisors)]
+    return "\n".join(lines) + "\n"
+
+
+def query(hypervisors: t.Sequence[Entry]) -> str:
+    """Every domain with the fields administrators know from the predecessor's query."""
+    lines: list[str] = []
+    for entry in hypervisors:
+        if not entry["answered"]:
+            continue
+        lines.append(f"{clean(entry['name'])}:")
+        if not entry["domains"]:
+            lines.append("  no domains")
+        for domain in entry["domains"]:
+            lines += _domain(str(entry["name"]), domain)
+    return "\n".join([*lines, *_silent(hypervisors), *_answered(hypervisors)]) + "\n"
+
+
+def _domain(hypervisor: str, domain: Entry) -> list[str]:
+    lines = [
+        f"  {clean(domain['name'])}",
+        f"    CPU: {clean(domain['vcpus'])}",
+        f"    Memory: {clean(domain['memory_mib'])} MiB",
+        f"    State: {clean(domain['state'])} ({clean(_why(domain))})",
+    ]
+    for graphics in domain["graphics"]:
+        lines.append(f"    Graphics: {clean(graphics['type'])} - {_where(hypervisor, graphics)}")
+    for disk in domain["disks"]:
+        lines += [
+            f"    Disk - {clean(disk['target'])}:",
+            f"      Size: {format_size(disk['size_mib'])}",
+            f"      File: {clean(disk['source'])}",
+            f"      File Format: {clean(disk['format'])}",
+        ]
+    for nic in domain["nics"]:
+        lines += [
+            f"    Nic - {clean(nic['mac'])}:",
+            f"      Source: {clean(nic['source'])}",
+            f"      Type: {clean(nic['type'])}",
+        ]
+        if nic["addresses"]:
+            lines.append(f"      Addresses: {clean(' '.join(nic['addresses']))}")
+    if domain["error"]:
+        lines.append(f"    Error: {clean(domain['error'])}")
+    return lines
+
+
+def _where(hypervisor: str, graphics: Entry) -> str:
+    if graphics.get("socket"):
+        return f"{clean(hypervisor)}:{clean(graphics['socket'])}"
+    port = graphics["port"] if graphics["port"] is not None else graphics.get("tls_port")
+    return f"{clean(hypervisor)}:{'no port while it is off' if port is None else clean(port)}"
+
+
+def _broken(hypervisors: t.Sequence[Entry]) -> list[str]:
+    return [
+        f"{clean(entry['name'])}: {clean(domain['name'])}: {clean(domain['error'])}"
+        for entry in hypervisors
+        for domain in entry["domains"]
+        if domain["error"]
+    ]
+
+
+def placements(found: t.Sequence[Entry], *, every: bool = False) -> str:
+    """Where each VM goes, with its score.
+
+    With ``every``, each other hypervisor follows, with its score or its reason.
+    """
+    rows: list[list[t.Any]] = []
+    for one in found:
+        if one["existing"]:
+            rows.append([one["name"], ", ".join(one["existing"]), "exists already", None])
+            continue
+        if not one["ranking"]:
+            rows.append([one["name"], None, "nowhere", None])
+        for position, ranked in enumerate(one["ranking"] if every else one["ranking"][:1]):
+            word = "chosen" if position == 0 else "possible"
+            notes = "; ".join(ranked["notes"])
+            rows.append([one["name"], ranked["host"], f"{word}, {ranked['score']:.3f}", notes])
+        rows += [
+            [one["name"], entry["host"], f"no: {entry['filter']}", entry["reason"]]
+            for entry in (one["rejected"] if every else ())
+        ]
+    return table(["VM", "HYPERVISOR", "PLACE", "WHY"], rows) + "\n"
+
+
+def made(hypervisors: t.Sequence[Entry], created: str = "created") -> str:
+    """Name, hypervisor, address and what was done: the end of a provisioning run."""
+    rows = [
+        [vm["name"], entry["name"], vm["address"], _became(vm, created)]
+        for entry in hypervisors
+        for vm in entry["vms"]
+    ]
+    return table(["VM", "HYPERVISOR", "ADDRESS", "RESULT"], rows) + "\n" if rows else ""
+
+
+def _became(vm: Entry, created: str) -> str:
+    if vm.get("failed"):
+        return "failed"
+    word = str(vm["msg"] or (created if vm["changed"] else "unchanged"))
+    return f"{word}, does not answer" if vm.get("answered") is False else word
+
+
+def findings(found: t.Sequence[Entry]) -> str:
+    """What preflight found: each finding with its remedy below, and how many there are."""
+    lines: list[str] = []
+    for one in found:
+        head = f"{one['severity'].upper()}  {', '.join(map(clean, one['hosts']))}  [{one['id']}]"
+        lines += [head, f"  {clean(one['message'])}", f"  > {clean(one['remedy'])}"]
+    words = ("error", "warning", "info")
+    counts = [f"{sum(one['severity'] == word for one in found)} {word}" for word in words]
+    return "\n".join([*lines, ", ".join(counts)]) + "\n"
+
+
+def images(hypervisors: t.Sequence[Entry]) -> str:
+    """One line for each base image, with who uses it."""
+    rows = [
+        [
+            entry["name"],
+            image["name"],
+            image["digest"][:12],
+            image["format"],
+            image["size_mib"],
+            image["allocated_mib"],
+            {True: "intact", False: "DAMAGED", None: None}[image["intact"]],
+            ", ".join(image["users"]) or "nobody",
+        ]
+        for entry in hypervisors
+        for image in entry["images"] or ()
+    ]
+    heads = ["HYPERVISOR", "IMAGE", "DIGEST", "FORMAT", "MIB", "ON DISK", "CONTENT", "USED BY"]
+    empty = [
+        f"{clean(entry['name'])}: no images"
+        for entry in hypervisors
+        if entry["answered"] and not entry["images"]
+    ]
+    lines = [table(heads, rows)] if rows else []
+    return "\n".join([*lines, *empty, *_silent(hypervisors)]) + "\n"
+
+
+def maintenance(hypervisors: t.Sequence[Entry]) -> str:
+    """Which hypervisors are in maintenance now."""
+    words = {"True": "maintenance", "False": "ready"}
+    rows = [[one["name"], words.get(str(one["maintenance"]), "failed")] for one in hypervisors]
+    return table(["HYPERVISOR", "STATE"], rows) + "\n"
+
+
+_VIEWS: dict[str, t.Callable[[t.Sequence[Entry]], str]] = {
+    "host_info": host_info,
+    "images": images,
+    "list": listing,
+    "maintenance": maintenance,
+    "query": query,
+    "vms": made,
+}
+
+
+def render(view: str, hypervisors: t.Sequence[Entry], *, predicted: bool = False) -> str:
+    """The table ``view``; ``predicted`` if what it tells of was not done (check mode)."""
+    if view == "vms" and predicted:
+        return made(hypervisors, "would be created")
+    return _VIEWS[view](hypervisors)

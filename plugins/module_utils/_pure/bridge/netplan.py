@@ -1,0 +1,170 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""netplan: the uplink's addressing moves to a bridge beside it, in the same files.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import json
+import re
+import typing as t
+
+from ..._errors import PlanRefused
+from .networkd import identity
+from .types import Facts, File, Link, Manager, Switch, Wanted
+
+FILE = "/etc/netplan/90-fleet-virt.yaml"
+_HEAD = "# Written by fleet.virt: bridge {bridge}\n"
+_ADDRESSING = frozenset(
+    (
+        *("addresses", "dhcp4", "dhcp6", "dhcp4-overrides", "dhcp6-overrides", "dhcp-identifier"),
+        *("gateway4", "gateway6", "nameservers", "routes", "routing-policy", "accept-ra"),
+        *("ipv6-privacy", "ipv6-address-generation", "ipv6-address-token", "link-local"),
+    )
+)
+Definition = dict[str, t.Any]
+
+
+def known(facts: Facts, manager: Manager, _uplink: str) -> set[str]:
+    """The addresses, with their prefix lengths, that the files give to the uplink."""
+    found = set()
+    for _text, data in facts.netplan.values():
+        for definition in _definitions(data, manager.ident):
+            for entry in definition.get("addresses") or ():
+                address = next(iter(entry)) if isinstance(entry, dict) else entry
+                found.add(str(ipaddress.ip_interface(str(address))))
+    return found
+
+
+def switch(
+    facts: Facts, manager: Manager, wanted: Wanted, link: Link | None
+) -> tuple[Switch, Facts]:
+    """The files and commands, and the facts as the next bridge finds them."""
+    bridge, uplink = wanted.name, link.name if link else ""
+    for path, (_text, data) in facts.netplan.items():
+        network = _network(data)
+        if bridge in (network.get("bridges") or {}):
+            raise PlanRefused(
+                f"bridge {bridge}: {path} defines it, but it is not up; run `netplan apply`, or"
+                " remove it there to have it made anew"
+            )
+        if network.get("renderer") == "NetworkManager":
+            raise PlanRefused(
+                f"bridge {bridge}: {path} hands the network to NetworkManager, which is not"
+                " supported through netplan; set `renderer: networkd` there, or define the bridge"
+                " there yourself: it is left alone then"
+            )
+    found: Definition = {}
+    after: dict[str, tuple[str, t.Any]] = dict(facts.netplan)
+    changed: dict[str, t.Any] = {}
+    for path, (_text, data) in facts.netplan.items():
+        if uplink and _definitions(data, manager.ident):
+            copy = json.loads(json.dumps(data))
+            for definition in _definitions(copy, manager.ident):
+                for key in [key for key in definition if key in _ADDRESSING]:
+                    found.setdefault(path, {})[key] = definition.pop(key)
+            changed[path] = copy
+    # Each file keeps its part: what several say of one list is put together by netplan
+    home = next(iter(changed), FILE)
+    if home not in changed:
+        there = facts.netplan[home][1] if home in facts.netplan else {"network": {"version": 2}}
+        changed[home] = json.loads(json.dumps(there))
+    for path, data in changed.items():
+        moved = {} if wanted.explicit else found.get(path, {})
+        definition = {**(_own(wanted, manager, link) if path == home else {}), **moved}
+        if definition:
+            data["network"].setdefault("bridges", {})[bridge] = definition
+        text = _HEAD.format(bridge=bridge) + render(data)
+        after[path] = (text, data)
+    files = [
+        File(path, facts.netplan[path][0] if path in facts.netplan else None, after[path][0], 0o600)
+        for path in changed
+    ]
+    if not wanted.explicit and identity(manager.identity):
+        files.append(_identity(bridge, manager.identity))
+    bring = ["netplan generate", "networkctl reload"]
+    reconfigure = [f"networkctl reconfigure {uplink}"] if uplink else []
+    done = Switch(
+        tuple(files),
+        (),
+        (*bring, *reconfigure),
+        (f"ip link del dev {bridge}",),
+        (*bring, *reconfigure),
+        ("netplan generate",),
+    )
+    return done, dataclasses.replace(facts, netplan=after)
+
+
+def _network(data: t.Any) -> Definition:
+    network = data.get("network") if isinstance(data, dict) else None
+    return network if isinstance(network, dict) else {}
+
+
+def _definitions(data: t.Any, ident: str) -> list[Definition]:
+    """Everything a file says of a definition, of whatever type."""
+    found = []
+    for kind in _network(data).values():
+        if isinstance(kind, dict) and isinstance(kind.get(ident), dict):
+            found.append(kind[ident])
+    return found
+
+
+def _own(wanted: Wanted, manager: Manager, link: Link | None) -> Definition:
+    """What the bridge has that the uplink had not."""
+    definition: Definition = {"interfaces": [manager.ident or link.name] if link else []}
+    if link is not None:
+        definition["macaddress"] = link.mac
+    definition["parameters"] = {"stp": True} if wanted.stp else {"stp": False, "forward-delay": 0}
+    if not wanted.explicit:
+        return definition
+    definition["dhcp4"] = wanted.dhcp
+    if wanted.addresses:
+        definition["addresses"] = list(wanted.addresses)
+    if wanted.gateways:
+        definition["routes"] = [
+            {"to": "::/0" if ":" in gateway else "0.0.0.0/0", "via": gateway}
+            for gateway in wanted.gateways
+        ]
+    if wanted.nameservers:
+        definition["nameservers"] = {"addresses": list(wanted.nameservers)}
+    return definition
+
+
+def _identity(bridge: str, client_id: str) -> File:
+    """netplan has no word for the IAID; networkd reads it from beside netplan's own file."""
+    text = "\n".join(f"[{section}]\n{line}\n" for section, line in identity(client_id))
+    folder = f"/etc/systemd/network/10-netplan-{bridge}.network.d"
+    return File(f"{folder}/fleet-virt.conf", None, _HEAD.format(bridge=bridge) + text)
+
+
+def render(data: t.Any, indent: str = "") -> str:
+    """Plain data as YAML: what netplan's files hold, in block style."""
+    if isinstance(data, dict) and data:
+        return "".join(_entry(f"{_scalar(key)}:", value, indent) for key, value in data.items())
+    if isinstance(data, list) and data:
+        return "".join(_entry("-", value, indent) for value in data)
+    return f"{indent}{_scalar(data)}\n"
+
+
+def _entry(head: str, value: t.Any, indent: str) -> str:
+    if isinstance(value, (dict, list)) and value:
+        return f"{indent}{head}\n{render(value, indent + '  ')}"
+    return f"{indent}{head} {_scalar(value)}\n"
+
+
+def _scalar(value: t.Any) -> str:
+    """A scalar; text that YAML could read as anything else is quoted."""
+    plain = r"[A-Za-z][A-Za-z0-9_.@/-]*"
+    if isinstance(value, str) and re.fullmatch(plain, value) and not _ambiguous(value):
+        return value
+    return json.dumps(value)
+
+
+def _ambiguous(word: str) -> bool:
+    return word.lower() in ("y", "n", "yes", "no", "on", "off", "true", "false", "null")

@@ -1,0 +1,268 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From facts and wishes to a plan, and from the facts afterwards to what is missing.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..._errors import PlanRefused
+from . import ifupdown as bridge_ifupdown
+from . import netplan as bridge_netplan
+from . import networkd as bridge_networkd
+from . import networkmanager as bridge_networkmanager
+from .facts import TAKERS
+from .types import BACKENDS, Expected, Facts, Link, Manager, Plan, Switch, Wanted
+
+_BACKENDS: dict[str, t.Any] = {
+    "ifupdown": bridge_ifupdown,
+    "networkd": bridge_networkd,
+    "networkmanager": bridge_networkmanager,
+    "netplan": bridge_netplan,
+}
+_GUESTS = ("tun", "veth")  # ports that a guest or a container made
+_NAT = "use a libvirt network with NAT for the guests, or a wired interface"
+
+
+def make(wanted: t.Sequence[Wanted], facts: Facts) -> Plan:
+    """What is to be done so that all bridges are there.
+
+    :raises PlanRefused: it cannot be done, or not without losing something.
+    """
+    entries: list[dict[str, t.Any]] = []
+    switches: list[Switch] = []
+    expected: list[Expected] = []
+    for bridge in wanted:
+        entry, uplink = _look(bridge, facts)
+        entries.append(entry)
+        if not entry["changed"]:
+            continue
+        link = facts.links[uplink] if uplink else None
+        manager = _manager(bridge, link, facts)
+        backend = _BACKENDS[manager.backend]
+        if link is not None:
+            _require_known(link, bridge, backend.known(facts, manager, link.name), manager)
+        switch, facts = backend.switch(facts, manager, bridge, link)
+        switches.append(switch)
+        aim = _expected(bridge, link, facts)
+        expected.append(aim)
+        entry.update(backend=manager.backend, mac=aim.mac, addresses=list(aim.addresses))
+    if not switches:
+        return Plan(tuple(entries))
+    return Plan(tuple(entries), _merge(switches), tuple(expected))
+
+
+def missing(expected: Expected, facts: Facts) -> list[str]:
+    """What is not as it has to be after the switch."""
+    bridge = facts.links.get(expected.bridge)
+    if bridge is None or bridge.kind != "bridge":
+        return [f"{expected.bridge} is not there"]
+    found = []
+    if expected.uplink:
+        uplink = facts.links.get(expected.uplink)
+        if uplink is None or uplink.master != expected.bridge:
+            found.append(f"{expected.uplink} is not a port of {expected.bridge}")
+        elif expected.mac and bridge.mac != expected.mac:
+            found.append(f"{expected.bridge} has the MAC address {bridge.mac}, not {expected.mac}")
+    there = {address.text for address in bridge.addresses}
+    found += [
+        f"{expected.bridge} has no address {address}"
+        for address in expected.addresses
+        if address not in there
+    ]
+    routed = {(r.destination, r.gateway) for r in facts.routes if r.device == expected.bridge}
+    found += [
+        f"no route to {destination}{f' by {gateway}' if gateway else ''} over {expected.bridge}"
+        for destination, gateway in expected.routes
+        if (destination, gateway) not in routed
+    ]
+    found += [
+        f"the name server {server} is gone"
+        for server in expected.nameservers
+        if server not in facts.nameservers
+    ]
+    return found
+
+
+def _look(wanted: Wanted, facts: Facts) -> tuple[dict[str, t.Any], str]:
+    """The entry of a bridge in the result, and its uplink (empty for none)."""
+    name = wanted.name
+    bridge = facts.links.get(name)
+    ports = [link for link in facts.links.values() if link.master == name]
+    if bridge is not None and bridge.kind != "bridge":
+        kind = bridge.kind or "a network card"
+        raise PlanRefused(
+            f"{name} is there and is no bridge ({kind}); choose another name for the bridge"
+        )
+    uplink = wanted.uplink
+    if uplink == "auto" and bridge is not None:
+        wired = [port.name for port in ports if port.kind not in _GUESTS]
+        # A laboratory's or a container's own card is a veth: the default route tells it is one
+        if not wired and facts.default_link == name:
+            wired = [port.name for port in ports]
+        if not wired:
+            raise PlanRefused(
+                f"{name} is there, but has no uplink; name the interface that is to be its uplink"
+                " in the configuration that made it, or set uplink to none"
+            )
+        uplink = wired[0]
+    elif uplink == "auto":
+        uplink = facts.default_link
+        if not uplink:
+            raise PlanRefused(
+                f"{name}: there is no default route, so no interface is the uplink by itself; set"
+                " uplink to the name of an interface, or to none"
+            )
+    uplink = "" if uplink == "none" else uplink
+    if bridge is not None:
+        _require_right(wanted, bridge, uplink, facts)
+    elif uplink:
+        _require_usable(wanted, uplink, facts)
+    found = {
+        "name": name,
+        "uplink": uplink or None,
+        "changed": bridge is None,
+        "backend": None,
+        "mac": bridge.mac if bridge else None,
+        "addresses": [address.text for address in bridge.addresses] if bridge else [],
+    }
+    return found, uplink
+
+
+def _require_right(wanted: Wanted, bridge: Link, uplink: str, facts: Facts) -> None:
+    """A bridge that is there is left alone, whoever made it, or refused; never changed."""
+    remedy = "change it where it is configured, or remove it from there to have it made anew"
+    if uplink and facts.links.get(uplink, Link("")).master != bridge.name:
+        raise PlanRefused(
+            f"{bridge.name} is there, but {uplink} is not a port of it, as asked for; {remedy}"
+        )
+    there = {address.text for address in bridge.addresses}
+    gone = [address for address in wanted.addresses if address not in there]
+    if gone:
+        has = ", ".join(sorted(there)) or "none"
+        raise PlanRefused(
+            f"{bridge.name} is there, but without {', '.join(gone)} (it has {has}); {remedy}"
+        )
+    if wanted.stp and not bridge.stp:
+        raise PlanRefused(f"{bridge.name} is there, but without stp; {remedy}")
+
+
+def _require_usable(wanted: Wanted, uplink: str, facts: Facts) -> None:
+    link = facts.links.get(uplink)
+    names = ", ".join(sorted(name for name, one in facts.links.items() if one.ethernet))
+    bridge = f"bridge {wanted.name}"
+    if link is None:
+        raise PlanRefused(
+            f"{bridge}: uplink {uplink} does not exist; there are {names or 'none'}; set uplink to"
+            " one of them, auto or none"
+        )
+    if link.wireless:
+        raise PlanRefused(
+            f"{bridge}: uplink {uplink} is wireless, and an access point takes frames of no other"
+            f" MAC address than the card's own; {_NAT}"
+        )
+    if link.kind == "bridge":
+        raise PlanRefused(
+            f"{bridge}: uplink {uplink} is a bridge already; name that one in place of"
+            f" {wanted.name}, or set uplink to another interface"
+        )
+    if link.master:
+        kind = facts.links[link.master].kind if link.master in facts.links else "another device"
+        raise PlanRefused(
+            f"{bridge}: uplink {uplink} is a port of {link.master} ({kind}); an interface is in"
+            f" one at a time: set uplink to {link.master} if that is no bridge, or to another"
+        )
+    if not link.ethernet:
+        raise PlanRefused(
+            f"{bridge}: uplink {uplink} is no Ethernet device, and bridges carry Ethernet only;"
+            f" {_NAT}"
+        )
+    takers = [
+        one.name for one in facts.links.values() if one.lower == uplink and one.kind in TAKERS
+    ]
+    if takers:
+        raise PlanRefused(
+            f"{bridge}: uplink {uplink} already gives its frames to {', '.join(takers)}; remove"
+            " what uses those, or set uplink to another interface"
+        )
+
+
+def _manager(wanted: Wanted, link: Link | None, facts: Facts) -> Manager:
+    """What manages the uplink; for a bridge without, or a spare card, what runs the machine."""
+    name = link.name if link else ""
+    manager = facts.managers.get(name)
+    if manager is None and (link is None or not link.addresses):
+        others = [facts.managers.get(facts.default_link), *facts.managers.values()]
+        main = next((one for one in others if one is not None), None)
+        manager = Manager(main.backend) if main else None
+    if manager is None:
+        known = ", ".join(BACKENDS.values())
+        raise PlanRefused(
+            f"bridge {wanted.name}: {name or 'the network'} is managed by none of {known}; let one"
+            " of them manage it, or make the bridge yourself: it is left alone then"
+        )
+    return manager
+
+
+def _require_known(link: Link, wanted: Wanted, known: t.Collection[str], manager: Manager) -> None:
+    """Nothing is carried over that the configuration does not know."""
+    if wanted.explicit:
+        return
+    lost = [one.text for one in link.addresses if not one.dynamic and one.text not in known]
+    if lost:
+        raise PlanRefused(
+            f"bridge {wanted.name}: uplink {link.name} carries {', '.join(lost)}, which"
+            f" {BACKENDS[manager.backend]} does not know of, so it cannot be carried over; add it"
+            " to its configuration, or take it off the interface"
+        )
+
+
+def _expected(wanted: Wanted, link: Link | None, facts: Facts) -> Expected:
+    if wanted.explicit:
+        routes = tuple(("default", gateway) for gateway in wanted.gateways)
+        addresses = wanted.addresses
+        servers: tuple[str, ...] = ()
+    else:
+        # What a router's advertisements gave may differ by the interface's name; it comes again.
+        given = link.addresses if link else ()
+        addresses = tuple(one.text for one in given if not (one.ipv6 and one.dynamic))
+        routes = tuple(
+            (route.destination, route.gateway)
+            for route in facts.routes
+            if link is not None and route.device == link.name and ":" not in route.gateway
+        )
+        servers = facts.nameservers
+    return Expected(
+        wanted.name,
+        link.name if link else "",
+        link.mac if link else "",
+        addresses,
+        routes,
+        servers,
+    )
+
+
+def _merge(switches: t.Sequence[Switch]) -> Switch:
+    """One switch of several; a file that more than one changes goes from the first to the last."""
+    files: dict[str, t.Any] = {}
+    for switch in switches:
+        for file in switch.files:
+            former = files.get(file.path)
+            files[file.path] = (
+                file if former is None else dataclasses.replace(former, after=file.after)
+            )
+
+    def all_of(name: str) -> tuple[str, ...]:
+        lines = [line for switch in switches for line in getattr(switch, name)]
+        return tuple(dict.fromkeys(lines))
+
+    return Switch(
+        tuple(files.values()),
+        *(all_of(name) for name in ("leave", "enter", "undo", "restore", "boot")),
+    )

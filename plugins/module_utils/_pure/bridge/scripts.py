@@ -1,0 +1,162 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The scripts that switch and switch back, which the machine runs without anybody's help.
+
+They are for the shell, so that they need nothing of Ansible's, which is gone by then. Whose turn
+it is is decided by renaming one file: C(armed) becomes C(rolling-back) or C(confirmed), never both.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import shlex
+import typing as t
+
+from .types import File, Switch
+
+FOLDER = "/var/lib/fleet-virt/bridge"
+TIMERS = "fleet-virt-bridge-*.timer"
+BOOT_UNIT = "fleet-virt-bridge-boot.service"
+UNITS = "/etc/systemd/system"
+BOOT_FILE = f"{UNITS}/{BOOT_UNIT}"
+BOOT_LINK = f"{UNITS}/sysinit.target.wants/{BOOT_UNIT}"
+
+_HEAD = "#!/bin/sh\n# Written by fleet.virt for one switch to a bridge; of no use afterwards.\n"
+
+
+def unit(what: str, identifier: str) -> str:
+    """The name of a unit (C(apply) or C(rollback)) of one switch.
+
+    Another for each: a unit stays loaded as long as the DHCP client lives that its script started.
+    """
+    return f"fleet-virt-bridge-{what}-{identifier[:8]}"
+
+
+def apply(switch: Switch, identifier: str) -> str:
+    """The script that puts the new configuration in place and brings it up."""
+    lines = [
+        _HEAD,
+        f"cd {FOLDER} || exit 1",
+        "[ -e armed ] || exit 0",
+        "exec >apply.log 2>&1 </dev/null",
+        "fail() {",
+        '  printf "%s\\n" "$1" >failed',
+        f"  systemctl start --no-block {unit('rollback', identifier)}.service",
+        "  exit 1",
+        "}",
+        *(f"{line} || :" for line in switch.leave),
+    ]
+    for number, file in enumerate(switch.files):
+        lines += _install(number, file)
+    lines.append("sync")
+    lines += [f"{{ {line}; }} || fail {shlex.quote(line)}" for line in switch.enter]
+    # The number that tells when: a process's start, as that of a connection's server is told
+    lines += ["cat /proc/self/stat >applied.new", "mv applied.new applied"]
+    return "\n".join([*lines, ""])
+
+
+def rollback(switch: Switch, identifier: str) -> str:
+    """The script that puts the former configuration back; its arguments say who called.
+
+    A timer that is left of another switch has nothing to say.
+    """
+    started = unit("apply", identifier)
+    lines = [
+        _HEAD,
+        f"cd {FOLDER} || exit 1",
+        f'[ "$1" = boot ] || [ "$2" = {identifier} ] || exit 0',
+        "[ -e rolling-back ] || mv armed rolling-back 2>/dev/null || exit 0",
+        '[ -e reason ] || printf "%s\\n" "$1" >reason',
+        'if [ "$1" != boot ]; then',
+        "  exec >rollback.log 2>&1 </dev/null",
+        f"  systemctl stop {unit('rollback', identifier)}.timer {started}.timer || :",
+        f"  systemctl kill --signal=KILL {started}.service || :",
+        *(f"  {line} || :" for line in switch.undo),
+        "fi",
+    ]
+    for number, file in enumerate(switch.files):
+        lines += _restore(number, file)
+    lines += ["sync", 'if [ "$1" = boot ]; then', "  :"]
+    lines += [f"  {line} || :" for line in switch.boot]
+    lines += ["else", "  :"]
+    lines += [f"  {line} || :" for line in switch.restore]
+    lines += ["fi", "mv rolling-back rolled-back", f"rm -f {BOOT_LINK} {BOOT_FILE}", "sync"]
+    return "\n".join([*lines, ""])
+
+
+def boot_unit() -> str:
+    """The unit that switches back before the network comes up, if the power failed meanwhile."""
+    return f"""\
+# Written by fleet.virt for one switch to a bridge; it removes itself.
+[Unit]
+Description=Former network configuration after a switch to a bridge that nobody confirmed
+DefaultDependencies=no
+RequiresMountsFor={FOLDER}
+After=local-fs.target
+Wants=network-pre.target
+Before=network-pre.target networking.service systemd-networkd.service NetworkManager.service
+Before=shutdown.target
+Conflicts=shutdown.target
+
+[Service]
+Type=oneshot
+ExecStart=/bin/sh {FOLDER}/rollback boot
+"""
+
+
+def _install(number: int, file: File) -> list[str]:
+    path = shlex.quote(file.path)
+    if file.after is None:
+        return [f"rm -f {path}"]
+    folder = shlex.quote(file.path.rpartition("/")[0])
+    return [
+        f"mkdir -p {folder}",
+        f"cp -p new/{number} {path}.fleet-virt || fail {shlex.quote(f'cannot write {file.path}')}",
+        f"mv -f {path}.fleet-virt {path}",
+    ]
+
+
+def _restore(number: int, file: File) -> list[str]:
+    path = shlex.quote(file.path)
+    if file.before is None:
+        lines = [f"rm -f {path} {path}.fleet-virt"]
+        folder = file.path.rpartition("/")[0]
+        if folder.endswith(".d"):  # of drop-ins: made with the file
+            lines.append(f"rmdir {shlex.quote(folder)} 2>/dev/null || :")
+        return lines
+    return [f"cp -a saved/{number} {path}.fleet-virt", f"mv -f {path}.fleet-virt {path}"]
+
+
+def start(name: str, words: t.Sequence[str], seconds: float) -> list[str]:
+    """The command that runs a script of ours as a unit, after some seconds.
+
+    Without AccuracySec a timer is a minute late; with another KillMode the end of the script
+    would end the DHCP client that it started.
+    """
+    return [
+        "systemd-run",
+        "--quiet",
+        "--collect",
+        f"--unit={name}",
+        f"--on-active={seconds:g}s",
+        "--timer-property=AccuracySec=100ms",
+        "--property=KillMode=process",
+        "/bin/sh",
+        *words,
+    ]
+
+
+def reason(word: str, failed: str, seconds: int, seen: t.Sequence[str]) -> str:
+    """Why it was switched back, in words."""
+    if failed:
+        return f"the new configuration could not be brought up ({failed})"
+    if word == "boot":
+        return "the machine was started anew before the switch was confirmed"
+    if seen:
+        return f"after {seconds} seconds it was not as it has to be: {'; '.join(seen)}"
+    return (
+        f"the controller did not reach the machine over a new connection within {seconds} seconds"
+    )

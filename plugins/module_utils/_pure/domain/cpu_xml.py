@@ -1,0 +1,63 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The CPU a hypervisor can give its guests, out of libvirt's domain capabilities.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..._lxml import new, parse, tostring
+from ..base.xml_values import attribute, first_children, read_root, text_of
+
+_UNKNOWN = re.compile(r"[Uu]nknown CPU feature:? '?([\w.-]+)")
+
+
+def unknown_feature(message: str) -> str | None:
+    """The feature that libvirt, in its own words, has never heard of."""
+    match = _UNKNOWN.search(message)
+    return match[1] if match else None
+
+
+def guest_cpu(xml: str) -> dict[str, t.Any]:
+    """``emulator``, and of the host's model for guests ``model`` and ``xml``.
+
+    ``xml`` is what virConnectBaselineHypervisorCPU takes; None where there is no such model.
+    """
+    root = read_root(xml, "domainCapabilities", "domain capabilities")
+    children = first_children(root)
+    found: dict[str, t.Any] = {"emulator": text_of(children.get("path")), "model": None}
+    found["xml"] = None
+    for mode in first_children(root).get("cpu", ()):
+        if mode.tag == "mode" and mode.get("name") == "host-model":
+            cpu = new("cpu")
+            cpu.extend(list(mode))
+            found["model"] = text_of(first_children(cpu).get("model"))
+            found["xml"] = tostring(cpu) if found["model"] else None
+    return found
+
+
+def without_feature(xml: str, name: str) -> str:
+    """The CPU without one feature."""
+    root = parse(xml, "CPU")
+    for feature in root.findall("feature"):
+        if feature.get("name") == name:
+            root.remove(feature)
+    return tostring(root)
+
+
+def describe(xml: str) -> str:
+    """A CPU for people: its model, and the features it has more and less than that."""
+    root = parse(xml, "CPU")
+    model = text_of(first_children(root).get("model")) or "unknown"
+    features = list(root.iterchildren("feature"))
+    off = sum(attribute(one, "policy") == "disable" for one in features)
+    more = [
+        f"{count} {word}" for count, word in ((len(features) - off, "more"), (off, "less")) if count
+    ]
+    return f"{model} ({' and '.join(more)} features)" if more else model

@@ -1,0 +1,328 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The devices of a VM specification: disks, NICs, console, CPU, watchdog.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+from ..._errors import Problem
+from ..base import ip
+from ..base.names import mac_address
+from ..base.options import Reader, show, to_boolean
+from ..images.source import ImageSource, parse_image
+from .profiles import Entry
+
+MAX_MIB = 1 << 33  # 8 PiB: far above any disk, far below where libvirt's numbers end
+
+LABEL = r"[A-Za-z0-9][^/\\<>&\"']{0,127}"
+LABEL_RULE = (
+    "1 to 128 characters without '/', quotes or angle brackets, the first a letter or digit"
+)
+_INTERFACE = r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}"
+_INTERFACE_RULE = "a network interface has 1 to 15 letters, digits or '_.:@-'"
+_NIC_MODELS = (
+    "virtio", "virtio-transitional", "virtio-non-transitional",
+    "e1000", "e1000e", "igb", "rtl8139", "vmxnet3", "usb-net",
+)  # fmt: skip
+_BUSES = ("virtio", "scsi", "sata", "ide", "usb")
+_CACHES = ("none", "writeback", "writethrough", "directsync", "unsafe")
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", re.I)
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A disk or CD drive; ``size`` in MiB, None for the image's own size.
+
+    ``overlay``: copy on write on the image, rather than a full copy of it.
+    """
+
+    name: str
+    size: int | None = None
+    format: str = "qcow2"
+    bus: str = "virtio"
+    device: str = "disk"
+    cache: str = "none"
+    discard: str = "unmap"
+    io: str | None = None
+    pool: str = "default"
+    image: ImageSource | None = None
+    overlay: bool = False
+    readonly: bool = False
+    serial: str | None = None
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A network interface on a host's bridge or on a libvirt network."""
+
+    name: str
+    type: t.Literal["bridge", "network"] = "bridge"
+    source: str = "br0"
+    model: str = "virtio"
+    mac: str = ""
+    vlan: int | None = None
+    link: bool = True
+
+
+@dataclass(frozen=True)
+class Console:
+    """The graphical console; the serial one is always there."""
+
+    type: str = "none"
+    listen: str = "127.0.0.1"
+    password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """CPU mode and model; without mode the fleet's own choice."""
+
+    mode: str | None = None
+    model: str | None = None
+
+
+@dataclass(frozen=True)
+class Watchdog:
+    """A watchdog device and what the host does when it fires."""
+
+    model: str | None = None
+    action: str = "reset"
+
+
+def disk_from(
+    entry: Entry,
+    problems: list[Problem],
+    *,
+    pool: str,
+    overlay: bool,
+    image: t.Any = None,
+    image_path: str = "",
+) -> Disk:
+    """One disk; ``image`` is the VM's own, for the disk that takes it and has none itself."""
+    reader = Reader(entry.options, entry.path, problems, entry.origins)
+    device = reader.choice("device", ("disk", "cdrom"), "disk") or "disk"
+    cdrom = device == "cdrom"
+    if (
+        reader.given("bus")
+        and reader.given("model")
+        and reader.value("bus") != reader.value("model")
+    ):
+        reader.problem("model", "bus and model are two names of one thing; give only bus")
+    bus = reader.choice("bus", _BUSES) or reader.choice("model", _BUSES)
+    bus = bus or ("scsi" if cdrom else "virtio")
+    if cdrom and bus == "virtio":
+        reader.problem("bus", "'virtio' has no CD drives; use scsi or sata")
+    if reader.given("image"):
+        image, image_path = reader.value("image"), reader.at("image")
+    if cdrom and reader.given("image"):
+        reader.problem(
+            "image",
+            "a CD drive is created empty; leave the image out, set start to false, and insert the"
+            " medium afterwards with virsh change-media NAME TARGET FILE --insert --config",
+        )
+        image = None
+    source = _image(image, image_path, problems)
+    size = reader.mib("size", None, MAX_MIB)
+    if cdrom and size is not None:
+        reader.problem("size", "a CD drive has no size; leave it out")
+    if not cdrom and not reader.given("size") and source is None and image is None:
+        reader.problem(
+            "size",
+            f"disk {show(entry.name)} has neither size nor image; "
+            "give it a size in MiB, for example 8192",
+        )
+    disk_format = reader.choice("format", ("qcow2", "raw"), "raw" if cdrom else "qcow2") or "qcow2"
+    if disk_format == "raw" and reader.given("overlay") and source and _true(reader, "overlay"):
+        reader.problem(
+            "overlay",
+            "a raw disk cannot be an overlay; use format qcow2, or overlay false for a full copy",
+        )
+    overlaid = reader.boolean("overlay", overlay and disk_format == "qcow2")
+    cache = reader.choice("cache", _CACHES, "none") or "none"
+    io = reader.choice("io", ("native", "threads", "io_uring"))
+    if not cdrom and bus in ("sata", "ide") and reader.boolean("readonly", False):
+        reader.problem("readonly", f"a {bus} disk cannot be read-only; use virtio, scsi or usb")
+    if io == "native" and cache not in ("none", "directsync"):
+        reader.problem(
+            "io", f"io native needs cache none or directsync, not {cache}; change either"
+        )
+    disk = Disk(
+        name=entry.name,
+        size=size,
+        format=disk_format,
+        bus=bus,
+        device=device,
+        cache=cache,
+        discard=reader.choice("discard", ("unmap", "ignore"), "unmap") or "unmap",
+        io=io,
+        pool=reader.text("pool", pool, LABEL, LABEL_RULE) or pool,
+        image=source,
+        overlay=overlaid and source is not None and not cdrom,
+        readonly=reader.boolean("readonly", cdrom) or cdrom,
+        serial=reader.text(
+            "serial",
+            None,
+            r"[A-Za-z0-9_.+-]{1,20}",
+            "a serial is 1 to 20 letters, digits or '_.+-'",
+        ),
+    )
+    reader.finish()
+    return disk
+
+
+def _true(reader: Reader, key: str) -> bool:
+    try:
+        return to_boolean(reader.value(key))
+    except ValueError:
+        return False
+
+
+def _image(value: t.Any, path: str, problems: list[Problem]) -> ImageSource | None:
+    if value is None:
+        return None
+    try:
+        return parse_image(value)
+    except ValueError as error:
+        problems.append(Problem(path, str(error)))
+        return None
+
+
+def nic_from(entry: Entry, problems: list[Problem], *, fleet: str, vm: str) -> Nic:
+    """One NIC; without a fixed MAC address it has that of ``names.mac_address``."""
+    reader = Reader(entry.options, entry.path, problems, entry.origins)
+    kind = reader.choice("type", ("bridge", "network"))
+    places = {
+        "bridge": reader.text("bridge", None, _INTERFACE, _INTERFACE_RULE),
+        "network": reader.text("network", None, LABEL, LABEL_RULE),
+    }
+    written = [key for key in ("bridge", "network", "source") if reader.given(key)]
+    if len(written) > 1:
+        reader.problem(
+            written[0],
+            f"{' and '.join(written)} are given together; a NIC is in one place: give one",
+        )
+    if kind is None:
+        kind = "network" if reader.given("network") else "bridge"
+    elif reader.given("bridge" if kind == "network" else "network"):
+        reader.problem("type", f"type {kind} does not go with {written[0]}; give either alone")
+    rule = (_INTERFACE, _INTERFACE_RULE) if kind == "bridge" else (LABEL, LABEL_RULE)
+    source = places[kind] or reader.text("source", None, *rule)
+    if not written:
+        reader.problem(
+            kind,
+            f"NIC {show(entry.name)} has no place; give it a bridge or a network, "
+            "for example bridge: br0",
+        )
+    nic = Nic(
+        name=entry.name,
+        type="network" if kind == "network" else "bridge",
+        source=source or "",
+        model=reader.choice("model", _NIC_MODELS, "virtio") or "virtio",
+        mac=_mac(reader) or mac_address(fleet, vm, entry.name),
+        vlan=reader.integer("vlan", None, 1, 4094),
+        link=_link(reader),
+    )
+    reader.finish()
+    return nic
+
+
+def _mac(reader: Reader) -> str | None:
+    value = reader.value("mac")
+    if value is None:
+        return None
+    text = str(value).lower()
+    if not isinstance(value, str) or _MAC.fullmatch(text) is None:
+        reader.problem(
+            "mac",
+            f"{show(value)} is not a MAC address; write six pairs of hexadecimal "
+            "digits in quotes, for example '52:54:00:12:34:56'",
+        )
+    elif int(text[:2], 16) & 1 or text == "00:00:00:00:00:00" or text.startswith("fe"):
+        reader.problem(
+            "mac",
+            f"{show(text)} cannot be a guest's: it is a group address, zero, or "
+            "begins with fe (the host's side); for example 52:54:00:12:34:56 can",
+        )
+    else:
+        return text
+    return None
+
+
+def _link(reader: Reader) -> bool:
+    value = reader.value("link")
+    if isinstance(value, str) and value in ("up", "down"):
+        return value == "up"
+    return reader.boolean("link", True)
+
+
+def console_from(value: t.Any, path: str, problems: list[Problem]) -> Console:
+    """The console; a bare word is its type. A listening address other than loopback stands."""
+    if isinstance(value, str):
+        value = {"type": value}
+    elif value is False:
+        value = None
+    reader = Reader(value, path, problems)
+    kind = reader.choice("type", ("none", "vnc", "spice"), "none" if value is None else "vnc")
+    listen = reader.text("listen", "127.0.0.1") or "127.0.0.1"
+    try:
+        listen = str(ip.address(listen))
+    except ValueError:
+        reader.problem("listen", f"{show(listen)} is not an IP address; leave it out for 127.0.0.1")
+    password = reader.value("password")
+    if password is not None:
+        if not isinstance(password, str) or not password or not password.isprintable():
+            reader.problem("password", "this is not printable text (not shown); put it in quotes")
+            password = None
+        elif kind == "vnc" and len(password) > 8:
+            reader.problem(
+                "password",
+                f"this has {len(password)} characters (not shown); VNC looks "
+                "at the first 8 only: use at most 8, and an SSH tunnel",
+            )
+            password = None
+    reader.finish()
+    return Console(kind or "none", listen, None if password is None else str(password))
+
+
+def cpu_from(value: t.Any, path: str, problems: list[Problem]) -> Cpu:
+    """The CPU; a bare word is a mode if there is one of that name, else a model."""
+    modes = ("host-model", "host-passthrough", "maximum", "custom")
+    if isinstance(value, str):
+        value = {"mode" if value in modes else "model": value}
+    reader = Reader(value, path, problems)
+    mode = reader.choice("mode", modes)
+    model = reader.text(
+        "model",
+        None,
+        r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}",
+        "a CPU model has letters, digits and '_.-', for example EPYC",
+    )
+    if mode is None and model is not None:
+        mode = "custom"
+    if mode == "custom" and not reader.given("model"):
+        reader.problem("model", "mode custom needs a model, for example EPYC")
+    if mode not in (None, "custom") and model is not None:
+        reader.problem("model", f"mode {mode} takes no model; give either alone")
+    reader.finish()
+    return Cpu(mode, model)
+
+
+def watchdog_from(value: t.Any, path: str, problems: list[Problem]) -> Watchdog | None:
+    """The watchdog; a bare word is its action."""
+    if value is None or value is False:
+        return None
+    if isinstance(value, str):
+        value = {"action": value}
+    reader = Reader(None if value is True else value, path, problems)
+    model = reader.choice("model", ("i6300esb", "ib700", "itco", "diag288"))
+    action = reader.choice("action", ("reset", "shutdown", "poweroff", "pause", "none", "dump"))
+    reader.finish()
+    return Watchdog(model, action or "reset")

@@ -1,0 +1,199 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The ``<devices>`` of a domain.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ... import _lxml
+from .devices import Disk, Nic
+from .domain import Domain
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+_PREFIXES = {"virtio": "vd", "scsi": "sd", "sata": "sd", "usb": "sd", "ide": "hd"}
+_STATS_SECONDS = 10
+# PCI Express takes one device for each root port, and ports cannot be added while a VM runs.
+# libvirt leaves one free; this is how many disks and NICs can be added to a running VM.
+_SPARE_PORTS = 8
+
+
+@dataclass(frozen=True)
+class VolumeRef:
+    """Where a disk's volume is: its path and format, and the same of its backing file, if any."""
+
+    path: str
+    format: str
+    backing_path: str | None = None
+    backing_format: str | None = None
+
+
+def device_name(prefix: str, index: int) -> str:
+    """``vda`` for 0, ``vdz`` for 25, ``vdaa`` for 26, as libvirt and the kernel count."""
+    letters = ""
+    index += 1
+    while index:
+        index, rest = divmod(index - 1, 26)
+        letters = chr(ord("a") + rest) + letters
+    return prefix + letters
+
+
+def target_names(disks: t.Sequence[Disk]) -> dict[str, str]:
+    """The target of each disk by its name: ``system`` is ``vda``."""
+    used: dict[str, int] = {}
+    names: dict[str, str] = {}
+    for disk in disks:
+        prefix = _PREFIXES[disk.bus]
+        names[disk.name] = device_name(prefix, used.get(prefix, 0))
+        used[prefix] = used.get(prefix, 0) + 1
+    return names
+
+
+def is_pci_express(machine: str, arch: str) -> bool:
+    """Whether this machine type is built on PCI Express (qemu's q35, and virt on ARM)."""
+    return "q35" in machine or (arch == "aarch64" and machine.partition("-")[0] == "virt")
+
+
+def _express_devices(domain: Domain) -> int:
+    """At most how many ports the VM's own devices take."""
+    disks = sum(disk.bus == "virtio" for disk in domain.disks)
+    others = 6  # controllers for SCSI, USB and virtio-serial; balloon, RNG, video
+    return disks + len(domain.nics) + others
+
+
+def add_devices(
+    devices: Element,
+    domain: Domain,
+    *,
+    machine: str,
+    arch: str,
+    volumes: Mapping[str, VolumeRef],
+    seed_path: str | None,
+    log_path: str | None,
+) -> None:
+    """Append everything but the emulator."""
+    order = {name: str(number) for number, name in enumerate(domain.boot, 1)}
+    targets = target_names(domain.disks)
+    for disk in domain.disks:
+        volume = volumes.get(disk.name) if disk.device == "cdrom" else volumes[disk.name]
+        _add_disk(devices, disk, volume, targets[disk.name], order.get(disk.name))
+    if seed_path is not None:
+        target = device_name("sd", sum(name.startswith("sd") for name in targets.values()))
+        _add_seed(devices, seed_path, target)
+    if seed_path is not None or any(disk.bus == "scsi" for disk in domain.disks):
+        _lxml.add(devices, "controller", {"type": "scsi", "index": "0", "model": "virtio-scsi"})
+    if is_pci_express(machine, arch):
+        _lxml.add(devices, "controller", {"type": "pci", "index": "0", "model": "pcie-root"})
+        for _dummy in range(_express_devices(domain) + _SPARE_PORTS):
+            _lxml.add(devices, "controller", {"type": "pci", "model": "pcie-root-port"})
+    for nic in domain.nics:
+        _add_nic(devices, nic, order.get(nic.name))
+    _add_serial(devices, log_path)
+    agent = _lxml.add(devices, "channel", {"type": "unix"})
+    _lxml.add(agent, "target", {"type": "virtio", "name": "org.qemu.guest_agent.0"})
+    if domain.console.type != "none":
+        _add_graphics(devices, domain, arch)
+    if domain.watchdog is not None:
+        attributes = {"model": domain.watchdog.model or _watchdog_model(arch)}
+        _lxml.add(devices, "watchdog", {**attributes, "action": domain.watchdog.action})
+    balloon = _lxml.add(devices, "memballoon", {"model": "virtio"})
+    _lxml.add(balloon, "stats", {"period": str(_STATS_SECONDS)})
+    if domain.rng:
+        rng = _lxml.add(devices, "rng", {"model": "virtio"})
+        _lxml.add(rng, "backend", {"model": "random"}, "/dev/urandom")
+
+
+def _add_disk(
+    devices: Element, disk: Disk, volume: VolumeRef | None, target: str, order: str | None
+) -> None:
+    element = _lxml.add(devices, "disk", {"type": "file", "device": disk.device})
+    driver = {"name": "qemu", "type": volume.format if volume else disk.format}
+    driver["cache"] = disk.cache
+    if disk.io:
+        driver["io"] = disk.io
+    if disk.device == "disk":
+        driver["discard"] = disk.discard
+    _lxml.add(element, "driver", driver)
+    if volume is not None:
+        _lxml.add(element, "source", {"file": volume.path})
+        _add_backing(element, volume)
+    _lxml.add(element, "target", {"dev": target, "bus": disk.bus})
+    if disk.readonly:
+        _lxml.add(element, "readonly")
+    if disk.serial:
+        _lxml.add(element, "serial", text=disk.serial)
+    if order is not None:
+        _lxml.add(element, "boot", {"order": order})
+
+
+def _add_backing(element: Element, volume: VolumeRef) -> None:
+    """The whole chain, ended by an empty element: nothing is left to qemu's probing."""
+    backing = _lxml.add(element, "backingStore")
+    if volume.backing_path is not None:
+        backing.set("type", "file")
+        _lxml.add(backing, "format", {"type": volume.backing_format or "qcow2"})
+        _lxml.add(backing, "source", {"file": volume.backing_path})
+        _lxml.add(backing, "backingStore")
+
+
+def _add_seed(devices: Element, path: str, target: str) -> None:
+    """The seed medium, on virtio-scsi: cloud kernels have no driver for SATA, q35's own."""
+    element = _lxml.add(devices, "disk", {"type": "file", "device": "cdrom"})
+    _lxml.add(element, "driver", {"name": "qemu", "type": "raw"})
+    _lxml.add(element, "source", {"file": path})
+    _lxml.add(element, "backingStore")
+    _lxml.add(element, "target", {"dev": target, "bus": "scsi"})
+    _lxml.add(element, "readonly")
+
+
+def _add_nic(devices: Element, nic: Nic, order: str | None) -> None:
+    element = _lxml.add(devices, "interface", {"type": nic.type})
+    _lxml.add(element, "mac", {"address": nic.mac})
+    _lxml.add(element, "source", {nic.type: nic.source})
+    if nic.vlan is not None:
+        _lxml.add(_lxml.add(element, "vlan"), "tag", {"id": str(nic.vlan)})
+    _lxml.add(element, "model", {"type": nic.model})
+    if not nic.link:
+        _lxml.add(element, "link", {"state": "down"})
+    if order is not None:
+        _lxml.add(element, "boot", {"order": order})
+
+
+def _add_serial(devices: Element, log_path: str | None) -> None:
+    """The serial console; its log begins anew with each start, so it is always this run's."""
+    serial = _lxml.add(devices, "serial", {"type": "pty"})
+    if log_path is not None:
+        _lxml.add(serial, "log", {"file": log_path, "append": "off"})
+    _lxml.add(serial, "target", {"port": "0"})
+    console = _lxml.add(devices, "console", {"type": "pty"})
+    _lxml.add(console, "target", {"type": "serial", "port": "0"})
+
+
+def _add_graphics(devices: Element, domain: Domain, arch: str) -> None:
+    console = domain.console
+    # the tablet gives absolute positions: without it the viewer's pointer drifts from the guest's
+    _lxml.add(devices, "input", {"type": "tablet", "bus": "usb"})
+    if arch not in ("x86_64", "i686"):
+        _lxml.add(devices, "input", {"type": "keyboard", "bus": "usb"})
+    attributes = {"type": console.type, "autoport": "yes"}
+    if console.password is not None:
+        attributes["passwd"] = console.password
+    graphics = _lxml.add(devices, "graphics", attributes)
+    _lxml.add(graphics, "listen", {"type": "address", "address": console.listen})
+    video = _lxml.add(devices, "video")
+    # the one that needs no driver in the guest; elsewhere than on PCs there is only virtio
+    model = "vga" if arch in ("x86_64", "i686") else "virtio"
+    _lxml.add(video, "model", {"type": model})
+
+
+def _watchdog_model(arch: str) -> str:
+    return "diag288" if arch == "s390x" else "i6300esb"

@@ -1,0 +1,154 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How disks, NICs and the order of boot of a VM that exists differ from what is asked for.
+
+A disk is the one that has the volume which was made for it, else the one of its target; a NIC is
+the one of its MAC address. Further ones, which somebody attached, are nobody's difference.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+
+from ..._units import MIB
+from ..base.metadata import Metadata
+from ..base.xml_values import mib_up
+from .devices import Disk, Nic
+from .devices_xml import target_names
+from .domain import Domain
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+# Attribute of a disk's <driver> by option, and what leaving it out means to libvirt and qemu
+_DRIVER = {
+    "format": ("type", None),
+    "cache": ("cache", None),
+    "discard": ("discard", "ignore"),
+    "io": ("io", None),
+}
+
+
+class Found(t.Protocol):
+    """Where differences are kept."""
+
+    def written(self, path: str) -> bool:
+        """Whether the user wrote this option."""
+
+    def add(self, path: str, asked: t.Any, real: t.Any) -> None:
+        """Keep one difference."""
+
+    def compare(self, path: str, asked: t.Any, real: t.Any) -> None:
+        """Keep a difference if the option was written and there is one."""
+
+
+def disk_element(root: Element, domain: Domain, disk: Disk, kept: Metadata) -> Element | None:
+    """The disk in the definition, None if it has been taken out."""
+    known = {volume.path: volume.target for volume in kept.volumes if volume.role == "disk"}
+    target = target_names(domain.disks)[disk.name]
+    second = None
+    for element in root.iterfind("devices/disk"):
+        source, place = element.find("source"), element.find("target")
+        path = source.get("file") if source is not None else None
+        if path is not None and known.get(path) == disk.name:
+            return element
+        same = element.get("device", "disk") == disk.device
+        if same and path not in known and place is not None and place.get("dev") == target:
+            second = element
+    return second
+
+
+def disks(
+    found: Found, domain: Domain, root: Element, kept: Metadata, sizes: Mapping[str, int]
+) -> None:
+    """Differences of the disks that were written."""
+    for disk in domain.disks:
+        path = f"disks.{disk.name}"
+        if not found.written(path):
+            continue
+        element = disk_element(root, domain, disk, kept)
+        if element is None:
+            found.add(path, "a disk" if disk.device == "disk" else "a CD drive", None)
+            continue
+        _disk(found, path, disk, element)
+        source = element.find("source")
+        place = source.get("file") or source.get("dev") if source is not None else None
+        real = sizes.get(place or "")
+        if disk.size is not None and found.written(f"{path}.size"):
+            if real is None:
+                found.add(f"{path}.size", f"{disk.size} MiB", "unknown")
+            elif real != disk.size * MIB:
+                found.add(f"{path}.size", f"{disk.size} MiB", f"{mib_up(real)} MiB")
+
+
+def _disk(found: Found, path: str, disk: Disk, element: Element) -> None:
+    driver, target = element.find("driver"), element.find("target")
+    bus = target.get("bus") if target is not None else None
+    key = "bus" if found.written(f"{path}.bus") else "model"
+    found.compare(f"{path}.{key}", disk.bus, bus)
+    if disk.device == "disk":
+        for key, (name, default) in _DRIVER.items():
+            real = driver.get(name) if driver is not None else None
+            found.compare(f"{path}.{key}", getattr(disk, key), real or default)
+        found.compare(f"{path}.readonly", disk.readonly, element.find("readonly") is not None)
+    found.compare(f"{path}.serial", disk.serial, element.findtext("serial"))
+
+
+def nics(
+    found: Found,
+    domain: Domain,
+    real: t.Sequence[Mapping[str, t.Any]],
+    request: Mapping[str, t.Any],
+) -> None:
+    """Differences of the NICs that were written; ``request`` is the one that made the VM."""
+    by_mac = {str(nic["mac"]).lower(): nic for nic in real}
+    made = {name: str(one.get("mac")).lower() for name, one in request.get("nics", {}).items()}
+    for nic in domain.nics:
+        path = f"nics.{nic.name}"
+        if not found.written(path):
+            continue
+        other = None if found.written(f"{path}.mac") else by_mac.get(made.get(nic.name, ""))
+        one = by_mac.get(nic.mac) or other
+        if one is None:
+            found.add(path, f"a NIC with MAC address {nic.mac}", None)
+        else:
+            _nic(found, path, nic, one)
+
+
+def _nic(found: Found, path: str, nic: Nic, real: Mapping[str, t.Any]) -> None:
+    place = any(found.written(f"{path}.{key}") for key in ("bridge", "network", "source"))
+    if place and (nic.type, nic.source) != (real["type"], real["source"]):
+        found.add(path, f"{nic.type} {nic.source}", f"{real['type']} {real['source']}")
+    found.compare(f"{path}.model", nic.model, real["model"])
+    vlans = real["vlan"]
+    found.compare(f"{path}.vlan", nic.vlan, vlans[0] if len(vlans) == 1 else vlans or None)
+    if real["link"] is not None:
+        found.compare(f"{path}.link", nic.link, real["link"] == "up")
+
+
+def boot(found: Found, domain: Domain, root: Element, kept: Metadata) -> None:
+    """Whether the firmware tries the named devices in their order, before any other."""
+    if not found.written("boot"):
+        return
+    places: dict[int, str] = {}
+    for disk in domain.disks:
+        _place(places, disk.name, disk_element(root, domain, disk, kept))
+    macs = {nic.mac: nic.name for nic in domain.nics}
+    for element in root.iterfind("devices/interface"):
+        mac = element.find("mac")
+        name = macs.get((mac.get("address") or "").lower()) if mac is not None else None
+        _place(places, name or "another NIC", element)
+    real = [places[number] for number in sorted(places)]
+    if real != list(domain.boot):
+        found.add("boot", ", ".join(domain.boot), ", ".join(real) or None)
+
+
+def _place(places: dict[int, str], name: str, element: Element | None) -> None:
+    order = element.find("boot") if element is not None else None
+    if order is not None and (order.get("order") or "").isdigit():
+        places[int(order.get("order"))] = name

@@ -1,0 +1,392 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A VM as it is wanted: one shape from the playbook's variables to libvirt's XML.
+
+``from_options`` reads one, ``many`` a batch; both report every problem at once, each with its
+path. What a host decides (paths, machine type, CPU baseline, uuid) is not here: ``domain_xml``
+takes it as arguments.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..._errors import Problem
+from ..base.names import check_vm_name, volume_name
+from ..base.options import Reader, join, show, unknown_message
+from ..images.source import ImageSource
+from ..seed.seed import from_options as seed_from
+from ..seed.seed import wanted as seed_wanted
+from ..seed.types import ReadYaml, Seed, SeededNic
+from . import devices, written
+from .devices import LABEL, LABEL_RULE, Console, Cpu, Disk, Nic, Watchdog
+from .profiles import Entry, resolve_disks, resolve_nics
+
+_MAX_VCPUS = 4096  # the most that qemu has for any machine type
+_MIN_MEMORY = 16  # MiB; what is below was meant to be GiB: no kernel boots in it
+_MAX_MEMORY = 64 * 1024 * 1024  # 64 TiB, what 46 address bits reach
+_TAG = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
+_TAG_RULE = "1 to 64 letters, digits or '_.:-', the first a letter or digit"
+_GROUP = r"(?!(?:all|ungrouped)$)[A-Za-z_][A-Za-z0-9_]{0,63}"
+_GROUP_RULE = (
+    "a group is an Ansible group: letters, digits and '_', not starting with a digit, "
+    "not all or ungrouped, for example web_servers"
+)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the VM may run: a given host, a zone, hosts with tags, away from groups."""
+
+    host: str | None = None
+    zone: str | None = None
+    tags: tuple[str, ...] = ()
+    anti_affinity: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What a VM's own options leave open: the fleet's variables.
+
+    ``fleet`` identifies the fleet in MAC addresses; ``ssh_public_keys`` are the controller's.
+    ``read_yaml`` reads user-data that is YAML text; only the controller has it.
+    """
+
+    disk_profiles: t.Any = None
+    nic_profiles: t.Any = None
+    pool: str = "default"
+    ssh_public_keys: tuple[str, ...] = ()
+    fleet: str = ""
+    read_yaml: ReadYaml | None = None
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The specification of one VM; memory in MiB, ``written`` as of :func:`written.options`."""
+
+    name: str
+    vcpus: int = 1
+    memory: int = 1024
+    memory_max: int | None = None
+    disks: tuple[Disk, ...] = ()
+    nics: tuple[Nic, ...] = ()
+    disk_profile: str = "default"
+    nic_profile: str = "default"
+    start: bool = True
+    autostart: bool = False
+    wait: bool = True
+    console: Console = field(default_factory=Console)
+    firmware: str | None = None
+    cpu: Cpu = field(default_factory=Cpu)
+    machine: str | None = None
+    arch: str | None = None
+    domain_type: str | None = None
+    boot: tuple[str, ...] = ()
+    watchdog: Watchdog | None = None
+    rng: bool = True
+    seed: Seed | None = None
+    placement: Placement = field(default_factory=Placement)
+    groups: tuple[str, ...] = ()
+    title: str | None = None
+    description: str | None = None
+    written: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+
+    @property
+    def image(self) -> ImageSource | None:
+        """The image of the first disk that has one."""
+        return next((d.image for d in self.disks if d.device == "disk" and d.image), None)
+
+    def volume_name(self, disk: Disk) -> str:
+        """The name of the volume that is this disk's own."""
+        return volume_name(self.name, disk.name, disk.format)
+
+    def without_secrets(self) -> Domain:
+        """The same VM, fit for output."""
+        console = dataclasses.replace(self.console, password=None)
+        seed = self.seed.without_secrets(self.name) if self.seed else None
+        return dataclasses.replace(self, console=console, seed=seed)
+
+    @property
+    def seeded_nics(self) -> list[SeededNic]:
+        """Its NICs as its seed knows them."""
+        return [SeededNic(nic.name, nic.mac) for nic in self.nics]
+
+
+def from_options(
+    options: t.Any, *, path: str = "", defaults: Defaults | None = None
+) -> tuple[Domain | None, list[Problem]]:
+    """The VM that ``options`` ask for, or every problem with them."""
+    chosen = defaults or Defaults()
+    problems: list[Problem] = []
+    reader = Reader(options, path, problems)
+    if not isinstance(options, Mapping):
+        if options is None:
+            problems.append(Problem(path, "no VM is given; write name: value pairs"))
+        return None, problems
+    seed = _seed(reader, chosen)
+    name = reader.value("name")
+    host_name = seed is not None and seed.hostname is None and seed.fqdn is None
+    problems.extend(check_vm_name(name, reader.at("name"), host_name=host_name))
+    memory = reader.mib("memory", 1024, _MAX_MEMORY, _MIN_MEMORY) or 1024
+    memory_max = reader.mib("memory_max", None, _MAX_MEMORY, _MIN_MEMORY)
+    if memory_max is not None and memory_max < memory:
+        reader.problem(
+            "memory_max",
+            f"{show(reader.value('memory_max'))} is less than memory "
+            f"({memory} MiB); make it at least that",
+        )
+    disk_profile, nic_profile = _profile(reader, "disk"), _profile(reader, "nic")
+    disk_entries, nic_entries = _entries(reader, disk_profile, nic_profile, chosen)
+    disks = _disks(reader, disk_entries, chosen)
+    nics = _nics(reader, nic_entries, chosen, str(name))
+    if seed is not None and seed.network:
+        from ..seed import network as seed_network
+
+        known = [SeededNic(nic.name, nic.mac) for nic in nics]
+        problems.extend(seed_network.problems(seed, known, reader.at("seed")))
+    domain = Domain(
+        name=str(name),
+        vcpus=reader.integer("vcpus", 1, 1, _MAX_VCPUS) or 1,
+        memory=memory,
+        memory_max=memory_max,
+        disks=disks,
+        nics=nics,
+        disk_profile=disk_profile,
+        nic_profile=nic_profile,
+        start=reader.boolean("start", True),
+        autostart=reader.boolean("autostart", False),
+        wait=reader.boolean("wait", True),
+        console=devices.console_from(reader.structure("console"), reader.at("console"), problems),
+        firmware=reader.choice("firmware", ("bios", "uefi")),
+        cpu=devices.cpu_from(reader.structure("cpu"), reader.at("cpu"), problems),
+        machine=reader.text("machine", None, _TAG, "for example q35 or pc-q35-7.2"),
+        arch=reader.text("arch", None, r"[a-z0-9_]{1,32}", "for example x86_64 or aarch64"),
+        domain_type=reader.choice("domain_type", ("kvm", "qemu")),
+        boot=_boot(reader, disks, nics),
+        watchdog=devices.watchdog_from(
+            reader.structure("watchdog"), reader.at("watchdog"), problems
+        ),
+        rng=reader.boolean("rng", True),
+        seed=seed,
+        placement=_placement(reader),
+        groups=reader.words("groups", _GROUP, _GROUP_RULE),
+        title=reader.text("title", None, r".{1,256}", "one line of at most 256 characters"),
+        description=_description(reader),
+        written=written.options(reader, disk_entries, nic_entries),
+    )
+    reader.finish()
+    return (None if problems else domain), problems
+
+
+def many(
+    vms: t.Any, *, path: str = "vms", defaults: Defaults | None = None
+) -> tuple[list[Domain], list[Problem]]:
+    """All VMs of a batch, or every problem of all of them; no VM is returned beside a problem.
+
+    ``path`` is where the list was written. Empty, or a prefix of variables (``vm_``), it is where
+    the options of the only VM were written.
+    """
+    if isinstance(vms, Mapping) or not isinstance(vms, (list, tuple)):
+        return [], [Problem(path, f"{show(vms)} is not a list of VMs; write - name: ... for each")]
+    problems: list[Problem] = []
+    domains: list[tuple[str, Domain]] = []
+    for index, options in enumerate(vms):
+        where = path if not path or path.endswith("_") else f"{path}[{index}]"
+        domain, found = from_options(options, path=where, defaults=defaults)
+        problems.extend(found)
+        if domain is not None:
+            domains.append((where, domain))
+    problems.extend(batch_problems(domains))
+    return ([] if problems else [domain for _dummy, domain in domains]), problems
+
+
+def batch_problems(domains: t.Sequence[tuple[str, Domain]]) -> list[Problem]:
+    """What only shows between VMs: names, MAC addresses and volumes given twice."""
+    problems: list[Problem] = []
+    seen: dict[tuple[str, str], str] = {}
+
+    def once(kind: str, value: str, where: str, remedy: str, scope: str = "") -> bool:
+        first = seen.setdefault((f"{kind} {scope}", value.lower()), where)
+        if first != where:
+            problems.append(
+                Problem(where, f"{kind} {show(value)} is that of {first} as well; {remedy}")
+            )
+        return first == where
+
+    for path, domain in domains:
+        where = join(path, "name")
+        if not once("name", domain.name, where, "a VM's name exists once (in any case)"):
+            continue  # the rest would be the same as well
+        for index, nic in enumerate(domain.nics):
+            where = f"{join(path, 'nics')}[{index}].mac"
+            once("MAC address", nic.mac, where, "give one of them another")
+        for index, disk in enumerate(domain.disks):
+            if disk.device == "disk":
+                where = f"{join(path, 'disks')}[{index}].name"
+                volume = f"{disk.pool}/{domain.volume_name(disk)}"
+                once("volume", volume, where, "rename one of the VMs or disks")
+        for config in domain.seed.network if domain.seed else ():
+            for nic in domain.nics:
+                if config.name == nic.name or config.mac == nic.mac:
+                    where, scope = f"{join(path, 'seed')}.network", f"{nic.source} {nic.vlan}"
+                    for address in config.addresses:
+                        value = address.partition("/")[0]
+                        once("address", value, where, "give one of them another", scope)
+    return problems
+
+
+def machine_problems(domain: Domain, *, machine: str, arch: str, path: str = "") -> list[Problem]:
+    """What the machine type that was chosen for the VM cannot have."""
+    problems: list[Problem] = []
+    modern = "q35" in machine or machine == "microvm" or arch not in ("x86_64", "i686")
+    for index, disk in enumerate(domain.disks):
+        if disk.bus == "ide" and modern:
+            problems.append(
+                Problem(
+                    f"{join(path, 'disks')}[{index}].bus",
+                    f"machine type {machine} has no 'ide'; use virtio, scsi or sata, or machine pc",
+                )
+            )
+    return problems
+
+
+def _profile(reader: Reader, kind: str) -> str:
+    return reader.text(f"{kind}_profile", "default", LABEL, LABEL_RULE) or "default"
+
+
+def _seed(reader: Reader, defaults: Defaults) -> Seed | None:
+    """The seed; without a word about it, a VM made from an image has one."""
+    value = reader.structure("seed", secret=True)
+    try:
+        if not seed_wanted(value, default=reader.given("image")):
+            return None
+    except ValueError as error:
+        reader.problem("seed", str(error))
+        return None
+    return seed_from(
+        value, reader.at("seed"), defaults.ssh_public_keys, reader.problems, defaults.read_yaml
+    )
+
+
+def _entries(
+    reader: Reader, disk_profile: str, nic_profile: str, defaults: Defaults
+) -> tuple[list[Entry], list[Entry]]:
+    """Disks and NICs as they were written, with their profiles."""
+    disks, problems = resolve_disks(
+        disk_profile, defaults.disk_profiles, reader.structure("disks"), reader.path
+    )
+    image, usable = reader.value("image"), any(_takes_image(entry) for entry in disks)
+    if image is not None and not usable and not problems:
+        reader.problem(
+            "image", "the VM has no disk to put the image on; choose a disk profile or give disks"
+        )
+    nics, more = resolve_nics(
+        nic_profile, defaults.nic_profiles, reader.structure("nics"), reader.path
+    )
+    reader.problems.extend([*problems, *more])
+    return disks, nics
+
+
+def _takes_image(entry: Entry) -> bool:
+    return entry.options.get("device") in (None, "disk")
+
+
+def _disks(reader: Reader, entries: t.Sequence[Entry], defaults: Defaults) -> tuple[Disk, ...]:
+    overlay = reader.boolean("overlay", True)
+    image = reader.value("image")
+    first = next((entry.name for entry in entries if _takes_image(entry)), None)
+    disks = []
+    for entry in entries:
+        taken = image if entry.name == first else None
+        if taken is not None and entry.options.get("image") is not None:
+            reader.problem("image", f"disk {show(entry.name)} has an image of its own; give one")
+        disks.append(
+            devices.disk_from(
+                entry,
+                reader.problems,
+                pool=defaults.pool,
+                overlay=overlay,
+                image=taken,
+                image_path=reader.at("image"),
+            )
+        )
+    return tuple(disks)
+
+
+def _nics(
+    reader: Reader, entries: t.Sequence[Entry], defaults: Defaults, vm: str
+) -> tuple[Nic, ...]:
+    nics = [_nic(entry, reader, defaults, vm) for entry in entries]
+    macs: dict[str, str] = {}
+    for nic in nics:
+        other = macs.setdefault(nic.mac, nic.name)
+        if other != nic.name:
+            reader.problem(
+                "nics",
+                f"{show(other)} and {show(nic.name)} have the same MAC address "
+                f"{nic.mac}; give one of them another",
+            )
+    return tuple(nics)
+
+
+def _nic(entry: Entry, reader: Reader, defaults: Defaults, vm: str) -> Nic:
+    return devices.nic_from(entry, reader.problems, fleet=defaults.fleet, vm=vm)
+
+
+def _boot(reader: Reader, disks: t.Sequence[Disk], nics: t.Sequence[Nic]) -> tuple[str, ...]:
+    """Names of disks and NICs in the order the firmware tries them.
+
+    Default: the first disk, then CD drives: an empty disk falls through to the installer.
+    """
+    names = reader.words("boot", r".+", "name a disk or NIC of this VM")
+    known = [disk.name for disk in disks] + [nic.name for nic in nics]
+    for index, name in enumerate(names):
+        if name not in known:
+            reader.problems.append(
+                Problem(
+                    f"{reader.at('boot')}[{index}]", unknown_message("disk or NIC", name, known)
+                )
+            )
+    if names:
+        return names
+    first = [disk.name for disk in disks if disk.device == "disk"][:1]
+    return (*first, *(disk.name for disk in disks if disk.device == "cdrom"))
+
+
+def _placement(reader: Reader) -> Placement:
+    """``placement: {host, zone, tags, anti_affinity}``, each also accepted beside it."""
+    inner = Reader(reader.structure("placement"), reader.at("placement"), reader.problems)
+    places = {}
+    for key in ("host", "zone", "tags", "anti_affinity"):
+        both = inner.given(key) and reader.given(key)
+        if both:
+            reader.problem(key, f"{key} is given here and in placement; give it once")
+        places[key] = inner if inner.given(key) else reader
+    inner.finish()
+    rule = "a host is named as in the inventory"
+    return Placement(
+        host=places["host"].text("host", None, r"[A-Za-z0-9_][^\s/,;]{0,252}", rule),
+        zone=places["zone"].text("zone", None, _TAG, _TAG_RULE),
+        tags=places["tags"].words("tags", _TAG, _TAG_RULE),
+        anti_affinity=places["anti_affinity"].words("anti_affinity", _GROUP, _GROUP_RULE),
+    )
+
+
+def _description(reader: Reader) -> str | None:
+    value = reader.value("description")
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.replace("\n", "").replace("\t", "").isprintable():
+        reader.problem(
+            "description",
+            f"{show(value)} has control characters, or is not text; write printable text",
+        )
+        return None
+    return str(value)

@@ -1,0 +1,140 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A VM specification, and what its host decides, as libvirt's domain XML.
+
+libvirt: https://libvirt.org/formatdomain.html; every document is checked against the schemas that
+come with libvirt by the tests. All text goes through lxml, which escapes it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+from collections.abc import Mapping
+
+from ... import _lxml
+from ..base.machines import uses_uefi
+from .devices_xml import VolumeRef, add_devices
+from .domain import Domain
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+__all__ = ["VolumeRef", "render"]
+
+_X86 = ("x86_64", "i686")
+
+
+def render(
+    domain: Domain,
+    *,
+    uuid: str,
+    domain_type: str,
+    machine: str,
+    arch: str,
+    volumes: Mapping[str, VolumeRef],
+    cpu: Element | None = None,
+    seed_path: str | None = None,
+    metadata: Element | None = None,
+    log_path: str | None = None,
+    emulator: str | None = None,
+) -> str:
+    """The domain XML, ready for virDomainDefineXMLFlags.
+
+    ``volumes`` maps disk names to where they are; each disk must be in it, a CD drive that is not
+    is empty. ``cpu`` is the ``<cpu>`` element of the fleet's baseline, taken when the VM asks for
+    no CPU of its own. ``seed_path`` is the seed medium, ``log_path`` the serial console's log on
+    the hypervisor.
+
+    Raises KeyError for a disk without a volume.
+    """
+    root = _lxml.new("domain", {"type": domain_type})
+    _lxml.add(root, "name", text=domain.name)
+    _lxml.add(root, "uuid", text=uuid)
+    if domain.title:
+        _lxml.add(root, "title", text=domain.title)
+    if domain.description:
+        _lxml.add(root, "description", text=domain.description)
+    if metadata is not None:
+        _lxml.add(root, "metadata").append(copy.deepcopy(metadata))
+    most = domain.memory_max or domain.memory
+    _lxml.add(root, "memory", {"unit": "KiB"}, str(most * 1024))
+    _lxml.add(root, "currentMemory", {"unit": "KiB"}, str(domain.memory * 1024))
+    _lxml.add(root, "vcpu", {"placement": "static"}, str(domain.vcpus))
+    _add_os(root, domain, machine, arch)
+    _add_features(root, domain_type, arch, most)
+    _add_cpu(root, domain, cpu)
+    _add_clock(root, domain_type, arch)
+    _lxml.add(root, "on_poweroff", text="destroy")
+    _lxml.add(root, "on_reboot", text="restart")
+    _lxml.add(root, "on_crash", text="destroy")
+    devices = _lxml.add(root, "devices")
+    if emulator:
+        _lxml.add(devices, "emulator", text=emulator)
+    add_devices(
+        devices,
+        domain,
+        machine=machine,
+        arch=arch,
+        volumes=volumes,
+        seed_path=seed_path,
+        log_path=log_path,
+    )
+    return _lxml.tostring(root)
+
+
+def _add_os(root: Element, domain: Domain, machine: str, arch: str) -> None:
+    uefi = uses_uefi(domain.firmware, arch)
+    element = _lxml.add(root, "os", {"firmware": "efi"} if uefi else None)
+    _lxml.add(element, "type", {"arch": arch, "machine": machine}, "hvm")
+    if uefi:
+        # else libvirt takes the first firmware that is installed, which on some hosts boots
+        # signed images only
+        firmware = _lxml.add(element, "firmware")
+        _lxml.add(firmware, "feature", {"enabled": "no", "name": "secure-boot"})
+
+
+def _tcg_cache_mib(memory: int) -> int:
+    """The bound of an emulated VM's translation cache, which qemu would let grow to 1 GiB beside a
+    memory of 96 MiB. One that is too small is emptied again and again, and everything is translated
+    anew: how often, QEMU counts (virsh qemu-monitor-command NAME --hmp 'info jit', TB flush)."""
+    return max(32, min(memory // 2, 512))
+
+
+def _add_features(root: Element, domain_type: str, arch: str, memory: int) -> None:
+    features = _lxml.new("features")
+    if arch in _X86 or arch == "aarch64":
+        _lxml.add(features, "acpi")
+    if arch in _X86:
+        _lxml.add(features, "apic")
+    if domain_type == "qemu":
+        cache = str(_tcg_cache_mib(memory))
+        _lxml.add(_lxml.add(features, "tcg"), "tb-cache", {"unit": "MiB"}, cache)
+    if len(features):
+        root.append(features)
+
+
+def _add_cpu(root: Element, domain: Domain, baseline: Element | None) -> None:
+    cpu = domain.cpu
+    if cpu.mode is None:
+        if baseline is not None:
+            root.append(copy.deepcopy(baseline))
+        return
+    if cpu.mode == "custom":
+        element = _lxml.add(root, "cpu", {"mode": "custom", "match": "exact"})
+        _lxml.add(element, "model", {"fallback": "forbid"}, cpu.model)
+        return
+    _lxml.add(root, "cpu", {"mode": cpu.mode})
+
+
+def _add_clock(root: Element, domain_type: str, arch: str) -> None:
+    clock = _lxml.add(root, "clock", {"offset": "utc"})
+    if domain_type == "kvm" and arch in _X86:
+        # what keeps a busy host's guests in time: late ticks are made up for, not dropped
+        _lxml.add(clock, "timer", {"name": "rtc", "tickpolicy": "catchup"})
+        _lxml.add(clock, "timer", {"name": "pit", "tickpolicy": "delay"})
+        _lxml.add(clock, "timer", {"name": "hpet", "present": "no"})

@@ -1,0 +1,78 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The options of ``virt_init``, apart from what reads them: some of its stages need no more.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..machine.fleet_seen import SEEN
+
+# What exists only afterwards, in check mode
+GENERATED = "(generated)"
+STAGES = ("all", "read", "claim", "finish")
+# Every key that describes a VM; _pure/domain/domain.py reads them, and reports every problem of a
+# batch at once
+OPTIONS = (
+    "name",
+    "vcpus",
+    "memory",
+    "memory_max",
+    "image",
+    "disk_profile",
+    "nic_profile",
+    "disks",
+    "nics",
+    "overlay",
+    "start",
+    "autostart",
+    "console",
+    "seed",
+    "groups",
+    "anti_affinity",
+    "zone",
+    "tags",
+    "host",
+    "placement",
+    "firmware",
+    "cpu",
+    "machine",
+    "arch",
+    "domain_type",
+    "boot",
+    "watchdog",
+    "rng",
+    "title",
+    "description",
+    "wait",
+)
+# The action plugin hands those on in ``vms``
+_TEXTS = ("name", "image", "disk_profile", "nic_profile")
+ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    **{key: {"type": "str" if key in _TEXTS else "raw"} for key in OPTIONS},
+    "run": {"type": "str"},
+    "vms": {"type": "list", "elements": "dict"},
+    "only": {"type": "list", "elements": "str"},
+    "withdraw": {"type": "list", "elements": "str", "default": []},
+    "stage": {"type": "str", "choices": list(STAGES), "default": "all"},
+    "disk_profiles": {"type": "dict", "default": {}},
+    "nic_profiles": {"type": "dict", "default": {}},
+    "pool": {"type": "str", "default": "default"},
+    "base_pool": {"type": "str", "default": "base"},
+    "pool_paths": {"type": "dict", "default": {}},
+    "ssh_public_keys": {"type": "list", "elements": "str", "default": [], "no_log": False},
+    "fleet": {"type": "str", "default": ""},
+    "limits": {"type": "dict", "default": {}},
+    "home": {"type": "str", "default": ""},
+    "fleet_machine": {"type": "str"},
+    "fleet_seen": {"type": "list", "elements": "dict", "default": [], "options": SEEN},
+    "earlier": {"type": "dict", "default": {}},
+    "images": {"type": "dict", "default": {}},
+    "passwords": {"type": "dict", "default": {}, "no_log": True},
+    "seeds": {"type": "str", "default": "", "no_log": True},
+}

@@ -1,0 +1,222 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Disk and NIC profiles: named lists of disks and NICs, in the order they are declared.
+
+A disk profile is a list of one-key mappings (``- system: {size: 8192}``), a NIC profile a mapping
+(``eth0: {bridge: br0}``); each form is taken for either, and so is the one with a ``name`` key.
+The common slip of indenting too little (``- system:`` and beneath it, at the same depth as
+``system``, ``size: 8192``) means what it was meant to. Disks and NICs given directly are merged
+over the profile's by name, the way the predecessor did.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..._errors import Problem
+from ..base.names import NAME_PART, NAME_PART_RULE
+from ..base.options import join, show, unknown_message
+
+DEFAULT_DISK_PROFILES: Mapping[str, t.Any] = {
+    "default": [{"system": {"size": 8192, "format": "qcow2", "model": "virtio"}}]
+}
+DEFAULT_NIC_PROFILES: Mapping[str, t.Any] = {
+    "default": {"eth0": {"bridge": "br0", "model": "virtio"}}
+}
+NO_PROFILE = "none"
+
+# Options that say the same thing, or where a NIC is: the one given replaces the profile's others
+_REPLACES = {
+    "bus": ("model",),
+    "model": ("bus",),
+    "bridge": ("network", "source", "type"),
+    "network": ("bridge", "source", "type"),
+    "source": ("bridge", "network"),
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One disk or NIC as written: its options, and for each the path of where it was written."""
+
+    name: str
+    options: Mapping[str, t.Any]
+    path: str
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+
+def resolve_disks(
+    profile: str | None,
+    profiles: t.Any,
+    explicit: t.Any,
+    path: str = "",
+) -> tuple[list[Entry], list[Problem]]:
+    """The disks of a VM: those of the profile, with ``explicit`` merged over them by name.
+
+    ``profiles`` is the user's ``virt_disk_profiles``, which adds to and overrides the defaults;
+    ``path`` is that of the VM, for the problems.
+    """
+    return _resolve("disk", profile, profiles, DEFAULT_DISK_PROFILES, explicit, path)
+
+
+def resolve_nics(
+    profile: str | None,
+    profiles: t.Any,
+    explicit: t.Any,
+    path: str = "",
+) -> tuple[list[Entry], list[Problem]]:
+    """The NICs of a VM; as ``resolve_disks``, with ``virt_nic_profiles``."""
+    return _resolve("nic", profile, profiles, DEFAULT_NIC_PROFILES, explicit, path)
+
+
+def bridges(profiles: t.Any) -> list[str]:
+    """The bridges that the user's NIC profiles name; without any, those of the defaults."""
+    chosen = profiles if isinstance(profiles, Mapping) and profiles else DEFAULT_NIC_PROFILES
+    found = set()
+    for name, content in chosen.items():
+        for entry in _entries(content, str(name), "nic", []):
+            options = entry.options
+            bridge = options.get("bridge")
+            if bridge is None and options.get("type") == "bridge":
+                bridge = options.get("source")
+            if bridge is not None:
+                found.add(str(bridge))
+    return sorted(found)
+
+
+def _resolve(
+    kind: str,
+    profile: str | None,
+    profiles: t.Any,
+    defaults: Mapping[str, t.Any],
+    explicit: t.Any,
+    path: str,
+) -> tuple[list[Entry], list[Problem]]:
+    problems: list[Problem] = []
+    variable = f"virt_{kind}_profiles"
+    known = dict(defaults)
+    if isinstance(profiles, Mapping):
+        known.update({str(name): content for name, content in profiles.items()})
+    elif profiles is not None:
+        problems.append(
+            Problem(
+                variable,
+                f"{show(profiles)} is not a mapping of profiles; write name: [...] for each",
+            )
+        )
+    name = "default" if profile is None else profile
+    entries: list[Entry] = []
+    if name in known:
+        entries = _entries(known[name], join(variable, name), kind, problems)
+    elif name != NO_PROFILE:
+        problems.append(
+            Problem(
+                join(path, f"{kind}_profile"),
+                unknown_message(f"{kind} profile", name, sorted(known))
+                + f"; add it to {variable} or choose one of these"
+                f" ({NO_PROFILE}: no profile)",
+            )
+        )
+    return _merged(entries, _entries(explicit, join(path, f"{kind}s"), kind, problems)), problems
+
+
+def _merged(base: list[Entry], over: list[Entry]) -> list[Entry]:
+    merged = {entry.name: entry for entry in base}
+    for entry in over:
+        below = merged.get(entry.name)
+        if below is None:
+            merged[entry.name] = entry
+            continue
+        written = {key: value for key, value in entry.options.items() if value is not None}
+        replaced = {other for key in written for other in _REPLACES.get(key, ())}
+        kept = {key: value for key, value in below.options.items() if key not in replaced}
+        origins = {key: below.path for key in kept if key not in written}
+        merged[entry.name] = Entry(entry.name, {**kept, **written}, entry.path, origins)
+    return list(merged.values())
+
+
+def _entries(content: t.Any, path: str, kind: str, problems: list[Problem]) -> list[Entry]:
+    """The entries of one profile or list, in their order."""
+    found: list[Entry] = []
+    pairs: list[tuple[t.Any, t.Any, str]]
+    if content is None:
+        return found
+    if isinstance(content, Mapping):
+        slipped = _slipped(content)
+        if slipped is not None:
+            pairs = [(slipped, _without(content, slipped), path)]
+        else:
+            pairs = [(name, options, join(path, str(name))) for name, options in content.items()]
+    elif isinstance(content, (list, tuple)):
+        pairs = []
+        for index, item in enumerate(content):
+            pair = _pair(item, f"{path}[{index}]", kind, problems)
+            if pair is not None:
+                pairs.append(pair)
+    else:
+        problems.append(
+            Problem(
+                path, f"{show(content)} is not a list of {kind}s; write - name: {{...}} for each"
+            )
+        )
+        return found
+    for name, options, where in pairs:
+        if not isinstance(name, str) or re.fullmatch(NAME_PART, name) is None:
+            problems.append(Problem(where, f"{show(name)} cannot name a {kind}: {NAME_PART_RULE}"))
+        elif any(entry.name == name for entry in found):
+            problems.append(
+                Problem(where, f"a second {kind} is named {show(name)}; give each its own name")
+            )
+        elif options is not None and not isinstance(options, Mapping):
+            problems.append(
+                Problem(
+                    where, f"{show(options)} is not a mapping of options; write key: value pairs"
+                )
+            )
+        else:
+            found.append(Entry(str(name), dict(options or {}), where))
+    return found
+
+
+def _pair(
+    item: t.Any, path: str, kind: str, problems: list[Problem]
+) -> tuple[t.Any, t.Any, str] | None:
+    """Name, options and path of one item of a list."""
+    if isinstance(item, Mapping):
+        if item.get("name") is not None:
+            return item["name"], _without(item, "name"), path
+        if len(item) == 1:
+            ((name, options),) = item.items()
+            if options is None or isinstance(options, Mapping):
+                return name, options, join(path, str(name))
+        slipped = _slipped(item)
+        if slipped is not None:
+            return slipped, _without(item, slipped), path
+    problems.append(
+        Problem(
+            path,
+            f"{show(item)} does not name a {kind}; "
+            f"write - name: {{...}} or give it a name: of its own",
+        )
+    )
+    return None
+
+
+def _slipped(item: Mapping[t.Any, t.Any]) -> str | None:
+    """The name in ``{system: None, size: 8192}``: one key without value, and the rest options."""
+    empty = [key for key, value in item.items() if value is None]
+    plain = [
+        key for key, value in item.items() if value is not None and not isinstance(value, Mapping)
+    ]
+    return str(empty[0]) if len(empty) == 1 and len(plain) == len(item) - 1 > 0 else None
+
+
+def _without(item: Mapping[t.Any, t.Any], name: str) -> dict[str, t.Any]:
+    return {str(key): value for key, value in item.items() if key != name}

@@ -1,0 +1,94 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What became of VMs that were to be made, and to answer.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..base import outcomes
+from ..base.outcomes import Answer
+
+Shares = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Made:
+    """What was asked for and what was answered, each by hypervisor.
+
+    ``requested`` are names of VMs to make, ``created`` the answers, ``done`` entries of earlier
+    rounds. Of ``waits`` those were waited for that were made; ``waited`` is what was heard.
+    ``withdrawn`` are names whose claims were taken back.
+    """
+
+    requested: Shares
+    created: Mapping[str, Answer]
+    done: Mapping[str, Sequence[Answer]] = field(default_factory=dict)
+    waits: Shares = field(default_factory=dict)
+    waited: Mapping[str, Answer] = field(default_factory=dict)
+    withdrawn: Shares = field(default_factory=dict)
+
+
+def report(made: Made, *, check: bool) -> tuple[list[dict[str, t.Any]], list[str]]:
+    """Each hypervisor with its VMs, and what failed.
+
+    An entry for each VM, with its ``address``, and ``answered``, which is None if nobody waited.
+    """
+    answers = {host: _with_done(made, host) for host in made.requested}
+    found = outcomes.outcomes(made.requested, answers)
+    failures = [one.problem for one in found if one.problem]
+    there = {(one.host, one.name) for one in found if not one.problem}
+    waits = {
+        host: [name for name in names if (host, name) in there]
+        for host, names in ({} if check else made.waits).items()
+    }
+    heard = {(one.host, one.name): one for one in outcomes.outcomes(waits, made.waited)}
+    hypervisors: dict[str, dict[str, t.Any]] = {}
+    for one in found:
+        entry = one.entry or outcomes.failed_entry(one, answers[one.host])
+        wait = heard.get((one.host, one.name))
+        said = (wait.entry or {}) if wait else {}
+        answered = None if wait is None else bool(said.get("answered"))
+        if wait is not None and not answered:
+            failures.append(wait.problem or _unanswered(wait))
+        place = {"name": one.host, "answered": True, "error": None, "vms": []}
+        hypervisors.setdefault(one.host, place)["vms"].append(
+            {**entry, "address": said.get("address"), "answered": answered}
+        )
+    return list(hypervisors.values()), failures + _left(made, check=check)
+
+
+def _with_done(made: Made, host: str) -> Answer:
+    """The last answer, with the entries of earlier rounds before its own."""
+    answer = made.created.get(host) or {}
+    done = made.done.get(host)
+    if not done:
+        return answer
+    return {**answer, "vms": [*done, *(answer.get("vms") or ())]}
+
+
+def _unanswered(wait: outcomes.Outcome) -> str:
+    said = (wait.entry or {}).get("msg") or "it does not answer"
+    return (
+        f"{wait.name} on {wait.host}: {said}; it is there, but nothing says that it works: look at"
+        " its console"
+    )
+
+
+def _left(made: Made, *, check: bool) -> list[str]:
+    """Claims that may still be there, because nobody says that they were taken back."""
+    if check:
+        return []
+    silent = outcomes.unheard(made.withdrawn, made.created, "vms")
+    return [
+        f"{host}: the claim of {', '.join(made.withdrawn[host])} may still be there, as it was not"
+        f" withdrawn: {why}; run the same again, which takes it over"
+        for host, why in silent.items()
+    ]

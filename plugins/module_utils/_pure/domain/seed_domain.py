@@ -1,0 +1,148 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A seed medium in the definition of a domain that exists, and what is recorded of its seed.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing as t
+
+from ... import _lxml
+from ..base import metadata
+from ..base.metadata import Metadata
+from ..seed import first_boot
+from ..seed.types import Seed, SeededNic
+from .devices_xml import device_name
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+
+def nics_of(domain: Element, kept: Metadata | None) -> list[SeededNic]:
+    """The domain's NICs in order, with the names they have in the request, else eth0, eth1..."""
+    names = _names(kept)
+    found: list[SeededNic] = []
+    for interface in domain.findall("devices/interface"):
+        mac = interface.find("mac")
+        address = (mac.get("address") or "").lower() if mac is not None else ""
+        if address:
+            found.append(SeededNic(names.get(address, f"eth{len(found)}"), address))
+    return found
+
+
+def _names(kept: Metadata | None) -> dict[str, str]:
+    nics = _request(kept).get("nics")
+    names = {}
+    for nic in nics if isinstance(nics, list) else ():
+        if isinstance(nic, dict):
+            names[str(nic.get("mac")).lower()] = str(nic.get("name"))
+    return names
+
+
+def _request(kept: Metadata | None) -> dict[str, t.Any]:
+    try:
+        found = json.loads(kept.request or "{}") if kept is not None else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def as_plain(seed: Seed, name: str) -> dict[str, t.Any]:
+    """The seed of the VM ``name`` as JSON's types, without secrets."""
+    plain = json.dumps(dataclasses.asdict(seed.without_secrets(name)))
+    return t.cast("dict[str, t.Any]", json.loads(plain))
+
+
+def recorded(kept: Metadata | None) -> dict[str, t.Any] | None:
+    """What the VM was seeded with before, as of :func:`as_plain`; None if it never was."""
+    if kept is None:
+        return None
+    found = _request(kept).get("seed")
+    if kept.request is None and kept.seed is not None:
+        try:
+            found = json.loads(kept.seed)
+        except ValueError:
+            return {}
+    return found if isinstance(found, dict) else None
+
+
+def with_record(kept: Metadata, seed: Seed, name: str) -> Metadata:
+    """The metadata with this seed: in the request, if the VM was made by one."""
+    plain = as_plain(seed, name)
+    kept = dataclasses.replace(
+        kept,
+        user=seed.user,
+        addresses=seed.static_addresses,
+        first_boot=first_boot.expected(seed),
+    )
+    if kept.request is not None:
+        request = {**_request(kept), "seed": plain}
+        text = json.dumps(request, sort_keys=True, separators=(",", ":"))
+        return dataclasses.replace(kept, request=text)
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    return dataclasses.replace(kept, seed=text)
+
+
+def drive_with(domain: Element, paths: t.Collection[str]) -> Element | None:
+    """The CD drive whose medium is one of ``paths``."""
+    for disk in domain.findall("devices/disk"):
+        source = disk.find("source")
+        if source is not None and source.get("file") in paths:
+            return disk
+    return None
+
+
+def with_medium(domain: Element, kept: Metadata, path: str, before: t.Collection[str]) -> str:
+    """The definition with the medium ``path`` in a drive, and ``kept`` as our metadata.
+
+    The drive is the one that has a medium of ``before``, else an empty one on SCSI, else a new one.
+    ``domain`` is changed.
+    """
+    devices = domain.find("devices")
+    if devices is None:
+        devices = _lxml.add(domain, "devices")
+    drive = drive_with(domain, before)
+    if drive is None:
+        drive = next((disk for disk in devices.findall("disk") if _is_empty(disk)), None)
+    if drive is None:
+        _add_drive(devices, path)
+    else:
+        for child in list(drive):
+            if child.tag in ("source", "backingStore"):
+                drive.remove(child)
+        drive.append(_lxml.new("source", {"file": path}))
+        drive.append(_lxml.new("backingStore"))
+    metadata.put(domain, kept)
+    return _lxml.tostring(domain)
+
+
+def _is_empty(disk: Element) -> bool:
+    target = disk.find("target")
+    return (
+        disk.get("device") == "cdrom"
+        and disk.find("source") is None
+        and target is not None
+        and target.get("bus") == "scsi"
+    )
+
+
+def _add_drive(devices: Element, path: str) -> None:
+    """A drive on virtio-scsi: cloud kernels have no driver for SATA, q35's own."""
+    taken = {target.get("dev") for target in devices.iterfind("disk/target")}
+    index = 0
+    while device_name("sd", index) in taken:
+        index += 1
+    drive = _lxml.add(devices, "disk", {"type": "file", "device": "cdrom"})
+    _lxml.add(drive, "driver", {"name": "qemu", "type": "raw"})
+    _lxml.add(drive, "source", {"file": path})
+    _lxml.add(drive, "backingStore")
+    _lxml.add(drive, "target", {"dev": device_name("sd", index), "bus": "scsi"})
+    _lxml.add(drive, "readonly")
+    controllers = [one for one in devices.findall("controller") if one.get("type") == "scsi"]
+    if not controllers:
+        _lxml.add(devices, "controller", {"type": "scsi", "index": "0", "model": "virtio-scsi"})

@@ -1,0 +1,52 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A definition that libvirt itself refuses to start, whoever asks.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+
+from ... import _lxml
+from ..base import metadata
+from ..base.metadata import Metadata
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+_TARGET = "sdzz"
+
+
+def unmark(root: Element) -> None:
+    """Take the drive of :func:`marked` out of the ``<domain>`` ``root``."""
+    devices = root.find("devices")
+    for disk in root.findall("devices/disk"):
+        target = disk.find("target")
+        if devices is not None and target is not None and target.get("dev") == _TARGET:
+            devices.remove(disk)
+
+
+def marked(root: Element, kept: Metadata, path: str) -> str:
+    """The ``<domain>`` ``root`` with ``kept`` as our metadata and a drive that cannot be opened.
+
+    ``path`` is the drive's medium: a file that never exists. libvirt looks for it before it starts
+    anything (startupPolicy mandatory) and fails. A definition that has such a drive keeps it.
+    """
+    domain = copy.deepcopy(root)
+    metadata.put(domain, kept)
+    devices = domain.find("devices")
+    if devices is None:
+        devices = _lxml.add(domain, "devices")
+    targets = [target.get("dev") for target in devices.iterfind("disk/target")]
+    if _TARGET not in targets:
+        drive = _lxml.add(devices, "disk", {"type": "file", "device": "cdrom"})
+        _lxml.add(drive, "driver", {"name": "qemu", "type": "raw"})
+        _lxml.add(drive, "source", {"file": path, "startupPolicy": "mandatory"})
+        _lxml.add(drive, "target", {"dev": _TARGET, "bus": "scsi"})
+        _lxml.add(drive, "readonly")
+    return _lxml.tostring(domain)

@@ -1,0 +1,51 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which options of a VM a user wrote, as opposed to those that have their defaults.
+
+Only these are compared with a VM that exists: ``memory``, ``console.type``, ``seed.user``,
+``disks.data.size``, ``nics.eth0.bridge``. A profile counts as written where it is named.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import typing as t
+from collections.abc import Mapping
+
+from ..base.options import Reader, join
+from .profiles import Entry
+
+_STRUCTURES = ("console", "cpu", "watchdog", "seed")
+
+
+def options(reader: Reader, disks: t.Sequence[Entry], nics: t.Sequence[Entry]) -> frozenset[str]:
+    """The paths of all that was written; ``disks`` and ``nics`` are merged with their profiles."""
+    found = set(reader.written)
+    for key in _STRUCTURES:
+        value = reader.value(key)
+        if isinstance(value, str) and value.lstrip().startswith("{"):
+            with contextlib.suppress(ValueError):  # whoever reads it reports that
+                value = json.loads(value)
+        if isinstance(value, Mapping):
+            found |= {f"{key}.{inner}" for inner, one in value.items() if one is not None}
+    found |= _entries("disks", disks, reader, "disk_profile")
+    found |= _entries("nics", nics, reader, "nic_profile")
+    return frozenset(found)
+
+
+def _entries(kind: str, entries: t.Sequence[Entry], reader: Reader, profile: str) -> set[str]:
+    own = join(reader.path, kind)
+    found = set()
+    for entry in entries:
+        if not entry.path.startswith(own) and not reader.given(profile):
+            continue  # of the default profile
+        found.add(f"{kind}.{entry.name}")
+        for key, value in entry.options.items():
+            if value is not None and (key not in entry.origins or reader.given(profile)):
+                found.add(f"{kind}.{entry.name}.{key}")
+    return found

@@ -1,0 +1,264 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From what libvirt's units and files are to what has to be done so that they are right.
+
+Three shapes of libvirt: one daemon that systemd opens the sockets for (V(sockets)), one daemon
+that opens them itself (``--listen``, V(listen)), and a daemon for each driver with a proxy for the
+network (V(modular)). Which one a machine has is seen from its units.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..._errors import PlanRefused
+from ..base import config_block
+from ..base.config_block import Block
+
+PORT = 16514
+GUESTS = "libvirt-guests.service"
+LOCK = "virtlockd.socket"
+QEMU_CONF = "/etc/libvirt/qemu.conf"
+_DRIVERS = (
+    *("virtinterfaced", "virtnetworkd", "virtnodedevd", "virtnwfilterd"),
+    *("virtqemud", "virtsecretd", "virtstoraged"),
+)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit that is there: ``state`` as in systemctl is-enabled; since: start of its process."""
+
+    state: str
+    active: bool = False
+    since: float | None = None
+
+    @property
+    def enabled(self) -> bool:
+        """Whether it begins at boot."""
+        return self.state in ("enabled", "static", "indirect", "alias", "generated")
+
+    @property
+    def masked(self) -> bool:
+        """Whether it cannot begin at all."""
+        return self.state.startswith("masked")
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """A daemon: its service, the sockets that are to be open for it, the files it reads."""
+
+    service: str
+    sockets: tuple[str, ...]
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How libvirt runs here."""
+
+    name: str
+    proxy: str  # the daemon that has the port
+    config: str
+
+    @property
+    def service(self) -> str:
+        """The unit that has the port, or opens it."""
+        return f"{self.proxy}.service"
+
+    @property
+    def tls(self) -> str | None:
+        """The socket with the port; None where the daemon opens it."""
+        return None if self.name == "listen" else f"{self.proxy}-tls.socket"
+
+    @property
+    def plain(self) -> str:
+        """The socket without encryption."""
+        return f"{self.proxy}-tcp.socket"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is there: units by name, texts and times of files by path, ports of the daemons."""
+
+    units: t.Mapping[str, Unit]
+    files: t.Mapping[str, str] = field(default_factory=dict)
+    times: t.Mapping[str, float] = field(default_factory=dict)
+    ports: frozenset[int] = frozenset()
+    guests_running: bool = False
+
+
+@dataclass(frozen=True)
+class Write:
+    """A file that gets another text."""
+
+    path: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"write {self.path}"
+
+
+@dataclass(frozen=True)
+class Control:
+    """``systemctl verb units``."""
+
+    verb: str
+    units: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.verb} {' '.join(self.units)}"
+
+
+@dataclass(frozen=True)
+class Restart:
+    """A daemon begins anew, behind ``sockets``, of which some may not be open yet."""
+
+    service: str
+    sockets: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"restart {self.service}"
+
+
+Step = t.Union[Write, Control, Restart]
+
+
+def shape(units: t.Mapping[str, Unit]) -> Shape | None:
+    """The shape of libvirt, None if there is none."""
+    modular = units.get("virtqemud.socket")
+    whole = units.get("libvirtd.service")
+    socket = units.get("libvirtd.socket")
+    prefers_whole = whole is not None and (
+        whole.active or whole.enabled or (socket is not None and socket.enabled)
+    )
+    if modular is not None and not modular.masked and (modular.enabled or not prefers_whole):
+        return Shape("modular", "virtproxyd", "/etc/libvirt/virtproxyd.conf")
+    if whole is None:
+        return None
+    by_itself = socket is None or socket.masked or "libvirtd-tls.socket" not in units
+    return Shape("listen" if by_itself else "sockets", "libvirtd", "/etc/libvirt/libvirtd.conf")
+
+
+def daemons(found: Shape, facts: Facts, listen: bool, environment: str) -> list[Daemon]:
+    """The daemons of that shape, each with the sockets that are installed for it."""
+
+    def sockets(name: str) -> tuple[str, ...]:
+        every = (f"{name}.socket", f"{name}-ro.socket", f"{name}-admin.socket")
+        return tuple(one for one in every if one in facts.units and not facts.units[one].masked)
+
+    port = (found.tls,) if listen and found.tls else ()
+    if found.name == "listen":
+        return [Daemon("libvirtd.service", (), (found.config, QEMU_CONF, environment))]
+    if found.name == "sockets":
+        own = (*sockets("libvirtd"), *port)
+        return [Daemon("libvirtd.service", own, (found.config, QEMU_CONF))]
+    drivers = [
+        Daemon(f"{name}.service", sockets(name), (QEMU_CONF,) if name == "virtqemud" else ())
+        for name in _DRIVERS
+        if sockets(name)
+    ]
+    return [
+        *drivers,
+        Daemon("virtproxyd.service", (*sockets("virtproxyd"), *port), (found.config,)),
+    ]
+
+
+def plan(
+    found: Shape, facts: Facts, blocks: t.Sequence[Block], *, listen: bool, environment: str
+) -> list[Step]:
+    """Everything that has to be done, in order. Nothing in it ends a guest.
+
+    ``listen`` says whether the port is to be open; ``environment`` is the file with the daemon's
+    arguments. Raises PlanRefused for what must not be done while guests run.
+    """
+    writes = []
+    for block in blocks:
+        before = facts.files.get(block.path, "")
+        after = config_block.put(before, block)
+        if before != after:
+            writes.append(Write(block.path, before, after))
+    _refuse_other_leases(facts, writes)
+    steps: list[Step] = list(writes)
+    # Open doors are shut before anything else is begun
+    unwanted = [found.plain] if listen else [found.plain, found.tls or ""]
+    for name in unwanted:
+        unit = facts.units.get(name)
+        if unit is not None and (unit.active or unit.state == "enabled"):
+            steps.append(Control("disable --now", (name,)))
+    every = daemons(found, facts, listen, environment)
+    # At boot a daemon begins by its service, that guests with autostart begin with it
+    wanted = [one.service for one in every if one.service in ("libvirtd.service", _QEMU)]
+    wanted += [name for one in every for name in one.sockets]
+    if any(block.path.endswith("qemu-lockd.conf") and block.lines for block in blocks):
+        wanted.append(LOCK)
+    off = [name for name in (*wanted, GUESTS) if _is_off(facts, name)]
+    if off:
+        steps.append(Control("enable", tuple(off)))
+    if LOCK in wanted and not _active(facts, LOCK):
+        steps.append(Control("start", (LOCK,)))
+    changed = {write.path for write in writes}
+    # A daemon keeps the sockets that it was handed, also when systemd has closed them
+    stray = bool(facts.ports - allowed_ports(listen))
+    for one in every:
+        steps += _begin(one, facts, changed, stray and one.service == found.service)
+    if GUESTS in facts.units and not _active(facts, GUESTS):
+        steps.append(Control("start", (GUESTS,)))
+    return steps
+
+
+_QEMU = "virtqemud.service"
+
+
+def allowed_ports(listen: bool) -> frozenset[int]:
+    """The ports that libvirt may have."""
+    return frozenset({PORT} if listen else ())
+
+
+def _begin(one: Daemon, facts: Facts, changed: t.AbstractSet[str], anew: bool) -> list[Step]:
+    service = facts.units.get(one.service, Unit("disabled"))
+    shut = tuple(name for name in one.sockets if not _active(facts, name))
+    stale = service.since is not None and any(
+        facts.times.get(path, 0.0) > service.since for path in one.files
+    )
+    if service.active and (anew or shut or stale or changed & set(one.files)):
+        # systemd opens no socket for a service that runs
+        return [Restart(one.service, shut)]
+    if not service.active and (shut or not one.sockets):
+        # Without sockets nothing would begin it; with them it may rest until somebody asks
+        return [Control("start", (*shut, one.service))]
+    return []
+
+
+def _refuse_other_leases(facts: Facts, writes: t.Sequence[Write]) -> None:
+    for write in writes:
+        if write.path != QEMU_CONF or not facts.guests_running:
+            continue
+        before, after = (
+            dict(reversed(config_block.assignments(text.splitlines()))).get("lock_manager")
+            for text in (write.before, write.after)
+        )
+        if before != after:
+            raise PlanRefused(
+                f"lockspace: lock_manager in {write.path} would change from {before or 'none'} to"
+                f" {after or 'none'} while guests run, which hold no leases or keep theirs; move"
+                " them away or shut them down first"
+            )
+
+
+def _is_off(facts: Facts, name: str) -> bool:
+    unit = facts.units.get(name)
+    if unit is not None and unit.masked:
+        raise PlanRefused(f"{name} is masked, so that it cannot begin: systemctl unmask {name}")
+    return unit is not None and unit.state == "disabled"
+
+
+def _active(facts: Facts, name: str) -> bool:
+    unit = facts.units.get(name)
+    return unit is not None and unit.active

@@ -1,0 +1,83 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a directory pool takes to be there: found by its folder, whatever it is called.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..._errors import PlanRefused, Problem, SpecError
+
+FOLDER_TYPES = ("dir", "fs", "netfs")
+DEFINE, START, AUTOSTART, IDENTIFY = "define", "start", "set to start at boot", "give an id"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A pool as asked for."""
+
+    name: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """A pool as it is."""
+
+    name: str
+    type: str
+    path: str | None
+    active: bool
+    autostart: bool
+
+
+def validate(pools: t.Sequence[t.Mapping[str, t.Any]]) -> list[Wanted]:
+    """The pools asked for; raises SpecError with every problem."""
+    problems = []
+    wanted: list[Wanted] = []
+    for index, pool in enumerate(pools):
+        path = str(pool["path"]).rstrip("/")
+        where = f"pools[{index}]"
+        if not path.startswith("/") or ".." in path.split("/"):
+            problems.append(
+                Problem(f"{where}.path", f"{pool['path']!r} is no absolute path of a folder")
+            )
+        if not pool["name"] or "/" in pool["name"] or "\n" in pool["name"]:
+            problems.append(Problem(f"{where}.name", f"{pool['name']!r} is no name of a pool"))
+        for earlier in wanted:
+            if path == earlier.path:
+                problems.append(Problem(f"{where}.path", f"{path} is named twice"))
+            if pool["name"] == earlier.name:
+                problems.append(Problem(f"{where}.name", f"{pool['name']} is named twice"))
+        wanted.append(Wanted(str(pool["name"]), path))
+    if problems:
+        raise SpecError(problems)
+    return wanted
+
+
+def plan(wanted: Wanted, pools: t.Sequence[Found], identified: bool) -> tuple[str, list[str]]:
+    """The pool's name, and the steps; raises PlanRefused where a pool is in the way."""
+    at_path = next((pool for pool in pools if pool.path == wanted.path), None)
+    of_name = next((pool for pool in pools if pool.name == wanted.name), None)
+    last = [] if identified else [IDENTIFY]
+    if at_path is not None:
+        if at_path.type not in FOLDER_TYPES:
+            raise PlanRefused(
+                f"pool {at_path.name} at {wanted.path} is of type {at_path.type}; VMs' disks and"
+                f" images are kept in pools of files ({', '.join(FOLDER_TYPES)})"
+            )
+        steps = [] if at_path.active else [START]
+        steps += [] if at_path.autostart else [AUTOSTART]
+        return at_path.name, [*steps, *last]
+    if of_name is not None:
+        raise PlanRefused(
+            f"pool {wanted.name} is at {of_name.path}, not at {wanted.path}; ask for it there, or"
+            " give the new pool another name"
+        )
+    return wanted.name, [DEFINE, START, AUTOSTART, *last]

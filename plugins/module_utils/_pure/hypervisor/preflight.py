@@ -1,0 +1,179 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Everything preflight finds: in each hypervisor's facts, and in comparing them.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ..base import machines
+from ..base.findings import SEVERITIES, Finding, merged, ordered
+from . import preflight_host
+from .preflight_host import Facts, Limits
+
+_CLOCK_WRONG = 60.0  # seconds from which on this is no longer a matter of tidiness
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a hypervisor of the run answered: its facts, or why there are none."""
+
+    name: str
+    facts: Facts | None
+    error: str | None = None
+
+
+def judge(answers: t.Sequence[Answer], expected: t.Sequence[str], limits: Limits) -> list[Finding]:
+    """All findings, errors first; ``expected`` are the hypervisors of the fleet."""
+    asked = {answer.name for answer in answers}
+    found = [
+        Finding("host_silent", (answer.name,), f"no answer: {answer.error}")
+        for answer in answers
+        if answer.facts is None
+    ]
+    absent = [name for name in expected if name not in asked]
+    if absent:
+        text = f"not asked, and nothing is known of what they reach: {', '.join(absent)}"
+        found.append(Finding("host_not_asked", tuple(absent), text))
+    facts = {answer.name: answer.facts for answer in answers if answer.facts is not None}
+    for name, one in facts.items():
+        found += preflight_host.find(name, one, limits, asked)
+    found += _uuids(facts)
+    found += _clocks(facts, limits.clock_seconds)
+    found += _arches(facts)
+    found += _cpus(facts)
+    found += _versions(facts)
+    found += _machines(facts)
+    return ordered(merged(found))
+
+
+def summary(findings: t.Sequence[Finding]) -> dict[str, int]:
+    """How many there are of each severity."""
+    return {word: sum(one.severity == word for one in findings) for word in SEVERITIES}
+
+
+def _groups(facts: t.Mapping[str, Facts], key: str) -> dict[t.Any, list[str]]:
+    groups: dict[t.Any, list[str]] = {}
+    for name, one in facts.items():
+        if one.get(key) is not None:
+            groups.setdefault(one[key], []).append(name)
+    return groups
+
+
+def _uuids(facts: t.Mapping[str, Facts]) -> list[Finding]:
+    return [
+        Finding("uuid_duplicate", tuple(names), f"{' and '.join(names)} have the host UUID {uuid}")
+        for uuid, names in _groups(facts, "uuid").items()
+        if len(names) > 1
+    ]
+
+
+def _clocks(facts: t.Mapping[str, Facts], limit: float) -> list[Finding]:
+    """``clock`` is a host's time less the controller's, each way uncertain by some seconds.
+
+    Only what is certain counts. Who differs from the controller is named; the hosts among each
+    other are compared too, for the controller may be the one that is wrong.
+    """
+    clocks = {name: one["clock"] for name, one in facts.items() if one.get("clock")}
+    if not clocks:
+        return []
+    found = []
+    for name, clock in clocks.items():
+        certain = abs(clock["offset"]) - clock["uncertainty"]
+        if certain > limit:
+            text = f"its clock differs from the controller's by {_seconds(clock)}"
+            found.append(Finding(_clock_kind(certain), (name,), text))
+    late = min(clocks, key=lambda name: clocks[name]["offset"] + clocks[name]["uncertainty"])
+    early = max(clocks, key=lambda name: clocks[name]["offset"] - clocks[name]["uncertainty"])
+    apart = clocks[early]["offset"] - clocks[late]["offset"]
+    unsure = clocks[early]["uncertainty"] + clocks[late]["uncertainty"]
+    if late != early and apart - unsure > limit:
+        between = _seconds({"offset": apart, "uncertainty": unsure})
+        text = f"the clocks of {early} and {late} differ by {between}"
+        found.append(Finding(_clock_kind(apart - unsure), (early, late), text))
+    return found
+
+
+def _clock_kind(certain: float) -> str:
+    return "clock_wrong" if certain > _CLOCK_WRONG else "clock_differs"
+
+
+def _seconds(clock: t.Mapping[str, float]) -> str:
+    return f"{clock['offset']:+.3f} s (+/- {clock['uncertainty']:.3f} s)"
+
+
+def _arches(facts: t.Mapping[str, Facts]) -> list[Finding]:
+    groups = _groups(facts, "arch")
+    if len(groups) < 2:
+        return []
+    told = "; ".join(f"{arch}: {', '.join(names)}" for arch, names in sorted(groups.items()))
+    return [Finding("arch_differs", tuple(facts), told)]
+
+
+def _cpus(facts: t.Mapping[str, Facts]) -> list[Finding]:
+    """``baseline`` is what a host made of the CPUs of all (virConnectBaselineHypervisorCPU)."""
+    found = []
+    models: dict[str, list[str]] = {}
+    for name, one in facts.items():
+        cpu, baseline = one.get("cpu") or {}, one.get("baseline") or {}
+        models.setdefault(str(cpu.get("model")), []).append(name)
+        if cpu.get("xml") and one.get("not_compared"):
+            text = f"its CPU is not compared with the others': {one['not_compared']}"
+            found.append(Finding("cpu_not_compared", (name,), text))
+        if baseline.get("error"):
+            text = f"no CPU model of all hypervisors, as {name} sees it: {baseline['error']}"
+            found.append(Finding("cpu_incompatible", (name,), text))
+        elif baseline.get("runs") is False:
+            text = f"{name} does not have the CPU model of all hypervisors, {baseline['model']}"
+            found.append(Finding("cpu_incompatible", (name,), text))
+    if len(models) > 1:
+        told = "; ".join(f"{model}: {', '.join(names)}" for model, names in sorted(models.items()))
+        common = {
+            one["baseline"]["model"]
+            for one in facts.values()
+            if (one.get("baseline") or {}).get("model")
+        }
+        text = f"CPU models: {told}"
+        if len(common) == 1:
+            text += f". All have {common.pop()}"
+        found.append(Finding("cpu_differs", tuple(facts), text))
+    return found
+
+
+def _versions(facts: t.Mapping[str, Facts]) -> list[Finding]:
+    found = []
+    for key, program in (("libvirt_version", "libvirt"), ("hypervisor_version", "qemu")):
+        groups = _groups(facts, key)
+        if len(groups) > 1:
+            told = "; ".join(
+                f"{version}: {', '.join(names)}"
+                for version, names in sorted(groups.items(), key=lambda pair: _numbers(pair[0]))
+            )
+            found.append(Finding("versions_differ", tuple(facts), f"versions of {program}: {told}"))
+    return found
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version))
+
+
+def _machines(facts: t.Mapping[str, Facts]) -> list[Finding]:
+    """Hypervisors of one architecture have to share a versioned machine type."""
+    found = []
+    for names in _groups(facts, "arch").values():
+        known = {name: facts[name]["machines"] for name in names if facts[name].get("machines")}
+        if len(known) > 1 and machines.newest_common(list(known.values()), None) is None:
+            newest = [
+                f"{name}: {machines.newest_common([types], None) or 'none'}"
+                for name, types in known.items()
+            ]
+            text = f"no machine type is on all of them; the newest of each: {'; '.join(newest)}"
+            found.append(Finding("machines_apart", tuple(known), text))
+    return found

@@ -1,0 +1,182 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From the facts of one hypervisor (``_host.preflight``) to findings.
+
+A check that could not be made has an entry in ``errors`` and no facts.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..._units import format_size
+from ..base.findings import Finding
+from ..machine import listeners
+
+Facts = t.Mapping[str, t.Any]
+_DAY = 86400
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From where on something is worth a finding."""
+
+    min_free_mib: int = 10240
+    expiry_days: int = 30
+    clock_seconds: float = 1.0
+
+
+def find(name: str, facts: Facts, limits: Limits, asked: t.Collection[str]) -> list[Finding]:
+    """The findings about hypervisor ``name``; ``asked`` are the hosts of this run."""
+    found: list[Finding] = []
+    for check, error in sorted((facts.get("errors") or {}).items()):
+        kind = "libvirt_silent" if check == "libvirt" else "check_failed"
+        found.append(Finding(kind, (name,), error if check == "libvirt" else f"{check}: {error}"))
+    for judge in (_kvm, _iommu, _bridges, _bridge_filter, _listeners):
+        found += judge(name, facts)
+    found += _tls(name, facts, asked)
+    found += _pools(name, facts, limits)
+    found += _keys(name, facts, limits)
+    return found
+
+
+def _kvm(name: str, facts: Facts) -> list[Finding]:
+    kvm = facts.get("kvm")
+    if kvm is None:
+        return []
+    if not kvm["device"]:
+        return [Finding("kvm_missing", (name,), "there is no /dev/kvm: emulation only")]
+    if not kvm["tried"]:
+        return [Finding("kvm_not_tried", (name,), f"/dev/kvm is there, {kvm['problem']}")]
+    if kvm["problem"]:
+        # where libvirt does not offer KVM either, nobody gets into the trap
+        kind = "kvm_crashes" if kvm["offered"] is not False else "kvm_missing"
+        return [Finding(kind, (name,), f"/dev/kvm is there, but {kvm['problem']}")]
+    if kvm["offered"] is False:
+        text = "KVM works, but libvirt offers emulation only"
+        return [Finding("kvm_not_offered", (name,), text)]
+    return []
+
+
+def _iommu(name: str, facts: Facts) -> list[Finding]:
+    if facts.get("iommu") is not False:
+        return []
+    return [Finding("iommu_off", (name,), "no IOMMU is active (/sys/kernel/iommu_groups is empty)")]
+
+
+def _bridges(name: str, facts: Facts) -> list[Finding]:
+    found = []
+    for bridge in facts.get("bridges") or ():
+        label = bridge["name"]
+        if not bridge["exists"]:
+            found.append(Finding("bridge_missing", (name,), f"there is no bridge {label}"))
+            continue
+        if not bridge["up"]:
+            found.append(Finding("bridge_down", (name,), f"bridge {label} is down"))
+        uplinks = [port for port in bridge["ports"] if not port["guest"]]
+        if not uplinks:
+            text = f"bridge {label} has no uplink (no interface of the host is in it)"
+            found.append(Finding("bridge_no_uplink", (name,), text))
+        elif not any(port["active"] for port in uplinks):
+            named = ", ".join(port["name"] for port in uplinks)
+            text = f"bridge {label}: no uplink is active ({named})"
+            found.append(Finding("bridge_uplink_down", (name,), text))
+    return found
+
+
+def _bridge_filter(name: str, facts: Facts) -> list[Finding]:
+    chains = facts.get("bridge_filter") or ()
+    if not chains:
+        return []
+    text = f"br_netfilter hands the bridges' packets to {', '.join(chains)}, which drops them"
+    return [Finding("bridge_filtered", (name,), text)]
+
+
+def _listeners(name: str, facts: Facts) -> list[Finding]:
+    sockets = [listeners.Listener(**one) for one in facts.get("listeners") or ()]
+    found = [
+        Finding("libvirt_plain", (name,), f"libvirt listens without TLS: {one}")
+        for one in listeners.plain(sockets)
+    ]
+    if (facts.get("tls") or {}).get("anonymous"):
+        text = "libvirt's TLS port lets in clients that have no certificate"
+        found.append(Finding("libvirt_unverified", (name,), text))
+    found += [
+        Finding("qemu_exposed", (name,), f"{one} is open to others")
+        for one in listeners.exposed(sockets)
+    ]
+    return found
+
+
+def _tls(name: str, facts: Facts, asked: t.Collection[str]) -> list[Finding]:
+    tls = facts.get("tls")
+    if tls is None:
+        return []
+    if tls["missing"]:
+        text = f"the control keys are not there: {', '.join(tls['missing'])}"
+        return [Finding("tls_keys_missing", (name,), text)]
+    found = []
+    unknown = []
+    for peer in tls["peers"]:
+        if peer["error"] is None:
+            continue
+        text = f"TLS to {peer['name']} ({peer['address']}:{listeners.TLS_PORT}): {peer['error']}"
+        if peer["name"] not in asked:
+            unknown.append(peer)
+        else:
+            found.append(Finding("tls_failed", (name, peer["name"]), text))
+    if unknown:
+        hosts = (name, *(peer["name"] for peer in unknown))
+        told = "; ".join(f"{peer['name']} ({peer['error']})" for peer in unknown)
+        found.append(Finding("tls_not_known", hosts, f"{name} is not let in by {told}"))
+    return found
+
+
+def _pools(name: str, facts: Facts, limits: Limits) -> list[Finding]:
+    found = []
+    for pool in facts.get("pools") or ():
+        label = f"pool {pool['name']}"
+        if pool["state"] is None and not pool["error"]:
+            found.append(Finding("pool_missing", (name,), f"there is no {label}"))
+        elif pool["error"]:
+            found.append(Finding("pool_unreadable", (name,), f"{label}: {pool['error']}"))
+        elif pool["state"] != "running":
+            found.append(Finding("pool_inactive", (name,), f"{label} is {pool['state']}"))
+        else:
+            free = pool["available_mib"]
+            if free is not None and free < limits.min_free_mib:
+                text = (
+                    f"{label} has {format_size(free)} free of {format_size(pool['capacity_mib'])}"
+                )
+                text += f", less than {format_size(limits.min_free_mib)}"
+                found.append(Finding("pool_low", (name,), text))
+        if pool["autostart"] is False:
+            text = f"{label} does not start with the host"
+            found.append(Finding("pool_no_autostart", (name,), text))
+    return found
+
+
+def _keys(name: str, facts: Facts, limits: Limits) -> list[Finding]:
+    found = []
+    for entry in facts.get("keys") or ():
+        path = entry["path"]
+        if entry["kind"] == "key":
+            if entry["mode"] & 0o077:
+                text = f"{path} has mode {entry['mode']:04o}: others than its owner can use it"
+                found.append(Finding("key_readable", (name,), text))
+            continue
+        word = "crl" if entry["kind"] == "crl" else "key"
+        days = (entry["until"] - facts["time"]) / _DAY
+        if days < 0:
+            text = f"{path} ({entry['subject']}) expired {-days:.0f} days ago"
+            found.append(Finding(f"{word}_expired", (name,), text))
+        # a list of revocations is short-lived: a tenth of its own life is early enough
+        elif days < (limits.expiry_days if word == "key" else entry["days"] / 10):
+            text = f"{path} ({entry['subject']}) expires in {days:.0f} days"
+            found.append(Finding(f"{word}_expires", (name,), text))
+    return found

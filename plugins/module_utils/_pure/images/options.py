@@ -1,0 +1,80 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What limits the bringing of an image, and which hypervisors are asked for it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ..._errors import PlanRefused
+from ..._units import MIB, parse_mib
+from ..base import ip
+from ..base.options import show
+
+# Zeros take hardly any space in a compressed file and none on a disk, but each of them takes time
+MAX_UNPACKED = "256GiB"
+DOWNLOAD_TIMEOUT = 30.0
+# What the controller knows of a file of its own, as suboptions of virt_image
+SOURCE: dict[str, dict[str, t.Any]] = {
+    "name": {"type": "str", "required": True},
+    "digest": {"type": "str", "required": True},
+    "format": {"type": "str", "required": True, "choices": ["qcow2", "raw"]},
+    "virtual_bytes": {"type": "int", "required": True},
+    "received": {"type": "path"},
+}
+# Nothing that would say more in a URI than where it leads: no_verify, pkipath, another user
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``seconds`` without progress end a download; ``unpacked`` bytes are taken."""
+
+    seconds: float = DOWNLOAD_TIMEOUT
+    unpacked: int = parse_mib(MAX_UNPACKED) * MIB
+
+
+def limits_of(options: t.Mapping[str, t.Any]) -> Limits:
+    """The limits that the options ``download_timeout`` and ``max_unpacked`` set."""
+    try:
+        unpacked = parse_mib(options.get("max_unpacked") or MAX_UNPACKED)
+    except ValueError as error:
+        raise PlanRefused(f"max_unpacked: {error}") from None
+    given = options.get("download_timeout")
+    try:
+        seconds = DOWNLOAD_TIMEOUT if given is None else float(given)
+    except (TypeError, ValueError):
+        seconds = 0
+    if not 0 < seconds <= 3600:
+        raise PlanRefused(
+            f"download_timeout: {given!r} is not a time limit; it is a number of seconds above 0,"
+            " at most 3600"
+        )
+    return Limits(seconds, unpacked * MIB)
+
+
+def peer_uris(peers: t.Sequence[str]) -> dict[str, str]:
+    """The URI of libvirt's verified TLS for each of these hypervisors, in their order."""
+    return {peer: f"qemu+tls://{_host(peer)}/system" for peer in peers}
+
+
+def _host(peer: str) -> str:
+    try:
+        found = ip.address(peer)
+        if found.version == 6:
+            return f"[{found}]"
+    except ValueError:
+        pass
+    if not _NAME.fullmatch(peer):
+        raise PlanRefused(
+            f"peers: {show(peer)} is no address of a hypervisor; write its name or its IP address,"
+            " without a port"
+        )
+    return peer

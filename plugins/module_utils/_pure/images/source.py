@@ -1,0 +1,142 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Where a disk's content comes from, as the user writes it: one string, four kinds.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from ..base.options import show
+
+FORMS = (
+    "write a file name in virt_image_dir, an absolute path on the hypervisor, an https URL with "
+    "its checksum, or pool/volume"
+)
+_CHECKSUM_FORMS = (
+    "write https://host/path/file.qcow2#sha256:... or {url: ..., checksum: 'sha256:...'}"
+)
+# A base image's name is this with digest and ending, and at most 255 bytes
+_LONGEST_NAME = 180
+_CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
+
+
+@dataclass(frozen=True)
+class ImageSource:
+    """``file`` in ``virt_image_dir``, ``path`` on the hypervisor, ``url`` or ``volume``.
+
+    ``value`` is the string as written; of a URL it ends with ``#`` and the checksum.
+    """
+
+    kind: t.Literal["file", "path", "url", "volume"]
+    value: str
+
+    @property
+    def pool_and_volume(self) -> tuple[str, str]:
+        """The two parts of a ``volume``."""
+        pool, _dummy, volume = self.value.partition("/")
+        return pool, volume
+
+    @property
+    def url(self) -> str:
+        """A ``url`` without its checksum."""
+        return self.value.partition("#")[0]
+
+    @property
+    def checksum(self) -> str:
+        """The checksum of a ``url``: ``sha256:`` or ``sha512:`` and hexadecimal digits."""
+        return self.value.partition("#")[2]
+
+    @property
+    def file_name(self) -> str:
+        """The last part, for names and messages."""
+        path = urlsplit(self.value).path if self.kind == "url" else self.value
+        return path.rpartition("/")[2]
+
+
+def parse_image(value: t.Any) -> ImageSource:
+    """The source that ``value`` names; ValueError with rule and remedy.
+
+    A mapping of ``url`` and ``checksum`` is the same as one string of both.
+    """
+    if isinstance(value, dict):
+        value = _joined(value)
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise ValueError(f"{show(value)} is not an image; {FORMS}")
+    if len(value) > 1024:
+        raise ValueError(f"{show(value)} is longer than 1024 characters; {FORMS}")
+    text = str(value)
+    if "://" in text:
+        return _url(text)
+    if ".." in text.split("/"):
+        raise ValueError(f"{show(text)} has a '..' in its path; {FORMS}")
+    if text.startswith("/"):
+        if text.endswith("/") or "//" in text:
+            raise ValueError(
+                f"{show(text)} is not a file's path: it ends in '/' or has '//'; {FORMS}"
+            )
+        return ImageSource("path", text)
+    if text.startswith(("-", ".")) or text.count("/") > 1 or text.endswith("/"):
+        raise ValueError(f"{show(text)} is not an image; {FORMS}")
+    return ImageSource("volume" if "/" in text else "file", text)
+
+
+def with_checksum(image: t.Any, checksum: str | None) -> t.Any:
+    """The image with the checksum that was given apart from it."""
+    return image if checksum is None else {"url": image, "checksum": checksum}
+
+
+def _joined(value: dict[t.Any, t.Any]) -> str:
+    url, checksum = value.get("url"), value.get("checksum")
+    if set(value) != {"url", "checksum"} or not isinstance(url, str) or "://" not in url:
+        raise ValueError(f"an image as a mapping has a URL and its checksum: {_CHECKSUM_FORMS}")
+    if "#" in url:
+        raise ValueError(f"{show(url)} has a '#' besides the checksum; {_CHECKSUM_FORMS}")
+    return f"{url}#{checksum}"
+
+
+def _url(text: str) -> ImageSource:
+    scheme, _dummy, rest = text.partition("://")
+    if scheme == "salt":
+        name = rest.rpartition("/")[2]
+        raise ValueError(
+            f"{show(text)}: salt:// is not served here; put the file into virt_image_dir and "
+            f"write {name or 'its name'}"
+        )
+    if scheme != "https":
+        raise ValueError(f"{show(text)} is not an https URL; nothing else is downloaded: {FORMS}")
+    try:
+        parts = urlsplit(text)
+        host, secret = parts.hostname, parts.password
+    except ValueError:
+        host, secret = None, None
+    if secret is not None or not host or not parts.path.rpartition("/")[2]:
+        raise ValueError(
+            "an image's URL needs a host and a file name, and holds no password: "
+            "write https://host/path/file.qcow2"
+        )
+    name = parts.path.rpartition("/")[2]
+    if name.startswith((".", "-")) or len(name.encode("utf-8")) > _LONGEST_NAME:
+        raise ValueError(
+            f"{show(text)} does not end with the name of a file: at most {_LONGEST_NAME} bytes that"
+            " begin with neither '.' nor '-'; write the URL of the image itself"
+        )
+    url, _dummy, checksum = text.partition("#")
+    checksum = checksum.lower()
+    if not checksum:
+        raise ValueError(
+            f"{show(text)} is without its checksum, by which it is known; {_CHECKSUM_FORMS}"
+        )
+    if not _CHECKSUM.fullmatch(checksum):
+        raise ValueError(
+            f"{show(checksum)} is not a checksum: sha256: and 64 hexadecimal digits, or sha512: and"
+            f" 128; {_CHECKSUM_FORMS}"
+        )
+    return ImageSource("url", f"{url}#{checksum}")

@@ -1,0 +1,154 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From what all hypervisors say to where each domain is removed, or why it is not.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import typing as t
+from dataclasses import dataclass, field
+
+from ..._errors import PlanRefused
+from ..base import proofs, twice
+
+Answer = t.Mapping[str, t.Any]
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What each hypervisor of the play answered: to a look, ``vms`` and ``pool_ids``. ``silent``
+    gave none, and are not declared lost."""
+
+    answers: t.Mapping[str, Answer]
+    silent: t.Mapping[str, proofs.Silence]
+
+
+@dataclass
+class Decision:
+    """Where each domain is removed, which are nowhere, and which files others must be asked about
+    (``asked`` are their paths)."""
+
+    shares: dict[str, list[str]] = field(default_factory=dict)
+    absent: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    homes: dict[str, str] = field(default_factory=dict)  # file -> hypervisor of its domain
+
+
+def fleet(
+    registered: t.Mapping[str, Answer],
+    key: str,
+    expected: t.Sequence[str] | None,
+    lost: t.Sequence[str],
+) -> Fleet:
+    """Sort what was registered; an answer is what has ``key``.
+
+    Raises PlanRefused for a ``lost`` that nobody knows, and when nobody answered.
+    """
+    answers = {name: answer for name, answer in registered.items() if answer.get(key) is not None}
+    problem = proofs.unknown_lost(lost, list(dict.fromkeys([*registered, *(expected or ())])))
+    if problem:
+        raise PlanRefused(problem)
+    silent = proofs.silences(registered, answers, expected, lost)
+    if not answers:
+        raise PlanRefused(f"no hypervisor answered: {proofs.named(silent)}")
+    return Fleet(answers, silent)
+
+
+def decide(names: t.Sequence[str], seen: Fleet) -> Decision:
+    """Where each of ``names`` is; raises PlanRefused with everything that is not proven."""
+    if not names:
+        raise PlanRefused("no VM is named; give -e vm_name=web1, or virt_names for several")
+    found, problems = Decision(), []
+    for name in dict.fromkeys(names):
+        places = {
+            host: vm
+            for host, answer in seen.answers.items()
+            for vm in answer["vms"]
+            if vm["name"] == name
+        }
+        if len(places) > 1:
+            phases = {where: vm.get("phase") for where, vm in places.items()}
+            uuids = [vm.get("uuid") for vm in places.values()]
+            problems.append(twice.text(name, phases, uuids))
+            continue
+        if not places and name in (*seen.answers, *seen.silent):
+            problems.append(f"{name!r} is a hypervisor, not a VM; fleet.virt.list shows the VMs")
+            continue
+        if not places:
+            missing = proofs.missing("absent", seen.silent)
+            if missing:
+                problems.append(
+                    f"{name!r} is on no hypervisor that answered, but may be on one that did not"
+                    f" ({proofs.named(missing)}); {proofs.remedy(missing)}"
+                )
+            found.absent.append(name)
+            continue
+        host, vm = next(iter(places.items()))
+        found.shares.setdefault(host, []).append(name)
+        for volume in vm["volumes"]:
+            shared = _shared(volume, host, seen)
+            missing = (
+                proofs.missing("purge shared", seen.silent)
+                if shared
+                else proofs.missing("purge", seen.silent, host)
+            )
+            if shared:
+                file = posixpath.basename(str(volume["path"]))
+                found.asked.append(str(volume["path"]))
+                found.files.append(file)
+                found.homes[file] = host
+            if missing:
+                problems.append(
+                    f"{volume['path']} of {name!r} is on shared storage, and a hypervisor that may"
+                    f" use it is silent ({proofs.named(missing)}); {proofs.remedy(missing)}"
+                )
+    if problems:
+        raise PlanRefused("; ".join(problems))
+    return found
+
+
+def require_unused(decision: Decision, seen: Fleet) -> None:
+    """Raise PlanRefused if a hypervisor other than the domain's own uses one of its files.
+
+    ``seen`` are answers with ``users``. Files are compared by their names: the same storage may be
+    mounted in different places, and a VM's volumes are named after it.
+    """
+    problems = [
+        f"{entry['file']} on shared storage is used on {host}: {', '.join(entry['users'])}"
+        for host, answer in seen.answers.items()
+        for entry in answer["users"]
+        if entry["file"] in decision.homes and decision.homes[entry["file"]] != host
+    ]
+    missing = proofs.missing("purge shared", seen.silent)
+    if missing and decision.files:
+        files = ", ".join(decision.files)
+        problems.append(f"not all said whether they use {files}: {proofs.named(missing)}")
+    if problems:
+        raise PlanRefused("; ".join(problems))
+
+
+def _shared(volume: Answer, host: str, seen: Fleet) -> bool:
+    """Whether another hypervisor can reach the volume: its pool's kind says so, or its identity,
+    which another has too. The id alone makes nothing shared: the role gives every pool one."""
+    if volume["shared"]:
+        return True
+    if volume["pool_id"] is None:
+        return False
+    others = [answer["pool_ids"] for name, answer in seen.answers.items() if name != host]
+    return any(volume["pool_id"] in ids for ids in others)
+
+
+def sole_pool_ids(host: str, seen: Fleet) -> list[str]:
+    """Ids of pools that ``host`` has and no other hypervisor; none while one is silent."""
+    if proofs.missing("prune", seen.silent):
+        return []
+    others = {
+        one for name, answer in seen.answers.items() if name != host for one in answer["pool_ids"]
+    }
+    return sorted(set(seen.answers[host]["pool_ids"]) - others) if host in seen.answers else []

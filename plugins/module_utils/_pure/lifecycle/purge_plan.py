@@ -1,0 +1,259 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What goes when a domain is removed, what stays and why, and what speaks against removing it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..base.metadata import Metadata, OwnVolume
+
+_WHERE = "virsh -c qemu:///system"
+# Phases that a run on the VM's own host is in, and what it does to the VM
+_AT_WORK = {"creating": "created", "starting": "created", "purging": "removed", "seeding": "seeded"}
+
+
+@dataclass(frozen=True)
+class VolumeFacts:
+    """One volume that the domain's metadata names, as it was found.
+
+    ``pool_path`` is the folder of the pool of that name, None if there is no such pool; ``path``
+    where the volume would be in it. ``kind`` is absent, file, link, directory or other. ``users``
+    says in words who else uses it, ``own_overlays`` are disks of the domain itself that lie on it.
+    ``shared``: others can reach the pool too; ``asked``: they have been asked. ``foreign``: it is
+    not known to be the file that was made for the domain, whose creation did not come to its end.
+    """
+
+    own: OwnVolume
+    pool_type: str | None = None
+    pool_path: str | None = None
+    pool_active: bool = False
+    path: str | None = None
+    kind: str = "absent"
+    left_behind: bool = False  # there is something at the path that the metadata says
+    size_mib: int | None = None
+    attached: bool = False
+    users: tuple[str, ...] = ()
+    own_overlays: tuple[str, ...] = ()
+    locked: bool = False
+    shared: bool = False
+    asked: bool = False
+    foreign: bool = False
+
+
+@dataclass(frozen=True)
+class DomainFacts:
+    """The domain to be removed. ``disks`` are (path, what it is) of all disks it has."""
+
+    name: str
+    uuid: str
+    state: str
+    active: bool
+    persistent: bool
+    metadata: Metadata | None
+    owner_alive: bool = False
+    managed_save: bool = False
+    internal_snapshots: tuple[str, ...] = ()
+    external_snapshots: tuple[str, ...] = ()
+    disks: tuple[tuple[str, str], ...] = ()
+    nvram: str | None = None
+    nvram_own: bool = False
+    logs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Options:
+    """``force``: a running domain is destroyed; ``base_pool``: nothing in there is anybody's."""
+
+    force: bool = False
+    base_pool: str = "base"
+
+
+@dataclass(frozen=True)
+class Removal:
+    """One thing that goes."""
+
+    kind: str
+    name: str
+    path: str | None = None
+    size_mib: int | None = None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One file that stays, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass
+class Plan:
+    """``removed`` in the order of doing; with ``problems`` nothing is done at all."""
+
+    removed: list[Removal] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    volumes: list[VolumeFacts] = field(default_factory=list)
+    foreign: list[OwnVolume] = field(default_factory=list)  # not its own after all
+
+
+def plan(domain: DomainFacts, volumes: t.Sequence[VolumeFacts], options: Options) -> Plan:
+    """What removing ``domain`` means."""
+    found = Plan()
+    found.problems = _refusals(domain, options)
+    if found.problems:
+        return found
+    if domain.managed_save:
+        found.removed.append(Removal("managed_save", domain.name))
+    named: set[str | None] = set()
+    for volume in volumes:
+        problem = _volume(volume, domain, options, found)
+        if problem:
+            found.problems.append(problem)
+            named.add(volume.path or volume.own.path)
+    named |= {kept.path for kept in found.kept} | {item.path for item in found.removed}
+    for path, what in domain.disks:
+        if path not in named:
+            named.add(path)
+            found.kept.append(Kept(path, f"{what}, and not made for {domain.name!r}"))
+    found.removed += [Removal("log", domain.name, path) for path in domain.logs]
+    found.removed += [Removal("snapshot", name) for name in domain.internal_snapshots]
+    if domain.nvram is not None and domain.nvram_own:
+        found.removed.append(Removal("nvram", domain.name, domain.nvram))
+    elif domain.nvram is not None:
+        reason = "variables of a firmware, not in libvirt's own folder or used by others too"
+        found.kept.append(Kept(domain.nvram, reason))
+    found.removed.append(Removal("domain", domain.name))
+    return found
+
+
+def _refusals(domain: DomainFacts, options: Options) -> list[str]:
+    """Why the domain as such is not removed."""
+    name, kept = domain.name, domain.metadata
+    if kept is None:
+        return [
+            f"{name!r} was not made by this collection (it has no metadata of it), so which files"
+            f" are its own is not known and nothing is removed. By hand: {_WHERE} undefine {name}"
+            " --nvram --managed-save --snapshots-metadata, then its files"
+        ]
+    if not kept.made_here:
+        return [
+            f"{name!r} was not made by this collection, which only gave it a seed, so which disks"
+            " are its own is not known and nothing is removed. Take its seed medium away with"
+            f" virt_seed (state absent), then by hand: {_WHERE} undefine {name} --nvram"
+            " --managed-save --snapshots-metadata, then its files"
+        ]
+    found = []
+    if kept.phase not in (None, *_AT_WORK):
+        found.append(
+            f"{name!r} is in phase {kept.phase}: another run is at work on it, or died at it; let"
+            " that end, or run it again to finish it, before anything is removed"
+        )
+    elif kept.phase is not None and domain.owner_alive:
+        work = _AT_WORK[kept.phase]
+        pid = f" (process {kept.owner.pid})" if kept.owner else ""
+        found.append(
+            f"{name!r} is being {work} by a run on this host{pid}; wait for it and try again"
+        )
+    if not domain.persistent:
+        found.append(
+            f"{name!r} is transient: it is gone when it stops ({_WHERE} destroy {name}), and has"
+            " no definition to remove"
+        )
+    if domain.active and not options.force:
+        found.append(
+            f"{name!r} is {domain.state}; shut it down first (virt_state, state shutoff), or have"
+            " it destroyed with force (of the playbook: -e vm_force=true)"
+        )
+    if domain.external_snapshots:
+        found.append(
+            f"{name!r} has snapshots in files of their own ({', '.join(domain.external_snapshots)})"
+            f" which would be left over; merge them first ({_WHERE} blockcommit) and remove them"
+            f" ({_WHERE} snapshot-delete --metadata)"
+        )
+    return found
+
+
+def _volume(volume: VolumeFacts, domain: DomainFacts, options: Options, found: Plan) -> str | None:
+    """Sort one volume into ``found``; what speaks against removing anything at all."""
+    own = volume.own
+    named = f"{own.pool}/{own.name}"
+    if volume.path is None:
+        if not volume.left_behind:
+            return None
+        if volume.pool_path is None:
+            return (
+                f"{named} of {domain.name!r} is at {own.path}, but there is no pool {own.pool!r};"
+                " define it again"
+            )
+        found.kept.append(Kept(own.path, f"outside the pool {own.pool!r}, which is elsewhere"))
+        return None
+    if volume.kind == "absent":
+        if volume.left_behind:
+            reason = f"outside the pool {own.pool!r}, which is elsewhere"
+            found.kept.append(Kept(own.path, reason))
+        return None
+    if volume.foreign:
+        found.foreign.append(own)  # it is returned with the disks that were not made for it
+        return None
+    if volume.own_overlays:
+        return (
+            f"{volume.path} lies under {', '.join(volume.own_overlays)}, which {domain.name!r}"
+            f" uses now and which would be left over: a snapshot, most likely; merge it first"
+            f" ({_WHERE} blockcommit)"
+        )
+    why = _why_kept(volume, domain, options)
+    if why is not None:
+        found.kept.append(Kept(volume.path, why))
+        return None
+    if volume.users and not volume.attached:
+        found.kept.append(Kept(volume.path, "; ".join(volume.users)))
+        return None
+    if volume.users:
+        return (
+            f"{volume.path} of {domain.name!r} is needed by others: {'; '.join(volume.users)}."
+            " Remove those first, or make them independent (a disk that lies on it:"
+            f" {_WHERE} blockpull); nothing is removed until then"
+        )
+    if volume.locked and not domain.active:
+        return (
+            f"{volume.path} is in use (locked) by a program, though {domain.name!r} is not"
+            f" running; find out by which (fuser -v {volume.path})"
+        )
+    if not volume.pool_active:
+        return (
+            f"pool {own.pool!r} with {volume.path} is not active; start it ({_WHERE} pool-start"
+            f" {own.pool})"
+        )
+    if volume.shared and not volume.asked:
+        return (
+            f"{volume.path} is on storage that other hypervisors can reach, and whether they use"
+            " it is not known here; use the playbook purge_vm, which asks them"
+        )
+    found.volumes.append(volume)
+    kind = "seed" if own.role == "seed" else "volume"
+    found.removed.append(Removal(kind, named, volume.path, volume.size_mib))
+    return None
+
+
+def _why_kept(volume: VolumeFacts, domain: DomainFacts, options: Options) -> str | None:
+    own = volume.own
+    if volume.kind != "file":
+        return {"link": "a link", "directory": "a directory"}.get(volume.kind, "no regular file")
+    if volume.path != own.path:
+        return f"at another place than when it was made ({own.path})"
+    if own.pool == options.base_pool:
+        return "in the pool of base images, which are nobody's own"
+    if own.role != "seed" and not volume.attached and not volume.users:
+        return (
+            f"made for {domain.name!r}, but not among its disks any more; if it is not needed:"
+            f" {_WHERE} vol-delete {own.name} {own.pool}"
+        )
+    return None

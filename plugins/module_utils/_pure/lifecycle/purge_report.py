@@ -1,0 +1,57 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What became of domains that were to be removed.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping, Sequence
+
+from ..base.outcomes import Answer, outcomes
+from ..base.tables import table
+
+_HEADS = ["VM", "HYPERVISOR", "RESULT", "KIND", "WHAT", "MIB"]
+
+
+def report(
+    names: Sequence[str],
+    shares: Mapping[str, Sequence[str]],
+    answers: Mapping[str, Answer],
+    *,
+    check: bool,
+) -> tuple[str, list[str]]:
+    """Text for people, and what failed.
+
+    ``shares`` are the names that each hypervisor was to remove; those of ``names`` in none of them
+    are nowhere. ``answers`` is what the hypervisors said.
+    """
+    rows: list[list[t.Any]] = []
+    found = outcomes(shares, answers)
+    for one in found:
+        entry = one.entry or {}
+        word = "would go" if check else "removed"
+        gone = [
+            [one.name, one.host, word, item["kind"], item["path"] or item["name"], item["size_mib"]]
+            for item in entry.get("removed") or ()
+        ]
+        kept = [
+            [one.name, one.host, "stays", item["path"], item["reason"], None]
+            for item in entry.get("kept") or ()
+        ]
+        if one.problem:
+            rows.append([one.name, one.host, "failed", None, None, None])
+        elif not gone:
+            rows.append([one.name, one.host, "not there", None, None, None])
+        rows += gone + kept
+    shared = {name for share in shares.values() for name in share}
+    absent = [name for name in dict.fromkeys(names) if name not in shared]
+    rows += [[name, None, "not there", None, None, None] for name in absent]
+    lines = [table(_HEADS, rows)]
+    if not shares:
+        lines.append(f"nothing to do: no hypervisor has {' or '.join(absent)}")
+    return "\n".join(lines) + "\n", [one.problem for one in found if one.problem]

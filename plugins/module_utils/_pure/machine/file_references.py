@@ -1,0 +1,204 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which files a definition or an image names: whoever removes a file has to know.
+
+Meant to find too much rather than too little: a name that is found and means something else costs
+a question, one that is missed costs somebody's data.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import typing as t
+from dataclasses import dataclass
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+# Attributes of libvirt's domain, snapshot and checkpoint XML (and of our metadata) that hold paths
+_PATHS = ("file", "dev", "path", "dir", "socket")
+_VOLUME = ("pool", "volume")  # of a disk's source; our metadata calls the second one name
+_OWN_VOLUME = ("pool", "name")
+# Elements that say in which format QEMU opens their source
+_STORAGE = ("disk", "backingStore", "mirror")
+_FILES = ("file", "dev")
+
+# docs/interop/qcow2.txt and qed_spec.txt in QEMU's source
+_QCOW_BACKING = struct.Struct(">QI")  # at 8, of all versions
+_QCOW2_V2_HEADER, _QCOW2_V3_HEADER = 72, 104
+_EXTENSION = struct.Struct(">II")
+_EXTENSION_DATA_FILE = 0x44415441
+_EXTENSION_BACKING_FORMAT = 0xE2792ACA
+_QED_BACKING = struct.Struct("<II")
+_QED_BACKING_AT = 56
+_VMDK = (b"KDMV", b"COWD", b"# Disk DescriptorFile")
+_QUOTED = re.compile(rb'"([^"\0\r\n]{1,4096})"')
+_MAX_NAME = 4096
+_NO_PATH = re.compile("[\0\n]")
+RAW = "raw"
+_PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a document names: absolute paths, and volumes as (pool, name).
+
+    ``formats`` says of paths, ``volume_formats`` of volumes, what QEMU takes them for, as often as
+    the document does; None where it does not say.
+    """
+
+    paths: frozenset[str]
+    volumes: frozenset[tuple[str, str]]
+    formats: frozenset[tuple[str, str | None]] = frozenset()
+    volume_formats: frozenset[tuple[tuple[str, str], str | None]] = frozenset()
+
+
+@dataclass(frozen=True)
+class Below:
+    """A file that an image is based on, and what QEMU takes it for; None where that is not said."""
+
+    name: str
+    format: str | None = None
+
+
+def of_definition(root: Element) -> Named:
+    """Everything a domain's, snapshot's or checkpoint's XML names, our metadata included."""
+    paths: set[str] = set()
+    volumes: set[tuple[str, str]] = set()
+    formats: set[tuple[str, str | None]] = set()
+    volume_formats: set[tuple[tuple[str, str], str | None]] = set()
+    for element in root.iter():
+        if not isinstance(element.tag, str):
+            continue
+        if element.tag in _STORAGE:
+            source, kind = element.find("source"), _format_of(element)
+            for name in _FILES if source is not None else ():
+                if source.get(name):
+                    formats.add((str(source.get(name)), kind))
+            if source is not None and source.get("pool") and source.get("volume"):
+                volume_formats.add(((str(source.get("pool")), str(source.get("volume"))), kind))
+        text = (element.text or "").strip()
+        if text.startswith("/"):  # nvram, loader, kernel, initrd and whatever comes
+            paths.add(text)
+        for name in _PATHS:
+            value = element.get(name)
+            if value and value.startswith("/"):
+                paths.add(value)
+        for pool, name in (_VOLUME, _OWN_VOLUME):
+            if element.get(pool) and element.get(name):
+                volumes.add((str(element.get(pool)), str(element.get(name))))
+    return Named(
+        frozenset(paths), frozenset(volumes), frozenset(formats), frozenset(volume_formats)
+    )
+
+
+def _format_of(storage: Element) -> str | None:
+    """What QEMU takes the file of a ``<disk>``, ``<backingStore>`` or ``<mirror>`` for."""
+    for tag in ("driver", "format"):
+        child = storage.find(tag)
+        if child is not None and child.get("type"):
+            return str(child.get("type"))
+    return None
+
+
+def of_image(read: t.Callable[[int, int], bytes]) -> list[Below]:
+    """The files that the image is based on: backing file, data file, extents.
+
+    ``read(offset, length)`` returns what the file has there, less at its end. A name may be
+    relative to the image's folder. Names of other protocols than files are left out, and what
+    cannot be the name of a file. Not to be asked about what QEMU takes for raw: a guest writes
+    there whatever it likes, such as a header that names its neighbours' disks.
+    """
+    head = read(0, 4096)
+    if head.startswith(b"QFI\xfb"):
+        found = _qcow(head, read)
+    elif head.startswith(b"QED\0"):
+        found = [Below(_qed(head, read))]
+    elif head.startswith(_VMDK):
+        # descriptors are text, in a monolithic file one that begins within the first sectors
+        found = [Below(_text(match)) for match in _QUOTED.findall(read(0, 64 * 1024))]
+    else:
+        found = []
+    return [Below(file, one.format) for one in found for file in _files(one.name) if _is_path(file)]
+
+
+def _is_path(name: str) -> bool:
+    """Whether a file can have that name at all."""
+    try:
+        length = len(name.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:  # a tree of JSON may hold halves of characters
+        return False
+    return 0 < length < _MAX_NAME and not _NO_PATH.search(name)
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
+
+
+def _qcow(head: bytes, read: t.Callable[[int, int], bytes]) -> list[Below]:
+    if len(head) < 20:
+        return []
+    offset, length = _QCOW_BACKING.unpack_from(head, 8)
+    extensions = _extensions(head[: offset or None], read)  # they come before the name
+    found = []
+    if offset and 0 < length <= _MAX_NAME:
+        kind = extensions.get(_EXTENSION_BACKING_FORMAT)
+        found.append(Below(_text(read(offset, length)), kind))
+    if _EXTENSION_DATA_FILE in extensions:
+        found.append(Below(extensions[_EXTENSION_DATA_FILE], RAW))
+    return found
+
+
+def _extensions(head: bytes, read: t.Callable[[int, int], bytes]) -> dict[int, str]:
+    """Texts of the header's extensions, by their kind."""
+    version = int.from_bytes(head[4:8], "big")
+    if version < 2 or (version > 2 and len(head) < _QCOW2_V3_HEADER):
+        return {}
+    at = int.from_bytes(head[100:104], "big") if version > 2 else _QCOW2_V2_HEADER
+    found: dict[int, str] = {}
+    for _dummy in range(32):  # extensions end with one of kind 0
+        if at + _EXTENSION.size > len(head):
+            break
+        kind, size = _EXTENSION.unpack_from(head, at)
+        if kind == 0 or size > _MAX_NAME:
+            break
+        found.setdefault(kind, _text(read(at + _EXTENSION.size, size)))
+        at += _EXTENSION.size + (size + 7) // 8 * 8
+    return found
+
+
+def _qed(head: bytes, read: t.Callable[[int, int], bytes]) -> str:
+    if len(head) < _QED_BACKING_AT + _QED_BACKING.size:
+        return ""
+    offset, length = _QED_BACKING.unpack_from(head, _QED_BACKING_AT)
+    return _text(read(offset, length)) if offset and 0 < length <= _MAX_NAME else ""
+
+
+def _files(name: str) -> list[str]:
+    """Paths in a name as QEMU takes it: a path, ``file:`` and a path, or ``json:`` and a tree."""
+    if name.startswith("json:"):
+        try:
+            return list(_in_tree(json.loads(name[len("json:") :])))
+        except (ValueError, RecursionError):
+            return []
+    if name.startswith("file:"):
+        name = name[len("file:") :]
+        return [name[2:] if name.startswith("///") else name]
+    return [] if _PROTOCOL.match(name) else [name]
+
+
+def _in_tree(value: t.Any, key: str = "") -> t.Iterator[str]:
+    if isinstance(value, dict):
+        for name, below in value.items():
+            yield from _in_tree(below, str(name))
+    elif isinstance(value, list):
+        for below in value:
+            yield from _in_tree(below, key)
+    elif isinstance(value, str) and key.rpartition(".")[2] in ("filename", "backing", "file"):
+        yield from _files(value)

@@ -1,0 +1,79 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A VM that moves is on two hypervisors for a while, and is one VM all the same.
+
+On its destination there are a claim, which keeps its place, and the VM as it comes in, which is
+defined only when it has arrived.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..base.names import CLAIM
+
+Entry = t.Mapping[str, t.Any]
+_RUNNING = ("running", "blocked")
+
+
+def once(hypervisors: t.Sequence[Entry]) -> list[dict[str, t.Any]]:
+    """The hypervisors with their ``domains``, each VM that moves among those of one of them.
+
+    Two of one UUID that both run, or are both defined, are no move and stay for people to see.
+    """
+    hidden = {id(other) for other in _others(hypervisors)}
+    moves = {}
+    shown = {
+        str(domain["name"])
+        for entry in hypervisors
+        for domain in entry["domains"]
+        if id(domain) not in hidden and not _is_claim(domain)
+    }
+    for entry in hypervisors:
+        for domain in entry["domains"]:
+            of = str(domain["name"])[: -len(CLAIM)]
+            if _is_claim(domain) and of in shown:
+                moves[of] = domain["metadata"]["move"]
+                hidden.add(id(domain))
+    return [
+        {
+            **entry,
+            "domains": [
+                _moving(domain, moves) for domain in entry["domains"] if id(domain) not in hidden
+            ],
+        }
+        for entry in hypervisors
+    ]
+
+
+def _others(hypervisors: t.Sequence[Entry]) -> t.Iterator[Entry]:
+    """Of each VM that is on two hypervisors by a move, the end that has it not, or not yet."""
+    found: dict[tuple[t.Any, t.Any], list[Entry]] = {}
+    for entry in hypervisors:
+        for domain in entry["domains"]:
+            found.setdefault((domain["name"], domain.get("uuid")), []).append(domain)
+    for (_name, uuid), both in found.items():
+        coming = [one for one in both if one.get("persistent") is False]
+        running = [one for one in both if one["state"] in _RUNNING]
+        if uuid is None or len(both) != 2 or len(coming) != 1 or len(running) > 1:
+            continue
+        yield from (one for one in both if (one not in running if running else one in coming))
+
+
+def _is_claim(domain: Entry) -> bool:
+    kept = domain.get("metadata") or {}
+    ours = kept.get("phase") == "creating" and kept.get("move")
+    return bool(ours) and str(domain["name"]).endswith(CLAIM)
+
+
+def _moving(domain: Entry, moves: t.Mapping[str, t.Any]) -> Entry:
+    """The VM with where it goes, which its source keeps in its definition, not in what runs."""
+    kept = domain.get("metadata") or {}
+    move = moves.get(str(domain["name"]))
+    if move is None or kept.get("move"):
+        return domain
+    return {**domain, "metadata": {**kept, "phase": "migrating", "move": move}}

@@ -1,0 +1,61 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A storage volume as libvirt's XML (virStorageVolCreateXML).
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ... import _lxml
+
+
+class Backing(t.NamedTuple):
+    """The backing file of an overlay: always with its format, so that nothing is probed."""
+
+    path: str
+    format: str
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """Mode in octal digits, and numeric owner and group; None leaves libvirt's choice."""
+
+    mode: str | None = None
+    owner: int | None = None
+    group: int | None = None
+
+
+def render(
+    name: str,
+    capacity: int,
+    volume_format: str,
+    backing: Backing | tuple[str, str] | None = None,
+    permissions: Permissions | None = None,
+) -> str:
+    """The XML of a volume of ``capacity`` bytes, thin: nothing is allocated beforehand."""
+    root = _lxml.new("volume", {"type": "file"})
+    _lxml.add(root, "name", text=name)
+    _lxml.add(root, "allocation", {"unit": "bytes"}, "0")
+    _lxml.add(root, "capacity", {"unit": "bytes"}, str(capacity))
+    target = _lxml.add(root, "target")
+    _lxml.add(target, "format", {"type": volume_format})
+    if permissions is not None:
+        element = _lxml.add(target, "permissions")
+        for key in ("mode", "owner", "group"):
+            value = getattr(permissions, key)
+            if value is not None:
+                _lxml.add(element, key, text=str(value))
+    if volume_format == "qcow2":
+        _lxml.add(target, "compat", text="1.1")
+    if backing is not None:
+        path, backing_format = backing
+        element = _lxml.add(root, "backingStore")
+        _lxml.add(element, "path", text=path)
+        _lxml.add(element, "format", {"type": backing_format})
+    return _lxml.tostring(root)

@@ -1,0 +1,51 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Base images that VMs lie on and that are not yet where the VMs go.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import typing as t
+
+from ..machine import base_name
+
+
+def lacking(
+    shares: t.Mapping[str, t.Sequence[tuple[str, str]]],
+    answers: t.Mapping[str, t.Mapping[str, t.Any]],
+) -> dict[str, dict[str, list[str]]]:
+    """By destination: volumes of base images that it lacks, each with the hypervisors that have it,
+    the one that the VM leaves first.
+
+    ``shares`` are those of a decision, ``answers`` what each hypervisor said when it was looked at.
+    """
+    images = {host: set(one["host"].get("images") or ()) for host, one in answers.items()}
+    found: dict[str, dict[str, list[str]]] = {}
+    for source, moves in shares.items():
+        vms = {str(vm["name"]): vm for vm in answers.get(source, {}).get("vms") or ()}
+        for name, to in moves:
+            if name not in vms or to not in images:
+                continue  # it has arrived, or nothing is known of the other end
+            for disk in vms[name]["disks"]:
+                volume = posixpath.basename(disk["backing"] or "")
+                # one that is elsewhere, as on shared storage, is not among those of the source
+                if volume not in images[source] or volume in images[to]:
+                    continue
+                if base_name.parts(volume) and volume not in found.get(to, ()):
+                    have = sorted(host for host in images if volume in images[host])
+                    rest = [host for host in have if host != source]
+                    found.setdefault(to, {})[volume] = [source, *rest]
+    return found
+
+
+def as_source(volume: str) -> dict[str, t.Any]:
+    """What ``virt_image`` has to know of a base image to get it from another hypervisor."""
+    parts = base_name.parts(volume)
+    if parts is None:
+        raise ValueError(f"{volume!r} is no base image")
+    return {**parts, "virtual_bytes": 0}

@@ -1,0 +1,73 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How libvirt is told to move a VM, and how long that may take.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+from .types import Options, Plan, Source, Target
+
+_GIB = 1024**3
+_MIB = 1024**2
+_STAGES = 6  # of the downtime, each twice the one before
+_LEAST_MS = 10
+
+
+def seconds(plan: Plan, memory_mib: int, options: Options) -> float:
+    """How long the move may take in all; never less than two GiB would."""
+    size = plan.bytes_to_copy + memory_mib * _MIB
+    return max(2.0, size / _GIB) * options.seconds_per_gib
+
+
+def downtimes(most: int, limit: float) -> list[tuple[float, int]]:
+    """When, in seconds, the guest may stand still for how many milliseconds at the end.
+
+    It begins short and is doubled until it is ``most`` at half of the time ``limit``: a guest that
+    can be moved with a short stop is, and one that changes its memory faster than that gets its
+    longest in time.
+    """
+    stages = [max(_LEAST_MS, most >> (_STAGES - 1 - stage)) for stage in range(_STAGES - 1)]
+    found = [(limit / 2 * at / (_STAGES - 1), min(ms, most)) for at, ms in enumerate(stages)]
+    return [*found, (limit / 2, most)]
+
+
+def url_host(address: str) -> str:
+    """An address as it stands in a URI."""
+    return f"[{address}]" if ":" in address else address
+
+
+def command(source: Source, target: Target, found: Plan, options: Options, uri: str) -> list[str]:
+    """The migration as libvirt's own program makes it: native, encrypted, from host to host."""
+    address = target.destination.address
+    listen = target.destination.listen or address
+    argv = ["virsh", "--connect", uri, "--quiet", "migrate", "--live", "--p2p", "--persistent"]
+    argv += ["--undefinesource", "--abort-on-error"]
+    if options.tunnelled:  # inside libvirt's own connection, whose TLS is verified
+        argv.append("--tunnelled")
+    else:
+        argv += ["--tls", "--tls-destination", address, "--listen-address", listen]
+    if options.parallel_connections is not None:
+        argv += ["--parallel", "--parallel-connections", str(options.parallel_connections)]
+    if found.volumes:
+        argv.append("--copy-storage-inc" if found.incremental else "--copy-storage-all")
+        argv += ["--migrate-disks", ",".join(volume.target for volume in found.volumes)]
+    if found.shared:
+        # libvirt knows few file systems as shared; this one was proven to be. QEMU drops what it
+        # has cached of a disk before the other end uses it (file-posix, drop-cache)
+        argv.append("--unsafe")
+    if options.bandwidth is not None:
+        argv += ["--bandwidth", str(options.bandwidth)]
+    if options.auto_converge:
+        argv.append("--auto-converge")
+    argv += ["--domain", source.uuid]
+    argv += ["--desturi", destination_uri(address)]
+    return argv if options.tunnelled else [*argv, "--migrateuri", f"tcp://{url_host(listen)}"]
+
+
+def destination_uri(address: str) -> str:
+    """libvirt on the destination, reached with verified TLS."""
+    return f"qemu+tls://{url_host(address)}/system"

@@ -1,0 +1,277 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Seen from the whole fleet: where the VMs are that are to move, and where each of them goes.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import typing as t
+from dataclasses import dataclass, field
+
+from ..._errors import PlanRefused
+from ..._units import MIB
+from ..base import proofs, twice
+from ..placement import placement
+from ..placement.types import DiskNeed, Placement, Policy, Request
+
+Answer = t.Mapping[str, t.Any]
+Mute = t.Mapping[str, proofs.Silence]
+
+
+@dataclass
+class Decision:
+    """``shares``: hypervisor to VMs that move from there, each with its destination's name."""
+
+    shares: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    settled: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    placements: list[Placement] = field(default_factory=list)
+
+
+def decide(
+    names: t.Sequence[str],
+    host: str | None,
+    answers: t.Mapping[str, Answer],
+    hosts: t.Sequence[placement.PlacementHost],
+    mute: Mute,
+    policy: Policy,
+) -> Decision:
+    """Where each of ``names`` goes; raises PlanRefused with everything that speaks against it.
+
+    ``host`` is where they are to go, None for the best of all; ``mute`` are those that are silent.
+    """
+    if not names:
+        raise PlanRefused("no VM is named; give -e vm_name=web1")
+    require("move", host, answers, mute)
+    problems = []
+    found = Decision()
+    fleet = placement.FleetLoad(hosts, policy)
+    for name in dict.fromkeys(names):
+        problem = place_one(name, host, places_of(name, answers), answers, mute, fleet, found)
+        if problem:
+            problems.append(problem)
+    if problems:
+        raise PlanRefused("; ".join(problems))
+    return found
+
+
+def repair(names: t.Sequence[str], answers: t.Mapping[str, Answer], mute: Mute) -> Decision:
+    """What has to be looked at of interrupted moves: all of them, or those of ``names``.
+
+    One whose other end is silent is a problem; the others are repaired all the same.
+    """
+    found = Decision()
+    listed = [str(vm["name"]) for answer in answers.values() for vm in answer.get("vms") or ()]
+    claimed = [name for name, source, _to in _claims(answers) if source not in answers]
+    for name in dict.fromkeys([*names, *listed, *([] if names else claimed)]):
+        places = places_of(name, answers)
+        ends = unfinished(name, places, answers)
+        if ends is not None:
+            problem = ends_silent(name, ends, answers, mute)
+            if problem:
+                found.problems.append(problem)
+            else:
+                found.shares.setdefault(ends[0], []).append((name, ends[1]))
+            continue
+        if places:
+            found.settled[name] = ", ".join(sorted(places))
+        problem = _unclear(name, places, mute)
+        if problem:
+            found.problems.append(problem)
+    missing = {} if names else proofs.missing("repair", _asked(mute))
+    if missing:
+        found.problems.append(
+            "unfinished moves that only a silent hypervisor knows of cannot be found"
+            f" ({proofs.named(missing)}); {proofs.remedy(missing)}"
+        )
+    return found
+
+
+def _unclear(name: str, places: t.Mapping[str, Answer], mute: Mute) -> str | None:
+    """What is to be said of a VM that is in no move between two known hypervisors."""
+    if len(places) > 1:
+        return twice.text(name, {where: vm["phase"] for where, vm in places.items()})
+    if not places:
+        return _nowhere(name, mute) or f"no hypervisor has a VM {name!r}"
+    for where, vm in places.items():
+        if vm["phase"] == "migrating":
+            return (
+                f"{name!r} on {where} is in phase migrating, but its metadata do not say between"
+                " which hypervisors; look at it with virsh dumpxml --inactive"
+            )
+    return None
+
+
+def _nowhere(name: str, mute: Mute) -> str | None:
+    missing = proofs.missing("absent", mute)
+    if not missing:
+        return None
+    return (
+        f"no hypervisor that answered has a VM {name!r}, but it may be on one that did not"
+        f" ({proofs.named(missing)}); {proofs.remedy(missing)}"
+    )
+
+
+def _asked(mute: Mute) -> dict[str, proofs.Silence]:
+    """Those that ``--limit`` left out are left out on purpose."""
+    return {name: one for name, one in mute.items() if one.asked}
+
+
+def require(proof: str, host: str | None, answers: t.Mapping[str, Answer], mute: Mute) -> None:
+    """Raise PlanRefused unless ``host``, which the whole command is about, has answered."""
+    if host is None or host in answers:
+        return
+    missing = proofs.missing(proof, mute, host)
+    if missing:
+        raise PlanRefused(
+            f"{host} is silent ({missing[host].why}), and nothing moves from or to it before it"
+            f" answers; {proofs.remedy(missing)}"
+        )
+    known = ", ".join(answers) or "none"
+    raise PlanRefused(f"{host} is no hypervisor of this play; there are: {known}")
+
+
+def places_of(name: str, answers: t.Mapping[str, Answer]) -> dict[str, Answer]:
+    """The hypervisors that were asked about the VM and have it, with what they said of it."""
+    return {
+        where: vm
+        for where, answer in answers.items()
+        for vm in answer.get("vms") or ()
+        if vm["name"] == name
+    }
+
+
+def place_one(
+    name: str,
+    host: str | None,
+    places: t.Mapping[str, Answer],
+    answers: t.Mapping[str, Answer],
+    mute: Mute,
+    fleet: placement.FleetLoad,
+    found: Decision,
+) -> str | None:
+    """Put one VM into ``found``; what speaks against it."""
+    ends = unfinished(name, places, answers)
+    if ends is not None:
+        problem = ends_silent(name, ends, answers, mute)
+        if problem:
+            return problem
+        found.shares.setdefault(ends[0], []).append((name, ends[1]))
+        if host not in (None, ends[1]):
+            found.problems.append(
+                f"{name!r} has an unfinished move from {ends[0]} to {ends[1]}, which comes to its"
+                f" end first; run this again to move it to {host}"
+            )
+        return None
+    if not places:
+        known = sorted(
+            str(vm["name"]) for answer in answers.values() for vm in answer["host"]["vms"]
+        )
+        there = ", ".join(known[:20]) or "none"
+        return _nowhere(name, mute) or f"no hypervisor has a VM {name!r}; there are: {there}"
+    if len(places) > 1:
+        return twice.text(name, {where: vm["phase"] for where, vm in places.items()})
+    ((source, vm),) = places.items()
+    if host == source:
+        found.settled[name] = source
+        return None
+    if vm.get("error"):
+        return f"{name!r} stays on {source}, which cannot read it: {vm['error']}"
+    request = _request(name, vm, host, answers[source])
+    # A hypervisor of which a domain could not be read at that moment has no load, and no VMs in it
+    counted = name in fleet.loads[source].names
+    if counted:
+        fleet.remove(source, request)
+    result = placement.rank(fleet, request)
+    if counted:
+        fleet.add(source, request)
+    ranking = tuple(one for one in result.ranking if one.host != source)
+    placed = Placement(name, ranking[0].host if ranking else None, ranking, result.rejected)
+    if placed.host is None:
+        return placement.describe(placed)
+    if counted:
+        fleet.remove(source, request)
+    fleet.add(placed.host, request)
+    found.placements.append(placed)
+    found.shares.setdefault(source, []).append((name, placed.host))
+    return None
+
+
+def unfinished(
+    name: str, places: t.Mapping[str, Answer], answers: t.Mapping[str, Answer]
+) -> tuple[str, str] | None:
+    """Source and destination of a move that was interrupted, or that goes on.
+
+    One that is coming in has no marks yet: a live VM travels without them, so only its UUID tells.
+    While the source is silent, the claim that keeps its place on the destination tells.
+    """
+    for vm in places.values():
+        if vm["phase"] == "migrating" and vm.get("move"):
+            source, destination = vm["move"]["source"], vm["move"]["destination"]
+            same = {one["uuid"] for one in places.values()}
+            if set(places) <= {source, destination} and len(same) == 1:
+                return source, destination
+    for of, source, destination in _claims(answers):
+        if of == name and source not in answers:
+            return source, destination
+    return None
+
+
+def _claims(answers: t.Mapping[str, Answer]) -> list[tuple[str, str, str]]:
+    """The VMs that a place is kept for somewhere: name, source and destination."""
+    return [
+        (str(one["name"]), str(one["source"]), str(one["destination"]))
+        for answer in answers.values()
+        for one in answer.get("claims") or ()
+    ]
+
+
+def ends_silent(
+    name: str, ends: tuple[str, str], answers: t.Mapping[str, Answer], mute: Mute
+) -> str | None:
+    """Why an unfinished move cannot be looked at: only both ends tell which of them has the VM."""
+    unknown = proofs.Silence("not among the hypervisors of this play, or declared lost")
+    out = {one: mute.get(one, unknown) for one in ends if one not in answers}
+    missing = proofs.missing("finish", out, *ends)
+    if not missing:
+        return None
+    again = "run without --limit" if not any(_asked(missing)) else "bring it back"
+    return (
+        f"the move of {name!r} from {ends[0]} to {ends[1]} is unfinished, and"
+        f" {' and '.join(missing)} is silent ({proofs.named(missing)}), so which of them has it is"
+        f" not known; {again}, run fleet.virt.repair_vms, and start nothing there before"
+    )
+
+
+def _request(name: str, vm: Answer, host: str | None, answer: Answer) -> Request:
+    """What the VM asks of its new hypervisor."""
+    pools = {
+        str(pool["path"] or "").rstrip("/"): str(pool["name"]) for pool in answer["host"]["pools"]
+    }
+    disks = tuple(
+        DiskNeed(
+            pools.get(posixpath.dirname(str(disk["path"])), posixpath.dirname(str(disk["path"]))),
+            max(1, -(-int(disk["bytes"]) // MIB)),
+        )
+        for disk in vm["disks"]
+    )
+    return Request(
+        name=name,
+        vcpus=int(vm["vcpus"]),
+        memory_mib=int(vm["memory_mib"]),
+        disks=disks,
+        networks=tuple(vm["networks"]),
+        bridges=tuple(vm["bridges"]),
+        domain_type=vm["domain_type"],
+        arch=vm["arch"],
+        host=host,
+        zone=vm["zone"],
+        tags=tuple(vm["tags"]),
+        groups=tuple(vm["groups"]),
+        anti_affinity=tuple(vm["anti_affinity"]),
+    )

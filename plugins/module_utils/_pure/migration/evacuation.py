@@ -1,0 +1,114 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Emptying a hypervisor, and having its VMs back: which VMs move, and where each of them goes.
+
+All are placed at once, the largest first. One that cannot move is a problem and stops no other.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..base import proofs
+from ..placement import placement
+from ..placement.types import Policy
+from . import decision as migration_decision
+from .decision import Answer, Decision, Mute
+
+
+def leave(
+    source: str,
+    answers: t.Mapping[str, Answer],
+    hosts: t.Sequence[placement.PlacementHost],
+    mute: Mute,
+    policy: Policy,
+) -> Decision:
+    """Where the VMs of ``source`` go; those of an earlier run that were on their way included."""
+    migration_decision.require("evacuate", source, answers, mute)
+    marked = [_with_mark(host, True) if host.name == source else host for host in hosts]
+    names = {str(vm["name"]): vm for vm in answers[source].get("vms") or ()}
+    for name, vm in _under_way(answers).items():
+        if vm["move"]["source"] == source:
+            names.setdefault(name, vm)
+    found = _decide(names, None, answers, marked, mute, policy)
+    found.problems += [
+        f"{name!r} was on its way to {source}, where that move ends first; run this again, which"
+        " moves it away"
+        for moves in found.shares.values()
+        for name, to in moves
+        if to == source
+    ]
+    return found
+
+
+def come_back(
+    home: str,
+    answers: t.Mapping[str, Answer],
+    hosts: t.Sequence[placement.PlacementHost],
+    mute: Mute,
+    policy: Policy,
+) -> Decision:
+    """Which VMs that were evacuated from ``home`` go there, as far as they fit; those of an earlier
+    run that were on their way included."""
+    migration_decision.require("return", home, answers, mute)
+    ready = [_with_mark(host, False) if host.name == home else host for host in hosts]
+    names = {
+        str(vm["name"]): vm
+        for where, answer in answers.items()
+        for vm in answer.get("vms") or ()
+        if where != home and home in vm["evacuated_from"]
+    }
+    for name, vm in _under_way(answers).items():
+        if vm["move"]["destination"] == home:
+            names.setdefault(name, vm)
+    found = _decide(names, home, answers, ready, mute, policy)
+    asked = {name: one for name, one in mute.items() if one.asked}
+    missing = proofs.missing("return all", asked)
+    if missing:
+        found.problems.append(
+            f"VMs of {home} that are on a silent hypervisor do not come back now"
+            f" ({proofs.named(missing)}); {proofs.remedy(missing)}; then run this again"
+        )
+    return found
+
+
+def _with_mark(host: placement.PlacementHost, mark: bool) -> placement.PlacementHost:
+    """The hypervisor as it is once the mark is set or gone: check mode has not touched it."""
+    return dataclasses.replace(host, maintenance=mark) if host.maintenance is not None else host
+
+
+def _under_way(answers: t.Mapping[str, Answer]) -> dict[str, Answer]:
+    return {
+        str(vm["name"]): vm
+        for answer in answers.values()
+        for vm in answer.get("vms") or ()
+        if vm["phase"] == "migrating" and vm["move"]
+    }
+
+
+def _decide(
+    names: t.Mapping[str, Answer],
+    host: str | None,
+    answers: t.Mapping[str, Answer],
+    hosts: t.Sequence[placement.PlacementHost],
+    mute: Mute,
+    policy: Policy,
+) -> Decision:
+    found = Decision()
+    fleet = placement.FleetLoad(hosts, policy)
+    for name in sorted(names, key=lambda name: (-int(names[name]["memory_mib"]), name)):
+        places = {
+            where: vm
+            for where, answer in answers.items()
+            for vm in (*answer["host"]["vms"], *(answer.get("vms") or ()))
+            if vm["name"] == name
+        }
+        problem = migration_decision.place_one(name, host, places, answers, mute, fleet, found)
+        if problem:
+            found.problems.append(problem)
+    return found

@@ -1,0 +1,85 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What became of VMs that were to move, or whose moves were to be repaired.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping, Sequence
+
+from ..._units import MIB
+from ..base.outcomes import Answer, Outcome, outcomes
+from ..base.tables import clean, table
+
+_NOTHING = {"moved": "no VM has to move", "repaired": "no move was interrupted"}
+_HEADS = ["VM", "FROM", "TO", "RESULT", "MIB", "SECONDS", "DOWNTIME MS"]
+
+
+def report(
+    settled: Sequence[str],
+    shares: Mapping[str, Sequence[Answer]],
+    answers: Mapping[str, Answer],
+    problems: Sequence[str] = (),
+    *,
+    state: str = "moved",
+    check: bool,
+) -> tuple[str, list[str]]:
+    """Text for people, and what failed, ``problems`` included.
+
+    ``settled`` stay where they are. ``shares`` are the VMs that each hypervisor was to move, each
+    with its ``name`` and ``destination``; ``answers`` is what the hypervisors said. ``state`` is
+    what was asked for.
+    """
+    rows: list[list[t.Any]] = [[name, None, None, "stays", None, None, None] for name in settled]
+    lines: list[str] = []
+    requested = {host: [str(vm["name"]) for vm in share] for host, share in shares.items()}
+    goals = {
+        (host, str(vm["name"])): vm["destination"]["name"]
+        for host, share in shares.items()
+        for vm in share
+    }
+    found = outcomes(requested, answers)
+    for one in found:
+        lines += [clean(line) for line in (one.entry or {}).get("progress") or ()]
+        rows.append([one.name, one.host, goals[one.host, one.name], *_result(one, check=check)])
+    if rows:
+        lines.append(table(_HEADS, rows))
+    lines += [
+        f"{clean(one.name)}: {clean(one.entry['note'])}"
+        for one in found
+        if one.entry and one.entry.get("note")
+    ]
+    failures = [*(one.problem for one in found if one.problem), *problems]
+    if not found and not failures:
+        lines.append(f"nothing to do: {_NOTHING[state]}")
+    return "".join(f"{line}\n" for line in lines), failures
+
+
+def _result(one: Outcome, *, check: bool) -> list[t.Any]:
+    """What became of it in a word, MiB, seconds and milliseconds of downtime."""
+    if one.entry is None:
+        return ["failed", None, None, None]
+    entry = one.entry
+    if one.problem:
+        word = "failed"
+    elif not entry.get("changed"):
+        word = "was there"
+    elif entry["flow"] == "undo":
+        word = "stays (its move was undone)"
+    elif check and entry["flow"] == "finish":
+        word = "would be finished or undone"
+    else:
+        word = f"{'would move' if check else 'moved'} ({entry['flow']})"
+    size = _number(entry.get("bytes_to_copy") if check else entry.get("bytes"))
+    mib = None if size is None else round(size / MIB)
+    return [word, mib, _number(entry.get("seconds")), _number(entry.get("downtime_ms"))]
+
+
+def _number(value: t.Any) -> t.Any:
+    """None for what is a text, as it is in check mode."""
+    return value if isinstance(value, (int, float)) else None

@@ -1,0 +1,80 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The options of a migration as they were given, with everything that is wrong with them.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..._errors import Problem, SpecError
+from .types import Destination, Options
+
+# A host name or an address: nothing that could be another part of a URI
+_ADDRESS = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+_POSITIVE = ("parallel", "bandwidth", "max_downtime", "parallel_connections", "seconds_per_gib")
+
+
+def options(given: t.Mapping[str, t.Any]) -> Options:
+    """How to move; raises SpecError with every figure that makes no sense."""
+    problems = [
+        Problem(name, f"{given[name]} is not above 0")
+        for name in _POSITIVE
+        if given.get(name) is not None and given[name] <= 0
+    ]
+    if given["tunnelled"] and given.get("parallel_connections") is not None:
+        text = "a tunnel is one connection; leave this out, or tunnelled"
+        problems.append(Problem("parallel_connections", text))
+    if problems:
+        raise SpecError(problems)
+    return Options(
+        keep_volumes=given["keep_volumes"],
+        bandwidth=given["bandwidth"],
+        max_downtime=given["max_downtime"],
+        auto_converge=given["auto_converge"],
+        tunnelled=given["tunnelled"],
+        parallel_connections=given["parallel_connections"],
+        seconds_per_gib=given["seconds_per_gib"],
+        on_timeout=given["on_timeout"],
+    )
+
+
+def moves(vms: t.Sequence[t.Mapping[str, t.Any]], here: str) -> list[tuple[str, Destination]]:
+    """The VMs with their destinations; raises SpecError with everything that is wrong."""
+    found: list[tuple[str, Destination]] = []
+    problems = []
+    seen: set[str] = set()
+    for index, one in enumerate(vms):
+        name, to = str(one["name"]), one["destination"]
+        address = str(to.get("address") or to["name"])
+        where = f"vms[{index}]"
+        if not name:
+            problems.append(Problem(f"{where}.name", "it is empty; name the VM"))
+        elif name in seen:
+            problems.append(Problem(f"{where}.name", f"{name!r} is there twice; move it once"))
+        seen.add(name)
+        if to["name"] == here:
+            text = f"{name!r} is to go from {here} to {here}; name another hypervisor"
+            problems.append(Problem(f"{where}.destination", text))
+        if not _ADDRESS.fullmatch(address):
+            text = f"{address!r} is no host name and no address; give one that certificates name"
+            problems.append(Problem(f"{where}.destination.address", text))
+        bridges = to.get("bridges")
+        known = None if bridges is None else tuple(str(bridge) for bridge in bridges)
+        there = Destination(
+            str(to["name"]),
+            address,
+            known,
+            marked=bool(to.get("marked")),
+            expired=tuple(str(text) for text in to.get("expired") or ()),
+            coming=tuple(str(volume) for volume in to.get("coming") or ()),
+        )
+        found.append((name, there))
+    if problems:
+        raise SpecError(problems)
+    return found

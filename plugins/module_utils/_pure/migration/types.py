@@ -1,0 +1,215 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is known of both ends of a migration, and what is to be done.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..base.metadata import Metadata, Move, OwnVolume
+
+# What to do about certificates that have expired
+RENEW = "renew it with the playbook fleet.virt.renew_keys"
+
+
+@dataclass(frozen=True)
+class Destination:
+    """The hypervisor a VM goes to: its name in the inventory, the name or address that the source
+    reaches it by (its certificate has to name that), and its bridges (None: not known).
+
+    ``listen`` is the address as a number, as the source has it: the destination itself may take
+    its own name for 127.0.1.1. ``marked``: it may have the maintenance mark. ``expired`` are its
+    certificates for what comes that have expired, in words. ``coming`` are volumes of base images
+    that are not there now, as in check mode, and will be.
+    """
+
+    name: str
+    address: str
+    bridges: tuple[str, ...] | None = None
+    listen: str = ""
+    marked: bool = False
+    expired: tuple[str, ...] = ()
+    coming: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Options:
+    """How volumes are treated, which way it goes and how fast: MiB/s, milliseconds, seconds for
+    each GiB."""
+
+    keep_volumes: bool = False
+    bandwidth: int | None = None
+    max_downtime: int | None = None
+    auto_converge: bool = True
+    tunnelled: bool = False
+    parallel_connections: int | None = None
+    seconds_per_gib: int = 800
+    on_timeout: str = "abort"
+
+
+@dataclass(frozen=True)
+class Disk:
+    """One disk of the VM, in bytes. ``own`` is its volume, if it was made for this VM.
+
+    ``chain`` are the files below it, nearest first.
+    """
+
+    target: str
+    device: str
+    type: str
+    path: str | None
+    format: str | None
+    capacity: int = 0
+    allocation: int = 0
+    readonly: bool = False
+    shareable: bool = False
+    encrypted: bool = False
+    chain: tuple[tuple[str, str], ...] = ()
+    own: OwnVolume | None = None
+    block_job: bool = False
+
+
+@dataclass(frozen=True)
+class Source:
+    """The VM where it is. ``expired`` are the certificates there for what leaves that have expired,
+    in words."""
+
+    name: str
+    uuid: str
+    host: str
+    state: str
+    active: bool
+    persistent: bool
+    autostart: bool
+    metadata: Metadata | None
+    domain_type: str
+    arch: str
+    machine: str
+    memory_mib: int
+    vcpus: int
+    disks: tuple[Disk, ...] = ()
+    macs: tuple[str, ...] = ()
+    bridges: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    hostdevs: tuple[str, ...] = ()
+    cpu: str | None = None
+    managed_save: bool = False
+    snapshots: tuple[str, ...] = ()
+    checkpoints: tuple[str, ...] = ()
+    job: str | None = None
+    owner_alive: bool = False
+    host_uuid: str = ""
+    qemu: int = 0
+    expired: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A volume of the destination, in bytes."""
+
+    name: str
+    path: str
+    capacity: int
+    backing: str | None = None
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A pool of files of the destination; ``available`` bytes."""
+
+    name: str
+    path: str
+    active: bool
+    available: int = 0
+    volumes: t.Mapping[str, Volume] = field(default_factory=dict)  # by path
+
+
+@dataclass(frozen=True)
+class Defined:
+    """A domain of the destination; ``files`` is all it names, our metadata included."""
+
+    name: str
+    uuid: str
+    active: bool
+    state: str
+    macs: tuple[str, ...] = ()
+    files: frozenset[str] = frozenset()
+    metadata: Metadata | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """The destination as the source sees it over TLS.
+
+    ``shared`` are the disks in a pool that both have, by path: empty for one that is proven to be
+    the same file, else why it is not.
+    """
+
+    destination: Destination
+    host_uuid: str
+    machines: tuple[str, ...]
+    domain_types: tuple[str, ...]
+    qemu: int = 0
+    free_mib: int | None = None
+    domains: tuple[Defined, ...] = ()
+    pools: tuple[Pool, ...] = ()
+    networks: tuple[str, ...] = ()
+    bridges: tuple[str, ...] | None = None
+    maintenance: bool = False
+    cpu_problem: str | None = None
+    shared: t.Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NewVolume:
+    """A volume to be made on the destination; ``again``: an earlier attempt left one."""
+
+    target: str
+    pool: str
+    name: str
+    path: str
+    format: str
+    capacity: int
+    allocation: int
+    backing: tuple[str, str] | None = None
+    again: bool = False
+
+
+@dataclass
+class Plan:
+    """What moving the VM means; with ``findings`` nothing is done at all."""
+
+    flow: str = "copy"
+    incremental: bool = False  # a disk lies on a base image, which does not travel
+    volumes: list[NewVolume] = field(default_factory=list)
+    shared: list[str] = field(default_factory=list)  # paths of disks that stay where they are
+    old: list[OwnVolume] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+
+    @property
+    def bytes_to_copy(self) -> int:
+        """Bytes of disks that have to travel."""
+        return sum(volume.allocation for volume in self.volumes)
+
+
+__all__ = [
+    "RENEW",
+    "Defined",
+    "Destination",
+    "Disk",
+    "Move",
+    "NewVolume",
+    "Options",
+    "Plan",
+    "Pool",
+    "Source",
+    "Target",
+    "Volume",
+]

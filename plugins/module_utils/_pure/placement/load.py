@@ -1,0 +1,253 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is promised on each hypervisor, with VMs added and removed, and the fleet's running sums.
+
+The sums make the evenness of the fleet, and what one more VM would do to it, a matter of a few
+multiplications, however many hypervisors there are. Placement adds; evacuation and rebalance take
+a VM off one hypervisor and add it to another with the same two calls.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .hosts import DefinedVm, PlacementHost, PoolFacts
+from .types import Policy, Request
+
+
+class Evenness:
+    """Running sums over one ratio (promised by limit) of every counted hypervisor.
+
+    The measure is n times the variance of the ratios, sum(r^2) - sum(r)^2 / n: Ganeti's sigma,
+    squared and not divided by n, so that one VM counts the same in a small and in a big fleet.
+    """
+
+    __slots__ = ("count", "limits", "ratios", "squares")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.limits = 0
+        self.ratios = 0.0
+        self.squares = 0.0
+
+    def enter(self, promised: int, limit: int) -> None:
+        """Count one more hypervisor (or pool)."""
+        ratio = promised / limit
+        self.count += 1
+        self.limits += limit
+        self.ratios += ratio
+        self.squares += ratio * ratio
+
+    def shift(self, before: int, after: int, limit: int) -> None:
+        """The sum promised on one counted hypervisor went from ``before`` to ``after``."""
+        old, new = before / limit, after / limit
+        self.ratios += new - old
+        self.squares += new * new - old * old
+
+    def value(self) -> float:
+        """n times the variance; 0 is perfectly even."""
+        if not self.count:
+            return 0.0
+        return max(0.0, self.squares - self.ratios * self.ratios / self.count)
+
+    def change(self, ratio: float, added: float) -> float:
+        """How ``value`` changes if the hypervisor that is at ``ratio`` gets ``added`` more."""
+        return 2 * added * (ratio - self.ratios / self.count) + added * added * (1 - 1 / self.count)
+
+    def share(self, amount: int) -> float:
+        """``amount`` as a part of what the average hypervisor can promise."""
+        return amount * self.count / self.limits if self.limits else 0.0
+
+
+class Space(t.NamedTuple):
+    """What one VM wants of one pool.
+
+    ``thin_mib`` is the part of the virtual size that is allocated only as the guest writes.
+    """
+
+    pool: str
+    virtual_mib: int
+    thin_mib: int
+
+
+class PoolLoad:
+    """One pool of one hypervisor; ``facts`` is None for a pool that creation has yet to make."""
+
+    __slots__ = ("added_full", "added_thin", "facts", "key", "limit", "promised")
+
+    def __init__(self, key: str, facts: PoolFacts | None) -> None:
+        self.key = key
+        self.facts = facts
+        self.limit = facts.limit_mib if facts else 0
+        self.promised = facts.promised_mib if facts else 0
+        self.added_full = 0
+        self.added_thin = 0
+
+    @property
+    def counted(self) -> bool:
+        """Whether it has a known capacity, and so is part of the fleet's sums."""
+        return self.facts is not None and not self.facts.problem and self.limit > 0
+
+
+class HostLoad:
+    """What is promised on one hypervisor now: what it reported, and what was added since."""
+
+    __slots__ = (
+        "added",
+        "avoided",
+        "counted",
+        "groups",
+        "host",
+        "images",
+        "memory",
+        "memory_limit",
+        "names",
+        "pools",
+        "vcpus",
+        "vcpus_limit",
+    )
+
+    def __init__(self, host: PlacementHost, policy: Policy) -> None:
+        self.host = host
+        self.memory = host.memory_promised_mib
+        self.memory_limit = host.memory_limit_mib
+        self.vcpus = host.vcpus_promised
+        self.vcpus_limit = host.vcpus_limit
+        # a host in maintenance or without an answer is no part of an even fleet
+        self.counted = (
+            host.problem is None
+            and host.maintenance is False
+            and self.memory_limit > 0
+            and self.vcpus_limit > 0
+        )
+        self.names: dict[str, str | None] = {vm.name: vm.uuid for vm in host.vms}
+        self.images = set(host.images)
+        self.added: dict[str, Request] = {}
+        # how many VMs on this host are in each group, and how many keep away from it
+        self.groups: dict[str, int] = {}
+        self.avoided: dict[str, int] = {}
+        for vm in host.vms:
+            count(self.groups, vm.groups)
+            count(self.avoided, vm.anti_affinity)
+        self.pools = {facts.name: PoolLoad(facts.name, facts) for facts in host.pools}
+        by_path = {facts.path: facts.name for facts in host.pools if facts.path}
+        for name, path in policy.pool_paths.items():
+            if name in self.pools:
+                continue
+            same = by_path.get(path.rstrip("/") or path)
+            if same is None:
+                self.pools[name] = PoolLoad(name, None)
+            else:
+                self.pools[name] = self.pools[same]
+                self.pools[name].key = name
+
+    def vms(self) -> t.Iterator[DefinedVm | Request]:
+        """The VMs that are here now."""
+        yield from (vm for vm in self.host.vms if vm.name in self.names)
+        yield from self.added.values()
+
+    def spaces(self, request: Request, policy: Policy) -> list[Space]:
+        """What the VM wants of this host's pools, with a copy of its image if that is absent."""
+        copied = bool(request.image) and request.image not in self.images
+        return spaces_of(request, policy, copied)
+
+
+def count(counts: dict[str, int], groups: t.Iterable[str], change: int = 1) -> None:
+    """Count a VM's groups, each once; what nobody is in is not kept."""
+    for group in set(groups):
+        now = counts.get(group, 0) + change
+        if now:
+            counts[group] = now
+        else:
+            counts.pop(group, None)
+
+
+def spaces_of(request: Request, policy: Policy, copied: bool) -> list[Space]:
+    """What the VM wants, added up by pool; ``copied``: its image has to come there first."""
+    wanted: dict[str, tuple[int, int]] = {}
+    for pool, size, full in request.disks:
+        virtual, thin = wanted.get(pool, (0, 0))
+        wanted[pool] = (virtual + size, thin + (0 if full else size))
+    if copied:  # of unknown size too: the pool has to be usable
+        virtual, thin = wanted.get(policy.base_pool, (0, 0))
+        wanted[policy.base_pool] = (virtual + request.image_mib, thin)
+    return [Space(pool, virtual, thin) for pool, (virtual, thin) in wanted.items()]
+
+
+class FleetLoad:
+    """All hypervisors with their loads, by name, and the running sums over them."""
+
+    def __init__(self, hosts: t.Iterable[PlacementHost], policy: Policy) -> None:
+        self.policy = policy
+        # sorted, so that sums of floats come out the same whatever order the hosts came in
+        self.loads = {
+            host.name: HostLoad(host, policy) for host in sorted(hosts, key=lambda host: host.name)
+        }
+        self.memory = Evenness()
+        self.cpu = Evenness()
+        self.disk: dict[str, Evenness] = {}
+        self.members: dict[str, int] = {}
+        self.where: dict[str, tuple[str, ...]] = {}
+        for load in self.loads.values():
+            for name in load.names:
+                self.where[name] = (*self.where.get(name, ()), load.host.name)
+            for group, vms in load.groups.items():
+                self.members[group] = self.members.get(group, 0) + vms
+            if load.counted:
+                self.memory.enter(load.memory, load.memory_limit)
+                self.cpu.enter(load.vcpus, load.vcpus_limit)
+                for pool in {id(pool): pool for pool in load.pools.values()}.values():
+                    if pool.counted:
+                        self.disk.setdefault(pool.key, Evenness()).enter(pool.promised, pool.limit)
+
+    def add(self, host: str, request: Request) -> None:
+        """Put the VM on ``host``; whether it fits is the filters' question, not asked here."""
+        load = self.loads[host]
+        self._move(load, request, 1)
+        load.names[request.name] = None
+        load.added[request.name] = request
+        self.where[request.name] = (*self.where.get(request.name, ()), host)
+        self._count(load, request, 1)
+        if request.image:
+            load.images.add(request.image)
+
+    def remove(self, host: str, request: Request) -> None:
+        """Take the VM off ``host``: the reverse of ``add``, but for its base image, which stays.
+
+        Raises KeyError if no VM of that name is there.
+        """
+        load = self.loads[host]
+        del load.names[request.name]
+        load.added.pop(request.name, None)
+        self.where[request.name] = tuple(one for one in self.where[request.name] if one != host)
+        if not self.where[request.name]:
+            del self.where[request.name]
+        if request.image:
+            load.images.add(request.image)
+        self._move(load, request, -1)
+        self._count(load, request, -1)
+
+    def _count(self, load: HostLoad, request: Request, change: int) -> None:
+        count(load.groups, request.groups, change)
+        count(load.avoided, request.anti_affinity, change)
+        count(self.members, request.groups, change)
+
+    def _move(self, load: HostLoad, request: Request, sign: int) -> None:
+        memory, vcpus = load.memory, load.vcpus
+        load.memory += sign * request.memory_mib
+        load.vcpus += sign * request.vcpus
+        if load.counted:
+            self.memory.shift(memory, load.memory, load.memory_limit)
+            self.cpu.shift(vcpus, load.vcpus, load.vcpus_limit)
+        for name, virtual, thin in load.spaces(request, self.policy):
+            pool = load.pools[name]
+            before = pool.promised
+            pool.promised += sign * virtual
+            pool.added_thin += sign * thin
+            pool.added_full += sign * (virtual - thin)
+            if load.counted and pool.counted:
+                self.disk[pool.key].shift(before, pool.promised, pool.limit)

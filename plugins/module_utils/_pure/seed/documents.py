@@ -1,0 +1,280 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A seed as the documents of a NoCloud medium, which cloud-init reads.
+
+They are JSON, which YAML readers take as they are: nothing needs quoting rules, and a hypervisor
+needs no YAML library.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import re
+import typing as t
+from collections.abc import Mapping
+
+from . import first_boot
+from .types import HostKey, NicConfig, Seed, SeededNic, User
+
+# What JSON takes as it is, and YAML refuses or reads as a line break
+_NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_ROUTES = {4: "0.0.0.0/0", 6: "::/0"}
+_DISABLED = "/etc/cloud/cloud-init.disabled"
+# Until cloud-init is disabled: a boot without the medium would otherwise be a new instance's
+_TRUST = "/etc/cloud/cloud.cfg.d/95-fleet-virt.cfg"
+# An id that came with the image is every VM's of that image; one that was made by this boot (its
+# file changed since) stays. The VM's UUID is what systemd itself takes under KVM.
+_MACHINE_ID = """\
+[ -e /etc/machine-id ] || exit 0
+changed=$(stat -c %Z /etc/machine-id) booted=$(sed -n 's/^btime //p' /proc/stat)
+[ "${changed:-0}" -ge "${booted:-1}" ] && [ -s /etc/machine-id ] && exit 0
+echo "$1" > /etc/machine-id
+[ -L /var/lib/dbus/machine-id ] || [ ! -e /var/lib/dbus/machine-id ] || \
+echo "$1" > /var/lib/dbus/machine-id
+"""
+
+
+def nocloud(
+    seed: Seed,
+    name: str,
+    uuid: str,
+    nics: t.Sequence[SeededNic],
+    host_key: HostKey,
+    entropy: bytes,
+) -> dict[str, bytes]:
+    """The files of a NoCloud medium (label ``cidata``) for the VM ``name``.
+
+    ``nics`` come in the VM's order, with their MAC addresses. ``host_key`` makes the guest's SSH
+    identity known before it boots, ``entropy`` its random numbers its own; both make the medium a
+    secret. ``uuid`` is the instance, and the machine id if the image brings one.
+    """
+    hostname, fqdn = host_names(seed, name)
+    meta = {"instance-id": uuid, "local-hostname": fqdn or hostname}
+    data = _user_data(seed, hostname, fqdn, uuid, host_key, entropy)
+    if seed.user_data is not None:
+        data = merged(data, json.loads(seed.user_data))
+    if isinstance(data.get("runcmd"), list):
+        data["runcmd"] = first_boot.watched(data["runcmd"])
+    if not data["runcmd"]:
+        del data["runcmd"]  # cloud-init's schema has no empty list
+    return {
+        "meta-data": _document(meta),
+        "network-config": _document(network(seed, nics)),
+        "user-data": b"#cloud-config\n" + _document(data),
+    }
+
+
+def host_names(seed: Seed, name: str) -> tuple[str, str | None]:
+    """The guest's short name, and its full one if it has a domain."""
+    full = seed.fqdn or seed.hostname or name
+    short, dot, _domain = full.partition(".")
+    return short, full if dot else None
+
+
+def merged(ours: t.Any, theirs: t.Any) -> t.Any:
+    """Mappings key by key, lists one after the other, else what the user wrote."""
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+        both = {key: merged(ours[key], theirs[key]) for key in ours if key in theirs}
+        return {**ours, **theirs, **both}
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return [*ours, *theirs]
+    return theirs
+
+
+def _user_data(
+    seed: Seed,
+    hostname: str,
+    fqdn: str | None,
+    uuid: str,
+    host_key: HostKey,
+    entropy: bytes,
+) -> dict[str, t.Any]:
+    machine_id = uuid.replace("-", "")
+    data: dict[str, t.Any] = {
+        "bootcmd": [
+            ["sh", "-c", _MACHINE_ID, "machine-id", machine_id],
+            ["sh", "-c", first_boot.REPORT, "first-boot", _DISABLED],
+        ],
+        "disable_root": seed.user != "root",
+        "growpart": {"mode": "auto" if seed.grow_root else "off", "devices": ["/"]},
+        "hostname": hostname,
+        "manage_etc_hosts": "localhost",  # sudo looks its own host name up
+        "preserve_hostname": False,
+        "random_seed": {
+            "data": base64.b64encode(entropy).decode("ascii"),
+            "encoding": "base64",
+            "file": "/dev/urandom",
+        },
+        "resize_rootfs": seed.grow_root,
+        "runcmd": [_command(command) for command in seed.commands],
+        "ssh_deletekeys": True,
+        "ssh_keys": {"ed25519_private": host_key.private, "ed25519_public": host_key.public},
+        "ssh_pwauth": False,
+        "users": [_user(user, lock=lock) for user, lock in logins(seed)],
+        "write_files": _files(seed),
+    }
+    if fqdn is not None:
+        data["fqdn"] = fqdn
+    if seed.timezone is not None:
+        data["timezone"] = seed.timezone
+    if seed.locale is not None:
+        data["locale"] = seed.locale
+    if seed.ca_certificates:
+        data["ca_certs"] = {"trusted": list(seed.ca_certificates)}
+    if seed.packages:
+        data["packages"] = list(seed.packages)
+    return data
+
+
+def _command(command: str | tuple[str, ...]) -> str | list[str]:
+    return command if isinstance(command, str) else list(command)
+
+
+def logins(seed: Seed) -> list[tuple[User, bool]]:
+    """All users, each with whether its password is locked if none is given.
+
+    The first is whom Ansible logs in as. root has its rights, and its password stays as the image
+    has it.
+    """
+    root = seed.user == "root"
+    sudo = None if root else seed.sudo
+    first = User(seed.user, seed.ssh_public_keys, seed.password_hash, sudo)
+    return [(first, not root), *((user, True) for user in seed.users)]
+
+
+def _user(user: User, *, lock: bool) -> dict[str, t.Any]:
+    entry: dict[str, t.Any] = {"name": user.name}
+    if user.ssh_public_keys:
+        entry["ssh_authorized_keys"] = list(user.ssh_public_keys)
+    if user.password_hash is not None:
+        entry.update(hashed_passwd=user.password_hash, lock_passwd=False)
+    elif lock:
+        entry["lock_passwd"] = True
+    if user.sudo is not None:
+        entry["sudo"] = user.sudo
+    if user.groups:
+        entry["groups"] = list(user.groups)
+    if user.shell is not None:
+        entry["shell"] = user.shell
+    return entry
+
+
+def _files(seed: Seed) -> list[dict[str, t.Any]]:
+    trust = b"# Made by fleet.virt: this VM stays the instance it was seeded as.\n"
+    files = [
+        {
+            "path": _TRUST,
+            "content": base64.b64encode(trust + b"manual_cache_clean: true\n").decode("ascii"),
+            "encoding": "b64",
+            "owner": "root:root",
+            "permissions": "0644",
+        }
+    ]
+    for file in seed.files:
+        entry: dict[str, t.Any] = {
+            "path": file.path,
+            "content": file.content,
+            "encoding": "b64",
+            "owner": file.owner,
+            "permissions": file.mode,
+        }
+        if file.owner.partition(":")[0] != "root":
+            entry["defer"] = True  # users are made after files are written
+        files.append(entry)
+    return files
+
+
+def real_nic(nic: NicConfig, nics: t.Sequence[SeededNic]) -> SeededNic | None:
+    """The VM's NIC that is named, or has the MAC address."""
+    return next((one for one in nics if nic.name == one.name or nic.mac == one.mac.lower()), None)
+
+
+class ToldNic(t.NamedTuple):
+    """A NIC and what it is told; the boot waits for the one that is ``first``."""
+
+    nic: SeededNic
+    config: NicConfig
+    first: bool
+
+
+def told(seed: Seed, nics: t.Sequence[SeededNic]) -> list[ToldNic]:
+    """Every NIC, by DHCP if nothing is said.
+
+    The boot waits for one NIC only: the one with a gateway, else the first.
+    """
+    chosen: dict[str, NicConfig] = {}
+    for config in seed.network:
+        real = real_nic(config, nics)
+        if real is not None:
+            chosen[real.mac] = config
+    first = next((nic.mac for nic in nics if nic.mac in chosen and chosen[nic.mac].gateways), None)
+    if first is None and nics:
+        first = nics[0].mac
+    found: list[ToldNic] = []
+    for nic in nics:
+        config = chosen.get(nic.mac, NicConfig())
+        if nic.mac == first:
+            config = dataclasses.replace(
+                config,
+                dns_servers=config.dns_servers or seed.dns_servers,
+                dns_search=config.dns_search or seed.dns_search,
+            )
+        found.append(ToldNic(nic, config, nic.mac == first))
+    return found
+
+
+def network(seed: Seed, nics: t.Sequence[SeededNic]) -> dict[str, t.Any]:
+    """Version 2 network configuration: every NIC found by its address.
+
+    The DHCP client identifies itself by the MAC address: by default it would use the machine id,
+    so that a VM made anew under the same address is given another lease, and two of one image may
+    be given the same.
+    """
+    ethernets: dict[str, t.Any] = {}
+    for nic, config, first in told(seed, nics):
+        ethernets[nic.name] = _ethernet(nic, config)
+        if not first:
+            ethernets[nic.name]["optional"] = True
+    return {"version": 2, "ethernets": ethernets}
+
+
+def _ethernet(nic: SeededNic, config: NicConfig) -> dict[str, t.Any]:
+    entry: dict[str, t.Any] = {"match": {"macaddress": nic.mac}, "dhcp4": config.dhcp4}
+    if config.dhcp4:
+        entry["dhcp-identifier"] = "mac"
+    if config.dhcp6:
+        entry["dhcp6"] = True
+    if config.addresses:
+        entry["addresses"] = list(config.addresses)
+    routes: list[dict[str, t.Any]] = [
+        {"to": _ROUTES[6 if ":" in gateway else 4], "via": gateway} for gateway in config.gateways
+    ]
+    for route in config.routes:
+        routes.append({"to": route.to, "via": route.via})
+        if route.metric is not None:
+            routes[-1]["metric"] = route.metric
+    if routes:
+        entry["routes"] = routes
+    servers: dict[str, t.Any] = {}
+    if config.dns_servers:
+        servers["addresses"] = list(config.dns_servers)
+    if config.dns_search:
+        servers["search"] = list(config.dns_search)
+    if servers:
+        entry["nameservers"] = servers
+    if config.mtu is not None:
+        entry["mtu"] = config.mtu
+    return entry
+
+
+def _document(content: t.Mapping[str, t.Any]) -> bytes:
+    # not ASCII only: JSON's surrogate pairs are not YAML
+    text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False)
+    text = _NOT_YAML.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    return text.encode("utf-8") + b"\n"

@@ -1,0 +1,130 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The end of a guest's first boot, which the guest tells on its serial console.
+
+An SSH server answers long before packages are installed and commands have run. So a guest that has
+either says that it has begun with its seed, and in the end what cloud-init's own result is. Both
+are lines on the console; what is in them is the guest's word, and concerns that guest alone.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+from ..machine import console
+
+if t.TYPE_CHECKING:
+    from .types import Seed  # which needs what is here
+
+MARK = "fleet.virt first boot:"
+# In the metadata: a medium was given, the disk was written to, or nobody can tell the end
+PENDING, WRITTEN, UNKNOWN, FAILED = "pending", "written", "unknown", "failed: "
+_BEGUN = "begun"
+_LOGIN = re.compile(r"(?:^|\s)login:\s*$")
+_CLOUD_INIT = re.compile(rf"cloud-init|ci-info:|{re.escape(MARK)}", re.I)
+_SHOWN = 300
+_MOST = 5  # errors that are shown
+# What ends the boot before its end can be told
+_RESTARTS = re.compile(
+    r"\b(reboot|shutdown|poweroff|halt|kexec|init\s+[06]|systemctl\s+isolate|power_state)\b"
+)
+_OUTPUT = re.compile(r"(?:\\n|\s)*(?:Stdout|Stderr): .*", re.S)
+# Packages are no secret; an installation is known by its command only
+_COMMAND = re.compile(r"(?:\\n|\s)*Command: (?!.*\binstall\b)(?:(?!\\n|\n|Exit code).)*")
+# Parts of one shell statement: nothing may be put between them
+_OPEN = re.compile(r"(<<|(^|[\s;&|])(then|do|else|in|\{|\()\s*$|(&&|\|\||\||\\)\s*$)", re.M)
+_CLOSED = re.compile(r"^\s*(then|do|done|else|elif|fi|esac|\}|\)|;;)", re.M)
+
+# /dev/console may be a screen that is not there
+SAY = """\
+say() { for place in /dev/console /dev/ttyS0 /dev/ttyAMA0; do \
+[ ! -c $place ] || printf '\\n%s\\n' "$1" > $place; done 2>/dev/null; }
+"""
+# Run by bootcmd, before the SSH server starts. What waits for the end is a unit of its own that
+# disables cloud-init when the guest is shut down: while that marker is there, cloud-init's status
+# is "disabled", whatever happened. $1 is the marker.
+REPORT = f"""\
+umask 077; mkdir -p /run/fleet-virt && cd /run/fleet-virt || exit 0
+{SAY}say '{MARK} {_BEGUN}'
+cat > end <<'END'
+{SAY}result=/run/cloud-init/result.json
+until [ -s $result ]; do sleep 1; done
+say "{MARK} $(tr -d '\\n' < $result | head -c 8000)"
+END
+echo "[ ! -s /run/cloud-init/result.json ] || touch $1" > disable
+systemd-run --no-block --quiet --unit fleet-virt-first-boot -p RemainAfterExit=yes \
+-p 'ExecStop=/bin/sh /run/fleet-virt/disable' /bin/sh /run/fleet-virt/end 2>/dev/null && exit 0
+(sh end; sh disable) < /dev/null > /dev/null 2>&1 &
+"""
+
+
+def expected(seed: Seed | None) -> str | None:
+    """What is noted of a VM that is given this seed; None if its SSH server's answer is the end."""
+    if seed is None or not (seed.commands or seed.packages or seed.user_data):
+        return None
+    words = [one if isinstance(one, str) else " ".join(one) for one in seed.commands]
+    if _RESTARTS.search("\n".join([*words, seed.user_data or ""])):
+        return UNKNOWN
+    return WRITTEN if seed.method == "offline" else PENDING
+
+
+def watched(commands: t.Sequence[t.Any]) -> list[t.Any]:
+    """The commands, which are one script, so that it fails if one of them does.
+
+    Left as they are if one of them is but a part of a statement; then the last one counts.
+    """
+    texts = [one if isinstance(one, str) else "" for one in commands]
+    if not commands or any(_OPEN.search(text) or _CLOSED.search(text) for text in texts):
+        return list(commands)
+    found: list[t.Any] = []
+    for number, command in enumerate(commands, 1):
+        note = f'echo "fleet.virt: command {number} ended with $fleet_virt"; fleet_virt_failed=1'
+        found += [command, f"fleet_virt=$?; [ $fleet_virt = 0 ] || {{ {note}; }}"]
+    return [*found, "exit ${fleet_virt_failed:-0}"]
+
+
+def begun(text: str) -> bool:
+    """Whether the guest says on its console that it took its seed."""
+    return f"{MARK} {_BEGUN}" in text
+
+
+def is_ignored(text: str) -> bool:
+    """Whether the last line asks for a login, and nothing before it is of cloud-init."""
+    last = console.end(text, 1)
+    return bool(last and _LOGIN.search(last[0])) and _CLOUD_INIT.search(text) is None
+
+
+def errors(text: str) -> list[str] | None:
+    """What failed, as the console ``text`` has it at last; None while the end is not told."""
+    found = None
+    for line in text.split("\n"):
+        _before, mark, rest = line.partition(MARK)
+        rest = rest.strip()
+        if not mark or rest == _BEGUN:
+            continue
+        found = _errors(rest)
+    return found
+
+
+def _errors(text: str) -> list[str]:
+    try:
+        told = json.loads(text)["v1"]["errors"]
+        told = [str(one) for one in told] if isinstance(told, list) else [text]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        told = [text]  # cut off: without errors it would be short
+    shown = [_printable(one) for one in told[:_MOST]]
+    return shown + ([f"and {len(told) - _MOST} more"] if len(told) > _MOST else [])
+
+
+def _printable(text: str) -> str:
+    """One line, without what a command was given or printed, which may be secret."""
+    text = _OUTPUT.sub("", _COMMAND.sub("", text))
+    line = "".join(character if character.isprintable() else " " for character in text)
+    line = " ".join(line.split())
+    return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."

@@ -1,0 +1,129 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a guest's image has, as far as seeding it has to know.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..._errors import PlanRefused
+
+There = t.Callable[[str], bool]
+
+_BIN = ("/usr/bin", "/bin", "/usr/local/bin")
+_SBIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")
+_UNITS = ("/usr/lib/systemd/system", "/lib/systemd/system", "/etc/systemd/system")
+_ENABLED = (
+    "/etc/systemd/system/multi-user.target.wants",
+    "/etc/systemd/system/sockets.target.wants",
+)
+# Package managers with the packages of an SSH server and of Python
+MANAGERS: dict[str, tuple[str, str]] = {
+    "apt-get": ("openssh-server", "python3"),
+    "dnf": ("openssh-server", "python3"),
+    "yum": ("openssh-server", "python3"),
+    "zypper": ("openssh-server", "python3"),
+    "pacman": ("openssh", "python"),
+}
+# Where certificates are put, and who takes them from there
+TRUST: dict[str, str] = {
+    "/etc/pki/ca-trust/source/anchors": "update-ca-trust",
+    "/usr/share/pki/trust/anchors": "update-ca-certificates",
+    "/usr/local/share/ca-certificates": "update-ca-certificates",
+    "/etc/ca-certificates/trust-source/anchors": "update-ca-trust",
+}
+
+
+@dataclass(frozen=True)
+class Image:
+    """What was found; ``network`` is one of guest_network.BACKENDS, units are names."""
+
+    os: str
+    cloud_init: bool = False
+    agent: bool = False
+    python: bool = False
+    sshd: bool = False
+    sudo: bool = False
+    network: str | None = None
+    network_enabled: bool = False
+    sshd_unit: str | None = None  # one that is there and not enabled
+    manager: str | None = None
+    trust: str | None = None
+    bash: bool = False
+    resolved: bool = False
+
+    def shown(self) -> dict[str, t.Any]:
+        """What a result tells of it."""
+        keys = ("os", "cloud_init", "agent", "python", "sshd", "network")
+        return {key: getattr(self, key) for key in keys}
+
+
+def look(there: There, os: str) -> Image:
+    """What the image has; ``there`` tells whether a path of it exists, links followed.
+
+    ``os`` is what its os-release(5) says. Raises PlanRefused without systemd: what happens at the
+    first boot is a unit of it.
+    """
+    if not _any(there, ("/usr/lib/systemd", "/lib/systemd"), "systemd"):
+        raise PlanRefused(
+            f"the image ({os}) has no systemd, which does what is left to do at the first boot;"
+            " use an image with cloud-init and method nocloud, or seed: false"
+        )
+    network, enabled = _network(there)
+    return Image(
+        os=os,
+        cloud_init=_any(there, _BIN, "cloud-init"),
+        agent=_any(there, (*_BIN, *_SBIN), "qemu-ga"),
+        python=_any(there, _BIN, "python3") or there("/usr/libexec/platform-python"),
+        sshd=_any(there, _SBIN, "sshd"),
+        sudo=_any(there, _BIN, "sudo"),
+        network=network,
+        network_enabled=enabled,
+        sshd_unit=_sshd_unit(there),
+        manager=next((one for one in MANAGERS if _any(there, _BIN, one)), None),
+        trust=next((one for one in TRUST if there(one)), None),
+        bash=there("/bin/bash"),
+        resolved=_enabled(there, "systemd-resolved.service", "sysinit.target"),
+    )
+
+
+def _any(there: There, folders: t.Iterable[str], name: str) -> bool:
+    return any(there(f"{folder}/{name}") for folder in folders)
+
+
+def _enabled(there: There, unit: str, *targets: str) -> bool:
+    wants = (f"/etc/systemd/system/{target}.wants" for target in targets)
+    return _any(there, (*_ENABLED, *wants), unit)
+
+
+def _network(there: There) -> tuple[str | None, bool]:
+    """What configures the network: what is enabled, else what is there."""
+    networkd = _any(there, ("/usr/lib/systemd", "/lib/systemd"), "systemd-networkd")
+    found = (
+        ("networkmanager", _any(there, _SBIN, "NetworkManager"), "NetworkManager.service"),
+        ("networkd", networkd, "systemd-networkd.service"),
+        ("ifupdown", _any(there, _SBIN, "ifup"), "networking.service"),
+    )
+    targets = ("network-online.target", "network.target")
+    for name, present, unit in found:
+        if present and _enabled(there, unit, *targets):
+            return name, True
+    # ifupdown before networkd, which comes with systemd whether it is used or not
+    for name in ("networkmanager", "ifupdown", "networkd"):
+        if any(one == name and present for one, present, _unit in found):
+            return name, False
+    return None, False
+
+
+def _sshd_unit(there: There) -> str | None:
+    for name in ("ssh", "sshd"):
+        if any(_enabled(there, f"{name}.{kind}") for kind in ("service", "socket")):
+            return None
+    names = ("ssh.service", "sshd.service")
+    return next((name for name in names if _any(there, _UNITS, name)), None)

@@ -1,0 +1,190 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The network of a seed as the files of what configures a guest's network.
+
+Every NIC is found by its MAC address, which is also what its DHCP client identifies itself by: by
+default it would be the machine id, so that a VM made anew under the same address would be given
+another lease.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+
+from ..._errors import PlanRefused
+from .documents import ToldNic
+from .types import NicConfig
+
+BACKENDS = ("networkmanager", "networkd", "ifupdown")
+INTERFACES = "/etc/network/interfaces"
+_NETWORKD = "/etc/systemd/network"
+_KEYFILES = "/etc/NetworkManager/system-connections"
+_HEADER = "# Made by fleet.virt.\n"
+_ANY = {4: "0.0.0.0/0", 6: "::/0"}
+
+
+class NetworkFile(t.NamedTuple):
+    """A file of root's."""
+
+    path: str
+    text: str
+    mode: int = 0o644
+
+
+def files(backend: str, nics: t.Sequence[ToldNic]) -> list[NetworkFile]:
+    """The files that configure ``nics`` for ``backend``, one of BACKENDS."""
+    if backend == "networkd":
+        return [_networkd(told) for told in nics]
+    if backend == "networkmanager":
+        return [_networkmanager(told) for told in nics]
+    return _ifupdown(nics)
+
+
+def resolv_conf(nics: t.Sequence[ToldNic]) -> str:
+    """resolv.conf for a guest whose network configuration does not write one; empty if unknown."""
+    servers = dict.fromkeys(one for told in nics for one in told.config.dns_servers)
+    search = dict.fromkeys(one for told in nics for one in told.config.dns_search)
+    lines = [f"nameserver {server}" for server in servers]
+    if lines and search:
+        lines.append(f"search {' '.join(search)}")
+    return _HEADER + "".join(f"{line}\n" for line in lines) if lines else ""
+
+
+def _routes(config: NicConfig) -> list[tuple[str, str, int | None]]:
+    """Network, router and metric, routers to everywhere first."""
+    gateways = [(_ANY[6 if ":" in one else 4], one, None) for one in config.gateways]
+    return [*gateways, *((route.to, route.via, route.metric) for route in config.routes)]
+
+
+def _section(name: str, *lines: tuple[str, t.Any]) -> str:
+    """A section with the lines that have a value; empty without any."""
+    given = [f"{key}={value}\n" for key, value in lines if value not in (None, "", False)]
+    return f"[{name}]\n{''.join(given)}\n" if given else ""
+
+
+def _networkd(told: ToldNic) -> NetworkFile:
+    config = told.config
+    dhcp = {(True, True): "yes", (True, False): "ipv4", (False, True): "ipv6"}
+    text = _section(
+        "Match",
+        ("MACAddress", told.nic.mac),
+        ("Type", "!vlan bridge bond"),  # they may have the address of their NIC
+    )
+    text += _section(
+        "Link",
+        ("MTUBytes", config.mtu),
+        ("RequiredForOnline", None if told.first else "no"),
+    )
+    text += _section(
+        "Network",
+        ("DHCP", dhcp.get((config.dhcp4, config.dhcp6), "no")),
+        *(("Address", address) for address in config.addresses),
+        *(("DNS", server) for server in config.dns_servers),
+        ("Domains", " ".join(config.dns_search)),
+    )
+    if config.dhcp4:
+        text += _section("DHCPv4", ("ClientIdentifier", "mac"))
+    for to, via, metric in _routes(config):
+        # a router outside the NIC's networks was refused when the seed was read
+        text += _section("Route", ("Destination", to), ("Gateway", via), ("Metric", metric))
+    # before what the image has, of which the first that matches a NIC is taken
+    return NetworkFile(f"{_NETWORKD}/05-fleet-virt-{told.nic.name}.network", _HEADER + text)
+
+
+def _networkmanager(told: ToldNic) -> NetworkFile:
+    config, name = told.config, f"fleet-virt-{told.nic.name}"
+    text = _section(
+        "connection",
+        ("id", name),
+        ("type", "ethernet"),
+        ("autoconnect-priority", 100),  # before what the image has
+        ("wait-device-timeout", 60000 if told.first else None),
+    )
+    text += _section("ethernet", ("mac-address", told.nic.mac.upper()), ("mtu", config.mtu))
+    for version in (4, 6):
+        addresses = [one for one in config.addresses if _version(one) == version]
+        routes = [one for one in _routes(config) if _version(one[0]) == version]
+        servers = [one for one in config.dns_servers if _version(one) == version]
+        if version == 4:
+            method = "auto" if config.dhcp4 else "manual" if addresses else "disabled"
+        else:
+            method = "auto"  # as networkd has it: what a router announces, DHCP if it says so
+        text += _section(
+            f"ipv{version}",
+            ("method", method),
+            *((f"address{number}", one) for number, one in enumerate(addresses, 1)),
+            *(
+                (f"route{number}", f"{to},{via}" + (f",{metric}" if metric is not None else ""))
+                for number, (to, via, metric) in enumerate(routes, 1)
+            ),
+            ("dns", "".join(f"{one};" for one in servers)),
+            ("dns-search", "".join(f"{one};" for one in config.dns_search)),
+            ("dhcp-client-id", "mac" if version == 4 and method == "auto" else None),
+        )
+    # NetworkManager passes over files that others may read
+    return NetworkFile(f"{_KEYFILES}/{name}.nmconnection", _HEADER + text, 0o600)
+
+
+def _ifupdown(nics: t.Sequence[ToldNic]) -> list[NetworkFile]:
+    """It knows NICs by names only: each is given one, which the kernel gives to none."""
+    text = f"{_HEADER}auto lo\niface lo inet loopback\n"
+    links: list[NetworkFile] = []
+    for number, told in enumerate(nics):
+        name = f"nic{number}"
+        match = _section("Match", ("MACAddress", told.nic.mac), ("Type", "ether"))
+        link = match + _section("Link", ("Name", name))
+        links.append(NetworkFile(f"{_NETWORKD}/05-fleet-virt-{name}.link", _HEADER + link))
+        # the boot waits for what is "auto"
+        text += f"\n# {told.nic.name}\n{'auto' if told.first else 'allow-hotplug'} {name}\n"
+        text += _stanzas(name, told.config)
+    return [NetworkFile(INTERFACES, text), *links]
+
+
+def _stanzas(name: str, config: NicConfig) -> str:
+    # DHCP's stanzas know no option for it
+    rest = [f"pre-up ip link set dev {name} mtu {config.mtu}"] if config.mtu is not None else []
+    if config.dns_servers:
+        rest.append(f"dns-nameservers {' '.join(config.dns_servers)}")
+    if config.dns_search:
+        rest.append(f"dns-search {' '.join(config.dns_search)}")
+    for to, via, metric in _routes(config):
+        family = "-6 " if ":" in via else ""
+        end = f" metric {metric}" if metric is not None else ""
+        rest.append(f"up ip {family}route replace {to} via {via} dev {name}{end}")
+    heads: list[tuple[str, list[str]]] = []
+    if config.dhcp4:
+        heads.append(("inet dhcp", []))
+    heads += [
+        (f"inet{'6' if ':' in address else ''} static", [f"address {address}"])
+        for address in config.addresses
+    ]
+    if config.dhcp6:
+        heads.append(("inet6 dhcp", []))
+    if not heads:
+        heads.append(("inet manual", []))
+    # routes come last, when all addresses are there
+    heads[-1][1].extend(rest)
+    return "".join(
+        f"iface {name} {head}\n" + "".join(f"    {line}\n" for line in lines)
+        for head, lines in heads
+    )
+
+
+def _version(text: str) -> int:
+    return ipaddress.ip_interface(text).version
+
+
+def require(backend: str | None, nics: t.Sequence[ToldNic]) -> str:
+    """``backend``, or PlanRefused if the image has none and there are NICs to configure."""
+    if backend is None and nics:
+        raise PlanRefused(
+            "the image has neither NetworkManager nor systemd-networkd nor ifupdown, so nothing in"
+            " it would configure the VM's NICs; build one of them into the image, or give the VM"
+            " no NIC"
+        )
+    return backend or "networkd"

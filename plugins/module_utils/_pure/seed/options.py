@@ -1,0 +1,351 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading the options of a seed that few requests have.
+
+No message shows what may be secret: hashes of passwords, content of files, commands, user-data.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import typing as t
+from collections.abc import Mapping
+
+from ..._errors import Problem
+from ..base.options import Reader, show, to_boolean
+from .public_keys import public_keys
+from .types import ALL_SUDO, USER, USER_RULE, File, ReadYaml, Seed, User
+
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_HASH = re.compile(r"\$(?:5|6|7|y|gy|2[aby])\$[./A-Za-z0-9$=,-]{8,250}")
+_HASH_RULE = (
+    "this is not a password's hash as in shadow(5), such as $6$...; make one with openssl passwd -6"
+)
+_SUDO = r"[^\s#:][^:\0]{0,255}"
+_PACKAGE = r"[A-Za-z0-9][A-Za-z0-9+._:=~@-]{0,127}"
+_PACKAGE_RULE = "a package is named as its package manager does, for example qemu-guest-agent"
+_ZONE = r"[A-Za-z][A-Za-z0-9_+-]{0,31}(?:/[A-Za-z0-9_+-]{1,32}){0,2}"
+_LOCALE = r"(?:C|POSIX|[a-z]{2,3}(?:_[A-Z]{2})?)(?:\.[A-Za-z0-9-]{1,16})?(?:@[a-z]{1,16})?"
+_PATH = r"(?:/(?!\.{1,2}(?:/|$))[^/\0]{1,255}){1,64}"
+_OWNER = rf"{USER}(?::{USER})?"
+_PEM = re.compile(r"-----BEGIN CERTIFICATE-----\s([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----")
+_BAD_TEXT = re.compile("[\0\ud800-\udfff]")
+_MAX_FILE = 1024 * 1024
+_MAX_USER_DATA = 1024 * 1024
+# What of user-data the collection itself has to decide, and who is asked instead
+_OURS = {
+    "ssh_keys": "the host key is made for the VM, so that it is known before it boots",
+    "ssh_deletekeys": "the host key is made for the VM, so that it is known before it boots",
+    "ssh_genkeytypes": "the host key is made for the VM, so that it is known before it boots",
+    "hostname": "set hostname in the seed",
+    "fqdn": "set fqdn in the seed",
+    "preserve_hostname": "set hostname in the seed",
+    "prefer_fqdn_over_hostname": "set hostname in the seed",
+    "manual_cache_clean": "it keeps the VM what it is when its medium is gone",
+    "network": "cloud-init takes no network from user-data; set network in the seed",
+}
+
+
+def read(reader: Reader, seed: Seed, read_yaml: ReadYaml | None) -> dict[str, t.Any]:
+    """The fields of ``seed`` that these options set."""
+    users = _users(reader, seed)
+    return {
+        "fqdn": _fqdn(reader, seed),
+        "sudo": _sudo(reader, True),
+        "password_hash": _password_hash(reader),
+        "users": users,
+        "timezone": reader.text("timezone", None, _ZONE, "for example Europe/Berlin or UTC"),
+        "locale": reader.text("locale", None, _LOCALE, "for example de_DE.UTF-8 or C.UTF-8"),
+        "ca_certificates": _certificates(reader),
+        "files": _files(reader),
+        "packages": reader.words("packages", _PACKAGE, _PACKAGE_RULE),
+        "commands": _commands(reader),
+        "grow_root": reader.boolean("grow_root", True),
+        "user_data": _user_data(reader, read_yaml),
+    }
+
+
+def _fqdn(reader: Reader, seed: Seed) -> str | None:
+    fqdn = reader.value("fqdn")
+    if fqdn is None:
+        return None
+    if not isinstance(fqdn, str) or not fqdn:
+        reader.problem("fqdn", f"{show(fqdn)} is not a name; write text such as web1.example.org")
+        return None
+    if len(fqdn) > 253:
+        reader.problem("fqdn", f"{show(fqdn)} has {len(fqdn)} characters; at most 253 are allowed")
+        return None
+    for label in fqdn.split("."):
+        if re.fullmatch(_LABEL, label) is None:
+            reader.problem(
+                "fqdn",
+                f"{show(fqdn)} has a part that is not allowed ({show(label)}, {len(label)}"
+                " characters); each part has 1 to 63 letters, digits or '-', and neither starts"
+                " nor ends with '-': rename it",
+            )
+            return None
+    first, dot, _domain = fqdn.partition(".")
+    if not dot:
+        reader.problem("fqdn", f"{show(fqdn)} has no domain; write web1.example.org, or hostname")
+    if seed.hostname is not None and seed.hostname not in (first, fqdn):
+        reader.problem(
+            "fqdn",
+            f"{show(fqdn)} does not begin with hostname ({show(seed.hostname)}); make them agree,"
+            " or leave hostname out",
+        )
+    return fqdn
+
+
+def _sudo(reader: Reader, default: bool) -> str | None:
+    """A rule: true is everything without a password, false none, text the rule itself."""
+    value = reader.value("sudo")
+    if value is None:
+        return ALL_SUDO if default else None
+    try:
+        return ALL_SUDO if to_boolean(value) else None
+    except ValueError:
+        return reader.text("sudo", None, _SUDO, f"write true, false or a rule such as {ALL_SUDO}")
+
+
+def _password_hash(reader: Reader) -> str | None:
+    value = reader.value("password_hash")
+    if value is None:
+        return None
+    if not isinstance(value, str) or _HASH.fullmatch(value) is None:
+        reader.problem("password_hash", _HASH_RULE)
+        return None
+    return str(value)
+
+
+def _entries(reader: Reader, key: str, example: str) -> list[tuple[str, Mapping[str, t.Any]]]:
+    """Path and mapping of each entry of the list under ``key``."""
+    value = reader.structure(key, secret=True)
+    if value is None:
+        return []
+    if not isinstance(value, (list, tuple)):
+        reader.problem(key, f"this is not a list; write {example}")
+        return []
+    found: list[tuple[str, Mapping[str, t.Any]]] = []
+    for index, entry in enumerate(value):
+        path = f"{reader.at(key)}[{index}]"
+        if isinstance(entry, Mapping):
+            found.append((path, entry))
+        else:
+            reader.problems.append(Problem(path, f"this is not a mapping; write {example}"))
+    return found
+
+
+def _users(reader: Reader, seed: Seed) -> tuple[User, ...]:
+    users: list[User] = []
+    example = "[{name: alice, ssh_public_keys: [...]}]"
+    for path, entry in _entries(reader, "users", example):
+        inner = Reader(entry, path, reader.problems)
+        user = User(
+            name=inner.text("name", "", USER, USER_RULE) or "",
+            ssh_public_keys=public_keys(inner, "ssh_public_keys", (), required=False),
+            password_hash=_password_hash(inner),
+            sudo=_sudo(inner, False),
+            groups=inner.words("groups", USER, USER_RULE),
+            shell=inner.text("shell", None, _PATH, "an absolute path such as /bin/bash"),
+        )
+        inner.finish()
+        if not inner.given("name"):
+            inner.problem("name", "a user has a name; write name: alice")
+        elif user.name and user.name in (seed.user, *(one.name for one in users)):
+            inner.problem("name", f"{show(user.name)} is given twice; a user exists once")
+        users.append(user)
+    return tuple(users)
+
+
+def _certificates(reader: Reader) -> tuple[str, ...]:
+    value = reader.structure("ca_certificates", secret=True)
+    remedy = "give the text of PEM certificates, -----BEGIN CERTIFICATE-----..."
+    if value is None:
+        return ()
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, (list, tuple)):
+        reader.problem("ca_certificates", f"this is not a list; {remedy}")
+        return ()
+    found: list[str] = []
+    for index, text in enumerate(texts):
+        path = f"{reader.at('ca_certificates')}[{index}]"
+        message = None
+        if not isinstance(text, str):
+            message = f"this is not text; {remedy}"
+        elif "PRIVATE KEY" in text:
+            message = f"this holds a PRIVATE key, which belongs into no variable; {remedy}"
+        else:
+            blocks = list(_PEM.finditer(text))
+            if not blocks or len(blocks) != text.count("-----BEGIN"):
+                message = f"this is not a PEM certificate, or cut short; {remedy}"
+            elif not all(_is_der(block.group(1)) for block in blocks):
+                message = f"a certificate in this is damaged; {remedy}"
+            else:
+                found += [block.group(0) + "\n" for block in blocks]
+        if message:
+            reader.problems.append(Problem(path, message))
+    return tuple(dict.fromkeys(found))
+
+
+def _is_der(text: str) -> bool:
+    """Whether base64 text holds one whole DER sequence (X.690)."""
+    try:
+        data = base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    if len(data) < 4 or data[0] != 0x30:
+        return False
+    if data[1] < 0x80:
+        return len(data) == 2 + data[1]
+    size = data[1] & 0x7F
+    return 1 <= size <= 4 and len(data) == 2 + size + int.from_bytes(data[2 : 2 + size], "big")
+
+
+def _files(reader: Reader) -> tuple[File, ...]:
+    files: list[File] = []
+    example = '[{path: /etc/motd, content: text, mode: "0644"}]'
+    for path, entry in _entries(reader, "files", example):
+        inner = Reader(entry, path, reader.problems)
+        target = inner.text(
+            "path", None, _PATH, "an absolute path without '.' or '..', for example /etc/motd"
+        )
+        encoding = inner.choice("encoding", ("text", "base64"), "text") or "text"
+        file = File(
+            path=target or "",
+            content=_content(inner, encoding),
+            mode=_mode(inner),
+            owner=inner.text(
+                "owner", "root:root", _OWNER, "a user, or user:group, for example root:adm"
+            )
+            or "root:root",
+        )
+        inner.finish()
+        if not inner.given("path"):
+            inner.problem("path", "a file has a path; write path: /etc/motd")
+        elif target and target in [one.path for one in files]:
+            inner.problem("path", f"{show(target)} is given twice; a file is written once")
+        files.append(file)
+    return tuple(files)
+
+
+def _content(reader: Reader, encoding: str) -> str:
+    value = reader.value("content")
+    if not isinstance(value, str):
+        message = "this is not text" if value is not None else "a file has content"
+        reader.problem("content", f"{message}; write text, or base64 with encoding: base64")
+        return ""
+    try:
+        if encoding == "base64":
+            data = base64.b64decode("".join(value.split()), validate=True)
+        else:
+            data = value.encode("utf-8")
+    except (binascii.Error, ValueError):
+        kind = "base64" if encoding == "base64" else "text in UTF-8"
+        reader.problem("content", f"this is not {kind}; write text, or base64 with encoding")
+        return ""
+    if len(data) > _MAX_FILE:
+        reader.problem(
+            "content",
+            f"{len(data)} bytes are more than a seed takes ({_MAX_FILE}); fetch it with a command,"
+            " or put it into the image",
+        )
+        return ""
+    return base64.b64encode(data).decode("ascii")
+
+
+def _mode(reader: Reader) -> str:
+    value = reader.value("mode")
+    if value is None:
+        return "0644"
+    # a number has lost what was meant: 0644 of YAML is 420
+    if not isinstance(value, str) or re.fullmatch(r"0?[0-7]{3}|[0-7]{4}", value) is None:
+        reader.problem("mode", f'{show(value)} is not allowed: octal in quotes, for example "0644"')
+        return "0644"
+    return value.rjust(4, "0")
+
+
+def _commands(reader: Reader) -> tuple[str | tuple[str, ...], ...]:
+    value = reader.structure("commands", secret=True)
+    example = "[systemctl enable --now x.service, [touch, /a file]]"
+    if value is None:
+        return ()
+    if not isinstance(value, (list, tuple)):
+        reader.problem("commands", f"this is not a list; write {example}")
+        return ()
+    found: list[str | tuple[str, ...]] = []
+    for index, entry in enumerate(value):
+        words = entry if isinstance(entry, (list, tuple)) else [entry]
+        good = all(isinstance(word, str) and word.isprintable() for word in words)
+        if isinstance(entry, str):
+            good = _BAD_TEXT.search(entry) is None and bool(entry.strip())
+        if not good or not words or not words[0]:
+            reader.problems.append(
+                Problem(
+                    f"{reader.at('commands')}[{index}]",
+                    "this is neither a line for the shell nor a list of a program and its"
+                    f" arguments; write {example}",
+                )
+            )
+        else:
+            found.append(str(entry) if isinstance(entry, str) else tuple(str(w) for w in words))
+    return tuple(found)
+
+
+def _user_data(reader: Reader, read_yaml: ReadYaml | None) -> str | None:
+    value = reader.value("user_data")
+    if value is None:
+        return None
+    try:
+        text = user_data_json(value, read_yaml)
+    except ValueError as error:
+        reader.problem("user_data", str(error))
+        return None
+    for key in json.loads(text):
+        if key in _OURS:
+            reader.problems.append(
+                Problem(f"{reader.at('user_data')}.{key}", f"this cannot be set here: {_OURS[key]}")
+            )
+    return text
+
+
+def user_data_json(value: t.Any, read_yaml: ReadYaml | None) -> str:
+    """User-data (a mapping, or YAML text) as JSON; ValueError with what is wrong, showing none."""
+    example = "write a mapping of cloud-config, for example {swap: {size: 0}}"
+    if isinstance(value, str):
+        if len(value) > _MAX_USER_DATA:
+            raise ValueError(f"{len(value)} characters are more than {_MAX_USER_DATA}; {example}")
+        first = value.lstrip().split("\n", 1)[0].strip()
+        if first.startswith(("#!", "#include", "#part", "#cloud-boothook", "## template:")) or (
+            first.lower().startswith(("content-type:", "mime-version:"))
+        ):
+            raise ValueError(
+                "this is another kind of user-data than cloud-config; put scripts into files and"
+                f" commands, and {example}"
+            )
+        if read_yaml is not None:
+            value = read_yaml(value)
+        else:
+            try:
+                value = json.loads(value.partition("\n")[2] if first == "#cloud-config" else value)
+            except ValueError:
+                raise ValueError(f"this is not JSON; {example}") from None
+    if not isinstance(value, Mapping):
+        raise ValueError(f"this is not a mapping; {example}")
+    if not all(isinstance(key, str) for key in value):
+        raise ValueError(f"a key of this is not text; {example}")
+    try:
+        text = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        text.encode("utf-8")
+    except (TypeError, ValueError):
+        raise ValueError(
+            "this has values that are not text, numbers, true, false, lists or mappings; put them"
+            " in quotes"
+        ) from None
+    return text

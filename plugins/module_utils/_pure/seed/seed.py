@@ -1,0 +1,103 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is put into a VM before its first boot: reading what was written of it.
+
+What few requests have is read in ``seed_options`` and ``seed_network``, which are imported when it
+is there. The documents that cloud-init reads are made in ``seed_documents``.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from collections.abc import Mapping
+
+from ..._errors import Problem
+from ..base.names import check_host_name
+from ..base.options import Reader, to_boolean
+from .public_keys import public_keys
+from .types import DEFAULT_USER, METHODS, USER, USER_RULE, ReadYaml, Seed
+
+# Options that seed_options reads
+_MORE = (
+    "fqdn",
+    "sudo",
+    "password_hash",
+    "users",
+    "timezone",
+    "locale",
+    "ca_certificates",
+    "files",
+    "packages",
+    "commands",
+    "grow_root",
+    "user_data",
+)
+# Options that seed_network reads
+_NETWORK = ("network", "dns_servers", "dns_search")
+
+
+def wanted(value: t.Any, default: bool) -> bool:
+    """Whether ``seed: value`` asks for seeding: a boolean, a word for one, or a mapping."""
+    if value is None:
+        return default
+    if isinstance(value, (bool, str, int)):
+        if isinstance(value, str) and value.strip().lower() == "none":
+            return False
+        return to_boolean(value)
+    return True
+
+
+def from_options(
+    value: t.Any,
+    path: str,
+    default_keys: t.Sequence[str],
+    problems: list[Problem],
+    read_yaml: ReadYaml | None = None,
+) -> Seed:
+    """The seed that ``value`` (a mapping, or true) asks for; findings go to ``problems``.
+
+    ``default_keys`` are the controller's own public keys, taken when none are written.
+    ``read_yaml`` reads user-data that is YAML text, and raises ValueError with what is wrong;
+    without it (on a hypervisor) only JSON is taken.
+    """
+    reader = Reader(value if isinstance(value, Mapping) else None, path, problems)
+    if not isinstance(value, (Mapping, bool, str, int, type(None))):
+        problems.append(
+            Problem(
+                path,
+                "this is neither a mapping nor true or false; "
+                'write false, or for example {"user": "ansible"}',
+            )
+        )
+    hostname = reader.value("hostname")
+    if hostname is not None:
+        problems.extend(check_host_name(hostname, reader.at("hostname")))
+    keys = public_keys(reader, "ssh_public_keys", default_keys)
+    user = reader.text("user", DEFAULT_USER, USER, USER_RULE) or DEFAULT_USER
+    method = reader.choice("method", METHODS, METHODS[0]) or METHODS[0]
+    host = str(hostname) if hostname is not None else None
+    seed = Seed(host, user, keys, method=method)
+    # all of them, not any(): what was not asked for is unknown
+    more = [key for key in _MORE if reader.given(key)]
+    network = [key for key in _NETWORK if reader.given(key)]
+    if more:
+        from . import options as seed_options
+
+        seed = dataclasses.replace(seed, **seed_options.read(reader, seed, read_yaml))
+    if network:
+        from . import network as seed_network
+
+        seed = dataclasses.replace(seed, **seed_network.read(reader))
+    if method == "offline" and seed.user_data is not None:
+        reader.problem(
+            "user_data",
+            "cloud-init reads it, and method offline uses none; say it with the other options, with"
+            " files and with commands",
+        )
+    reader.finish()
+    return seed

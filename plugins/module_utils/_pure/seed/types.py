@@ -1,0 +1,161 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is put into a VM before its first boot: the values.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import typing as t
+from dataclasses import dataclass, field
+
+DEFAULT_USER = "ansible"
+ALL_SUDO = "ALL=(ALL) NOPASSWD:ALL"
+# How it reaches the guest: a medium that cloud-init reads, or written into the guest's own disk
+METHODS = ("nocloud", "offline", "auto")
+ReadYaml = t.Callable[[str], t.Any]
+# what useradd of every distribution takes
+USER = r"[a-z_][a-z0-9_-]{0,31}"
+USER_RULE = "1 to 32 small letters, digits, '_' or '-', the first a letter or '_'"
+_ROUNDS = 100_000  # some 50 ms; see Seed.without_secrets
+
+
+@dataclass(frozen=True)
+class User:
+    """A user beside the one Ansible logs in as; ``sudo`` is a rule of sudoers(5)."""
+
+    name: str
+    ssh_public_keys: tuple[str, ...] = ()
+    password_hash: str | None = field(default=None, repr=False)
+    sudo: str | None = None
+    groups: tuple[str, ...] = ()
+    shell: str | None = None
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of the guest; ``content`` is base64."""
+
+    path: str
+    content: str = field(default="", repr=False)
+    mode: str = "0644"
+    owner: str = "root:root"
+
+
+@dataclass(frozen=True)
+class Route:
+    """A route of one NIC."""
+
+    to: str
+    via: str
+    metric: int | None = None
+
+
+@dataclass(frozen=True)
+class NicConfig:
+    """What a NIC, named or found by its MAC address, is told; addresses have a prefix length."""
+
+    name: str | None = None
+    mac: str | None = None
+    dhcp4: bool = True
+    dhcp6: bool = False
+    addresses: tuple[str, ...] = ()
+    gateways: tuple[str, ...] = ()
+    routes: tuple[Route, ...] = ()
+    dns_servers: tuple[str, ...] = ()
+    dns_search: tuple[str, ...] = ()
+    mtu: int | None = None
+
+
+@dataclass(frozen=True)
+class Seed:
+    """Host name (None: the VM's name), the user Ansible logs in as and its public keys, and more.
+
+    ``user_data`` is JSON. ``secrets`` stands for what :meth:`without_secrets` took out.
+    """
+
+    hostname: str | None = None
+    user: str = DEFAULT_USER
+    ssh_public_keys: tuple[str, ...] = ()
+    fqdn: str | None = None
+    sudo: str | None = ALL_SUDO
+    password_hash: str | None = field(default=None, repr=False)
+    users: tuple[User, ...] = ()
+    network: tuple[NicConfig, ...] = ()
+    dns_servers: tuple[str, ...] = ()
+    dns_search: tuple[str, ...] = ()
+    timezone: str | None = None
+    locale: str | None = None
+    ca_certificates: tuple[str, ...] = field(default=(), repr=False)
+    files: tuple[File, ...] = ()
+    packages: tuple[str, ...] = ()
+    commands: tuple[str | tuple[str, ...], ...] = field(default=(), repr=False)
+    grow_root: bool = True
+    user_data: str | None = field(default=None, repr=False)
+    secrets: str | None = None
+    method: str = METHODS[0]
+
+    @property
+    def static_addresses(self) -> tuple[str, ...]:
+        """The addresses it gives, without prefix length, in the order of its NICs."""
+        return tuple(one.partition("/")[0] for nic in self.network for one in nic.addresses)
+
+    def without_secrets(self, name: str) -> Seed:
+        """The same seed of the VM ``name``, fit for metadata that everybody may read.
+
+        What may be secret (and what is only bulky) is replaced by one digest, so that another
+        request is told apart. A short secret must not be guessed from it, hence PBKDF2.
+        """
+        hidden = (
+            self.password_hash,
+            tuple(user.password_hash for user in self.users),
+            tuple(file.content for file in self.files),
+            self.ca_certificates,
+            self.commands,
+            self.user_data,
+        )
+        if not any(hidden[2:]) and not self.password_hash and not any(hidden[1]):
+            return self
+        return dataclasses.replace(
+            self,
+            password_hash=None,
+            users=tuple(dataclasses.replace(user, password_hash=None) for user in self.users),
+            files=tuple(dataclasses.replace(file, content="") for file in self.files),
+            ca_certificates=(),
+            commands=(),
+            user_data=None,
+            secrets=_digest(name, json.dumps(hidden)),
+        )
+
+
+@functools.lru_cache(maxsize=1024)
+def _digest(name: str, text: str) -> str:
+    import hashlib
+
+    salt = f"urn:fleet.virt:1 {name}".encode("utf-8", "surrogatepass")
+    data = text.encode("utf-8", "surrogatepass")
+    return hashlib.pbkdf2_hmac("sha256", data, salt, _ROUNDS).hex()
+
+
+@dataclass(frozen=True)
+class HostKey:
+    """An SSH host key pair made for one VM; the private half is in no representation."""
+
+    public: str
+    private: str = field(repr=False)
+
+    def __repr__(self) -> str:
+        return f"HostKey(public={self.public!r}, private=<hidden>)"
+
+
+class SeededNic(t.NamedTuple):
+    """As much of a NIC as the guest's network configuration needs."""
+
+    name: str
+    mac: str

@@ -1,0 +1,66 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Base images whose file is gone while libvirt still lists them: no VM gets an empty disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import (
+    Connection,
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._effects.domain.creation_types import (
+    DiskPlan,
+    Job,
+    require_bases,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._effects.images.images import BaseImage
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import placement_facts
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.storage import Pool
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Defaults, many
+
+_THERE, _GONE = f"{'a' * 64}-there.qcow2", f"{'b' * 64}-gone.qcow2"
+
+
+def test_what_libvirt_lists_and_is_not_there_is_no_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volumes = "".join(
+        f"<volume type='file'><name>{name}</name><capacity>4096</capacity>"
+        f"<target><path>{tmp_path}/{name}</path></target></volume>"
+        for name in (_THERE, _GONE)
+    )
+    node = tmp_path / "node.xml"
+    node.write_text(
+        f"<node><pool type='dir'><name>base</name><target><path>{tmp_path}</path></target>"
+        f"{volumes}</pool></node>"
+    )
+    (tmp_path / _THERE).write_bytes(b"x")
+    with connect(f"test://{node}", 10) as connection:
+        read = placement_facts.read(connection, "base", str(tmp_path))
+        assert read["images"] == [_THERE, _GONE]  # of another machine nobody can tell
+        monkeypatch.setattr(Connection, "local", True)
+        assert placement_facts.read(connection, "base", str(tmp_path))["images"] == [_THERE]
+
+
+@pytest.mark.parametrize("overlay", [True, False])
+def test_a_disk_is_made_of_its_image_or_not_at_all(overlay: bool) -> None:
+    disks = [{"name": "system", "overlay": overlay}, {"name": "data", "size": 8}]
+    vm = {"name": "web1", "image": "debian.qcow2", "seed": False, "disks": disks}
+    (domain,), problems = many([vm], defaults=Defaults())
+    assert problems == []
+    pool = Pool("default", "/pool")
+
+    def job(base: BaseImage | None) -> Job:
+        system, data = domain.disks
+        made_of = [DiskPlan(system, "default", pool, "a", 0, base)]
+        return Job(domain, [*made_of, DiskPlan(data, "default", pool, "b", 0, None)])
+
+    require_bases(job(BaseImage("debian", "d", "qcow2", "v", "/base/v", 1)), "hv1")
+    with pytest.raises(PlanRefused, match="disk 'system': its image debian"):
+        require_bases(job(None), "hv1")

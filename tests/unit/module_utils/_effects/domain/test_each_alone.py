@@ -1,0 +1,138 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What goes wrong with one VM, whatever it is, is that VM's failure and nobody else's."""
+
+from __future__ import annotations
+
+import errno
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import (
+    Connection,
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import creation
+from ansible_collections.fleet.virt.plugins.module_utils._effects.lifecycle import purge, state
+from ansible_collections.fleet.virt.plugins.module_utils._effects.migration import migration
+from ansible_collections.fleet.virt.plugins.module_utils._effects.migration.jobs import (
+    Job,
+    Settings,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused, told
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_plan import Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.types import (
+    Destination,
+    Options,
+)
+
+_FULL = OSError(errno.ENOSPC, "No space left on device", "/var/x")
+_FAULTS = {
+    "refused": (PlanRefused("it is so"), "it is so"),
+    "disk full": (_FULL, "/var/x: No space left on device"),
+    "defect": (ValueError("what"), "unexpected ValueError: what; that is a fault of fleet.virt"),
+}
+
+
+@pytest.fixture
+def connection() -> Iterator[Connection]:
+    with connect("test:///default", 10) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("name", _FAULTS)
+def test_what_is_said(name: str) -> None:
+    error, text = _FAULTS[name]
+    assert told(error) == text
+
+
+@pytest.mark.parametrize("name", _FAULTS)
+def test_moving(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    error, text = _FAULTS[name]
+
+    def move(self: t.Any) -> None:
+        if self.name == "bad":
+            raise error
+        self.job.changed = True
+
+    monkeypatch.setattr(migration._Mover, "move", move)
+    # libvirt's test driver serves as the hypervisor's own; neither end is asked for anything
+    monkeypatch.setattr(migration, "connect", lambda *_a: connect("test:///default", 10))
+    jobs = [Job(one, Destination("hv2", "192.0.2.2")) for one in ("bad", "good")]
+    here = Connection(None, "qemu:///system", 10)
+    result = migration.run(here, jobs, Settings("hv1", "base", Options()), check=False)
+    assert [(one["changed"], one["failed"], one["msg"]) for one in result["vms"]] == [
+        (False, True, text),
+        (True, False, None),
+    ]
+    assert result["failed"]
+
+
+@pytest.mark.parametrize("name", _FAULTS)
+def test_starting(name: str, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    error, text = _FAULTS[name]
+    bad = connection.raw.defineXML(
+        "<domain type='test'><name>bad</name><memory>131072</memory><os><type>hvm</type></os>"
+        "</domain>"
+    )
+    real = state._one
+
+    def one(opened: Connection, job: t.Any, wanted: Wanted) -> t.Any:
+        if job.raw.name() == "bad":
+            raise error
+        yield from real(opened, job, wanted)
+
+    monkeypatch.setattr(state, "_one", one)
+    connection.raw.lookupByName("test").destroy()
+    result = state.run(connection, ["bad", "test"], Wanted(state="running"), check=False)
+    assert [(one["failed"], one["msg"]) for one in result["vms"]] == [(True, text), (False, None)]
+    assert connection.raw.lookupByName("test").isActive()
+    bad.undefine()  # the driver's default node is one for all
+
+
+@pytest.mark.parametrize("name", _FAULTS)
+def test_removing(name: str, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    error, text = _FAULTS[name]
+
+    def fail(*_arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr(purge, "_purge", fail)
+    job = purge._Job("bad")
+    purge._guarded(connection, job, t.cast("t.Any", None))
+    assert (job.failed, job.msg) == (True, text)
+
+
+@pytest.mark.parametrize("name", _FAULTS)
+def test_creating(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    error, text = _FAULTS[name]
+
+    class One:
+        def __init__(self, name: str) -> None:
+            self.name, self.state, self.whole, self.msg = name, "new", False, ""
+            self.domain = self
+            self.start = False
+
+        def fail(self, msg: str) -> None:
+            self.state, self.msg = "failed", msg
+
+    undone = []
+
+    def own(_host: object, job: One, _run: str) -> None:
+        if job.name == "bad":
+            raise error
+
+    def nothing(*_arguments: object, **_more: object) -> None:
+        pass
+
+    monkeypatch.setattr(creation, "_own", own)
+    monkeypatch.setattr(creation, "_undo", lambda _host, job, *_rest: undone.append(job.name))
+    for step in ("build", "_complete", "_release"):
+        monkeypatch.setattr(creation, step, nothing)
+    jobs: t.Any = [One("bad"), One("good")]
+    creation.finish(t.cast("t.Any", None), jobs, "run")
+    assert [(one.state, one.msg) for one in jobs] == [("failed", text), ("new", "")]
+    assert undone == ["bad"]

@@ -1,0 +1,99 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Base images by their names and contents; what needs libvirt's storage is in the laboratory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import (
+    Connection,
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._effects.images import images
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.storage import Pool
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+
+DIGEST = "0123456789abcdef" * 4
+OTHER = "f" * 64
+
+
+@pytest.fixture
+def connection() -> Iterator[Connection]:
+    """libvirt's test driver: none of this asks it for anything."""
+    with connect("test:///default", 10) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("name", "image_format", "expected"),
+    [
+        ("debian12.qcow2", "qcow2", "debian12.qcow2"),
+        ("centos.img", "qcow2", "centos.img.qcow2"),
+        ("disk.raw", "raw", "disk.raw"),
+        ("really-raw.qcow2", "raw", "really-raw.qcow2.raw"),
+        ("qcow2", "qcow2", "qcow2.qcow2"),
+        (".qcow2", "qcow2", "image.qcow2"),
+        ("Größe mit Blank,komma.img", "raw", "Gr__e_mit_Blank_komma.img.raw"),
+        ("a" * 300, "qcow2", "a" * 128 + ".qcow2"),
+    ],
+)
+def test_names_of_base_volumes(name: str, image_format: str, expected: str) -> None:
+    volume = images.base_volume_name(name, DIGEST, image_format)
+    assert volume == f"{DIGEST}-{expected}"
+    assert len(volume.encode()) < 255
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["test:///default", "qemu+ssh://hv1/system", "qemu://hv1/system", "qemu+tls://hv1/system"],
+)
+def test_files_are_this_machines(uri: str) -> None:
+    with pytest.raises(PlanRefused, match=r"use a local URI such as qemu:///system"):
+        images.require_local(Connection(None, uri, 1))
+
+
+@pytest.mark.parametrize("uri", ["qemu:///system", "qemu:///session", "xen:///system"])
+def test_local_uris(uri: str) -> None:
+    images.require_local(Connection(None, uri, 1))
+
+
+def test_bases_are_found_by_content(connection: Connection, tmp_path: Path) -> None:
+    pool = Pool("base", str(tmp_path))
+    (tmp_path / f"{DIGEST}-one.img.raw").write_bytes(bytes(1024))
+    (tmp_path / "stray.qcow2").write_bytes(b"")
+    (tmp_path / f".{OTHER}-hidden.raw").write_bytes(b"")
+    base = images.find_base(connection, pool, DIGEST)
+    assert base == images.BaseImage(
+        name="one.img",
+        digest=DIGEST,
+        format="raw",
+        volume=f"{DIGEST}-one.img.raw",
+        path=f"{tmp_path}/{DIGEST}-one.img.raw",
+        virtual_bytes=1024,
+    )
+    assert images.list_bases(connection, pool) == [base]
+    assert images.find_base(connection, pool, OTHER) is None
+
+
+def test_a_pool_without_folder_has_no_bases(connection: Connection, tmp_path: Path) -> None:
+    pool = Pool("base", str(tmp_path / "nothing"))
+    assert images.list_bases(connection, pool) == []
+    assert images.find_base(connection, pool, DIGEST) is None
+
+
+def test_what_only_looks_like_a_base_is_refused(connection: Connection, tmp_path: Path) -> None:
+    pool = Pool("base", str(tmp_path))
+    name = tmp_path / f"{DIGEST}-x.raw"
+    name.symlink_to("/etc/passwd")
+    with pytest.raises(PlanRefused, match="Too many levels of symbolic links"):
+        images.find_base(connection, pool, DIGEST)
+    name.unlink()
+    os.mkfifo(name)
+    with pytest.raises(PlanRefused, match="is not a file"):
+        images.find_base(connection, pool, DIGEST)

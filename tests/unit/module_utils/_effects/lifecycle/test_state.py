@@ -1,0 +1,124 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Changing states on libvirt's test driver, which has domains in every state it is told."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import (
+    Connection,
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._effects.lifecycle import state
+from ansible_collections.fleet.virt.plugins.module_utils._errors import SpecError
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import NAMESPACE
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_plan import Wanted
+
+# Numbers of virDomainState, which the test driver takes in its own namespace
+_RUN = {"running": 1, "paused": 3, "shutoff": 5, "crashed": 6}
+_DOMAIN = """
+<domain type='test'>
+  <name>{name}</name><memory>131072</memory><os><type>hvm</type></os>
+  <metadata>{metadata}</metadata>
+  <test:runstate xmlns:test='http://libvirt.org/schemas/domain/test/1.0'>{run}</test:runstate>
+</domain>
+"""
+_PURGING = f"<f:fleet xmlns:f='{NAMESPACE}'><f:phase>purging</f:phase></f:fleet>"
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[Connection]:
+    """A node of the test driver with one domain for each state it knows, named after it."""
+    domains = [(name, run, "") for name, run in _RUN.items()]
+    domains.append(("purging", _RUN["shutoff"], _PURGING))
+    text = "".join(
+        _DOMAIN.format(name=name, run=run, metadata=metadata) for name, run, metadata in domains
+    )
+    node = tmp_path / "node.xml"
+    node.write_text(f"<node>{text}</node>")
+    with connect(f"test://{node}", 10) as opened:
+        yield opened
+
+
+def bring(connection: Connection, name: str, *, check: bool = False, **wanted: t.Any) -> t.Any:
+    result = state.run(connection, [name], Wanted(**wanted), check=check)
+    return {**result, **result["vms"][0]}
+
+
+@pytest.mark.parametrize("name", _RUN)
+@pytest.mark.parametrize("wanted", ["running", "shutoff"])
+def test_from_every_state(connection: Connection, name: str, wanted: str) -> None:
+    predicted = bring(connection, name, state=wanted, check=True)
+    assert state.read_facts(connection, connection.raw.lookupByName(name)).state == name
+    real = bring(connection, name, state=wanted)
+    assert real == predicted
+    assert real["state"] == wanted
+    assert not real["failed"]
+    assert real["changed"] == (name != wanted)
+    assert bool(real["steps"]) == (name != wanted) == bool(real["diff"])
+    again = bring(connection, name, state=wanted)
+    assert not again["changed"]
+    assert again["state"] == wanted
+    assert again["steps"] == []
+
+
+def test_saved_memory(connection: Connection) -> None:
+    connection.raw.lookupByName("running").managedSave(0)
+    assert not bring(connection, "running", state="shutoff")["changed"]
+    assert bring(connection, "running", state="running")["steps"] == [
+        "start, going on from its saved memory"
+    ]
+
+
+def test_autostart(connection: Connection) -> None:
+    done = bring(connection, "shutoff", autostart=True)
+    assert (done["changed"], done["autostart"], done["state"]) == (True, True, "shutoff")
+    assert done["diff"][0]["before"] != done["diff"][0]["after"]
+    assert not bring(connection, "shutoff", state="shutoff")["changed"]
+    assert connection.raw.lookupByName("shutoff").autostart() == 1
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_none_is_touched_when_one_cannot(connection: Connection, check: bool) -> None:
+    names = ["shutoff", "purging"]
+    result = state.run(connection, names, Wanted("running"), check=check)
+    assert result["failed"]
+    assert "'purging' is in phase purging" in result["msg"]
+    assert [vm["failed"] for vm in result["vms"]] == [False, True]
+    if not check:
+        assert not result["changed"]
+        assert [vm["state"] for vm in result["vms"]] == ["shutoff", "shutoff"]
+
+
+def test_every_unknown_name_is_named(connection: Connection) -> None:
+    with pytest.raises(SpecError) as error:
+        state.run(connection, ["web8", "running", "web9"], Wanted("running"), check=False)
+    assert [problem.path for problem in error.value.problems] == ["names", "names"]
+    assert "'web8'" in str(error.value)
+    assert "'web9'" in str(error.value)
+    assert "there are: crashed, paused" in str(error.value)
+
+
+def test_a_guest_that_does_not_obey(connection: Connection) -> None:
+    """Given no time at all, a guest is not asked, and only force stops it."""
+    done = bring(connection, "running", state="shutoff", shutdown_timeout=0.0)
+    assert (done["failed"], done["changed"], done["state"]) == (True, False, "running")
+    assert "did not shut down within 0 seconds" in done["msg"]
+    assert "force" in done["msg"]
+    done = bring(connection, "running", state="shutoff", shutdown_timeout=0.0, force=True)
+    assert (done["failed"], done["changed"], done["state"]) == (False, True, "shutoff")
+    assert done["vms"][0]["msg"] == "destroyed: it did not shut down within 0 seconds"
+
+
+def test_several_at_once_each_once(connection: Connection) -> None:
+    result = state.run(connection, ["shutoff", "paused", "shutoff"], Wanted("running"), check=False)
+    assert [(vm["name"], vm["state"]) for vm in result["vms"]] == [
+        ("shutoff", "running"),
+        ("paused", "running"),
+    ]

@@ -1,0 +1,32 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What placement is told of a hypervisor: libvirt's test driver answers."""
+
+from __future__ import annotations
+
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import placement_facts
+
+_NETWORKS = {
+    "ovs": "<forward mode='bridge'/><bridge name='ovs0'/><virtualport type='openvswitch'/>",
+    "plain": "<forward mode='bridge'/><bridge name='br0'/>",
+    "device": "<forward mode='passthrough'><interface dev='eth0'/></forward>",
+}
+
+
+def test_networks_that_carry_vlan_tags_and_what_the_driver_does_not_tell() -> None:
+    with connect("test:///default", 5) as connection:
+        made = [
+            connection.raw.networkDefineXML(f"<network><name>{name}</name>{text}</network>")
+            for name, text in _NETWORKS.items()
+        ]
+        try:
+            host = placement_facts.read(connection, "base", "")
+        finally:
+            for network in made:
+                network.undefine()
+    assert host["tagging_networks"] == ["device", "ovs"]
+    assert host["tagging_bridges"] == []
+    assert host["firmwares"] is None

@@ -1,0 +1,210 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The collection's own element in a domain: written and read back, also through libvirt."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils import _lxml
+from ansible_collections.fleet.virt.plugins.module_utils._errors import XmlError
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import metadata
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
+    ImageRef,
+    Metadata,
+    Move,
+    Owner,
+    OwnVolume,
+)
+
+FULL = Metadata(
+    phase="creating",
+    owner=Owner("2a1e1c7e-6a0b-4b07-9bfa-0b2f7c3d9e10", 4711, 18_446_744_073, "run-1"),
+    home="hv1",
+    image=ImageRef("debian12.qcow2", "sha256:9f86d081", "qcow2"),
+    groups=("web", "shop"),
+    tags=("ssd",),
+    zone="a",
+    user="debian",
+    host_key="ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIexample root@web1",
+    volumes=(
+        OwnVolume("default", "web1.qcow2", "/var/lib/libvirt/images/web1.qcow2", "vda", "disk"),
+        OwnVolume("default", "web1-seed.iso", "/var/lib/libvirt/images/s.iso", "sda", "seed"),
+    ),
+    request='{"name": "web1"}',
+    addresses=("192.0.2.10/24", "2001:db8::10/64"),
+    evacuated_from=("hv1", "hv2"),
+    move=Move("hv1", "hv2", "run-2", "yes", "running"),
+)
+
+ROUND_TRIPS = {
+    "nothing": Metadata(),
+    "everything": FULL,
+    "empty texts are not absent": Metadata(home="", zone="", request="", phase=""),
+    "spaces": Metadata(home=" a ", groups=("  ", " b"), request="  \n  "),
+    "line ends in the request": Metadata(request='{\r\n\t"a":\r1\n}'),
+    "markup": Metadata(
+        home="<&>\"']]>",
+        volumes=(OwnVolume("p", "n", "/a &\"<>'b", "", "disk"),),
+        request="<!-- ]]> &amp; &#10;",
+    ),
+    "what was made": Metadata(volumes=(OwnVolume("p", "n", "/a", "", "disk", "12.34"),)),
+    "other scripts": Metadata(user="müller", tags=("日本", "\U0001f600", "\u00a0", "e\u0301")),
+    "a phase of a later version": Metadata(phase="hibernating"),
+    "longest": Metadata(home="x" * 4096, request="y" * 262144, tags=("t",) * 1024),
+}
+
+
+def through_text(element: t.Any) -> Metadata | None:
+    return metadata.parse(_lxml.parse(_lxml.tostring(element), "metadata"))
+
+
+@pytest.mark.parametrize("wanted", ROUND_TRIPS.values(), ids=ROUND_TRIPS.keys())
+def test_round_trip(wanted: Metadata) -> None:
+    assert through_text(metadata.to_element(wanted)) == wanted
+    assert through_text(metadata.to_plain_element(wanted)) == wanted
+
+
+@pytest.mark.parametrize("wanted", ROUND_TRIPS.values(), ids=ROUND_TRIPS.keys())
+def test_round_trip_through_libvirt(wanted: Metadata) -> None:
+    libvirt = pytest.importorskip("libvirt")
+    connection = libvirt.open("test:///default")
+    domain = None
+    try:
+        root = _lxml.parse("<domain type='test'><name>m</name><memory>1024</memory></domain>", "m")
+        _lxml.add(root, "vcpu", text="1")
+        _lxml.add(_lxml.add(root, "os"), "type", text="hvm")
+        _lxml.add(root, "metadata").append(metadata.to_element(wanted))
+        domain = connection.defineXML(_lxml.tostring(root))
+        assert metadata.parse(_lxml.parse(domain.XMLDesc(), "m")) == wanted
+
+        other = Metadata(home="elsewhere")
+        kind = libvirt.VIR_DOMAIN_METADATA_ELEMENT
+        for value in (other, wanted):
+            text = _lxml.tostring(metadata.to_plain_element(value))
+            domain.setMetadata(kind, text, metadata.PREFIX, metadata.NAMESPACE)
+            assert metadata.parse(_lxml.parse(domain.XMLDesc(), "m")) == value
+            alone = domain.metadata(kind, metadata.NAMESPACE)
+            assert metadata.parse(_lxml.parse(alone, "m")) == value
+    finally:
+        if domain is not None:
+            domain.undefine()  # the driver is one for the process while anybody has it open
+        connection.close()
+
+
+REFUSED = {
+    "line break": (Metadata(host_key="ssh-ed25519 AAAA\nevil"), "host_key"),
+    "C1 control": (Metadata(home="a\x85b"), "home"),
+    "line separator": (Metadata(groups=("a\u2028b",)), "group"),
+    "not XML": (Metadata(request="\x00"), "request"),
+    "surrogate": (Metadata(request="\udc80"), "request"),
+    "too long": (Metadata(zone="x" * 4097), "zone: 4097 characters"),
+    "request too long": (Metadata(request="x" * 262145), "request: 262145 characters"),
+    "too many": (Metadata(tags=("t",) * 1025), "tags: 1025 items"),
+    "in an attribute": (Metadata(volumes=(OwnVolume("p", "a\nb", "", "", ""),)), "volume.name"),
+    "volume without pool": (Metadata(volumes=(OwnVolume("", "n", "", "", "disk"),)), "incomplete"),
+    "image without name": (Metadata(image=ImageRef("", "d", "raw")), "incomplete"),
+    "owner without process": (Metadata(owner=Owner("b", -1, 2, "r")), "incomplete"),
+    "empty group": (Metadata(groups=("",)), "incomplete"),
+}
+
+
+@pytest.mark.parametrize(("value", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_would_not_be_read_back_is_not_written(value: Metadata, message: str) -> None:
+    for write in (metadata.to_element, metadata.to_plain_element):
+        with pytest.raises(XmlError, match=message):
+            write(value)
+
+
+OURS = '<f:fleet xmlns:f="urn:fleet.virt:1">{}</f:fleet>'
+READ = {
+    "no metadata": ("<domain/>", None),
+    "empty metadata": ("<domain><metadata/></domain>", None),
+    "others' metadata": ('<metadata><o:fleet xmlns:o="urn:other"/></metadata>', None),
+    "no namespace inside metadata": ("<metadata><fleet/></metadata>", None),
+    "another element": ("<network/>", None),
+    "empty": ("<fleet/>", Metadata()),
+    "in a domain": (f"<domain><metadata>{OURS.format('')}</metadata></domain>", Metadata()),
+    "the first of two": (
+        f"<metadata>{OURS.format('<f:home>a</f:home><f:home>b</f:home>')}{OURS}</metadata>",
+        Metadata(home="a"),
+    ),
+    "unknown children": (
+        OURS.format('<f:new>1</f:new><o:home xmlns:o="urn:o">x</o:home><f:zone>z</f:zone>'),
+        Metadata(zone="z"),
+    ),
+    "host key of two lines": (
+        OURS.format("<f:host_key>ssh-ed25519 A\n* ssh-rsa B</f:host_key>"),
+        Metadata(),
+    ),
+    "escaped line break": (OURS.format("<f:user>root&#10;x</f:user>"), Metadata()),
+    "too long": (OURS.format(f"<f:user>{'x' * 4097}</f:user>"), Metadata()),
+    "owner without pid": (OURS.format('<f:owner boot_id="b" start_time="1"/>'), Metadata()),
+    "owner with a huge pid": (
+        OURS.format(f'<f:owner boot_id="b" pid="{"9" * 5000}" start_time="1" run="r"/>'),
+        Metadata(),
+    ),
+    "volumes that name nothing": (
+        OURS.format('<f:volume/><f:volume pool="p"/><f:volume pool="p" name="n" role="new"/>'),
+        Metadata(volumes=(OwnVolume("p", "n", "", "", "new"),)),
+    ),
+    "children within a text": (OURS.format("<f:home>a<b/>c</f:home>"), Metadata(home="a")),
+    "too many": (OURS.format("<f:tag>t</f:tag>" * 3000), Metadata(tags=("t",) * 1024)),
+}
+
+
+@pytest.mark.parametrize(("xml", "expected"), READ.values(), ids=READ.keys())
+def test_reading_takes_what_makes_sense(xml: str, expected: Metadata | None) -> None:
+    assert metadata.parse(_lxml.parse(xml, "document")) == expected
+
+
+@pytest.mark.parametrize("value", [Metadata(), FULL], ids=["nothing", "everything"])
+def test_as_dict_is_json_with_every_key(value: Metadata) -> None:
+    result = metadata.as_dict(value)
+    assert json.loads(json.dumps(result)) == result
+    assert list(result) == list(vars(FULL))
+
+
+def test_as_dict_shows_the_owner() -> None:
+    assert metadata.as_dict(FULL)["owner"] == {
+        "boot_id": "2a1e1c7e-6a0b-4b07-9bfa-0b2f7c3d9e10",
+        "pid": 4711,
+        "start_time": 18_446_744_073,
+        "run": "run-1",
+    }
+    assert metadata.as_dict(FULL)["volumes"][1]["role"] == "seed"
+
+
+@pytest.mark.parametrize(
+    ("before", "leaves", "after"),
+    [
+        ((), "a", ("a",)),
+        (("a",), "b", ("a", "b")),
+        (("a", "b"), "c", ("a", "b", "c")),
+        # it was back without anybody noting it
+        (("a", "b"), "a", ("a",)),
+    ],
+)
+def test_an_evacuation_is_noted(
+    before: tuple[str, ...], leaves: str, after: tuple[str, ...]
+) -> None:
+    assert metadata.leaving(Metadata(evacuated_from=before), leaves) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "arrives", "after"),
+    [
+        (("a", "b"), "b", ("a",)),
+        (("a", "b"), "a", ()),
+        (("a", "b"), "c", ("a", "b")),
+        ((), "a", ()),
+    ],
+)
+def test_coming_back_ends_the_note(
+    before: tuple[str, ...], arrives: str, after: tuple[str, ...]
+) -> None:
+    assert metadata.arriving(Metadata(evacuated_from=before), arrives) == after

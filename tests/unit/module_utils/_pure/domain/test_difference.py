@@ -1,0 +1,265 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A VM is compared as libvirt has it, with what is asked for now and nothing else.
+
+libvirt's test driver keeps the definitions, and is asked to change them as virsh would.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+from collections.abc import Callable, Iterator
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils import _lxml
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import metadata
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
+    Metadata,
+    OwnVolume,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import (
+    difference,
+    domain_xml,
+    request,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import (
+    Defaults,
+    Domain,
+    from_options,
+)
+
+_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIISFKZORN6s68Y7QSAYATVaW7/MW11nJOj4UAWkhXyaT "
+_UUID = "5f2c8f0e-9d0a-4d0b-8a2b-6e1f7c3a9b54"
+_CONFIG = 2  # VIR_DOMAIN_AFFECT_CONFIG
+_MIB = 1024 * 1024
+_MADE: dict[str, t.Any] = {
+    "name": "web1",
+    "image": "debian.qcow2",
+    "vcpus": 2,
+    "memory": 512,
+    "memory_max": 1024,
+    "disks": [{"data": {"size": 8, "serial": "A1"}}, {"cd": {"device": "cdrom"}}],
+    "nics": [{"eth1": {"network": "default", "model": "e1000e"}}],
+    "console": {"type": "vnc"},
+    "cpu": "qemu64",
+    "watchdog": {"action": "poweroff", "model": "i6300esb"},
+    "boot": ["system", "eth0"],
+    "title": "Web",
+    "groups": ["web", "blue"],
+    "seed": {"user": "bob", "commands": ["true"]},
+}
+
+
+def domain_of(options: t.Any, **defaults: t.Any) -> Domain:
+    chosen = {"ssh_public_keys": (f"{_KEY} one",), "fleet": "f", **defaults}
+    domain, problems = from_options(options, defaults=Defaults(**chosen))
+    assert not problems, problems
+    assert domain is not None
+    return domain
+
+
+class Vm:
+    """A VM in the test driver, made of a request; its disks have the sizes they were given."""
+
+    def __init__(self, connection: t.Any, options: t.Any) -> None:
+        domain = domain_of(options)
+        volumes = {
+            disk.name: domain_xml.VolumeRef(f"/pool/web1_{disk.name}.qcow2", disk.format)
+            for disk in domain.disks
+            if disk.device == "disk"
+        }
+        kept = Metadata(
+            groups=domain.groups,
+            volumes=tuple(
+                OwnVolume("default", f"web1_{name}.qcow2", volume.path, name, "disk")
+                for name, volume in volumes.items()
+            ),
+            request=request.to_text(domain),
+        )
+        text = domain_xml.render(
+            domain,
+            uuid=_UUID,
+            domain_type="test",
+            machine="pc",
+            arch="i686",
+            volumes=volumes,
+            metadata=metadata.to_element(kept),
+        )
+        self.connection = connection
+        self.raw = connection.raw.defineXML(text)
+        self.sizes = {
+            volumes[disk.name].path: (disk.size or 0) * _MIB
+            for disk in domain.disks
+            if disk.name in volumes
+        }
+        self.autostart = domain.autostart
+
+    def edit(self, pattern: str, replacement: str) -> None:
+        """As virsh edit."""
+        text, count = re.subn(pattern, replacement, self.raw.XMLDesc(_CONFIG), flags=re.DOTALL)
+        assert count, pattern
+        self.raw = self.connection.raw.defineXML(text)
+
+    def differences(self, options: t.Any, **defaults: t.Any) -> list[str]:
+        text = self.raw.XMLDesc(_CONFIG)
+        kept = metadata.parse(_lxml.parse(text, "web1"))
+        assert kept is not None
+        existing = difference.Existing(text, kept, self.autostart, self.sizes)
+        return difference.differences(domain_of(options, **defaults), existing)
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Vm]]:
+    with connect("test:///default", 5) as connection:
+        made: list[Vm] = []
+
+        def make(**options: t.Any) -> Vm:
+            made.append(Vm(connection, {**_MADE, **options}))
+            return made[-1]
+
+        yield make
+        for vm in made:
+            vm.raw.undefine()
+
+
+def test_the_same_request_finds_nothing(make: Callable[..., Vm]) -> None:
+    vm = make()
+    assert vm.differences(_MADE) == []
+    as_text = {**_MADE, "memory": "0.5GiB", "vcpus": "2", "groups": "blue,web"}
+    assert vm.differences(as_text) == []
+
+
+def test_what_is_not_written_is_not_compared(make: Callable[..., Vm]) -> None:
+    """Neither defaults, nor what was asked for once, nor the fleet's own variables."""
+    vm = make()
+    profiles = {"default": [{"system": {"size": 1}}]}
+    keys = (f"{_KEY} two",)
+    assert vm.differences({"name": "web1"}, disk_profiles=profiles) == []
+    plain = {"name": "web1", "image": "debian.qcow2"}
+    assert vm.differences(plain, ssh_public_keys=keys, fleet="other") == []
+    vm.edit("<cpu.*?</cpu>", "")
+    vm.edit("<rng.*?</rng>", "")
+    assert vm.differences({"name": "web1", "memory": 512}) == []
+
+
+def test_what_another_tool_changed_is_what_counts(make: Callable[..., Vm]) -> None:
+    vm = make()
+    vm.raw.setVcpusFlags(1, _CONFIG)
+    vm.raw.setMemoryFlags(256 * 1024, _CONFIG)
+    assert vm.differences(_MADE) == ["vcpus: asked 2, is 1", "memory: asked 512 MiB, is 256 MiB"]
+    # and who asks for what is there is told of no difference
+    assert vm.differences({**_MADE, "vcpus": 1, "memory": 256}) == []
+
+
+ASKED: list[tuple[dict[str, t.Any], list[str]]] = [
+    ({"vcpus": 4}, ["vcpus: asked 4, is 2"]),
+    ({"memory_max": "2GiB"}, ["memory_max: asked 2.0GiB, is 1.0GiB"]),
+    ({"autostart": True}, ["autostart: asked true, is false"]),
+    ({"title": "other"}, ["title: asked other, is Web"]),
+    ({"description": "x"}, ["description: asked x, is none"]),
+    ({"rng": False}, ["rng: asked false, is true"]),
+    ({"groups": ["web"]}, ["groups: asked web, is blue, web"]),
+    ({"groups": []}, ["groups: asked none, is blue, web"]),
+    ({"arch": "x86_64"}, ["arch: asked x86_64, is i686"]),
+    ({"domain_type": "kvm"}, ["domain_type: asked kvm, is test"]),
+    ({"machine": "q35"}, ["machine: asked q35, is pc"]),
+    ({"machine": "pc"}, []),
+    ({"firmware": "uefi"}, []),  # of a domain of the test driver nobody can tell
+    ({"cpu": "EPYC"}, ["cpu: asked EPYC, is qemu64"]),
+    ({"cpu": "host-model"}, ["cpu: asked host-model, is custom"]),
+    ({"console": "spice"}, ["console: asked spice, is vnc"]),
+    ({"console": "none"}, ["console: asked none, is vnc"]),
+    ({"console": {"listen": "::"}}, ["console.listen: asked ::, is 127.0.0.1"]),
+    ({"watchdog": "reset"}, ["watchdog: asked reset, is i6300esb poweroff"]),
+    ({"watchdog": "poweroff"}, []),
+    ({"boot": ["eth0", "system"]}, ["boot: asked eth0, system, is system, eth0"]),
+    ({"image": "centos.qcow2"}, ["disks.system.image: asked centos.qcow2, is debian.qcow2"]),
+    ({"image": "debian.qcow2", "overlay": False},
+     ["disks.system.overlay: asked false, is true"]),
+    ({"disks": [{"data": {"size": 9}}]}, ["disks.data.size: asked 9 MiB, is 8 MiB"]),
+    ({"disks": [{"data": {"size": 8, "bus": "scsi"}}]}, ["disks.data.bus: asked scsi, is virtio"]),
+    (
+        {"disks": [{"data": {"size": 8, "cache": "unsafe", "serial": "B"}}]},
+        ["disks.data.cache: asked unsafe, is none", "disks.data.serial: asked B, is A1"],
+    ),
+    ({"disks": [{"logs": {"size": 1}}]}, ["disks.logs: asked a disk, is none"]),
+    ({"disks": [{"system": {"discard": "ignore"}}]},
+     ["disks.system.discard: asked ignore, is unmap"]),
+    ({"nics": [{"eth1": {"network": "x"}}]}, ["nics.eth1: asked network x, is network default"]),
+    ({"nics": [{"eth1": {"network": "default", "model": "virtio"}}]},
+     ["nics.eth1.model: asked virtio, is e1000e"]),
+    ({"nics": [{"eth0": {"vlan": 5}}]}, ["nics.eth0.vlan: asked 5, is none"]),
+    ({"nics": [{"eth0": {"link": "down"}}]}, ["nics.eth0.link: asked false, is true"]),
+    ({"nics": [{"eth0": {"mac": "52:54:00:00:00:01"}}]},
+     ["nics.eth0: asked a NIC with MAC address 52:54:00:00:00:01, is none"]),
+    ({"seed": False}, ["seed: asked false, is true"]),
+    ({"seed": {"user": "eve"}}, ["seed.user: asked eve, is bob"]),
+    ({"seed": {"timezone": "UTC"}}, ["seed.timezone: asked UTC, is none"]),
+    ({"seed": {"commands": ["false"]}}, ["seed.secrets: asked for others than it was made with"]),
+    ({"seed": {"commands": ["true"]}}, []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "expected"), ASKED, ids=lambda value: str(value)[:60])
+def test_every_option_is_compared_when_it_is_written(
+    make: Callable[..., Vm], options: dict[str, t.Any], expected: list[str]
+) -> None:
+    assert make().differences({"name": "web1", **options}) == expected
+
+
+@pytest.mark.parametrize("name", ["seed", "boot", "nics", "disks", "image"])
+def test_every_option_is_compared_with_the_rest(make: Callable[..., Vm], name: str) -> None:
+    assert make().differences({"name": "web1", name: _MADE[name]}) == []
+
+
+def test_disks_and_nics_that_somebody_took_out_or_put_in(make: Callable[..., Vm]) -> None:
+    vm = make()
+    disk = "<disk type='file' device='disk'><source file='/x'/><target dev='vdz' bus='virtio'/>"
+    vm.edit("</devices>", f"{disk}</disk></devices>")
+    assert vm.differences(_MADE) == []
+    vm.edit("<disk [^>]*>(?:(?!</disk>).)*web1_data.*?</disk>", "")
+    wanted = {"name": "web1", "disks": [{"data": {"size": 8}}]}
+    assert vm.differences(wanted) == ["disks.data: asked a disk, is none"]
+    mac = domain_of(_MADE).nics[1].mac
+    vm.edit(f"<interface [^>]*>\\s*<mac address='{mac}'/>.*?</interface>", "")
+    wanted = {"name": "web1", "nics": _MADE["nics"]}
+    line = f"nics.eth1: asked a NIC with MAC address {mac}, is none"
+    assert vm.differences(wanted) == [line]
+
+
+def test_a_disk_with_a_snapshot_beside_it_is_still_that_disk(make: Callable[..., Vm]) -> None:
+    vm = make()
+    vm.edit("web1_data.qcow2", "web1_data.snapshot")
+    wanted = {"name": "web1", "disks": [{"data": {"serial": "A1"}}]}
+    assert vm.differences({**wanted, "disks": [{"data": {"size": 8, "serial": "A1"}}]}) == [
+        "disks.data.size: asked 8 MiB, is unknown"
+    ]
+    vm.sizes["/pool/web1_data.snapshot"] = 8 * _MIB
+    assert vm.differences(_MADE) == []
+
+
+def test_a_vm_whose_request_is_lost_is_still_compared(make: Callable[..., Vm]) -> None:
+    vm = make()
+    text = vm.raw.XMLDesc(_CONFIG)
+    kept = metadata.parse(_lxml.parse(text, "web1"))
+    assert kept is not None
+    for lost in (None, "no json", "[]", "{}", '{"disks": 3, "nics": null}'):
+        other = dataclasses.replace(kept, request=lost)
+        existing = difference.Existing(text, other, False, vm.sizes)
+        assert difference.differences(domain_of({**_MADE, "vcpus": 4}), existing) == [
+            "vcpus: asked 4, is 2"
+        ]
+
+
+def test_the_disks_whose_sizes_are_to_be_read(make: Callable[..., Vm]) -> None:
+    text = make().raw.XMLDesc(_CONFIG)
+    kept = metadata.parse(_lxml.parse(text, "web1"))
+    assert kept is not None
+    found = difference.sized_disks(domain_of(_MADE), text, kept)
+    assert found == {"vdb": "/pool/web1_data.qcow2"}
+    assert difference.sized_disks(domain_of({"name": "web1"}), text, kept) == {}

@@ -1,0 +1,89 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A request is compared with the one a VM was made from."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import request
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import (
+    Defaults,
+    Domain,
+    from_options,
+)
+
+_KEYS = ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIISFKZORN6s68Y7QSAYATVaW7/MW11nJOj4UAWkhXyaT t",)
+
+
+def _domain(**options: t.Any) -> Domain:
+    base = {"name": "web1", "image": "debian.qcow2", **options}
+    domain, problems = from_options(base, defaults=Defaults(ssh_public_keys=_KEYS))
+    assert not problems, problems
+    assert domain is not None
+    return domain
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param({}, {}, [], id="the same"),
+        pytest.param({}, {"start": False, "wait": False}, [], id="what only the run needs"),
+        pytest.param({}, {"host": "hv1"}, [], id="where it was to be"),
+        pytest.param({"memory": 1024}, {"memory": "1GiB"}, [], id="another way to write it"),
+        pytest.param({"memory": 512}, {"memory": 1024}, ["memory: asked 1024, is 512"], id="less"),
+        pytest.param(
+            {},
+            {"disks": [{"name": "data", "size": 10}]},
+            ["disks.data: asked for, is not there"],
+            id="one disk more",
+        ),
+        pytest.param(
+            {"disks": [{"name": "data", "size": 10}]},
+            {},
+            ["disks.data: not asked for, is there"],
+            id="one disk less",
+        ),
+        pytest.param(
+            {"disks": [{"name": "data", "size": 10}]},
+            {"disks": [{"name": "data", "size": 20}]},
+            ["disks.data.size: asked 20, is 10"],
+            id="a larger disk",
+        ),
+        pytest.param(
+            {"nics": [{"name": "eth0", "bridge": "br0"}]},
+            {"nics": [{"name": "eth0", "bridge": "br1"}]},
+            ["nics.eth0.source: asked br1, is br0"],
+            id="another bridge",
+        ),
+        pytest.param({}, {"title": "x"}, ["title: asked x, is none"], id="not given before"),
+    ],
+)
+def test_differences(
+    before: dict[str, t.Any], after: dict[str, t.Any], expected: list[str]
+) -> None:
+    kept = request.to_text(_domain(**before))
+    assert request.differences(kept, _domain(**after)) == expected
+
+
+def test_the_order_of_disks_matters() -> None:
+    one, two = {"name": "a", "size": 1}, {"name": "b", "size": 1}
+    kept = request.to_text(_domain(disk_profile="none", image=None, disks=[one, two]))
+    found = request.differences(kept, _domain(disk_profile="none", image=None, disks=[two, one]))
+    assert any("order asked b, a, is a, b" in line for line in found)
+
+
+@pytest.mark.parametrize("kept", [None, "", "no json", "[]", "3"])
+def test_a_request_that_cannot_be_read_is_a_difference(kept: str | None) -> None:
+    assert len(request.differences(kept, _domain())) == 1
+
+
+def test_secrets_are_not_kept() -> None:
+    domain = _domain(console={"type": "vnc", "password": "s3cret"})
+    assert "s3cret" not in request.to_text(domain)
+
+
+def test_what_an_older_version_did_not_know_is_no_difference() -> None:
+    assert request.differences('{"name": "web1"}', _domain()) == []

@@ -1,0 +1,52 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The definition that nobody can start. That libvirt refuses it is tested on the laboratory."""
+
+from __future__ import annotations
+
+from ansible_collections.fleet.virt.plugins.module_utils import _lxml
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import metadata
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import Metadata
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.unstartable import (
+    marked,
+    unmark,
+)
+
+PLAIN = "<domain type='kvm'><name>web1</name></domain>"
+OLD = """
+<domain type='kvm'><name>web1</name>
+<metadata><other xmlns='urn:other'/>
+<f:fleet xmlns:f='urn:fleet.virt:1'><f:group>a</f:group></f:fleet>
+</metadata><devices><disk type='file'><source file='/a'/><target dev='vda'/></disk></devices>
+</domain>
+"""
+
+
+def test_marked_keeps_everything_else() -> None:
+    kept = Metadata(phase="purging", groups=("b",))
+    for text in (PLAIN, OLD):
+        before = _lxml.parse(text, "domain")
+        same = _lxml.tostring(_lxml.parse(text, "domain"))
+        once = marked(before, kept, "/nowhere")
+        assert _lxml.tostring(before) == same
+        root = _lxml.parse(once, "domain")
+        assert metadata.parse(root) == kept
+        drives = [one for one in root.iter("source") if one.get("file") == "/nowhere"]
+        assert [drive.get("startupPolicy") for drive in drives] == ["mandatory"]
+        again = _lxml.parse(marked(root, kept, "/elsewhere"), "domain")
+        assert len(list(again.iter("disk"))) == len(list(root.iter("disk")))
+    root = _lxml.parse(marked(_lxml.parse(OLD, "domain"), kept, "/nowhere"), "domain")
+    assert root.find("metadata/{urn:other}other") is not None
+    assert root.find("devices/disk/source").get("file") == "/a"
+
+
+def test_unmark_takes_the_drive_and_nothing_else() -> None:
+    plain = _lxml.parse(OLD, "domain")
+    root = _lxml.parse(marked(plain, Metadata(phase="seeding"), "/nowhere"), "domain")
+    for _turn in range(2):
+        unmark(root)
+        files = [source.get("file") for source in root.iter("source")]
+        assert files == ["/a"]
+    unmark(_lxml.parse(PLAIN, "domain"))

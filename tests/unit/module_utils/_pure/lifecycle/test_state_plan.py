@@ -1,0 +1,147 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which steps lead from every state libvirt knows to the one that is wanted."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import states
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_plan import (
+    Facts,
+    Wanted,
+    plan,
+    predicted_state,
+)
+
+ACTIVE = ("running", "blocked", "paused", "shutdown", "pmsuspended", "crashed")
+
+
+def facts(state: str, reason: str = "unknown", **more: t.Any) -> Facts:
+    more.setdefault("active", state in ACTIVE)
+    return Facts("web1", state, reason, **more)
+
+
+def kinds(now: Facts, wanted: Wanted) -> list[str]:
+    return [step.kind for step in plan(now, wanted)]
+
+
+# state, reason, steps to running, steps to shutoff; text: a part of why not
+TABLE: list[tuple[str, str, list[str] | str, list[str] | str]] = [
+    ("running", "booted", [], ["shutdown"]),
+    ("blocked", "unknown", [], ["shutdown"]),
+    ("shutoff", "shutdown", ["start"], []),
+    ("shutoff", "crashed", ["start"], []),
+    ("shutdown", "user", ["await_off", "start"], ["await_off"]),
+    ("crashed", "panicked", ["destroy_crashed", "start"], ["destroy_crashed"]),
+    ("pmsuspended", "unknown", ["wake"], ["wake", "shutdown"]),
+    ("nostate", "unknown", "cannot say whether it runs", "cannot say whether it runs"),
+    ("unknown", "unknown", "cannot say whether it runs", "cannot say whether it runs"),
+    ("paused", "user", ["resume"], ["resume", "shutdown"]),
+    ("paused", "unknown", ["resume"], ["resume", "shutdown"]),
+    ("paused", "ioerror", ["resume"], ["resume", "shutdown"]),
+    ("paused", "watchdog", ["resume"], ["resume", "shutdown"]),
+    ("paused", "from_snapshot", ["resume"], ["resume", "shutdown"]),
+    ("paused", "api_error", ["resume"], ["resume", "shutdown"]),
+    ("paused", "crashed", ["destroy_crashed", "start"], ["destroy_crashed"]),
+    ("paused", "starting_up", ["await_running"], ["await_running", "shutdown"]),
+    ("paused", "shutting_down", ["await_off", "start"], ["await_off"]),
+    ("paused", "migration", "being migrated", "being migrated"),
+    ("paused", "postcopy", "being migrated", "being migrated"),
+    ("paused", "postcopy_failed", "broke off", "broke off"),
+    ("paused", "save", "being saved", "being saved"),
+    ("paused", "dump", "being dumped", "being dumped"),
+    ("paused", "snapshot", "snapshot of it", "snapshot of it"),
+]
+
+
+@pytest.mark.parametrize(("state", "reason", "to_running", "to_off"), TABLE)
+def test_every_state_has_a_way_or_a_reason(
+    state: str, reason: str, to_running: list[str] | str, to_off: list[str] | str
+) -> None:
+    for wanted, expected in (("running", to_running), ("shutoff", to_off)):
+        now = facts(state, reason)
+        if isinstance(expected, str):
+            with pytest.raises(PlanRefused, match=expected):
+                plan(now, Wanted(wanted))
+            continue
+        steps = plan(now, Wanted(wanted))
+        assert [step.kind for step in steps] == expected
+        assert all(step.text for step in steps)
+        assert predicted_state(now, Wanted(wanted), steps) == (wanted if expected else state)
+
+
+def test_the_table_has_every_state_and_every_reason_for_a_pause() -> None:
+    there = {(state, reason) for state, reason, _, _ in TABLE}
+    assert {state for state, _ in there} >= set(states.STATES)
+    paused = {states.reason_name("paused", number) for number in range(15)}
+    assert {reason for state, reason in there if state == "paused"} == paused
+
+
+def test_saved_memory_is_restored_and_never_thrown_away() -> None:
+    saved = facts("shutoff", "saved", managed_save=True)
+    steps = plan(saved, Wanted("running"))
+    assert [step.kind for step in steps] == ["restore"]
+    assert "saved memory" in steps[0].text
+    assert plan(saved, Wanted("shutoff")) == []
+
+
+def test_autostart_is_left_alone_unless_asked_for() -> None:
+    for now in (True, False):
+        assert plan(facts("running", autostart=now), Wanted("running")) == []
+    assert kinds(facts("running"), Wanted(autostart=True)) == ["autostart"]
+    assert kinds(facts("running", autostart=True), Wanted(autostart=False)) == ["no_autostart"]
+    assert kinds(facts("shutoff"), Wanted("running", autostart=True)) == ["autostart", "start"]
+    assert plan(facts("paused", autostart=True), Wanted(autostart=True)) == []
+
+
+@pytest.mark.parametrize("phase", ["creating", "migrating", "purging", "of-a-later-version"])
+def test_a_phase_keeps_everybody_away(phase: str) -> None:
+    for now, wanted in [
+        (facts("shutoff", phase=phase), Wanted("running")),
+        (facts("running", phase=phase), Wanted("shutoff")),
+        (facts("shutoff", phase=phase), Wanted(autostart=True)),
+    ]:
+        with pytest.raises(PlanRefused, match=f"'web1' is in phase {phase}"):
+            plan(now, wanted)
+    assert plan(facts("running", phase=phase), Wanted("running")) == []
+
+
+def test_a_transient_domain_is_not_lost() -> None:
+    transient = facts("running", persistent=False)
+    with pytest.raises(PlanRefused, match="would be gone"):
+        plan(transient, Wanted("shutoff"))
+    with pytest.raises(PlanRefused, match="define it first"):
+        plan(transient, Wanted(autostart=True))
+    assert kinds(facts("paused", "user", persistent=False), Wanted("running")) == ["resume"]
+
+
+def test_a_domain_that_is_gone_is_not_destroyed_again() -> None:
+    """Not every driver keeps a process for a crashed domain."""
+    gone = facts("crashed", "panicked", active=False)
+    assert kinds(gone, Wanted("running")) == ["start"]
+    assert plan(gone, Wanted("shutoff")) == []
+
+
+def test_steps_say_how_long_and_whether_by_force() -> None:
+    running = facts("running")
+    assert plan(running, Wanted("shutoff", shutdown_timeout=90.0))[0].text == (
+        "shut down, within 90 s"
+    )
+    assert plan(running, Wanted("shutoff", force=True))[0].text == (
+        "shut down, within 120 s or by force"
+    )
+
+
+def test_a_seed_medium_that_has_done_its_work_goes_first() -> None:
+    now = facts("running", seed_medium="web1_seed.iso")
+    assert kinds(now, Wanted("shutoff")) == ["seed_medium", "shutdown"]
+    steps = plan(now, Wanted("running"))
+    assert [step.text for step in steps] == ["remove the seed medium"]
+    assert predicted_state(now, Wanted("running"), steps) == "running"
+    with pytest.raises(PlanRefused, match="in phase migrating"):
+        plan(facts("running", seed_medium="web1_seed.iso", phase="migrating"), Wanted())

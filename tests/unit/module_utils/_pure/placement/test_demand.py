@@ -1,0 +1,71 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a specification asks of a hypervisor."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import (
+    Domain,
+    from_options,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import demand
+
+_MIB = 1024 * 1024
+_IMAGE = demand.ImageFacts("small.img", "ab" * 32, "raw", 64 * _MIB)
+
+
+def _domain(**options: t.Any) -> Domain:
+    domain, problems = from_options({"name": "web1", "seed": False, **options})
+    assert not problems, problems
+    assert domain is not None
+    return domain
+
+
+def test_b04_a_disk_smaller_than_its_image_is_refused_with_both_sizes() -> None:
+    domain = _domain(image="small.img", disks=[{"name": "system", "size": 16}])
+    _, problems = demand.disk_sizes(domain, {"small.img": _IMAGE}, "vms[3]")
+    assert [problem.path for problem in problems] == ["vms[3].disks[0].size"]
+    assert "16 MiB" in problems[0].message
+    assert "64 MiB" in problems[0].message
+
+
+def test_b04_a_larger_disk_has_the_size_that_was_asked_for() -> None:
+    domain = _domain(image="small.img", disks=[{"name": "system", "size": 128}])
+    sizes, problems = demand.disk_sizes(domain, {"small.img": _IMAGE})
+    assert (sizes, problems) == ({"system": 128 * _MIB}, [])
+
+
+def test_a_disk_without_size_has_its_images() -> None:
+    domain = _domain(disk_profile="none", disks=[{"name": "system", "image": "small.img"}])
+    sizes, problems = demand.disk_sizes(domain, {"small.img": _IMAGE})
+    assert (sizes, problems) == ({"system": 64 * _MIB}, [])
+
+
+def test_a_request_counts_what_is_promised() -> None:
+    domain = _domain(
+        image="small.img",
+        vcpus=3,
+        memory=512,
+        memory_max=2048,
+        overlay=False,
+        groups=["web"],
+        anti_affinity=["web"],
+        nics=[
+            {"name": "eth0", "bridge": "br7"},
+            {"name": "eth1", "network": "inner"},
+            {"name": "eth2", "bridge": "br8", "vlan": 5},
+            {"name": "eth3", "network": "ovs", "vlan": 5},
+        ],
+        firmware="uefi",
+    )
+    request = demand.request_of(domain, {"small.img": _IMAGE})
+    assert (request.vcpus, request.memory_mib) == (3, 2048)
+    assert [tuple(disk) for disk in request.disks] == [("default", 8192, True)]
+    assert (request.bridges, request.networks) == (("br7", "br8"), ("inner", "ovs"))
+    assert (request.tagged_bridges, request.tagged_networks) == (("br8",), ("ovs",))
+    assert request.firmware == "uefi"
+    assert (request.groups, request.anti_affinity) == (("web",), ("web",))
+    assert (request.image, request.image_mib) == ("ab" * 32, 64)
