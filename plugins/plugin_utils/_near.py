@@ -15,15 +15,11 @@ This file is private to the collection.
 from __future__ import annotations
 
 import json
-import os
-import selectors
-import subprocess
 import sys
-import tempfile
-import time
 import typing as t
 from pathlib import Path
 
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import programs
 from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import neighbours
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import ip
 from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import console
@@ -160,44 +156,7 @@ def _asked(reached: _ssh.Reached, text: str, seconds: float) -> str:
     command = [sys.executable, "-"]
     if not reached.local and reached.ssh is not None:
         command = _ssh.python_command(reached.ssh)
-    return _said(command, text, seconds) or ""
-
-
-def _said(command: t.Sequence[str], text: str, seconds: float) -> str | None:
-    """What a program says with ``text`` as its input; None if it fails, or says too much.
-
-    It is read up to a limit: the other side may be somebody else's, and go on for ever.
-    """
-    with tempfile.TemporaryFile() as source:
-        source.write(text.encode())
-        source.seek(0)
-        try:
-            process = subprocess.Popen(
-                command, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-            )
-        except OSError:
-            return None
-    try:
-        return _read(t.cast("t.IO[bytes]", process.stdout), time.monotonic() + seconds)
-    finally:
-        process.kill()
-        process.wait()
-        t.cast("t.IO[bytes]", process.stdout).close()
-
-
-def _read(stream: t.IO[bytes], end: float) -> str | None:
-    """All that comes before ``end``; None if it is not all, or too much."""
-    said = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(stream, selectors.EVENT_READ)
-        while len(said) <= _MOST_SAID:
-            if not selector.select(max(0.0, end - time.monotonic())):
-                return None
-            block = os.read(stream.fileno(), 65536)
-            if not block:
-                return said.decode("utf-8", "replace")
-            said += block
-    return None
+    return programs.limited(command, text, seconds=seconds, most=_MOST_SAID) or ""
 
 
 def _answer(said: str) -> dict[str, dict[str, list[str]]]:

@@ -204,6 +204,14 @@ def test_pure_files_are_pure(path: Path) -> None:
             assert pure or name[0] not in effects, f"line {line}: not pure: {name[0]}"
 
 
+def test_one_file_starts_programs() -> None:
+    """It has their limits, their language and where they are looked for, once."""
+    starting = [
+        path for path in PLUGINS if any(name[0] == "subprocess" for _line, name in imports(path))
+    ]
+    assert [path.name for path in starting] == ["programs.py"]
+
+
 @each([path for path in UTILS if path.name != "__init__.py"])
 def test_helpers_never_import_upwards(path: Path) -> None:
     for line, name in imports(path):

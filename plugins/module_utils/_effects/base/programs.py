@@ -4,15 +4,22 @@
 
 """Running a program of this machine: no shell, no locale, a limit, and an error that says what.
 
+The one file that starts programs. ``run`` and ``attempt`` are for those of the system, wherever
+the session looks for its own; ``execute`` finds a program as the session does.
+
 This file is private to the collection.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import shutil
 import subprocess
+import tempfile
 import threading
+import time
 import typing as t
 from dataclasses import dataclass
 
@@ -21,6 +28,7 @@ from ..._errors import DeadlineExceeded, FleetVirtError
 _SECONDS = 60.0
 # A session without root's login has no sbin in its path
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_BLOCK = 65536
 
 
 class ProgramFailed(FleetVirtError):
@@ -41,9 +49,102 @@ class Done:
     said: str  # standard error, or what there is instead
 
 
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended, and the bytes that it printed (none of what went into a file)."""
+
+    status: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def out(self) -> str:
+        """Standard output as text."""
+        return _text(self.stdout)
+
+    @property
+    def said(self) -> str:
+        """Standard error, or what there is instead."""
+        return _text(self.stderr).strip() or self.out.strip()
+
+
+@dataclass(frozen=True)
+class Confined:
+    """What a program that reads what may be hostile has of this process, and it has no more.
+
+    ``descriptors`` are open in it. It runs as ``user`` and ``group``, without other groups; None
+    leaves it as this process.
+    """
+
+    descriptors: tuple[int, ...] = ()
+    user: int | None = None
+    group: int | None = None
+
+
 def find(name: str) -> str | None:
     """Where a program is; None where it is not installed."""
     return shutil.which(name, path=_PATH)
+
+
+def execute(
+    argv: t.Sequence[str],
+    *,
+    text: str | None = None,
+    into: t.IO[bytes] | None = None,
+    seconds: float = _SECONDS,
+    path: str | None = None,
+) -> Ended:
+    """Run a program to its end, with ``text`` as its input.
+
+    With ``into`` its standard output goes straight into that file and is never in our memory.
+    ``path`` is where programs are looked for, if not where the session looks.
+    Raises FileNotFoundError where it is not installed, DeadlineExceeded after ``seconds``; it is
+    killed then.
+    """
+    try:
+        done = subprocess.run(
+            list(argv),
+            input=None if text is None else text.encode("utf-8", "surrogateescape"),
+            stdin=subprocess.DEVNULL if text is None else None,
+            stdout=subprocess.PIPE if into is None else into,
+            stderr=subprocess.PIPE,
+            env=_environment(path),
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise DeadlineExceeded(argv[0], seconds) from None
+    return Ended(done.returncode, done.stdout or b"", done.stderr)
+
+
+def execute_confined(
+    argv: t.Sequence[str], confined: Confined, *, seconds: float, most: int
+) -> Ended:
+    """Run a program on hostile input; of all it prints the first ``most`` bytes are kept.
+
+    What it prints goes into a file, which a limit on the size of files (prlimit) limits, too.
+    Raises as ``execute``.
+    """
+    with tempfile.TemporaryFile() as output:
+        try:
+            done = subprocess.run(
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=confined.descriptors,
+                env={"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)},
+                cwd="/",
+                user=confined.user,
+                group=confined.group,
+                extra_groups=None if confined.user is None else [],
+                timeout=seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise DeadlineExceeded(argv[0], seconds) from None
+        output.seek(0)
+        return Ended(done.returncode, output.read(most), b"")
 
 
 def attempt(
@@ -55,22 +156,18 @@ def attempt(
     """
     if find(argv[0]) is None:
         return None
-    try:
-        done = subprocess.run(
-            list(argv),
-            input=text,
-            stdin=subprocess.DEVNULL if text is None else None,
-            capture_output=True,
-            env=_environment(),
-            timeout=seconds,
-            check=False,
-            encoding="utf-8",
-            errors="replace",
-        )
-    except subprocess.TimeoutExpired:
-        raise DeadlineExceeded(argv[0], seconds) from None
-    said = " ".join((done.stderr.strip() or done.stdout.strip()).split())
-    return Done(done.returncode, done.stdout, said)
+    done = execute(argv, text=text, seconds=seconds, path=_PATH)
+    return Done(done.status, done.out, " ".join(done.said.split()))
+
+
+def run(argv: t.Sequence[str], *, text: str | None = None, seconds: float = _SECONDS) -> str:
+    """What a program printed; raises ProgramFailed when it fails or is not there."""
+    done = attempt(argv, text=text, seconds=seconds)
+    if done is None:
+        raise ProgramFailed(argv, 127, "it is not installed")
+    if done.status != 0:
+        raise ProgramFailed(argv, done.status, done.said)
+    return done.out
 
 
 def heard(
@@ -89,7 +186,7 @@ def heard(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env=_environment(),
+        env=_environment(_PATH),
         encoding="utf-8",
         errors="replace",
     ) as process:
@@ -106,15 +203,89 @@ def heard(
     return last
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PATH": _PATH, "LC_ALL": "C.UTF-8", "LANGUAGE": "C"}
+def limited(argv: t.Sequence[str], text: str, *, seconds: float, most: int) -> str | None:
+    """What a program prints with ``text`` as its input; None if it cannot be run or takes too long.
+
+    It is read up to a limit, and None beyond ``most`` bytes: the other side may be somebody else's,
+    and go on for ever. Its environment is the session's, as ssh wants it.
+    """
+    with tempfile.TemporaryFile() as source:
+        source.write(text.encode())
+        source.seek(0)
+        try:
+            process = subprocess.Popen(
+                list(argv), stdin=source, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        except OSError:
+            return None
+    said = bytearray()
+    limit = time.monotonic() + seconds
+    with _killed(process), t.cast("t.IO[bytes]", process.stdout) as stream:
+        while len(said) <= most:
+            block = _next(stream, limit)
+            if not block:
+                return None if block is None else said.decode("utf-8", "replace")
+            said += block
+    return None
 
 
-def run(argv: t.Sequence[str], *, text: str | None = None, seconds: float = _SECONDS) -> str:
-    """What a program printed; raises ProgramFailed when it fails or is not there."""
-    done = attempt(argv, text=text, seconds=seconds)
-    if done is None:
-        raise ProgramFailed(argv, 127, "it is not installed")
-    if done.status != 0:
-        raise ProgramFailed(argv, done.status, done.said)
-    return done.out
+@contextlib.contextmanager
+def greeted(
+    argv: t.Sequence[str], text: str, wanted: str, *, seconds: float
+) -> t.Iterator[str | None]:
+    """A program that goes on, and is ended on leaving; None once it has printed ``wanted``.
+
+    Else what it printed instead, until it ended or ``seconds`` were over. ``text`` is its first
+    input; more never comes, and it sees no end of it.
+    """
+    process = subprocess.Popen(
+        list(argv),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=_environment(None),
+    )
+    source, stream = (t.cast("t.IO[bytes]", one) for one in (process.stdin, process.stdout))
+    try:
+        with _killed(process):
+            with contextlib.suppress(BrokenPipeError):  # it has ended, and says why
+                source.write(text.encode())
+                source.flush()
+            said, limit = b"", time.monotonic() + seconds
+            while wanted.encode() not in said:
+                block = _next(stream, limit)
+                if not block:
+                    break
+                said += block
+            yield None if wanted.encode() in said else _text(said).strip()
+    finally:
+        with contextlib.suppress(BrokenPipeError):
+            source.close()
+        stream.close()
+
+
+@contextlib.contextmanager
+def _killed(process: subprocess.Popen[bytes]) -> t.Iterator[None]:
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _next(stream: t.IO[bytes], limit: float) -> bytes | None:
+    """What comes next; nothing at the end, None when nothing came before ``limit``."""
+    waiting = select.poll()  # select(2) takes no descriptor above 1023
+    waiting.register(stream, select.POLLIN)
+    if not waiting.poll(max(0.0, limit - time.monotonic()) * 1000):
+        return None
+    return os.read(stream.fileno(), _BLOCK)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _environment(path: str | None) -> dict[str, str]:
+    place = {} if path is None else {"PATH": path}
+    return {**os.environ, **place, "LC_ALL": "C.UTF-8", "LANGUAGE": "C"}

@@ -10,11 +10,11 @@ This file is private to the collection.
 from __future__ import annotations
 
 import re
-import subprocess
 import time
 import typing as t
 
-from ..._errors import DependencyMissing, PlanRefused
+from ..._errors import DeadlineExceeded, DependencyMissing, PlanRefused
+from . import programs
 
 # Words of libvirt's daemons, and of systemd when it cannot open a port
 _COMPLAINT = re.compile(
@@ -27,24 +27,20 @@ _COMPLAINING = (
 )
 _LIMIT = 120.0
 _TRIES = 20
-_NULL = subprocess.DEVNULL
 
 
 def systemctl(*words: str, may_fail: bool = False) -> str:
     """What ``systemctl`` prints; raises PlanRefused with its words when it fails."""
     command = ["systemctl", "--no-pager", *words]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_LIMIT, check=False, stdin=_NULL
-        )
+        done = programs.execute(command, seconds=_LIMIT)
     except FileNotFoundError:
         raise DependencyMissing("systemctl is missing: this collection needs systemd") from None
-    except subprocess.TimeoutExpired:
+    except DeadlineExceeded:
         raise PlanRefused(f"{' '.join(command)}: no end within {_LIMIT:g} seconds") from None
-    if done.returncode and not may_fail:
-        said = (done.stderr or done.stdout).strip()
-        raise PlanRefused(f"{' '.join(command)} failed: {said}")
-    return done.stdout
+    if done.status and not may_fail:
+        raise PlanRefused(f"{' '.join(command)} failed: {done.said}")
+    return done.out
 
 
 _PROPERTIES = ("Id", "LoadState", "ActiveState", "SubState", "UnitFileState")
@@ -100,12 +96,10 @@ def complaints(began: int) -> str:
         try:
             # what a busy machine has still to write, too
             for words in (["journalctl", "--sync"], command):
-                done = subprocess.run(
-                    words, capture_output=True, text=True, timeout=_LIMIT, check=False, stdin=_NULL
-                )
-        except (FileNotFoundError, subprocess.TimeoutExpired):
+                done = programs.execute(words, seconds=_LIMIT)
+        except (FileNotFoundError, DeadlineExceeded):
             break
-        lines = [line for line in done.stdout.splitlines() if _COMPLAINT.search(line)]
+        lines = [line for line in done.out.splitlines() if _COMPLAINT.search(line)]
         if lines:
             return " | ".join(dict.fromkeys(lines[-3:]))
         time.sleep(0.1)

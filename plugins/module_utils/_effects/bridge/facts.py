@@ -15,16 +15,16 @@ import glob
 import json
 import os
 import re
-import subprocess
 import typing as t
 from dataclasses import replace
 
-from ..._errors import DependencyMissing, FleetVirtError
+from ..._errors import DeadlineExceeded, DependencyMissing, FleetVirtError
 from ..._pure.bridge import facts as bridge_facts
 from ..._pure.bridge import ifupdown as bridge_ifupdown
 from ..._pure.bridge import networkd as bridge_networkd
 from ..._pure.bridge import networkmanager as bridge_networkmanager
 from ..._pure.bridge.types import Facts, Link, Manager, Wanted
+from ..base import programs
 
 _LIMIT = 20.0  # seconds for a command that reads
 # netplan itself needs it, so the distribution's Python has yaml wherever netplan is
@@ -37,29 +37,18 @@ def run(command: t.Sequence[str], *, check: bool = False, text: str | None = Non
     :raises FleetVirtError: it failed, with ``check``.
     """
     try:
-        done = subprocess.run(
-            command,
-            input=text,
-            stdin=subprocess.DEVNULL if text is None else None,
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            timeout=_LIMIT,
-            check=False,
-            env={**os.environ, "LC_ALL": "C.UTF-8"},
-        )
+        done = programs.execute(command, text=text, seconds=_LIMIT)
     except FileNotFoundError:
         if check:
             raise DependencyMissing(f"missing here: {command[0]}; install it") from None
         return ""
-    except subprocess.TimeoutExpired:
+    except DeadlineExceeded:
         raise FleetVirtError(f"`{' '.join(command)}` gave no answer in {_LIMIT:g} s") from None
-    if done.returncode:
+    if done.status:
         if check:
-            said = (done.stderr or done.stdout).strip()
-            raise FleetVirtError(f"`{' '.join(command)}` failed ({done.returncode}): {said}")
+            raise FleetVirtError(f"`{' '.join(command)}` failed ({done.status}): {done.said}")
         return ""
-    return done.stdout
+    return done.stdout.decode("utf-8", "surrogateescape")
 
 
 def read(path: str) -> str:

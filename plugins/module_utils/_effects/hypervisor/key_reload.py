@@ -16,16 +16,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import select
 import shutil
-import subprocess
 import time
 import typing as t
 from pathlib import Path
 
-from ..._errors import FleetVirtError
+from ..._errors import DeadlineExceeded, FleetVirtError
 from ..._pure.hypervisor.keys import common_names
+from ..base import programs
 
 # The daemons that listen with TLS: the one for all, or of the modular ones the proxy
 DAEMONS = ("libvirtd", "virtproxyd")
@@ -105,34 +103,11 @@ def _nobody_enters(daemon: str, timeout: float) -> t.Iterator[None]:
 @contextlib.contextmanager
 def a_client(daemon: str, timeout: float) -> t.Iterator[None]:
     """A client of the daemon that has been let in, and stays."""
-    process = subprocess.Popen(
-        ["virsh", "--readonly", "--quiet", "--connect", _GUARD_URI],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={**os.environ, "LC_ALL": "C"},
-    )
-    if process.stdin is None or process.stdout is None:
-        raise AssertionError("both are pipes")
-    try:
-        with contextlib.suppress(BrokenPipeError):  # it has ended, and says why
-            process.stdin.write(b"uri\n")
-            process.stdin.flush()
-        said, limit = b"", time.monotonic() + timeout
-        while b"://" not in said:
-            ready = select.select([process.stdout], [], [], max(0.0, limit - time.monotonic()))[0]
-            more = os.read(process.stdout.fileno(), 4096) if ready else b""
-            if not more:
-                text = said.decode("utf-8", "replace").strip()
-                raise FleetVirtError(f"{daemon} lets nobody in: {text or 'no answer'}")
-            said += more
+    words = ["virsh", "--readonly", "--quiet", "--connect", _GUARD_URI]
+    with programs.greeted(words, "uri\n", "://", seconds=timeout) as refusal:
+        if refusal is not None:
+            raise FleetVirtError(f"{daemon} lets nobody in: {refusal or 'no answer'}")
         yield
-    finally:
-        process.kill()
-        process.wait()
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()
-        process.stdout.close()
 
 
 def _settle(daemon: str, timeout: float) -> None:
@@ -244,17 +219,9 @@ def _listens(daemon: str, timeout: float) -> bool:
 
 def _run(words: list[str], timeout: float) -> tuple[int, str]:
     try:
-        done = subprocess.run(
-            words,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=timeout,
-            env={**os.environ, "LC_ALL": "C"},
-        )
+        done = programs.execute(words, seconds=timeout)
     except FileNotFoundError:
         return 127, f"{words[0]} is not installed"
-    except subprocess.TimeoutExpired:
+    except DeadlineExceeded:
         return 124, f"{' '.join(words)} did not end within {timeout:g} seconds"
-    said = done.stdout if done.returncode == 0 else done.stderr or done.stdout
-    return done.returncode, said.decode("utf-8", "replace").strip()
+    return done.status, done.out.strip() if done.status == 0 else done.said

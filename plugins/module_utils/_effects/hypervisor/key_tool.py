@@ -15,12 +15,12 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 import tempfile
 import typing as t
 from pathlib import Path
 
-from ..._errors import DependencyMissing, FleetVirtError
+from ..._errors import DeadlineExceeded, DependencyMissing, FleetVirtError
+from ..base import programs
 
 # libvirt 9.0 refuses elliptic curves (their usual key usage has no key encipherment)
 BITS = 3072
@@ -59,7 +59,7 @@ class KeyTool:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                self._run(commands[self._program], stdout=file)
+                self._run(commands[self._program], file)
                 file.flush()
                 os.fsync(file.fileno())
             os.rename(name, path)
@@ -98,24 +98,16 @@ class KeyTool:
             raise FleetVirtError(f"{self._program} made no request for the key {path}")
         return text[begin:]
 
-    def _run(self, words: t.Sequence[str], stdout: t.Any = subprocess.PIPE) -> bytes:
+    def _run(self, words: t.Sequence[str], into: t.IO[bytes] | None = None) -> bytes:
         try:
-            done = subprocess.run(
-                [self._program, *words],
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=subprocess.PIPE,
-                check=False,
-                timeout=self._timeout,
-                env={**os.environ, "LC_ALL": "C"},
-            )
-        except subprocess.TimeoutExpired:
+            done = programs.execute([self._program, *words], into=into, seconds=self._timeout)
+        except DeadlineExceeded:
             raise FleetVirtError(
                 f"{self._program} {words[0]}: no end within {self._timeout:g} seconds"
             ) from None
-        if done.returncode != 0:
+        if done.status != 0:
             lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
             raise FleetVirtError(
                 f"{self._program} {words[0]} failed: {lines[-1] if lines else 'it says nothing'}"
             )
-        return done.stdout or b""
+        return done.stdout

@@ -15,13 +15,11 @@ import pwd
 import shutil
 import stat
 import struct
-import subprocess
-import tempfile
-import typing as t
 
-from ..._errors import DependencyMissing, PlanRefused
+from ..._errors import DeadlineExceeded, DependencyMissing, PlanRefused
 from ..._pure.machine import image_format
 from ..._pure.machine.image_format import ImageFormat
+from ..base import programs
 from . import unpack
 from .digests import DigestCache
 
@@ -105,40 +103,26 @@ def check_structure(descriptor: int, found: ImageFormat, shown: str) -> None:
     for program, package in (("qemu-img", "qemu-utils or qemu-img"), ("prlimit", "util-linux")):
         if shutil.which(program) is None:
             raise DependencyMissing(f"{program} is missing here; install the package {package}")
-    identity: dict[str, t.Any] = {}
+    confined = programs.Confined((descriptor,))
     status = os.fstat(descriptor)
     if os.geteuid() == 0:
         nobody = pwd.getpwnam("nobody")
         user = nobody.pw_uid if status.st_mode & stat.S_IROTH else status.st_uid
-        identity = {"user": user, "group": nobody.pw_gid, "extra_groups": []}
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(
-            [*_LIMITED, "qemu-img", "check", "-q", "-f", "qcow2", f"/proc/self/fd/{descriptor}"],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            pass_fds=[descriptor],
-            env={"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)},
-            cwd="/",
-            **identity,
-        )
-        try:
-            code = process.wait(_SECONDS)
-        except subprocess.TimeoutExpired:
-            raise PlanRefused(
-                f"image {shown}: qemu-img check was not done within {_SECONDS:g} seconds;"
-                " make a clean copy with qemu-img convert"
-            ) from None
-        finally:
-            process.kill()
-            process.wait()
-        output.seek(0)
-        said = output.read(4096).decode("utf-8", "replace")
-    if code in (0, _LEAKS):
+        confined = programs.Confined((descriptor,), user, nobody.pw_gid)
+    words = [*_LIMITED, "qemu-img", "check", "-q", "-f", "qcow2", f"/proc/self/fd/{descriptor}"]
+    try:
+        done = programs.execute_confined(words, confined, seconds=_SECONDS, most=4096)
+    except DeadlineExceeded:
+        raise PlanRefused(
+            f"image {shown}: qemu-img check was not done within {_SECONDS:g} seconds;"
+            " make a clean copy with qemu-img convert"
+        ) from None
+    if done.status in (0, _LEAKS):
         return
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in done.out.splitlines() if line.strip()]
     detail = "; ".join(lines[:2])[:200].replace(f"/proc/self/fd/{descriptor}", "it")
+    detail = detail or f"exit {done.status}"
     raise PlanRefused(
-        f"image {shown} is corrupt or truncated (qemu-img check: {detail or f'exit {code}'});"
+        f"image {shown} is corrupt or truncated (qemu-img check: {detail});"
         " copy the image again, or get it anew"
     )

@@ -9,10 +9,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import programs
 from ansible_collections.fleet.virt.plugins.module_utils._effects.hypervisor import firewall
 from ansible_collections.fleet.virt.plugins.module_utils._errors import SpecError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.firewall import short
@@ -58,12 +56,3 @@ def test_the_connection_is_found_behind_sudo(connection: str, expected: str) -> 
         check=True,
     )
     assert done.stdout.strip() == expected
-
-
-def test_programs(tmp_path: Path) -> None:
-    assert programs.attempt(["no-such-program"]) is None
-    assert programs.run(["cat"], text="said\n") == "said\n"
-    with pytest.raises(programs.ProgramFailed, match=r"ls .* failed \(2\)"):
-        programs.run(["ls", str(tmp_path / "missing")])
-    with pytest.raises(programs.ProgramFailed, match="it is not installed"):
-        programs.run(["no-such-program"])
