@@ -16,10 +16,10 @@ from ..._libvirt import ERR_NO_DOMAIN
 from ..._lxml import parse, tostring
 from ..._pure.base import metadata
 from ..._pure.base.metadata import Metadata
+from . import domains
 from .connection import Connection
 
 _INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE: the definition that the next start uses
-_METADATA_ELEMENT = 2  # VIR_DOMAIN_METADATA_ELEMENT
 AFFECT_LIVE = 1  # VIR_DOMAIN_AFFECT_LIVE
 AFFECT_CONFIG = 2  # VIR_DOMAIN_AFFECT_CONFIG
 _SHOWN = 20
@@ -64,25 +64,12 @@ def restore_metadata(connection: Connection, raw: t.Any, kept: Metadata | None) 
     if kept is not None:
         write_metadata(connection, raw, kept, AFFECT_CONFIG)
         return
-    connection.call(
-        f"remove the metadata of {raw.name()}",
-        raw.setMetadata,
-        _METADATA_ELEMENT,
-        None,
-        metadata.PREFIX,
-        metadata.NAMESPACE,
-        AFFECT_CONFIG,
-    )
+    action = f"remove the metadata of {raw.name()}"
+    domains.set_metadata(connection, action, raw, None, AFFECT_CONFIG)
 
 
 def write_metadata(connection: Connection, raw: t.Any, kept: Metadata, flags: int) -> None:
     """Replace our metadata and nothing else (virDomainSetMetadata)."""
-    connection.call(
-        f"change the metadata of {raw.name()}",
-        raw.setMetadata,
-        _METADATA_ELEMENT,
-        tostring(metadata.to_plain_element(kept)),
-        metadata.PREFIX,
-        metadata.NAMESPACE,
-        flags,
-    )
+    element = tostring(metadata.to_plain_element(kept))
+    action = f"change the metadata of {raw.name()}"
+    domains.set_metadata(connection, action, raw, element, flags)

@@ -27,9 +27,10 @@ import typing as t
 import uuid as uuids
 
 from ..._errors import LibvirtFailure, PlanRefused, told
-from ..._libvirt import ERR_NO_DOMAIN, ERR_OPERATION_INVALID
+from ..._libvirt import ERR_OPERATION_INVALID
 from ..._pure.base.metadata import BEGUN, Metadata, Owner
 from ..._pure.domain import request
+from ..base import domains
 from ..base import owner as owners
 from ..base.connection import Connection
 from ..base.lookup import find_domain, kept_metadata
@@ -41,7 +42,6 @@ from .creation_volumes import build
 _START_SECONDS = 300.0
 _START_PAUSED = 1  # VIR_DOMAIN_START_PAUSED
 _PAUSED = 3  # VIR_DOMAIN_PAUSED
-_UNDEFINE = 1 | 2 | 4 | 16  # managed save, snapshots, NVRAM, checkpoints
 _POLL = 0.25
 _PATIENCE = 180.0  # seconds that a live run on this host may take to finish its VM
 
@@ -273,7 +273,7 @@ def _withdraw(connection: Connection, name: str, run: str) -> bool:
     kept = kept_metadata(connection, raw) if raw is not None else None
     if kept is None or kept.phase != "creating" or kept.owner is None or kept.owner.run != run:
         return False
-    _undefine(connection, raw)
+    domains.undefine(connection, raw)
     return True
 
 
@@ -291,7 +291,7 @@ def _undo(host: Host, job: Job, run: str, made: t.Sequence[DiskPlan]) -> None:
         from . import creation_rest  # what ends well needs none of it
 
         creation_rest.undo(host, raw, kept, [plan.path for plan in made])
-    _undefine(host.connection, raw)
+    domains.undefine(host.connection, raw)
 
 
 def _remove(host: Host, raw: t.Any, kept: Metadata) -> None:
@@ -300,7 +300,7 @@ def _remove(host: Host, raw: t.Any, kept: Metadata) -> None:
 
     seed_nocloud.clear(str(raw.UUIDString()))
     creation_rest.remove(host, raw, kept)
-    _undefine(host.connection, raw)
+    domains.undefine(host.connection, raw)
 
 
 def foresee(host: Host, jobs: t.Sequence[Job]) -> None:
@@ -316,11 +316,3 @@ def foresee(host: Host, jobs: t.Sequence[Job]) -> None:
     for job in jobs:
         if job.state == "half" and not job.whole:
             _guarded(job, functools.partial(look, job))
-
-
-def _undefine(connection: Connection, raw: t.Any) -> None:
-    try:
-        connection.call(f"undefine {raw.name()}", raw.undefineFlags, _UNDEFINE)
-    except LibvirtFailure as error:
-        if error.code != ERR_NO_DOMAIN:
-            raise

@@ -17,10 +17,9 @@ from ..._pure.base.metadata import NOT_MADE, ImageRef, Metadata, Owner, OwnVolum
 from ..._pure.domain import domain_xml, request, unstartable
 from ..._pure.domain.devices_xml import VolumeRef
 from ..._pure.seed import first_boot
-from ..base import lookup
+from ..base import domains, lookup
 from .creation_types import Host, Job
 
-_VALIDATE = 1  # VIR_DOMAIN_DEFINE_VALIDATE
 _LOG_FOLDER = "/var/log/libvirt/qemu"
 _MARKER = ".fleet-virt-creating"
 AFFECT_LIVE = lookup.AFFECT_LIVE
@@ -103,7 +102,7 @@ def _first_boot(job: Job) -> str | None:
 
 def define_claim(host: Host, job: Job, owner: Owner) -> None:
     """Define the claim; libvirt holds it against its schema (virDomainDefineXMLFlags)."""
-    _define(host, job, claim_xml(host, job, owner), _VALIDATE)
+    _define(host, job, claim_xml(host, job, owner), domains.DEFINE_VALIDATE)
 
 
 def define_final(host: Host, job: Job, owner: Owner | None) -> t.Any:
@@ -112,9 +111,7 @@ def define_final(host: Host, job: Job, owner: Owner | None) -> t.Any:
 
 
 def _define(host: Host, job: Job, text: str, flags: int) -> t.Any:
-    return host.connection.call(
-        f"define {job.domain.name}", host.connection.raw.defineXMLFlags, text, flags
-    )
+    return domains.define(host.connection, f"define {job.domain.name}", text, flags)
 
 
 def write_metadata(host: Host, raw: t.Any, kept: Metadata, flags: int) -> None:

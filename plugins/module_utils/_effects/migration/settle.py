@@ -23,7 +23,7 @@ from ..._pure.base import metadata
 from ..._pure.base.metadata import OwnVolume
 from ..._pure.base.names import CLAIM
 from ..._pure.machine import domain_info
-from ..base import lookup
+from ..base import domains, lookup
 from ..base.connection import Connection
 from ..base.lookup import find_domain, kept_metadata
 from ..machine import storage
@@ -35,7 +35,6 @@ from .facts import job_of
 from .jobs import Job
 
 _INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
-_UNDEFINE_KEEP_NVRAM = 1 | 2 | 8 | 16
 _STATS_COMPLETED = 1  # VIR_DOMAIN_JOB_STATS_COMPLETED
 _RUNS = (1, 2, 3, 7)  # virDomainState: running, blocked, paused, suspended by its guest
 _SETTLE = 30.0  # seconds in which both ends may still change their minds
@@ -170,7 +169,7 @@ class Settler:
                 f"{name!r} is defined on {self.ends.source} and on {self.ends.where}; a VM exists"
                 " once: find out which is right, and remove the other (virt_purge)"
             )
-        self.ends.connection.call(f"undefine {name}", here.raw.undefineFlags, _UNDEFINE_KEEP_NVRAM)
+        domains.undefine(self.ends.connection, here.raw, keep_nvram=True, missing_ok=False)
 
     def _remove_old(
         self, remote: Connection, there: There, uuid: str, volumes: t.Sequence[OwnVolume]

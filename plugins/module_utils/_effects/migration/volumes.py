@@ -22,7 +22,6 @@ import typing as t
 
 from ... import _lxml
 from ..._errors import LibvirtFailure, PlanRefused
-from ..._libvirt import ERR_NO_DOMAIN
 from ..._pure.base.metadata import BEGUN, MADE, NOT_MADE, Metadata, Move, Owner, OwnVolume
 from ..._pure.base.names import CLAIM
 from ..._pure.domain import unstartable
@@ -30,13 +29,12 @@ from ..._pure.machine import blank_image, volume_xml
 from ..._pure.migration import plan as migration_plan
 from ..._pure.migration.types import NewVolume, Source
 from ..._units import MIB
-from ..base import lookup
+from ..base import domains, lookup
 from ..base.connection import Connection
 from ..base.lookup import find_domain, kept_metadata
 from ..machine import owned, ownership, storage
 from .facts import read_defined, read_pools
 
-_UNDEFINE = 1 | 2 | 4 | 16  # managed save, snapshots, NVRAM, checkpoints
 _MARKER = "/var/lib/libvirt/images/{name}.fleet-virt-migrating"
 
 
@@ -67,7 +65,7 @@ def define_claim(
         request=json.dumps({"disks": disks}),
     )
     text = unstartable.marked(root, kept, _MARKER.format(name=name))
-    remote.call(f"define {name} on {move.destination}", remote.raw.defineXML, text)
+    domains.define(remote, f"define {name} on {move.destination}", text)
 
 
 def make(remote: Connection, source: Source, volumes: t.Sequence[NewVolume]) -> None:
@@ -177,11 +175,7 @@ def drop_claim(remote: Connection, name: str, uuid: str, *, volumes: bool) -> bo
             _refresh(remote, pool)
             if _foreign(remote, pool, volume.name, volume.made) is None:
                 storage.delete_volume(remote, pool, volume.name)
-    try:
-        remote.call(f"undefine {name + CLAIM}", raw.undefineFlags, _UNDEFINE)
-    except LibvirtFailure as error:
-        if error.code != ERR_NO_DOMAIN:
-            raise
+    domains.undefine(remote, raw)
     return True
 
 

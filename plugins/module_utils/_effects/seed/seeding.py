@@ -29,7 +29,7 @@ from ..._pure.domain import request, seed_domain
 from ..._pure.seed import network as seed_network
 from ..._pure.seed import seed as seeds
 from ..._pure.seed.types import Seed, SeededNic
-from ..base import identity, lookup
+from ..base import domains, identity, lookup
 from ..base import owner as owners
 from ..base.connection import Connection
 from ..machine import storage
@@ -367,7 +367,7 @@ def _seed(
         text = seed_domain.with_medium(vm.root, final, volume.path, old)
         if connection.call(f"read the state of {vm.name}", vm.raw.isActive):
             raise PlanRefused(f"{vm.name!r} was started meanwhile; nothing is changed")
-        connection.call(f"define {vm.name}", connection.raw.defineXMLFlags, text, 0)
+        domains.define(connection, f"define {vm.name}", text)
     except BaseException:
         seed_medium.delete(connection, vm.raw, made)
         lookup.restore_metadata(connection, vm.raw, before)

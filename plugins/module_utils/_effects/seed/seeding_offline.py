@@ -25,6 +25,7 @@ from ..._pure.base.metadata import Metadata
 from ..._pure.domain import request, seed_domain, unstartable
 from ..._pure.seed import first_boot
 from ..._pure.seed.types import Seed, SeededNic
+from ..base import domains
 from ..base import owner as owners
 from ..base.connection import Connection
 from ..machine import ownership
@@ -108,7 +109,7 @@ def write(
     unstartable.unmark(domain)
     plain = _lxml.tostring(domain)
     marker = f"{Path(disks[0][0]).parent}/{name}{_MARKER}"
-    _define(connection, name, unstartable.marked(domain, claim, marker))
+    domains.define(connection, f"define {name}", unstartable.marked(domain, claim, marker))
     try:
         if connection.call(f"read the state of {name}", raw.isActive):
             raise PlanRefused(f"{name!r} was started meanwhile; nothing is changed")
@@ -118,14 +119,10 @@ def write(
     except guest_disk.HalfWritten:
         raise  # it stays as it is: not to be started
     except FleetVirtError:  # a defect of ours leaves it as a killed call does
-        _define(connection, name, before)
+        domains.define(connection, f"define {name}", before)
         raise
     final = dataclasses.replace(final, host_key=chosen.host_key)
     root = _lxml.parse(plain, f"domain {name}")
     metadata.put(root, final)
-    _define(connection, name, _lxml.tostring(root))
+    domains.define(connection, f"define {name}", _lxml.tostring(root))
     return final, chosen
-
-
-def _define(connection: Connection, name: str, text: str) -> None:
-    connection.call(f"define {name}", connection.raw.defineXMLFlags, text, 0)

@@ -1,0 +1,52 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Changing a domain's definition: the one place that calls libvirt for it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._errors import LibvirtFailure
+from ..._libvirt import ERR_NO_DOMAIN
+from ..._pure.base import metadata
+from .connection import Connection
+
+# include/libvirt/libvirt-domain.h
+DEFINE_VALIDATE = 1  # VIR_DOMAIN_DEFINE_VALIDATE
+_UNDEFINE = 1 | 2 | 16  # managed save, metadata of snapshots, metadata of checkpoints
+_UNDEFINE_NVRAM = 4
+_UNDEFINE_KEEP_NVRAM = 8
+_METADATA_ELEMENT = 2  # VIR_DOMAIN_METADATA_ELEMENT
+
+
+def define(connection: Connection, action: str, xml: str, flags: int = 0) -> t.Any:
+    """libvirt's object for the domain that is defined, anew or instead of its former definition."""
+    return connection.call(action, connection.raw.defineXMLFlags, xml, flags)
+
+
+def undefine(
+    connection: Connection, dom: t.Any, *, keep_nvram: bool = False, missing_ok: bool = True
+) -> None:
+    """Take the definition away, with all that libvirt itself keeps of the domain.
+
+    ``missing_ok``: a domain that is gone already is no error.
+    """
+    flags = _UNDEFINE | (_UNDEFINE_KEEP_NVRAM if keep_nvram else _UNDEFINE_NVRAM)
+    try:
+        connection.call(f"undefine {dom.name()}", dom.undefineFlags, flags)
+    except LibvirtFailure as error:
+        if error.code != ERR_NO_DOMAIN or not missing_ok:
+            raise
+
+
+def set_metadata(
+    connection: Connection, action: str, dom: t.Any, element: str | None, flags: int
+) -> None:
+    """Replace our metadata and nothing else; None removes them."""
+    where = (metadata.PREFIX, metadata.NAMESPACE, flags)
+    connection.call(action, dom.setMetadata, _METADATA_ELEMENT, element, *where)
