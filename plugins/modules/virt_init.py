@@ -86,8 +86,9 @@ options:
       - NICs beside those of the profile; one of the same name changes that of the profile.
       - Keys are C(name), C(bridge) or C(network), C(model), C(mac), C(vlan), C(link). Without
         C(mac) the address follows from the names of fleet, VM and NIC.
-      - A C(vlan) is refused where libvirt sets no VLAN tags, as on a plain Linux bridge. Give the
-        NIC a bridge that is on that VLAN, or a network on Open vSwitch.
+      - A C(vlan) is refused where libvirt sets no VLAN tags, as on a Linux bridge without
+        C(vlan_filtering), or on any before libvirt 11. Give the NIC a bridge that is on that VLAN,
+        or a network on Open vSwitch.
     type: raw
   overlay:
     description:

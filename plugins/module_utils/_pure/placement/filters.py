@@ -258,8 +258,9 @@ def _vlans(host: PlacementHost, request: Request) -> str | None:
     where = [_which("bridge", bridges)] if bridges else []
     where += [_which("network", networks)] if networks else []
     return (
-        f"libvirt sets no VLAN tag on {' and '.join(where)}, which Linux bridges carry; leave vlan"
-        " out and give the NIC a bridge that is on that VLAN, or a network on Open vSwitch"
+        f"libvirt sets no VLAN tag on {' and '.join(where)}: on a Linux bridge it does so from its"
+        " version 11 on, where the bridge has vlan_filtering; leave vlan out and give the NIC a"
+        " bridge that is on that VLAN, or a network on Open vSwitch"
     )
 
 

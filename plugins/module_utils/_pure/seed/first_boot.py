@@ -35,8 +35,8 @@ _RESTARTS = re.compile(
     r"\b(reboot|shutdown|poweroff|halt|kexec|init\s+[06]|systemctl\s+isolate|power_state)\b"
 )
 _OUTPUT = re.compile(r"(?:\\n|\s)*(?:Stdout|Stderr): .*", re.S)
-# Packages are no secret; an installation is known by its command only
-_COMMAND = re.compile(r"(?:\\n|\s)*Command: (?!.*\binstall\b)(?:(?!\\n|\n|Exit code).)*")
+_COMMAND = re.compile(r"(?:\\n|\s)*Command: (?:(?!\\n|\n|Exit code).)*")
+_INSTALLED = re.compile(r"'install', ((?:'[^']*'(?:, )?)+)\]")
 # Parts of one shell statement: nothing may be put between them
 _OPEN = re.compile(r"(<<|(^|[\s;&|])(then|do|else|in|\{|\()\s*$|(&&|\|\||\||\\)\s*$)", re.M)
 _CLOSED = re.compile(r"^\s*(then|do|done|else|elif|fi|esac|\}|\)|;;)", re.M)
@@ -122,9 +122,18 @@ def _errors(text: str) -> list[str]:
     return shown + ([f"and {len(told) - _MOST} more"] if len(told) > _MOST else [])
 
 
+def _packages(command: re.Match[str]) -> str:
+    """What stands for a command: the packages that it was to install, which are no secret."""
+    found = _INSTALLED.search(command[0])
+    if found is None:
+        return ""
+    names = [name for name in re.findall("'([^']*)'", found[1]) if not name.startswith("-")]
+    return f" Packages: {', '.join(names)}."
+
+
 def _printable(text: str) -> str:
     """One line, without what a command was given or printed, which may be secret."""
-    text = _OUTPUT.sub("", _COMMAND.sub("", text))
+    text = _OUTPUT.sub("", _COMMAND.sub(_packages, text))
     line = "".join(character if character.isprintable() else " " for character in text)
     line = " ".join(line.split())
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."

@@ -88,6 +88,14 @@ def result(*errors: str) -> str:
 FAILED = (
     "('bootcmd', ProcessExecutionError('Failed.\\nCommand: [{}]\\nExit code: 1\\nStdout: HUSH'))"
 )
+# The command of an installation has more options than packages
+INSTALL = ", ".join(
+    repr(word)
+    for word in (
+        *("eatmydata", "apt-get", "--option=Dpkg::Options::=--force-confold", "--assume-yes"),
+        *("install", "--no-remove", "one", "two", "no-such-package"),
+    )
+)
 CONSOLES: list[tuple[str, list[str] | None]] = [
     ("", None),
     (f"boot\n{MARK} begun\nmore", None),
@@ -102,8 +110,15 @@ CONSOLES: list[tuple[str, list[str] | None]] = [
         ["('bootcmd', ProcessExecutionError('Failed.\\nExit code: 1"],
     ),
     (
-        f"{MARK} {result(FAILED.format('apt install nope'))}",
-        ["('bootcmd', ProcessExecutionError('Failed.\\nCommand: [apt install nope]\\nExit code: 1"],
+        f"{MARK} {result(FAILED.format(INSTALL))}",
+        [
+            "('bootcmd', ProcessExecutionError('Failed. Packages: one, two, no-such-package."
+            "\\nExit code: 1"
+        ],
+    ),
+    (
+        f"{MARK} {result(FAILED.format(chr(39) + 'install' + chr(39)) + 'install')}",
+        ["('bootcmd', ProcessExecutionError('Failed.\\nExit code: 1"],
     ),
     (f"{MARK} {result('x' * 400)}", ["x" * 300 + "..."]),
     (f"{MARK} {result(*'abcdefg')}", ["a", "b", "c", "d", "e", "and 2 more"]),
