@@ -32,7 +32,11 @@ except ImportError:
     LIBVIRT_IMPORT_ERROR = traceback.format_exc()
     LibvirtError = Exception
 
-# virErrorNumber, include/libvirt/virterror.h: part of libvirt's stable interface
+# libvirt's constants by its own names without VIR_, as numbers, so that a module can be loaded, and
+# say what is missing, where the binding is not. They are part of libvirt's stable interface; a test
+# compares them with those of the binding.
+
+# include/libvirt/virterror.h
 ERR_NO_SUPPORT = 3
 ERR_OPERATION_FAILED = 9
 ERR_SYSTEM_ERROR = 38
@@ -45,6 +49,66 @@ ERR_OPERATION_INVALID = 55
 ERR_CONFIG_UNSUPPORTED = 67
 ERR_AGENT_UNRESPONSIVE = 86
 ERR_ARGUMENT_UNSUPPORTED = 74
+
+# include/libvirt/libvirt-domain.h
+CONNECT_LIST_DOMAINS_ACTIVE = 1
+CONNECT_LIST_DOMAINS_PERSISTENT = 4
+CONNECT_LIST_DOMAINS_MANAGEDSAVE = 256
+CONNECT_LIST_DOMAINS_AUTOSTART = 1024
+CONNECT_LIST_DOMAINS_HAS_SNAPSHOT = 4096
+CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT = 1 << 29  # leaves out what would wait for a domain's job
+DOMAIN_AFFECT_LIVE = 1
+DOMAIN_AFFECT_CONFIG = 2
+DOMAIN_DEFINE_VALIDATE = 1  # against libvirt's schema
+DOMAIN_DEVICE_MODIFY_FORCE = 4  # also a drive whose tray the guest has locked, as udev does
+DOMAIN_GET_HOSTNAME_AGENT = 2
+DOMAIN_INTERFACE_ADDRESSES_SRC_LEASE = 0
+DOMAIN_INTERFACE_ADDRESSES_SRC_AGENT = 1
+DOMAIN_INTERFACE_ADDRESSES_SRC_ARP = 2
+DOMAIN_JOB_BOUNDED = 1
+DOMAIN_JOB_UNBOUNDED = 2
+DOMAIN_JOB_STATS_COMPLETED = 1
+DOMAIN_METADATA_ELEMENT = 2
+DOMAIN_RUNNING = 1
+DOMAIN_BLOCKED = 2
+DOMAIN_PAUSED = 3
+DOMAIN_SHUTOFF = 5
+DOMAIN_PMSUSPENDED = 7
+DOMAIN_START_PAUSED = 1
+DOMAIN_STATS_STATE = 1
+DOMAIN_STATS_CPU_TOTAL = 2
+DOMAIN_STATS_BALLOON = 4
+DOMAIN_STATS_VCPU = 8
+DOMAIN_STATS_INTERFACE = 16
+DOMAIN_STATS_BLOCK = 32
+DOMAIN_UNDEFINE_MANAGED_SAVE = 1
+DOMAIN_UNDEFINE_SNAPSHOTS_METADATA = 2
+DOMAIN_UNDEFINE_NVRAM = 4
+DOMAIN_UNDEFINE_KEEP_NVRAM = 8
+DOMAIN_UNDEFINE_CHECKPOINTS_METADATA = 16
+DOMAIN_XML_SECURE = 1  # with passwords of consoles
+DOMAIN_XML_INACTIVE = 2  # the definition that the next start uses
+
+# include/libvirt/libvirt-domain-snapshot.h
+DOMAIN_SNAPSHOT_LIST_INTERNAL = 256
+DOMAIN_SNAPSHOT_LIST_EXTERNAL = 512
+
+# include/libvirt/libvirt-host.h
+CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE = 1
+CPU_COMPARE_IDENTICAL = 1
+CPU_COMPARE_SUPERSET = 2
+
+# include/libvirt/libvirt-network.h
+CONNECT_LIST_NETWORKS_ACTIVE = 2
+
+# include/libvirt/libvirt-storage.h
+CONNECT_LIST_STORAGE_POOLS_ACTIVE = 2
+STORAGE_POOL_CREATE_WITH_BUILD = 1  # makes the folder if it is not there
+STORAGE_VOL_DOWNLOAD_SPARSE_STREAM = 1
+STORAGE_VOL_GET_PHYSICAL = 1
+
+# include/libvirt/libvirt-stream.h
+STREAM_RECV_STOP_AT_HOLE = 1
 
 
 def open_connection(uri: str) -> t.Any:

@@ -26,8 +26,6 @@ _SECONDS = 8.0  # libvirt itself gives an agent 5 to begin to talk
 _MOST_CONNECTIONS = 4
 _GUESTS_EACH = 10
 _MOST_HANGING = 8
-# virDomainGetHostnameFlags
-_HOSTNAME_FROM_AGENT = 2
 _LONGEST_HOSTNAME = 255
 
 
@@ -91,6 +89,6 @@ def _told(raw: t.Any, uuid: str) -> Told:
         found = addresses.from_agent(domain)
         hostname = None
         with contextlib.suppress(LibvirtFailure), _libvirt.calling("host name"):
-            hostname = str(domain.hostname(_HOSTNAME_FROM_AGENT))
+            hostname = str(domain.hostname(_libvirt.DOMAIN_GET_HOSTNAME_AGENT))
     usable = hostname and len(hostname) <= _LONGEST_HOSTNAME and hostname.isprintable()
     return Told(found, hostname if usable else None)

@@ -49,9 +49,6 @@ _RUNNING = ("running", "blocked")
 _BEHIND = ("nat", None)
 _KEPT = ("name", "uuid", "state", "vcpus", "memory_mib", "title", "metadata", "error")
 _NEAR_SECONDS = 10.0
-# virDomainStatsTypes, virConnectGetAllDomainStatsFlags
-_STATS_STATE = 1
-_STATS_NOWAIT = 1 << 29
 
 Entry = dict[str, t.Any]
 
@@ -143,8 +140,8 @@ def _states(connection: Connection) -> list[tuple[t.Any, t.Any]]:
         stats = connection.call(
             "read the state of all domains",
             connection.raw.getAllDomainStats,
-            _STATS_STATE,
-            _STATS_NOWAIT,
+            _libvirt.DOMAIN_STATS_STATE,
+            _libvirt.CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT,
         )
         return [(domain, values.get("state.state")) for domain, values in stats]
     except LibvirtFailure as error:

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import typing as t
 
+from ... import _libvirt
 from ..._errors import LibvirtFailure
-from ..._libvirt import ERR_NO_DOMAIN
 from ..._pure.base import metadata
 from .connection import Connection
 
-# include/libvirt/libvirt-domain.h
-DEFINE_VALIDATE = 1  # VIR_DOMAIN_DEFINE_VALIDATE
-_UNDEFINE = 1 | 2 | 16  # managed save, metadata of snapshots, metadata of checkpoints
-_UNDEFINE_NVRAM = 4
-_UNDEFINE_KEEP_NVRAM = 8
-_METADATA_ELEMENT = 2  # VIR_DOMAIN_METADATA_ELEMENT
+_UNDEFINE = (
+    _libvirt.DOMAIN_UNDEFINE_MANAGED_SAVE
+    | _libvirt.DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+    | _libvirt.DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+)
 
 
 def define(connection: Connection, action: str, xml: str, flags: int = 0) -> t.Any:
@@ -36,11 +35,12 @@ def undefine(
 
     ``missing_ok``: a domain that is gone already is no error.
     """
-    flags = _UNDEFINE | (_UNDEFINE_KEEP_NVRAM if keep_nvram else _UNDEFINE_NVRAM)
+    flags = _UNDEFINE
+    flags |= _libvirt.DOMAIN_UNDEFINE_KEEP_NVRAM if keep_nvram else _libvirt.DOMAIN_UNDEFINE_NVRAM
     try:
         connection.call(f"undefine {dom.name()}", dom.undefineFlags, flags)
     except LibvirtFailure as error:
-        if error.code != ERR_NO_DOMAIN or not missing_ok:
+        if error.code != _libvirt.ERR_NO_DOMAIN or not missing_ok:
             raise
 
 
@@ -48,5 +48,5 @@ def set_metadata(
     connection: Connection, action: str, dom: t.Any, element: str | None, flags: int
 ) -> None:
     """Replace our metadata and nothing else; None removes them."""
-    where = (metadata.PREFIX, metadata.NAMESPACE, flags)
-    connection.call(action, dom.setMetadata, _METADATA_ELEMENT, element, *where)
+    kind, where = _libvirt.DOMAIN_METADATA_ELEMENT, (metadata.PREFIX, metadata.NAMESPACE, flags)
+    connection.call(action, dom.setMetadata, kind, element, *where)

@@ -12,16 +12,15 @@ from __future__ import annotations
 import typing as t
 
 from ..._errors import LibvirtFailure, Problem, SpecError
-from ..._libvirt import ERR_NO_DOMAIN
+from ..._libvirt import DOMAIN_AFFECT_CONFIG, DOMAIN_AFFECT_LIVE, DOMAIN_XML_INACTIVE, ERR_NO_DOMAIN
 from ..._lxml import parse, tostring
 from ..._pure.base import metadata
 from ..._pure.base.metadata import Metadata
 from . import domains
 from .connection import Connection
 
-_INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE: the definition that the next start uses
-AFFECT_LIVE = 1  # VIR_DOMAIN_AFFECT_LIVE
-AFFECT_CONFIG = 2  # VIR_DOMAIN_AFFECT_CONFIG
+AFFECT_LIVE = DOMAIN_AFFECT_LIVE
+AFFECT_CONFIG = DOMAIN_AFFECT_CONFIG
 _SHOWN = 20
 
 
@@ -55,7 +54,7 @@ def require_domains(connection: Connection, names: t.Sequence[str]) -> dict[str,
 
 def kept_metadata(connection: Connection, raw: t.Any) -> Metadata | None:
     """Our metadata in the persistent definition, None if there is none."""
-    text = connection.call(f"read domain {raw.name()}", raw.XMLDesc, _INACTIVE)
+    text = connection.call(f"read domain {raw.name()}", raw.XMLDesc, DOMAIN_XML_INACTIVE)
     return metadata.parse(parse(text, f"domain {raw.name()}"))
 
 

@@ -27,7 +27,7 @@ import typing as t
 import uuid as uuids
 
 from ..._errors import LibvirtFailure, PlanRefused, told
-from ..._libvirt import ERR_OPERATION_INVALID
+from ..._libvirt import DOMAIN_PAUSED, DOMAIN_START_PAUSED, ERR_OPERATION_INVALID
 from ..._pure.base.metadata import BEGUN, Metadata, Owner
 from ..._pure.domain import request
 from ..base import domains
@@ -40,8 +40,6 @@ from .creation_types import DiskPlan, Host, Job, require_bases
 from .creation_volumes import build
 
 _START_SECONDS = 300.0
-_START_PAUSED = 1  # VIR_DOMAIN_START_PAUSED
-_PAUSED = 3  # VIR_DOMAIN_PAUSED
 _POLL = 0.25
 _PATIENCE = 180.0  # seconds that a live run on this host may take to finish its VM
 
@@ -244,7 +242,7 @@ def _start_whole(host: Host, job: Job, run: str) -> None:
 
 def _start(host: Host, raw: t.Any, *, paused: bool) -> None:
     """Start the domain unless it is active; ``paused``: its guest does not run yet."""
-    flags = _START_PAUSED if paused else 0
+    flags = DOMAIN_START_PAUSED if paused else 0
     try:
         host.connection.call(
             f"start {raw.name()}", raw.createWithFlags, flags, seconds=_START_SECONDS
@@ -258,7 +256,7 @@ def _start(host: Host, raw: t.Any, *, paused: bool) -> None:
 def _let_run(host: Host, raw: t.Any, kept: Metadata) -> None:
     """Resume the domain if it was started paused, and write its final metadata."""
     state, _reason = host.connection.call("read the state", raw.state)
-    if state == _PAUSED:
+    if state == DOMAIN_PAUSED:
         host.connection.call(f"resume {raw.name()}", raw.resume)
     definition.write_metadata(host, raw, kept, definition.AFFECT_CONFIG)
     try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ... import _lxml
+from ..._libvirt import DOMAIN_DEFINE_VALIDATE
 from ..._pure.base import metadata
 from ..._pure.base.metadata import NOT_MADE, ImageRef, Metadata, Owner, OwnVolume
 from ..._pure.domain import domain_xml, request, unstartable
@@ -102,7 +103,7 @@ def _first_boot(job: Job) -> str | None:
 
 def define_claim(host: Host, job: Job, owner: Owner) -> None:
     """Define the claim; libvirt holds it against its schema (virDomainDefineXMLFlags)."""
-    _define(host, job, claim_xml(host, job, owner), domains.DEFINE_VALIDATE)
+    _define(host, job, claim_xml(host, job, owner), DOMAIN_DEFINE_VALIDATE)
 
 
 def define_final(host: Host, job: Job, owner: Owner | None) -> t.Any:

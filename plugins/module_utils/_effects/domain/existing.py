@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._libvirt import DOMAIN_XML_INACTIVE
 from ..._pure.base.metadata import Metadata
 from ..._pure.domain import difference
 from ..._pure.domain.domain import Domain
 from ..base.connection import Connection
 
-_INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE: the definition that the next start uses
-
 
 def differences(connection: Connection, raw: t.Any, kept: Metadata, domain: Domain) -> list[str]:
     """How it differs from ``domain``, as far as that was written; empty if it does not."""
     name = domain.name
-    text = connection.call(f"read domain {name}", raw.XMLDesc, _INACTIVE)
+    text = connection.call(f"read domain {name}", raw.XMLDesc, DOMAIN_XML_INACTIVE)
     sizes = {}
     for target, path in difference.sized_disks(domain, text, kept).items():
         capacity, _allocation, _physical = connection.call(

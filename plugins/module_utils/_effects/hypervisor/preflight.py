@@ -16,6 +16,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..._errors import FleetVirtError, LibvirtFailure
+from ..._libvirt import CPU_COMPARE_IDENTICAL, CPU_COMPARE_SUPERSET
 from ..._pure.domain import cpu_xml
 from ..._pure.machine import host_info
 from ..base.connection import Connection, connect
@@ -23,7 +24,7 @@ from ..machine import host
 from ..machine.pools import list_pools, pool_entries
 from . import preflight_machine, preflight_tls
 
-_FITS = (1, 2)  # VIR_CPU_COMPARE_IDENTICAL, VIR_CPU_COMPARE_SUPERSET
+_FITS = (CPU_COMPARE_IDENTICAL, CPU_COMPARE_SUPERSET)
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,6 @@ _ZEROS = bytes(_PIECE)
 _WAITING = 32  # pieces that have come and are yet to be written
 _POLL = 0.2
 # libvirt-storage.h, libvirt-stream.h
-_PHYSICAL = 1  # VIR_STORAGE_VOL_GET_PHYSICAL
-_SPARSE = 1  # VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM
-_STOP_AT_HOLE = 1  # VIR_STREAM_RECV_STOP_AT_HOLE
 _AT_HOLE = -3
 
 
@@ -146,7 +143,7 @@ def _find(far: Connection, base_pool: str, base_path: str, digest: str) -> t.Any
 
 def _size(far: Connection, volume: t.Any) -> int:
     """Bytes of the file that the volume is."""
-    return int(far.call("read volume", volume.infoFlags, _PHYSICAL)[2])
+    return int(far.call("read volume", volume.infoFlags, _libvirt.STORAGE_VOL_GET_PHYSICAL)[2])
 
 
 def _progress(came: int, size: int) -> str:
@@ -237,9 +234,9 @@ class _Coming:
 
     def _download(self) -> None:
         stream = self._far.raw.newStream(0)
-        self._volume.download(stream, 0, 0, _SPARSE)
+        self._volume.download(stream, 0, 0, _libvirt.STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
         while not self._over.is_set():
-            piece = stream.recvFlags(_PIECE, _STOP_AT_HOLE)
+            piece = stream.recvFlags(_PIECE, _libvirt.STREAM_RECV_STOP_AT_HOLE)
             if piece == _AT_HOLE:
                 piece = stream.recvHole(0)
             elif not piece:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from ... import _lxml
 from ..._errors import PlanRefused
-from ..._libvirt import ERR_NO_DOMAIN
+from ..._libvirt import DOMAIN_XML_INACTIVE, ERR_NO_DOMAIN
 from ..._pure.base import metadata
 from ..._pure.base.options import show
 from ..._pure.base.xml_values import mib_up
@@ -33,7 +33,6 @@ from ..machine.storage import Pool
 from . import base_file, digests, images
 from .images import BaseImage
 
-_INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
 _USED = "used by "
 _LONG = 6 * 3600.0
 
@@ -142,7 +141,7 @@ def _in_creation(connection: Connection) -> dict[str, list[str]]:
     """By digest, the VMs that are being made of an image."""
     raws = connection.call("list domains", connection.raw.listAllDomains, 0)
     read = connection.each_there(
-        lambda raw: (str(raw.name()), raw.XMLDesc(_INACTIVE)),
+        lambda raw: (str(raw.name()), raw.XMLDesc(DOMAIN_XML_INACTIVE)),
         raws,
         lambda _raw: "read a domain",
         ERR_NO_DOMAIN,

@@ -16,10 +16,6 @@ from ... import _libvirt
 from ..._errors import FleetVirtError, LibvirtFailure
 from ..._pure.base.ip import usable
 
-# virDomainInterfaceAddressesSource
-_FROM_LEASE = 0
-_FROM_AGENT = 1
-_FROM_ARP = 2
 _ANY_PORT = 9
 _MOST = 64  # addresses of one NIC; a guest may claim any number
 
@@ -53,12 +49,14 @@ def from_agent(domain: t.Any) -> dict[str, list[str]]:
 
     A guest tells of interfaces (bridges, tunnels) that are no NIC of the domain as well.
     """
-    return _ask(domain, _FROM_AGENT, "ask the guest agent for addresses")
+    return _ask(
+        domain, _libvirt.DOMAIN_INTERFACE_ADDRESSES_SRC_AGENT, "ask the guest agent for addresses"
+    )
 
 
 def from_leases(domain: t.Any) -> dict[str, list[str]]:
     """Addresses by MAC address, as libvirt's networks lease them. Raises LibvirtFailure."""
-    return _ask(domain, _FROM_LEASE, "read leases")
+    return _ask(domain, _libvirt.DOMAIN_INTERFACE_ADDRESSES_SRC_LEASE, "read leases")
 
 
 def from_arp(domain: t.Any) -> dict[str, list[str]]:
@@ -66,7 +64,7 @@ def from_arp(domain: t.Any) -> dict[str, list[str]]:
 
     Raises LibvirtFailure; libvirt 9.0 cannot read the table of newer kernels ("wrong nlmsg len").
     """
-    return _ask(domain, _FROM_ARP, "read the neighbour table")
+    return _ask(domain, _libvirt.DOMAIN_INTERFACE_ADDRESSES_SRC_ARP, "read the neighbour table")
 
 
 def _ask(domain: t.Any, source: int, action: str) -> dict[str, list[str]]:

@@ -15,6 +15,11 @@ import stat
 import typing as t
 
 from ... import _lxml
+from ..._libvirt import (
+    DOMAIN_SNAPSHOT_LIST_EXTERNAL,
+    DOMAIN_SNAPSHOT_LIST_INTERNAL,
+    DOMAIN_XML_INACTIVE,
+)
 from ..._pure.base import metadata
 from ..._pure.base.metadata import Owner, OwnVolume
 from ..._pure.base.states import state_name
@@ -26,8 +31,6 @@ from ..base.connection import Connection
 from . import owned, ownership
 from .ownership import References
 
-_INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
-_LIST_INTERNAL, _LIST_EXTERNAL = 256, 512  # virDomainSnapshotListFlags
 BACKING = "a backing file"
 _LOG_FOLDER = "/var/log/libvirt/qemu"
 _NVRAM_FOLDER = "/var/lib/libvirt/qemu/nvram/"
@@ -49,11 +52,11 @@ def read_domain(
             "active": bool(raw.isActive()),
             "persistent": bool(raw.isPersistent()),
             "managed_save": bool(raw.hasManagedSaveImage(0)),
-            "internal_snapshots": _snapshots(raw, _LIST_INTERNAL),
-            "external_snapshots": _snapshots(raw, _LIST_EXTERNAL),
+            "internal_snapshots": _snapshots(raw, DOMAIN_SNAPSHOT_LIST_INTERNAL),
+            "external_snapshots": _snapshots(raw, DOMAIN_SNAPSHOT_LIST_EXTERNAL),
             "state": state,
         }
-        return raw.XMLDesc(_INACTIVE), facts
+        return raw.XMLDesc(DOMAIN_XML_INACTIVE), facts
 
     text, facts = connection.call(f"read domain {name}", ask)
     kept = metadata.parse(_lxml.parse(text, f"domain {name}"))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ... import _libvirt
 from ..._errors import FleetVirtError, LibvirtFailure, Problem, SpecError
 from ..._libvirt import ERR_NO_DOMAIN, ERR_NO_SUPPORT
 from ..._pure.base.states import ACTIVE_STATES, reason_name, state_name
@@ -24,22 +25,16 @@ from ..base.deadline import Failed
 from . import addresses as guest_addresses
 from .disks import Disks
 
-# virConnectListAllDomainsFlags
-_LIST_PERSISTENT = 4
-_LIST_MANAGED_SAVE = 256
-_LIST_AUTOSTART = 1024
-_LIST_HAS_SNAPSHOT = 4096
 _VANISHED = "vanished while it was read"
-# virDomainStatsTypes
-_STATS_STATE = 1
-_STATS_CPU_TOTAL = 2
-_STATS_BALLOON = 4
-_STATS_VCPU = 8
-_STATS_INTERFACE = 16
-_STATS_BLOCK = 32
-_STATS_NOWAIT = 1 << 29  # VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT: skip what a job blocks
-_STATS_SLOW = _STATS_BALLOON | _STATS_VCPU | _STATS_BLOCK  # what asks QEMU or opens a disk
-_SNAPSHOT_NO_FLAGS = 0
+_QEMU = _libvirt.DOMAIN_STATS_BALLOON | _libvirt.DOMAIN_STATS_VCPU  # statistics that ask it
+_BLOCK = _libvirt.DOMAIN_STATS_BLOCK  # those that open a disk
+_CHEAP = _libvirt.DOMAIN_STATS_CPU_TOTAL | _libvirt.DOMAIN_STATS_INTERFACE
+_LISTED = {  # what libvirt tells of all domains at once, by listing those that have it
+    "persistent": _libvirt.CONNECT_LIST_DOMAINS_PERSISTENT,
+    "managed_save": _libvirt.CONNECT_LIST_DOMAINS_MANAGEDSAVE,
+    "autostart": _libvirt.CONNECT_LIST_DOMAINS_AUTOSTART,
+    "snapshots": _libvirt.CONNECT_LIST_DOMAINS_HAS_SNAPSHOT,
+}
 
 _Read = tuple[t.Any, dict[str, t.Any]]  # libvirt's domain, its entry
 
@@ -59,13 +54,13 @@ class Wanted:
 class _Host:
     """The answers that cover all domains of one host."""
 
-    flagged: dict[int, set[str] | None] = field(default_factory=dict)
+    flagged: dict[str, set[str] | None] = field(default_factory=dict)
     stats: dict[str, dict[str, t.Any]] = field(default_factory=dict)
     stats_errors: dict[str, str] = field(default_factory=dict)
     disks: Disks | None = None
 
-    def has(self, flag: int, uuid: str) -> bool | None:
-        uuids = self.flagged.get(flag)
+    def has(self, what: str, uuid: str) -> bool | None:
+        uuids = self.flagged.get(what)
         return None if uuids is None else uuid in uuids
 
 
@@ -141,34 +136,34 @@ def _chosen(domains: list[t.Any], wanted: Wanted) -> list[t.Any]:
     return [domain for domain in domains if str(domain.name()) in set(names)]
 
 
-def _flagged(connection: Connection) -> dict[int, set[str] | None]:
+def _flagged(connection: Connection) -> dict[str, set[str] | None]:
     """UUIDs of the domains that each flag of virConnectListAllDomains selects."""
-    found: dict[int, set[str] | None] = {}
-    for flag in (_LIST_PERSISTENT, _LIST_MANAGED_SAVE, _LIST_AUTOSTART, _LIST_HAS_SNAPSHOT):
+    found: dict[str, set[str] | None] = {}
+    for what, flag in _LISTED.items():
         try:
             listed = connection.call("list domains", connection.raw.listAllDomains, flag)
-            found[flag] = {str(domain.UUIDString()) for domain in listed}
+            found[what] = {str(domain.UUIDString()) for domain in listed}
         except LibvirtFailure as error:
             if error.code != ERR_NO_SUPPORT:
                 raise
-            found[flag] = None
+            found[what] = None
     return found
 
 
 def _read_stats(connection: Connection, readable: list[_Read], wanted: Wanted, host: _Host) -> None:
     """Statistics of all domains; where disks hang, only what needs neither disk nor QEMU."""
-    groups = _STATS_STATE
+    groups = _libvirt.DOMAIN_STATS_STATE
     if wanted.storage:
-        groups |= _STATS_BLOCK
+        groups |= _BLOCK
     if wanted.stats:
-        groups |= _STATS_CPU_TOTAL | _STATS_BALLOON | _STATS_VCPU | _STATS_INTERFACE | _STATS_BLOCK
+        groups |= _CHEAP | _QEMU | _BLOCK
     chosen: list[_Read] = []
     hanging: list[_Read] = []
     for one in readable:
         hangs = host.disks is not None and host.disks.hang(one[1])
         (hanging if hangs else chosen).append(one)
     _bulk(connection, chosen, groups, host)
-    _bulk(connection, hanging, groups & ~_STATS_SLOW, host)
+    _bulk(connection, hanging, groups & ~(_QEMU | _BLOCK), host)
 
 
 def _bulk(connection: Connection, chosen: list[_Read], groups: int, host: _Host) -> None:
@@ -178,7 +173,9 @@ def _bulk(connection: Connection, chosen: list[_Read], groups: int, host: _Host)
 
     def read(some: list[_Read]) -> list[tuple[str, dict[str, t.Any]]]:
         domains = [domain for domain, _dummy in some]
-        answer = connection.raw.domainListGetStats(domains, groups, _STATS_NOWAIT)
+        answer = connection.raw.domainListGetStats(
+            domains, groups, _libvirt.CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
+        )
         return [(str(domain.UUIDString()), values) for domain, values in answer]
 
     try:
@@ -205,10 +202,10 @@ def _describe(domain: t.Any, host: _Host) -> dict[str, t.Any]:
     entry = domain_info.parse(domain.XMLDesc(0), f"domain {name}")
     entry["uuid"] = uuid
     entry["state"] = entry["reason"] = None
-    entry["autostart"] = host.has(_LIST_AUTOSTART, uuid)
-    entry["persistent"] = host.has(_LIST_PERSISTENT, uuid)
-    entry["managed_save"] = host.has(_LIST_MANAGED_SAVE, uuid)
-    entry["snapshots"] = _snapshots(domain) if host.has(_LIST_HAS_SNAPSHOT, uuid) else []
+    entry["autostart"] = host.has("autostart", uuid)
+    entry["persistent"] = host.has("persistent", uuid)
+    entry["managed_save"] = host.has("managed_save", uuid)
+    entry["snapshots"] = _snapshots(domain) if host.has("snapshots", uuid) else []
     entry["stats"] = entry["error"] = None
     return entry
 
@@ -239,7 +236,7 @@ def _complete(domain: t.Any, entry: dict[str, t.Any], host: _Host, wanted: Wante
 def _snapshots(domain: t.Any) -> list[dict[str, t.Any]]:
     current = domain.snapshotCurrent(0).getName() if domain.hasCurrentSnapshot(0) else None
     found = []
-    for snapshot in domain.listAllSnapshots(_SNAPSHOT_NO_FLAGS):
+    for snapshot in domain.listAllSnapshots(0):
         entry = domain_entry.snapshot(snapshot.getXMLDesc(0))
         found.append({**entry, "current": entry["name"] == current})
     return sorted(found, key=lambda entry: (entry["created"] or 0, entry["name"]))

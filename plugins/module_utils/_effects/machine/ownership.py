@@ -25,7 +25,7 @@ from pathlib import Path
 
 from ... import _lxml
 from ..._errors import DeadlineExceeded, LibvirtFailure, PlanRefused
-from ..._libvirt import ERR_NO_DOMAIN, ERR_NO_STORAGE_VOL, ERR_NO_SUPPORT
+from ..._libvirt import DOMAIN_XML_INACTIVE, ERR_NO_DOMAIN, ERR_NO_STORAGE_VOL, ERR_NO_SUPPORT
 from ..._pure.machine import file_references, storage_info
 from ..._pure.machine.file_references import Below
 from ..base import deadline
@@ -39,7 +39,6 @@ _SHARED_POOLS = ("netfs", "gluster", "iscsi", "iscsi-direct", "mpath", "rbd", "s
 # A file in a pool that says which pool it is, whatever it is called where it is mounted
 POOL_ID_FILE = "fleet-virt.pool-id"
 
-_INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
 _SCAN_SECONDS = 120.0
 # What no file can be reached by, whoever tries
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
@@ -225,7 +224,7 @@ def _named_by_domains(
     """What each domain's definition, live state, snapshots and saved memory name."""
 
     def documents(raw: t.Any) -> list[tuple[str, str]]:
-        found = [("", raw.XMLDesc(_INACTIVE))]
+        found = [("", raw.XMLDesc(DOMAIN_XML_INACTIVE))]
         if raw.isActive():
             found.append(("", raw.XMLDesc(0)))
         if raw.hasManagedSaveImage(0):

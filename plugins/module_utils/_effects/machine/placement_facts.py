@@ -15,7 +15,7 @@ import typing as t
 from pathlib import Path
 
 from ..._errors import FleetVirtError
-from ..._libvirt import ERR_NO_DOMAIN
+from ..._libvirt import CONNECT_LIST_DOMAINS_ACTIVE, ERR_NO_DOMAIN
 from ..._lxml import parse
 from ..._pure.base import machines
 from ..._pure.base import metadata as own_metadata
@@ -27,7 +27,6 @@ from ..base.deadline import Failed
 from .host import read_host
 from .pools import describe_volume, list_handles, list_pools
 
-_LIST_ACTIVE = 1  # VIR_CONNECT_LIST_DOMAINS_ACTIVE
 _TAGS_ON_BRIDGES = 11_000_000  # libvirt 11.0.0 sets VLAN tags on Linux bridges that filter VLANs
 
 
@@ -41,8 +40,8 @@ def read(connection: Connection, base_pool: str, base_path: str) -> dict[str, t.
     """
     host = read_host(connection, base_pool, base_path)
     domains = _domains(connection)
-    listed_active = connection.call("list domains", connection.raw.listAllDomains, _LIST_ACTIVE)
-    active = {str(domain.UUIDString()) for domain in listed_active}
+    listing = (connection.raw.listAllDomains, CONNECT_LIST_DOMAINS_ACTIVE)
+    active = {str(domain.UUIDString()) for domain in connection.call("list domains", *listing)}
     host["vms"] = [{**_entry(*one), "active": one[1] in active} for one in domains]
     text = connection.call("read capabilities", connection.raw.getCapabilities)
     host["machines"] = host_info.capabilities(text)["machines"]

@@ -13,13 +13,11 @@ import typing as t
 from dataclasses import dataclass
 
 from ..._errors import FleetVirtError, LibvirtFailure
-from ..._libvirt import ERR_NO_SUPPORT
+from ..._libvirt import CONNECT_LIST_STORAGE_POOLS_ACTIVE, ERR_NO_SUPPORT
 from ..._pure.base.states import pool_state_name
 from ..._pure.machine import storage_info
 from ..base.connection import Connection
 from ..base.deadline import Failed, Ok
-
-_LIST_ACTIVE = 2  # VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ def list_pools(connection: Connection, *, active_only: bool = False) -> list[t.A
         pools = connection.call(
             "list storage pools",
             connection.raw.listAllStoragePools,
-            _LIST_ACTIVE if active_only else 0,
+            CONNECT_LIST_STORAGE_POOLS_ACTIVE if active_only else 0,
         )
     except LibvirtFailure as error:
         if error.code == ERR_NO_SUPPORT:

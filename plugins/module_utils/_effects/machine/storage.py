@@ -15,12 +15,11 @@ import typing as t
 from dataclasses import dataclass
 
 from ..._errors import LibvirtFailure, PlanRefused
-from ..._libvirt import ERR_NO_STORAGE_POOL, ERR_NO_STORAGE_VOL
+from ..._libvirt import ERR_NO_STORAGE_POOL, ERR_NO_STORAGE_VOL, STORAGE_POOL_CREATE_WITH_BUILD
 from ..._pure.machine import pool_xml, storage_info, volume_xml
 from ..base.connection import Connection
 from .pools import list_pools
 
-_BUILD = 1  # VIR_STORAGE_POOL_CREATE_WITH_BUILD: makes the folder if it is not there
 _BUSY = "asynchronous jobs running"  # refused while a volume of the pool is being built
 _PATIENCE = 120.0  # seconds to wait for another volume of the same pool
 _COPY = 6 * 3600.0  # seconds that copying an image may take
@@ -86,7 +85,7 @@ def make_pool(connection: Connection, name: str, path: str) -> Pool:
     raw = connection.call(
         f"define pool {name}", connection.raw.storagePoolDefineXML, pool_xml.render(name, path), 0
     )
-    connection.call(f"start pool {name}", raw.create, _BUILD)
+    connection.call(f"start pool {name}", raw.create, STORAGE_POOL_CREATE_WITH_BUILD)
     connection.call(f"set pool {name} to start at boot", raw.setAutostart, 1)
     return Pool(name, path.rstrip("/"), raw)
 

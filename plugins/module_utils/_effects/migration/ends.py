@@ -16,7 +16,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..._errors import FleetVirtError, HostUnreachable, LibvirtFailure, PlanRefused
-from ..._libvirt import ERR_NO_DOMAIN, ERR_OPERATION_INVALID
+from ..._libvirt import DOMAIN_PAUSED, DOMAIN_SHUTOFF, ERR_NO_DOMAIN, ERR_OPERATION_INVALID
 from ..._pure.base.metadata import Metadata
 from ..._pure.migration import command as migration_command
 from ..._pure.migration.types import RENEW, Destination
@@ -26,7 +26,6 @@ from ..base.lookup import find_domain, kept_metadata
 from . import keys as migration_keys
 
 _STOP_SECONDS = 300.0
-SHUTOFF, PAUSED = 5, 3  # VIR_DOMAIN_SHUTOFF, VIR_DOMAIN_PAUSED
 
 
 @dataclass(frozen=True)
@@ -142,7 +141,7 @@ class Ends:
             raw = call(f"look for {self.name}", self.connection.raw.lookupByUUIDString, uuid)
             state = int(call("read the state", raw.state, 0)[0])
             active = bool(call("read the state", raw.isActive))
-            return Here(raw, active, state == PAUSED, kept_metadata(self.connection, raw))
+            return Here(raw, active, state == DOMAIN_PAUSED, kept_metadata(self.connection, raw))
         except LibvirtFailure as failure:
             if failure.code == ERR_NO_DOMAIN:
                 return None
@@ -169,9 +168,9 @@ class Ends:
         state = int(remote.call("read the state", raw.state, 0)[0])
         # one that is coming in is active, but no definition yet
         defined = bool(remote.call("read the state", raw.isPersistent))
-        runs = active and defined and state != SHUTOFF
+        runs = active and defined and state != DOMAIN_SHUTOFF
         kept = kept_metadata(remote, raw)
-        return There(raw, runs, not defined, active and state == PAUSED, kept)
+        return There(raw, runs, not defined, active and state == DOMAIN_PAUSED, kept)
 
     def undecided(self, here: Here | None, there: There) -> str:
         """In words, what both ends have."""

@@ -14,7 +14,17 @@ import typing as t
 
 from ... import _lxml
 from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused
-from ..._libvirt import ERR_NO_DOMAIN, ERR_NO_STORAGE_VOL, ERR_NO_SUPPORT, ERR_OPERATION_INVALID
+from ..._libvirt import (
+    CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE,
+    CONNECT_LIST_NETWORKS_ACTIVE,
+    DOMAIN_JOB_BOUNDED,
+    DOMAIN_JOB_UNBOUNDED,
+    DOMAIN_XML_INACTIVE,
+    ERR_NO_DOMAIN,
+    ERR_NO_STORAGE_VOL,
+    ERR_NO_SUPPORT,
+    ERR_OPERATION_INVALID,
+)
 from ..._pure.base import metadata
 from ..._pure.base.metadata import Metadata, OwnVolume
 from ..._pure.base.states import state_name
@@ -31,9 +41,7 @@ from ..machine.pools import describe_volume, list_handles, list_pools
 if t.TYPE_CHECKING:
     from ..._lxml import Element
 
-_INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
-_FAIL_INCOMPATIBLE = 1  # VIR_CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE
-_JOBS = {1: "bounded", 2: "unbounded"}
+_JOBS = {DOMAIN_JOB_BOUNDED: "bounded", DOMAIN_JOB_UNBOUNDED: "unbounded"}
 _MAX_DEPTH = 16  # of a chain that is followed
 
 
@@ -57,7 +65,9 @@ def read_source(connection: Connection, raw: t.Any, host: str) -> Source:
         connection.call(f"read autostart of {name}", raw.autostart)
     )
     live = _parse(connection, raw, 0)
-    kept = metadata.parse(_parse(connection, raw, _INACTIVE) if facts["persistent"] else live)
+    kept = metadata.parse(
+        _parse(connection, raw, DOMAIN_XML_INACTIVE) if facts["persistent"] else live
+    )
     info = domain_info.parse(_lxml.tostring(live), f"domain {name}")
     cpu = live.find("cpu")
     capabilities = _capabilities(connection)
@@ -236,7 +246,7 @@ def read_defined(connection: Connection, pools: t.Mapping[str, str]) -> list[Def
 
     def read(raw: t.Any) -> Defined:
         active, persistent = bool(raw.isActive()), bool(raw.isPersistent())
-        texts = [raw.XMLDesc(_INACTIVE)] if persistent else []
+        texts = [raw.XMLDesc(DOMAIN_XML_INACTIVE)] if persistent else []
         texts += [raw.XMLDesc(0)] if active else []
         roots = [_lxml.parse(text, f"domain {raw.name()}") for text in texts]
         files: set[str] = set()
@@ -299,7 +309,8 @@ def read_pools(connection: Connection, *, refresh: bool = False) -> list[Pool]:
 
 
 def _networks(connection: Connection) -> list[str]:
-    listed = connection.call("list networks", connection.raw.listAllNetworks, 2)  # the active ones
+    active = CONNECT_LIST_NETWORKS_ACTIVE
+    listed = connection.call("list networks", connection.raw.listAllNetworks, active)
     return sorted(str(one.name()) for one in listed)
 
 
@@ -329,7 +340,7 @@ def _cpu_problem(connection: Connection, source: Source) -> str | None:
             source.machine,
             source.domain_type,
             source.cpu,
-            _FAIL_INCOMPATIBLE,
+            CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE,
         )
     except LibvirtFailure as error:
         return None if error.code == ERR_NO_SUPPORT else str(error)

@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..._errors import FleetVirtError
-from ..._libvirt import ERR_NO_DOMAIN
+from ..._libvirt import DOMAIN_XML_INACTIVE, ERR_NO_DOMAIN
 from ..._lxml import parse
 from ..._pure.base import metadata as own_metadata
 from ..._pure.base.metadata import Metadata
@@ -24,8 +24,6 @@ from ..base.connection import Connection
 from ..machine import placement_facts
 from . import facts as migration_facts
 from . import keys as migration_keys
-
-_INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ def _is_claim(one: _Seen) -> bool:
 def _seen(connection: Connection) -> list[_Seen]:
     def read(raw: t.Any) -> _Seen:
         name = str(raw.name())
-        root = parse(raw.XMLDesc(_INACTIVE), f"domain {name}")
+        root = parse(raw.XMLDesc(DOMAIN_XML_INACTIVE), f"domain {name}")
         kept = own_metadata.parse(root) or Metadata()
         files = (source.get("file") for source in root.iterfind("devices/disk/source"))
         return _Seen(

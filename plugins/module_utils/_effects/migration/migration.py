@@ -25,7 +25,7 @@ import uuid as uuids
 from concurrent.futures import ThreadPoolExecutor
 
 from ..._errors import LibvirtFailure, PlanRefused, told
-from ..._libvirt import ERR_NO_DOMAIN
+from ..._libvirt import DOMAIN_START_PAUSED, ERR_NO_DOMAIN
 from ..._pure.base import metadata
 from ..._pure.base.metadata import Metadata, Move
 from ..._pure.migration import command as migration_command
@@ -49,7 +49,6 @@ from .settle import Settler, Undone
 
 _PATIENCE = 120.0  # seconds that a live run on this host may take to finish
 _POLL = 0.5
-_START_PAUSED = 1  # VIR_DOMAIN_START_PAUSED
 _START_SECONDS = 300.0
 _JOIN_GIB = 4.0  # an earlier run's move may take as long as one of this size
 _ATTEMPTS = 5  # at a VM that another run changes meanwhile
@@ -235,7 +234,7 @@ class _Mover:
                 self.connection.call(
                     f"start {self.name} paused",
                     raw.createWithFlags,
-                    _START_PAUSED,
+                    DOMAIN_START_PAUSED,
                     seconds=_START_SECONDS,
                 )
             argv = migration_command.command(source, target, found, options, self.connection.uri)

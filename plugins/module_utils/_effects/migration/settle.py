@@ -19,6 +19,15 @@ import time
 import typing as t
 
 from ..._errors import FleetVirtError, PlanRefused
+from ..._libvirt import (
+    DOMAIN_BLOCKED,
+    DOMAIN_JOB_STATS_COMPLETED,
+    DOMAIN_PAUSED,
+    DOMAIN_PMSUSPENDED,
+    DOMAIN_RUNNING,
+    DOMAIN_SHUTOFF,
+    DOMAIN_XML_INACTIVE,
+)
 from ..._pure.base import metadata
 from ..._pure.base.metadata import OwnVolume
 from ..._pure.base.names import CLAIM
@@ -34,9 +43,7 @@ from .ends import Ends, Here, There
 from .facts import job_of
 from .jobs import Job
 
-_INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
-_STATS_COMPLETED = 1  # VIR_DOMAIN_JOB_STATS_COMPLETED
-_RUNS = (1, 2, 3, 7)  # virDomainState: running, blocked, paused, suspended by its guest
+_RUNS = (DOMAIN_RUNNING, DOMAIN_BLOCKED, DOMAIN_PAUSED, DOMAIN_PMSUSPENDED)
 _SETTLE = 30.0  # seconds in which both ends may still change their minds
 _POLL = 0.5
 
@@ -175,7 +182,7 @@ class Settler:
         self, remote: Connection, there: There, uuid: str, volumes: t.Sequence[OwnVolume]
     ) -> None:
         """The VM's disks and its seed medium go; a detached disk was perhaps to be kept."""
-        text = remote.call(f"read {self.ends.name}", there.raw.XMLDesc, _INACTIVE)
+        text = remote.call(f"read {self.ends.name}", there.raw.XMLDesc, DOMAIN_XML_INACTIVE)
         disks = domain_info.parse(text, f"domain {self.ends.name}")["disks"]
         attached = {disk["source"] for disk in disks}
         chosen = [one for one in volumes if one.role == "seed" or one.path in attached]
@@ -199,7 +206,7 @@ class Settler:
         name, kept = self.ends.name, there.kept
         self.job.changed = True
         with contextlib.suppress(FleetVirtError):
-            stats = remote.call("read the job", there.raw.jobStats, _STATS_COMPLETED)
+            stats = remote.call("read the job", there.raw.jobStats, DOMAIN_JOB_STATS_COMPLETED)
             if stats.get("data_processed"):
                 # the destination has not heard of disks that libvirt copied by NBD
                 disks = int(stats.get("disk_processed", 0))
@@ -213,9 +220,9 @@ class Settler:
                 f" of it on {self.ends.source} stays; somebody changed its metadata meanwhile"
             )
         state = int(remote.call("read the state", there.raw.state, 0)[0])
-        if state == migration_ends.PAUSED and kept.move and kept.move.state == "shutoff":
+        if state == DOMAIN_PAUSED and kept.move and kept.move.state == "shutoff":
             self.ends.stop(remote, there.raw)
-        elif state == migration_ends.SHUTOFF and kept.move and kept.move.state == "running":
+        elif state == DOMAIN_SHUTOFF and kept.move and kept.move.state == "running":
             self._note_off(self.ends.where)
         claimed = find_domain(remote, name + CLAIM)
         claim = kept_metadata(remote, claimed) if claimed is not None else None

@@ -18,13 +18,16 @@ import typing as t
 
 from ... import _lxml
 from ..._errors import PlanRefused
+from ..._libvirt import (
+    DOMAIN_AFFECT_CONFIG,
+    DOMAIN_AFFECT_LIVE,
+    DOMAIN_DEVICE_MODIFY_FORCE,
+    DOMAIN_XML_INACTIVE,
+)
 from ..._pure.base.metadata import Metadata, OwnVolume
 from ..base import lookup
 from ..base.connection import Connection
 from ..machine import owned, ownership
-
-_INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
-_FORCE = 4  # VIR_DOMAIN_DEVICE_MODIFY_FORCE: though the guest has locked the tray, as udev does
 
 
 def remove(connection: Connection, raw: t.Any, *, unread: bool = False) -> bool:
@@ -42,9 +45,9 @@ def remove(connection: Connection, raw: t.Any, *, unread: bool = False) -> bool:
     active = bool(connection.call(f"read the state of {raw.name()}", raw.isActive))
     for volume in media:
         if active:
-            _eject(connection, raw, volume.path, 0, lookup.AFFECT_LIVE | _FORCE)
+            _eject(connection, raw, volume.path, 0, DOMAIN_AFFECT_LIVE | DOMAIN_DEVICE_MODIFY_FORCE)
         if connection.call(f"read {raw.name()}", raw.isPersistent):
-            _eject(connection, raw, volume.path, _INACTIVE, lookup.AFFECT_CONFIG)
+            _eject(connection, raw, volume.path, DOMAIN_XML_INACTIVE, DOMAIN_AFFECT_CONFIG)
     delete(connection, raw, media)
     rest = tuple(one for one in kept.volumes if one.role != "seed")
     kept = dataclasses.replace(kept, volumes=rest, host_key=None if unread else kept.host_key)
@@ -71,9 +74,9 @@ def delete(connection: Connection, raw: t.Any, media: t.Sequence[OwnVolume]) -> 
 def write(connection: Connection, raw: t.Any, kept: Metadata, *, active: bool) -> None:
     """Replace our metadata in the definition, and in the running domain."""
     if connection.call(f"read {raw.name()}", raw.isPersistent):
-        lookup.write_metadata(connection, raw, kept, lookup.AFFECT_CONFIG)
+        lookup.write_metadata(connection, raw, kept, DOMAIN_AFFECT_CONFIG)
     if active:
-        lookup.write_metadata(connection, raw, kept, lookup.AFFECT_LIVE)
+        lookup.write_metadata(connection, raw, kept, DOMAIN_AFFECT_LIVE)
 
 
 def _eject(connection: Connection, raw: t.Any, path: str, which: int, flags: int) -> None:

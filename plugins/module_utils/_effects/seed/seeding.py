@@ -23,6 +23,7 @@ from pathlib import Path
 
 from ... import _lxml
 from ..._errors import PlanRefused, Problem, SpecError
+from ..._libvirt import DOMAIN_XML_INACTIVE, DOMAIN_XML_SECURE
 from ..._pure.base.metadata import BEGUN, Metadata, OwnVolume
 from ..._pure.base.names import check_host_name
 from ..._pure.domain import request, seed_domain
@@ -53,8 +54,6 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "password_hash": {"type": "raw", "no_log": True},
     "seed": {"type": "str", "default": "", "no_log": True},
 }
-_INACTIVE = 2  # VIR_DOMAIN_XML_INACTIVE
-_SECURE = 1  # VIR_DOMAIN_XML_SECURE: passwords of consoles are to stay
 _LOCK = "seed"  # two calls for one VM would undo each other
 _NAMES = ("_seed.iso", "_seed2.iso")
 
@@ -135,7 +134,8 @@ def _read(connection: Connection, name: str) -> _Vm:
     raw = lookup.require_domains(connection, [name])[name]
     if not connection.call(f"read {name}", raw.isPersistent):
         raise PlanRefused(f"{name!r} has no definition of its own (it is transient); define it")
-    text = connection.call(f"read {name}", raw.XMLDesc, _INACTIVE | _SECURE)
+    flags = DOMAIN_XML_INACTIVE | DOMAIN_XML_SECURE  # it is defined again, with its passwords
+    text = connection.call(f"read {name}", raw.XMLDesc, flags)
     active = bool(connection.call(f"read the state of {name}", raw.isActive))
     kept = lookup.kept_metadata(connection, raw)
     return _Vm(raw, name, _lxml.parse(text, f"domain {name}"), kept, active)

@@ -64,7 +64,7 @@ def test_what_libvirt_does_not_take_is_told_with_what_was_being_done(
 ) -> None:
     text = _VM.format(more="<nonsense/>")
     with pytest.raises(LibvirtFailure, match=r"^claim web1: .*schema"):
-        domains.define(connection, "claim web1", text, domains.DEFINE_VALIDATE)
+        domains.define(connection, "claim web1", text, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
     assert lookup.find_domain(connection, "web1") is None
     domains.define(connection, "claim web1", text)  # without the schema libvirt leaves it out
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
+import libvirt
+import pytest
 from ansible_collections.fleet.virt.plugins.module_utils import _libvirt
 from lxml import etree
 
@@ -23,3 +25,19 @@ def test_a_test_document_is_read_without_lxmls_entity_loader(tmp_path: Path) -> 
     _libvirt.open_connection(f"test://{path}").close()
     own = ctypes.cast(libxml2.xmlNoNetExternalEntityLoader, ctypes.c_void_p)
     assert libxml2.xmlGetExternalEntityLoader() == own.value
+
+
+NUMBERS = {
+    name: value
+    for name, value in vars(_libvirt).items()
+    if name.isupper() and isinstance(value, int) and name != "NO_CODE"
+}
+
+
+def test_there_are_numbers_to_compare() -> None:
+    assert len(NUMBERS) > 50
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_is_the_one_that_libvirt_has_by_that_name(name: str) -> None:
+    assert NUMBERS[name] == getattr(libvirt, f"VIR_{name}")
