@@ -34,6 +34,7 @@ from ..base import domains
 from ..base import owner as owners
 from ..base.connection import Connection
 from ..base.lookup import find_domain, kept_metadata
+from ..plan import lease
 from ..seed import nocloud as seed_nocloud
 from . import creation_definition as definition
 from .creation_types import DiskPlan, Host, Job, require_bases
@@ -96,10 +97,8 @@ def _take_over(host: Host, job: Job, limit: float) -> None:
     """Remove the rest of a dead run, so that the job is new; or see a live one finish it, until the
     moment ``limit``.
 
-    A claim that belongs to no process lies between two steps of its run: it is taken over when it
-    has not moved for a while, as seen from here.
     """
-    since, seen = time.monotonic(), None
+    watch = lease.Watch(host.settings.observe)
     while True:
         raw = find_domain(host.connection, job.domain.name)
         if raw is None:
@@ -117,27 +116,17 @@ def _take_over(host: Host, job: Job, limit: float) -> None:
                 f"{job.domain.name!r} is in creation, but its metadata does not say by whom;"
                 " remove it with virt_purge"
             )
-        now = time.monotonic()
-        if kept.owner != seen:
-            since, seen = now, kept.owner
-        dead = not owners.is_alive(kept.owner)
-        same_boot = kept.owner.boot_id == owners.boot_id()
-        waiting = kept.owner.pid == 0 and same_boot
-        if dead and kept.phase == "starting":
+        if kept.phase == "starting" and not owners.is_alive(kept.owner):
             job.whole, job.uuid = True, str(raw.UUIDString())
             return
-        if dead and (not waiting or now - since >= host.settings.observe):
-            with owners.host_lock():
-                again = kept_metadata(host.connection, raw)
-                taken = again is not None and again.owner == kept.owner
-                if again is not None and taken:
-                    mine = dataclasses.replace(again, owner=owners.myself(kept.owner.run))
-                    definition.write_metadata(host, raw, mine, definition.AFFECT_CONFIG)
-            if taken:  # the lock is not held over calls that take long
-                _remove(host, raw, kept)
+        if watch.is_dead(kept.owner):
+            run = kept.owner.run
+            taken = lease.take_over(host.connection, raw, kept.phase, kept.owner, run)
+            if taken is not None:  # the lock is not held over calls that take long
+                _remove(host, raw, taken)
                 job.state = "new"
                 return
-        elif now > limit:
+        if time.monotonic() > limit:
             raise PlanRefused(
                 f"{job.domain.name!r} is being created by a run on this host"
                 f" (process {kept.owner.pid}); wait for it and try again"
@@ -228,13 +217,12 @@ def _start_whole(host: Host, job: Job, run: str) -> None:
     _take_over(host, job, time.monotonic() + _PATIENCE)
     if job.state == "same":
         return
-    with owners.host_lock():
-        raw = find_domain(host.connection, job.domain.name)
-        kept = kept_metadata(host.connection, raw) if raw is not None else None
-        if raw is None or kept is None or kept.phase != "starting" or owners.is_alive(kept.owner):
-            raise PlanRefused(f"another run is at work on {job.domain.name!r}; try again")
-        mine = dataclasses.replace(kept, owner=owners.myself(run))
-        definition.write_metadata(host, raw, mine, definition.AFFECT_CONFIG)
+    raw = find_domain(host.connection, job.domain.name)
+    kept = kept_metadata(host.connection, raw) if raw is not None else None
+    if kept is not None:
+        kept = lease.take_over(host.connection, raw, "starting", kept.owner, run)
+    if raw is None or kept is None:
+        raise PlanRefused(f"another run is at work on {job.domain.name!r}; try again")
     _start(host, raw, paused=False)
     _let_run(host, raw, dataclasses.replace(kept, phase=None, owner=None))
     job.changed = True

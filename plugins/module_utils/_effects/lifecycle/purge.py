@@ -18,7 +18,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import time
 import typing as t
 import uuid as uuids
 from dataclasses import dataclass, field
@@ -26,45 +25,33 @@ from dataclasses import dataclass, field
 from ... import _lxml
 from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused, told
 from ..._libvirt import ERR_NO_DOMAIN, ERR_OPERATION_INVALID
-from ..._pure.base import metadata
 from ..._pure.base.metadata import Metadata, Owner, OwnVolume
 from ..._pure.domain import unstartable
 from ..._pure.lifecycle import purge_plan
-from ..._pure.lifecycle.purge_plan import DomainFacts, Options, Plan, Removal, VolumeFacts
+from ..._pure.lifecycle.purge_plan import (
+    Belongings,
+    DomainFacts,
+    Options,
+    Removal,
+    Removals,
+    VolumeFacts,
+)
+from ..._pure.plan.steps import Step
+from ..base import lookup
 from ..base import owner as owners
 from ..base.connection import Connection
 from ..base.lookup import find_domain, kept_metadata
 from ..machine import belongings, ownership, storage
 from ..machine.ownership import References
+from ..plan import executor, lease
+from ..plan.executor import Turns
 
 _SECURE_INACTIVE = 1 | 2  # VIR_DOMAIN_XML_SECURE, so that passwords survive being defined again
 _UNDEFINE = 1 | 2 | 16  # managed save, snapshots' metadata, checkpoints' metadata
 _UNDEFINE_NVRAM, _KEEP_NVRAM = 4, 8
-_METADATA_ELEMENT, _AFFECT_CONFIG = 2, 2
 _DESTROY_SECONDS = 300.0
-_PATIENCE = 120.0  # seconds that a live run may take to finish
-_OBSERVE = 10.0  # seconds in which a claim that lies between two steps of its run must not move
-_POLL = 0.25
 _MARKER = ".fleet-virt-purging"
 _MARKER_FOLDER = "/var/lib/libvirt/images"
-
-
-@dataclass
-class _Job:
-    """One domain and what becomes of it."""
-
-    name: str
-    raw: t.Any = None
-    domain: DomainFacts | None = None
-    plan: Plan = field(default_factory=Plan)
-    removed: list[Removal] = field(default_factory=list)
-    destroyed: bool = False
-    failed: bool = False
-    msg: str | None = None
-
-    @property
-    def changed(self) -> bool:
-        return bool(self.removed) or self.destroyed
 
 
 @dataclass(frozen=True)
@@ -75,14 +62,56 @@ class Settings:
     asked: tuple[str, ...] = ()
 
 
+@dataclass
+class _Job:
+    """One domain and what becomes of it."""
+
+    connection: Connection
+    name: str
+    settings: Settings
+    raw: t.Any = None
+    domain: DomainFacts | None = None
+    plan: Removals = field(default_factory=Removals)
+    steps: tuple[Step[Belongings], ...] = ()
+    removed: list[Removal] = field(default_factory=list)
+    destroyed: bool = False
+    failed: bool = False
+    msg: str | None = None
+    me: Owner | None = None
+    original: str = ""  # the definition before it was marked
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.removed) or self.destroyed
+
+    def fail(self, msg: str) -> None:
+        self.failed, self.msg = True, msg
+
+    def do(self, step: Step[Belongings]) -> Turns:
+        yield from ()
+        _DO[step.kind](self, step)
+        self.removed += _removals(step)
+
+    def undo(self, step: Step[Belongings]) -> None:
+        if step.kind == "mark":
+            _unmark(self)
+
+    def finish(self) -> None:
+        """Nothing: each step has seen that what it removes is gone."""
+
+
+def _removals(step: Step[Belongings]) -> tuple[Removal, ...]:
+    return t.cast("tuple[Removal, ...]", step.about or ())
+
+
 def run(
     connection: Connection, names: t.Sequence[str], settings: Settings, *, check: bool
 ) -> dict[str, t.Any]:
     """Remove the domains ``names``; the module's result. Unless all can go, none is touched."""
     _require_local(connection)
-    jobs = [_Job(name) for name in dict.fromkeys(names)]
+    jobs = [_Job(connection, name, settings) for name in dict.fromkeys(names)]
     if not check:
-        _wait_for_others(connection, [job.name for job in jobs])
+        lease.wait_for_others(connection, [job.name for job in jobs])
     for job in jobs:
         job.raw = find_domain(connection, job.name)
     there = [job for job in jobs if job.raw is not None]
@@ -91,20 +120,35 @@ def run(
         for job in there:
             try:
                 job.domain, job.plan = _look(connection, job.raw, settings, references)
+                job.steps = purge_plan.steps(job.plan, job.domain)
             except Exception as error:
                 job.plan.problems.append(f"{job.name!r}: {told(error)}")
             if job.plan.problems:
-                job.failed, job.msg = True, "; ".join(job.plan.problems)
+                job.fail("; ".join(job.plan.problems))
     for job in jobs:
         if job.raw is None:
             job.msg = "not there"
     if not any(job.failed for job in jobs):
-        for job in there:
-            if check:
-                job.removed = job.plan.removed
-            else:
-                _guarded(connection, job, settings)
+        if check:
+            for job in there:
+                job.removed = [item for step in job.steps for item in _removals(step)]
+        else:
+            _carry_out(there)
     return _result(jobs)
+
+
+def _carry_out(jobs: t.Sequence[_Job]) -> None:
+    runs = [executor.Run(job.steps, job) for job in jobs]
+    executor.carry_out(runs)
+    for job, done in zip(jobs, runs):
+        if done.problem is None:
+            continue
+        job.fail(told(done.problem))
+        if done.forward:
+            job.fail(
+                f"{job.msg}; {job.name!r} is half removed and cannot be started any more: remove"
+                " it again once this is mended, that finishes it"
+            )
 
 
 def look(
@@ -155,54 +199,13 @@ def _require_local(connection: Connection) -> None:
         )
 
 
-def _wait_for_others(connection: Connection, names: t.Sequence[str]) -> None:
-    """Let runs that are creating or removing the domains come to their end, or be seen to be dead:
-    all of them within one limit. The plan refuses what is busy then, by name.
-
-    A claim that belongs to no process lies between two steps of its run: it counts as left over
-    when it has not moved for a while, as seen from here.
-    """
-    limit = time.monotonic() + _PATIENCE
-    busy: dict[str, tuple[Owner, float]] = {}  # by whom, and since when as seen from here
-    waited = list(names)
-    while waited:
-        now = time.monotonic()
-        for name in waited:
-            owner = _owner_at_work(connection, name)
-            if owner is None:
-                busy.pop(name, None)
-            elif name not in busy or busy[name][0] != owner:
-                busy[name] = owner, now
-        waited = [
-            name
-            for name, (owner, since) in busy.items()
-            if owners.is_alive(owner) or (_is_between(owner) and now - since < _OBSERVE)
-        ]
-        if now >= limit:
-            return
-        if waited:
-            time.sleep(_POLL)
-
-
-def _owner_at_work(connection: Connection, name: str) -> Owner | None:
-    """Whose phase the domain is in; None when it is in none."""
-    raw = find_domain(connection, name)
-    kept = kept_metadata(connection, raw) if raw is not None else None
-    at_work = kept is not None and kept.phase in ("creating", "starting", "purging", "seeding")
-    return kept.owner if kept is not None and at_work else None
-
-
-def _is_between(owner: Owner) -> bool:
-    return owner.pid == 0 and owner.boot_id == owners.boot_id()
-
-
 def _look(
     connection: Connection,
     raw: t.Any,
     settings: Settings,
     references: References,
     me: Owner | None = None,
-) -> tuple[DomainFacts, Plan]:
+) -> tuple[DomainFacts, Removals]:
     domain = belongings.read_domain(connection, raw, references, me)
     disks = [path for path, what in domain.disks if what != belongings.BACKING]
     kept = domain.metadata or Metadata()
@@ -214,34 +217,10 @@ def _look(
     return domain, purge_plan.plan(domain, volumes, settings.options)
 
 
-def _guarded(connection: Connection, job: _Job, settings: Settings) -> None:
-    try:
-        _purge(connection, job, settings)
-    except Exception as error:
-        job.failed, job.msg = True, told(error)
-
-
-def _purge(connection: Connection, job: _Job, settings: Settings) -> None:
-    me = owners.myself(str(uuids.uuid4()))
-    original = _mark(connection, job, me)
-    try:
-        if job.domain is not None and job.domain.active:
-            _destroy(connection, job)
-        _once_more(connection, job, settings, me)
-    except Exception:
-        _unmark(connection, job, original)
-        raise
-    try:
-        _remove(connection, job)
-    except Exception as error:
-        raise PlanRefused(
-            f"{told(error)}; {job.name!r} is half removed and cannot be started any more: remove it"
-            " again once this is mended, that finishes it"
-        ) from None
-
-
-def _mark(connection: Connection, job: _Job, me: Owner) -> str:
-    """Make the domain ours to remove; returns its definition as it was."""
+def _mark(job: _Job, _step: Step[Belongings]) -> None:
+    """Make the domain ours to remove, and keep its definition as it was."""
+    connection = job.connection
+    job.me = owners.myself(str(uuids.uuid4()))
     with owners.host_lock():
         raw = find_domain(connection, job.name)
         if raw is None or job.domain is None or str(raw.UUIDString()) != job.domain.uuid:
@@ -251,7 +230,7 @@ def _mark(connection: Connection, job: _Job, me: Owner) -> str:
             raise PlanRefused(f"{job.name!r} was changed by another run meanwhile; try again")
         original = str(connection.call("read the definition", raw.XMLDesc, _SECURE_INACTIVE))
         own = tuple(one for one in kept.volumes if one not in job.plan.foreign)
-        ours = dataclasses.replace(kept, phase="purging", owner=me, volumes=own)
+        ours = dataclasses.replace(kept, phase="purging", owner=job.me, volumes=own)
         text = unstartable.marked(
             _lxml.parse(original, f"domain {job.name}"),
             ours,
@@ -262,43 +241,35 @@ def _mark(connection: Connection, job: _Job, me: Owner) -> str:
         except LibvirtFailure:
             # a definition that libvirt itself would not take any more, such as one for a machine
             # type that is gone: what cannot be defined cannot be started either
-            element = _lxml.tostring(metadata.to_plain_element(ours))
-            connection.call(
-                f"mark {job.name}",
-                raw.setMetadata,
-                _METADATA_ELEMENT,
-                element,
-                metadata.PREFIX,
-                metadata.NAMESPACE,
-                _AFFECT_CONFIG,
-            )
-    return original
+            lookup.write_metadata(connection, raw, ours, lookup.AFFECT_CONFIG)
+    job.original = original
 
 
-def _unmark(connection: Connection, job: _Job, original: str) -> None:
+def _unmark(job: _Job) -> None:
     """Nothing was removed: the domain is as it was. Best effort, the first error counts."""
     before = job.domain.metadata if job.domain else None
     if before is None or before.phase is not None:
         return  # the rest of an earlier run stays one
     with contextlib.suppress(FleetVirtError):
-        connection.call(f"define {job.name}", connection.raw.defineXML, original)
+        job.connection.call(f"define {job.name}", job.connection.raw.defineXML, job.original)
 
 
-def _destroy(connection: Connection, job: _Job) -> None:
+def _destroy(job: _Job, _step: Step[Belongings]) -> None:
     try:
-        connection.call(f"destroy {job.name}", job.raw.destroy, seconds=_DESTROY_SECONDS)
+        job.connection.call(f"destroy {job.name}", job.raw.destroy, seconds=_DESTROY_SECONDS)
     except LibvirtFailure as error:
         if error.code != ERR_OPERATION_INVALID:  # it went by itself in the meantime
             raise
     job.destroyed = True
 
 
-def _once_more(connection: Connection, job: _Job, settings: Settings, me: Owner) -> None:
-    """Look again, now that nobody can start the domain: the same, or nothing is done."""
+def _look_again(job: _Job, _step: Step[Belongings]) -> None:
+    """Plan again, now that nobody can start the domain: the same, or nothing is done."""
     stopped = dataclasses.replace(
-        settings, options=dataclasses.replace(settings.options, force=False)
+        job.settings, options=dataclasses.replace(job.settings.options, force=False)
     )
-    _domain, plan = _look(connection, job.raw, stopped, ownership.read(connection), me)
+    references = ownership.read(job.connection)
+    _domain, plan = _look(job.connection, job.raw, stopped, references, job.me)
     if plan.problems:
         raise PlanRefused("; ".join(plan.problems))
     if (plan.removed, plan.kept) != (job.plan.removed, job.plan.kept):
@@ -306,22 +277,21 @@ def _once_more(connection: Connection, job: _Job, settings: Settings, me: Owner)
     job.plan = plan
 
 
-def _remove(connection: Connection, job: _Job) -> None:
-    """Everything that is planned, in its order; what is gone is noted at once."""
+def _forget_memory(job: _Job, _step: Step[Belongings]) -> None:
+    what = f"remove {job.name}'s saved memory"
+    job.connection.call(what, job.raw.managedSaveRemove, 0)
+
+
+def _remove_log(_job: _Job, step: Step[Belongings]) -> None:
+    for item in _removals(step):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(str(item.path))
+
+
+def _remove_volume(job: _Job, step: Step[Belongings]) -> None:
     volumes = {volume.path: volume for volume in job.plan.volumes}
-    for item in job.plan.removed:
-        if item.kind == "managed_save":
-            connection.call(f"remove {item.name}'s saved memory", job.raw.managedSaveRemove, 0)
-        elif item.kind in ("volume", "seed"):
-            _delete(connection, volumes[item.path])
-        elif item.kind == "log":
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(str(item.path))
-        else:
-            break  # the rest goes with the definition
-        job.removed.append(item)
-    _undefine(connection, job)
-    job.removed = list(job.plan.removed)
+    for item in _removals(step):
+        _delete(job.connection, volumes[item.path])
 
 
 def _delete(connection: Connection, facts: VolumeFacts) -> None:
@@ -340,8 +310,9 @@ def _delete(connection: Connection, facts: VolumeFacts) -> None:
         raise PlanRefused(f"{path} is still there, although libvirt has removed it")
 
 
-def _undefine(connection: Connection, job: _Job) -> None:
-    own_nvram = any(item.kind == "nvram" for item in job.plan.removed)
+def _undefine(job: _Job, step: Step[Belongings]) -> None:
+    connection = job.connection
+    own_nvram = any(item.kind == "nvram" for item in _removals(step))
     flags = _UNDEFINE | (_UNDEFINE_NVRAM if own_nvram else _KEEP_NVRAM)
     try:
         connection.call(f"undefine {job.name}", job.raw.undefineFlags, flags)
@@ -350,6 +321,19 @@ def _undefine(connection: Connection, job: _Job) -> None:
             raise
     if find_domain(connection, job.name) is not None:
         raise PlanRefused(f"{job.name!r} is still there, although libvirt has undefined it")
+
+
+# How each kind of step is done
+_DO: dict[str, t.Callable[[_Job, Step[Belongings]], None]] = {
+    "mark": _mark,
+    "destroy": _destroy,
+    "look_again": _look_again,
+    "managed_save": _forget_memory,
+    "volume": _remove_volume,
+    "seed": _remove_volume,
+    "log": _remove_log,
+    "undefine": _undefine,
+}
 
 
 def _result(jobs: t.Sequence[_Job]) -> dict[str, t.Any]:

@@ -23,9 +23,12 @@ from ..._errors import DeadlineExceeded, LibvirtFailure, PlanRefused, told
 from ..._libvirt import ERR_NO_SUPPORT, ERR_OPERATION_INVALID
 from ..._pure.base.states import reason_name, state_name
 from ..._pure.lifecycle import state_plan
-from ..._pure.lifecycle.state_plan import Facts, Step, Wanted
+from ..._pure.lifecycle.state_plan import Facts, Wanted
+from ..._pure.plan.steps import Plan, Step, predict
 from ..base.connection import Connection
 from ..base.lookup import kept_metadata, require_domains
+from ..plan import executor
+from ..plan.executor import Turns
 
 _ACPI = 1  # VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN
 _AGAIN = 10.0  # seconds after which a guest is asked again: while it boots it hears nothing
@@ -36,22 +39,34 @@ _AGENTS = threading.BoundedSemaphore(8)
 _TEST = "TEST"  # libvirt's test driver
 _NEVER = float("inf")
 
-_Turns = t.Iterator[None]  # yields whenever it waits
-
 
 @dataclass
 class _Job:
     """One domain and what becomes of it."""
 
+    connection: Connection
+    wanted: Wanted
     raw: t.Any
     before: Facts
     after: Facts
     uuid: str
-    steps: list[Step] = field(default_factory=list)
+    plan: Plan[Facts] = field(default_factory=Plan)
     msg: str | None = None
     failed: bool = False
     asking: threading.Thread | None = None  # a call to shut down that may not have come back
     problem: str = ""
+
+    def fail(self, msg: str) -> None:
+        self.failed, self.msg = True, msg
+
+    def do(self, step: Step[Facts]) -> Turns:
+        yield from _step(self.connection, self, step, self.wanted)
+
+    def undo(self, step: Step[Facts]) -> None:
+        """Nothing: what it was brought to on the way is told, and is where it goes on from."""
+
+    def finish(self) -> None:
+        self.after = read_facts(self.connection, self.raw)
 
 
 def run(
@@ -64,10 +79,24 @@ def run(
     jobs = [_plan(connection, raw, wanted) for raw in require_domains(connection, names).values()]
     if check:
         for job in jobs:
-            job.after = _predicted(job, wanted)
+            job.after = predict(job.before, job.plan.steps)
     elif not any(job.failed for job in jobs):
-        _carry_out(connection, jobs, wanted)
+        _carry_out(jobs, wanted)
     return _result(jobs)
+
+
+def _carry_out(jobs: t.Sequence[_Job], wanted: Wanted) -> None:
+    runs = [executor.Run(job.plan.steps, job) for job in jobs]
+    executor.carry_out(runs)
+    for job, done in zip(jobs, runs):
+        if done.problem is not None:
+            job.fail(told(done.problem))
+        elif not state_plan.is_reached(job.after.state, wanted.state):
+            job.fail(
+                f"{job.after.name!r} is {job.after.state} ({job.after.reason}) and not"
+                f" {wanted.state}, although every step succeeded; see"
+                f" /var/log/libvirt/qemu/{job.after.name}.log on its hypervisor"
+            )
 
 
 def read_facts(connection: Connection, raw: t.Any, *, media: bool = False) -> Facts:
@@ -108,59 +137,14 @@ def _saved(connection: Connection, raw: t.Any) -> bool:
 
 def _plan(connection: Connection, raw: t.Any, wanted: Wanted) -> _Job:
     facts = read_facts(connection, raw, media=True)
-    job = _Job(raw, facts, facts, str(raw.UUIDString()))
-    try:
-        job.steps = state_plan.plan(facts, wanted)
-    except PlanRefused as error:
-        job.failed, job.msg = True, str(error)
+    job = _Job(connection, wanted, raw, facts, facts, str(raw.UUIDString()))
+    job.plan = state_plan.plan(facts, wanted)
+    if job.plan.refusals:
+        job.fail("; ".join(job.plan.refusals))
     return job
 
 
-def _predicted(job: _Job, wanted: Wanted) -> Facts:
-    if not job.steps:
-        return job.before
-    autostart = job.before.autostart if wanted.autostart is None else wanted.autostart
-    state = state_plan.predicted_state(job.before, wanted, job.steps)
-    changes = {"state": state, "autostart": autostart, "seed_medium": None}
-    return Facts(**{**vars(job.before), **changes})
-
-
-def _carry_out(connection: Connection, jobs: t.Sequence[_Job], wanted: Wanted) -> None:
-    """All domains at the same time, each in the order of its steps.
-
-    One thread takes turns: with several on one connection, libvirt's client now and then forgets
-    to wake the one whose answer has come (seen with 9.0, not with 11.3).
-    """
-    work = {id(job): (job, _one(connection, job, wanted)) for job in jobs if job.steps}
-    while work:
-        for key, (job, turns) in list(work.items()):
-            try:
-                next(turns)
-            except StopIteration:
-                del work[key]
-            except Exception as error:
-                job.failed, job.msg = True, told(error)
-                del work[key]
-        if work:
-            time.sleep(_POLL)
-
-
-def _one(connection: Connection, job: _Job, wanted: Wanted) -> _Turns:
-    try:
-        for step in job.steps:
-            yield from _step(connection, job, step, wanted)
-    finally:
-        # what came of it, also when a step failed halfway
-        job.after = read_facts(connection, job.raw)
-    if not state_plan.is_reached(job.after.state, wanted.state):
-        raise PlanRefused(
-            f"{job.after.name!r} is {job.after.state} ({job.after.reason}) and not"
-            f" {wanted.state}, although every step succeeded; see"
-            f" /var/log/libvirt/qemu/{job.after.name}.log on its hypervisor"
-        )
-
-
-def _step(connection: Connection, job: _Job, step: Step, wanted: Wanted) -> _Turns:
+def _step(connection: Connection, job: _Job, step: Step[Facts], wanted: Wanted) -> Turns:
     raw, name, kind = job.raw, job.before.name, step.kind
     if kind in ("autostart", "no_autostart"):
         connection.call(f"set autostart of {name}", raw.setAutostart, int(kind == "autostart"))
@@ -184,7 +168,7 @@ def _step(connection: Connection, job: _Job, step: Step, wanted: Wanted) -> _Tur
         yield from _shut_down(connection, job, wanted, ask=kind == "shutdown")
 
 
-def _start(connection: Connection, job: _Job, kind: str) -> _Turns:
+def _start(connection: Connection, job: _Job, kind: str) -> Turns:
     name = job.before.name
     try:
         connection.call(f"start {name}", job.raw.create, seconds=_CHANGE_SECONDS)
@@ -200,7 +184,7 @@ def _start(connection: Connection, job: _Job, kind: str) -> _Turns:
     yield from _await(connection, job, state_plan.RUNNING, _SETTLE_SECONDS)
 
 
-def _destroy(connection: Connection, job: _Job) -> _Turns:
+def _destroy(connection: Connection, job: _Job) -> Turns:
     try:
         connection.call(f"destroy {job.before.name}", job.raw.destroy, seconds=_CHANGE_SECONDS)
     except LibvirtFailure as error:
@@ -210,7 +194,7 @@ def _destroy(connection: Connection, job: _Job) -> _Turns:
     yield from _await(connection, job, state_plan.OFF, _SETTLE_SECONDS)
 
 
-def _shut_down(connection: Connection, job: _Job, wanted: Wanted, *, ask: bool) -> _Turns:
+def _shut_down(connection: Connection, job: _Job, wanted: Wanted, *, ask: bool) -> Turns:
     """Ask the guest, again and again, until it is off; by force when the time is over."""
     name = job.before.name
     limit = time.monotonic() + wanted.shutdown_timeout
@@ -276,7 +260,7 @@ def _state(connection: Connection, job: _Job) -> str:
     return state_name(answer[0])
 
 
-def _await(connection: Connection, job: _Job, states: tuple[str, ...], seconds: float) -> _Turns:
+def _await(connection: Connection, job: _Job, states: tuple[str, ...], seconds: float) -> Turns:
     limit = time.monotonic() + seconds
     while True:
         state = _state(connection, job)
@@ -298,7 +282,7 @@ def _result(jobs: t.Sequence[_Job]) -> dict[str, t.Any]:
             "state": job.after.state,
             "autostart": job.after.autostart,
             "changed": _changed(job),
-            "steps": [step.text for step in job.steps] if _changed(job) else [],
+            "steps": [step.text for step in job.plan.steps] if _changed(job) else [],
             "failed": job.failed,
             "msg": job.msg,
         }

@@ -35,6 +35,7 @@ from ..base import lookup
 from ..base import owner as owners
 from ..base.connection import Connection, connect
 from ..base.lookup import find_domain, kept_metadata
+from ..plan import lease
 from ..seed import medium as seed_medium
 from ..seed import spent as seed_spent
 from . import facts as migration_facts
@@ -47,7 +48,6 @@ from .ends import Ends
 from .jobs import Job, Settings
 from .settle import Settler, Undone
 
-_PATIENCE = 120.0  # seconds that a live run on this host may take to finish
 _POLL = 0.5
 _START_SECONDS = 300.0
 _JOIN_GIB = 4.0  # an earlier run's move may take as long as one of this size
@@ -337,7 +337,7 @@ class _Mover:
 
         Whether that is done: the VM is there without the marks of a move.
         """
-        limit = time.monotonic() + _PATIENCE
+        limit = time.monotonic() + lease.PATIENCE
         while True:
             with self.ends.again() as (_remote, there):
                 kept = there.kept
@@ -374,16 +374,15 @@ class _Mover:
 
         False if that one has libvirt move the VM by now.
         """
-        limit = time.monotonic() + _PATIENCE
+        limit = time.monotonic() + lease.PATIENCE
         while True:
-            with owners.host_lock():
-                kept = self._kept(raw)
-                if kept is None or kept.phase != "migrating":
-                    raise _Overtaken(f"another run has just finished with {self.name!r}; try again")
-                if not owners.is_alive(kept.owner):
-                    mine = dataclasses.replace(kept, owner=owners.myself(self.run))
-                    lookup.write_metadata(self.connection, raw, mine, lookup.AFFECT_CONFIG)
-                    return True
+            kept = self._kept(raw)
+            if kept is None or kept.phase != "migrating":
+                raise _Overtaken(f"another run has just finished with {self.name!r}; try again")
+            with self._leaving():
+                taken = lease.take_over(self.connection, raw, kept.phase, kept.owner, self.run)
+            if taken is not None:
+                return True
             if self._goes_on(raw, uuid):
                 return False
             if time.monotonic() > limit:

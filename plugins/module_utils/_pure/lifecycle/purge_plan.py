@@ -9,12 +9,16 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from dataclasses import dataclass, field
 
 from ..base.metadata import Metadata, OwnVolume
+from ..plan.steps import Effect, Step
 
 _WHERE = "virsh -c qemu:///system"
+# What is removed by itself; the rest goes with the domain's definition
+_BY_THEMSELVES = ("managed_save", "volume", "seed", "log")
 # Phases that a run on the VM's own host is in, and what it does to the VM
 _AT_WORK = {"creating": "created", "starting": "created", "purging": "removed", "seeding": "seeded"}
 
@@ -93,8 +97,16 @@ class Kept:
     reason: str
 
 
+@dataclass(frozen=True)
+class Belongings:
+    """The domain, None once it is gone, and what its metadata names."""
+
+    domain: DomainFacts | None
+    volumes: tuple[VolumeFacts, ...] = ()
+
+
 @dataclass
-class Plan:
+class Removals:
     """``removed`` in the order of doing; with ``problems`` nothing is done at all."""
 
     removed: list[Removal] = field(default_factory=list)
@@ -104,9 +116,9 @@ class Plan:
     foreign: list[OwnVolume] = field(default_factory=list)  # not its own after all
 
 
-def plan(domain: DomainFacts, volumes: t.Sequence[VolumeFacts], options: Options) -> Plan:
+def plan(domain: DomainFacts, volumes: t.Sequence[VolumeFacts], options: Options) -> Removals:
     """What removing ``domain`` means."""
-    found = Plan()
+    found = Removals()
     found.problems = _refusals(domain, options)
     if found.problems:
         return found
@@ -132,6 +144,72 @@ def plan(domain: DomainFacts, volumes: t.Sequence[VolumeFacts], options: Options
         found.kept.append(Kept(domain.nvram, reason))
     found.removed.append(Removal("domain", domain.name))
     return found
+
+
+def steps(found: Removals, domain: DomainFacts) -> tuple[Step[Belongings], ...]:
+    """How ``found`` is removed: first nobody may start the domain any more, its definition, which
+    names everything else, goes last. ``about`` is what a step removes.
+    """
+    name = domain.name
+    first = [Step("mark", f"mark {name}", _marked(found))]
+    if domain.active:
+        first.append(Step("destroy", f"destroy {name}", _domain(state="shutoff", active=False)))
+    first.append(Step("look_again", f"look at {name} again", lambda before: before))
+    last: list[Removal] = []
+    for item in found.removed:
+        if item.kind in _BY_THEMSELVES:
+            text = f"remove {item.path or 'its saved memory'}"
+            first.append(Step(item.kind, text, _gone(item), about=(item,), forward=True))
+        else:
+            last.append(item)  # goes with the definition
+    undefine: Step[Belongings] = Step(
+        "undefine",
+        f"undefine {name}",
+        lambda before: dataclasses.replace(before, domain=None),
+        about=tuple(last),
+        forward=True,
+    )
+    return (*first, undefine)
+
+
+def _domain(**changes: t.Any) -> Effect[Belongings]:
+    def effect(before: Belongings) -> Belongings:
+        if before.domain is None:
+            return before
+        return dataclasses.replace(before, domain=dataclasses.replace(before.domain, **changes))
+
+    return effect
+
+
+def _marked(found: Removals) -> Effect[Belongings]:
+    def effect(before: Belongings) -> Belongings:
+        stored = before.domain.metadata if before.domain else None
+        if stored is None:
+            return before
+        own = tuple(one for one in stored.volumes if one not in found.foreign)
+        marked = dataclasses.replace(stored, phase="purging", volumes=own)
+        volumes = tuple(one for one in before.volumes if one.own not in found.foreign)
+        return dataclasses.replace(_domain(metadata=marked)(before), volumes=volumes)
+
+    return effect
+
+
+def _gone(item: Removal) -> Effect[Belongings]:
+    def effect(before: Belongings) -> Belongings:
+        if item.kind == "managed_save":
+            return _domain(managed_save=False)(before)
+        if item.kind == "log":
+            logs = before.domain.logs if before.domain else ()
+            return _domain(logs=tuple(path for path in logs if path != item.path))(before)
+        volumes = tuple(
+            dataclasses.replace(one, kind="absent", left_behind=False)
+            if one.path == item.path
+            else one
+            for one in before.volumes
+        )
+        return dataclasses.replace(before, volumes=volumes)
+
+    return effect
 
 
 def _refusals(domain: DomainFacts, options: Options) -> list[str]:
@@ -181,7 +259,9 @@ def _refusals(domain: DomainFacts, options: Options) -> list[str]:
     return found
 
 
-def _volume(volume: VolumeFacts, domain: DomainFacts, options: Options, found: Plan) -> str | None:
+def _volume(
+    volume: VolumeFacts, domain: DomainFacts, options: Options, found: Removals
+) -> str | None:
     """Sort one volume into ``found``; what speaks against removing anything at all."""
     own = volume.own
     named = f"{own.pool}/{own.name}"

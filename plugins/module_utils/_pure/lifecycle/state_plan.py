@@ -9,10 +9,12 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from dataclasses import dataclass
 
 from ..._errors import PlanRefused
+from ..plan.steps import Effect, Plan, Step
 
 RUNNING = ("running", "blocked")  # blocked: it runs, and waits for something of the host
 OFF = ("shutoff",)
@@ -40,7 +42,6 @@ _WORDS = {
     "no_autostart": "unset autostart",
     "seed_medium": "remove the seed medium",
 }
-_STILL = ("autostart", "no_autostart", "seed_medium")  # what leaves the state as it is
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,33 @@ class Wanted:
     shutdown_timeout: float = 120.0
 
 
-@dataclass(frozen=True)
-class Step:
-    """One step; ``kind`` is a key of the table of words, ``text`` is for people."""
+def _to(**changes: t.Any) -> Effect[Facts]:
+    return lambda facts: dataclasses.replace(facts, **changes)
 
-    kind: str
-    text: str
+
+# What each kind of step changes, as libvirt shows it afterwards
+_EFFECTS: dict[str, Effect[Facts]] = {
+    "start": _to(state="running", reason="booted", active=True),
+    "restore": _to(state="running", reason="restored", active=True, managed_save=False),
+    "resume": _to(state="running", reason="unpaused"),
+    "wake": _to(state="running", reason="wakeup"),
+    "shutdown": _to(state="shutoff", reason="shutdown", active=False),
+    "destroy_crashed": _to(state="shutoff", reason="destroyed", active=False),
+    "await_off": _to(state="shutoff", reason="shutdown", active=False),
+    "await_running": _to(state="running", reason="booted", active=True),
+    "autostart": _to(autostart=True),
+    "no_autostart": _to(autostart=False),
+    "seed_medium": _to(seed_medium=None),
+}
+# What is seen of a step that is not one call of libvirt's when it is cut short
+_TORN: dict[str, tuple[Effect[Facts], ...]] = {
+    "shutdown": (
+        _to(state="shutdown", reason="user"),
+        _to(state="paused", reason="shutting_down"),
+    ),
+    "start": (_to(state="paused", reason="starting_up", active=True),),
+    "restore": (_to(state="paused", reason="starting_up", active=True, managed_save=False),),
+}
 
 
 def is_reached(state: str, wanted: str | None) -> bool:
@@ -86,11 +108,20 @@ def is_reached(state: str, wanted: str | None) -> bool:
     return state in (RUNNING if wanted == "running" else OFF)
 
 
-def plan(facts: Facts, wanted: Wanted) -> list[Step]:
-    """The steps that lead from ``facts`` to ``wanted``, none when it is so already.
+def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
+    """The steps that lead from ``facts`` to ``wanted``, or why there is no right way."""
+    try:
+        kinds = _kinds(facts, wanted)
+    except PlanRefused as error:
+        return Plan(refusals=(str(error),))
+    return Plan(
+        tuple(
+            Step(kind, _text(kind, wanted), _EFFECTS[kind], _TORN.get(kind, ())) for kind in kinds
+        )
+    )
 
-    Raises PlanRefused, saying why, where there is no right way.
-    """
+
+def _kinds(facts: Facts, wanted: Wanted) -> list[str]:
     kinds: list[str] = ["seed_medium"] if facts.seed_medium else []
     if wanted.autostart is not None and wanted.autostart != facts.autostart:
         if not facts.persistent:
@@ -107,7 +138,7 @@ def plan(facts: Facts, wanted: Wanted) -> list[Step]:
             " it; nothing starts, stops or changes it meanwhile. Let that run end, or run it"
             " again to finish it"
         )
-    return [Step(kind, _text(kind, wanted)) for kind in kinds]
+    return kinds
 
 
 def _text(kind: str, wanted: Wanted) -> str:
@@ -181,9 +212,3 @@ def _unknown(facts: Facts) -> PlanRefused:
         f"{facts.name!r} is in state {facts.state} ({facts.reason}), in which its hypervisor"
         f" cannot say whether it runs; find out there (virsh domstate {facts.name} --reason)"
     )
-
-
-def predicted_state(facts: Facts, wanted: Wanted, steps: t.Sequence[Step]) -> str:
-    """The state after ``steps``."""
-    moves = any(step.kind not in _STILL for step in steps)
-    return str(wanted.state) if moves else facts.state

@@ -23,11 +23,14 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.migration.jobs
     Settings,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused, told
-from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_plan import Wanted
-from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.types import (
-    Destination,
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import purge_plan
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.purge_plan import (
+    DomainFacts,
     Options,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_plan import Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import types
+from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.types import Destination
 
 _FULL = OSError(errno.ENOSPC, "No space left on device", "/var/x")
 _FAULTS = {
@@ -63,7 +66,7 @@ def test_moving(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(migration, "connect", lambda *_a: connect("test:///default", 10))
     jobs = [Job(one, Destination("hv2", "192.0.2.2")) for one in ("bad", "good")]
     here = Connection(None, "qemu:///system", 10)
-    result = migration.run(here, jobs, Settings("hv1", "base", Options()), check=False)
+    result = migration.run(here, jobs, Settings("hv1", "base", types.Options()), check=False)
     assert [(one["changed"], one["failed"], one["msg"]) for one in result["vms"]] == [
         (False, True, text),
         (True, False, None),
@@ -78,14 +81,14 @@ def test_starting(name: str, connection: Connection, monkeypatch: pytest.MonkeyP
         "<domain type='test'><name>bad</name><memory>131072</memory><os><type>hvm</type></os>"
         "</domain>"
     )
-    real = state._one
+    real = state._step
 
-    def one(opened: Connection, job: t.Any, wanted: Wanted) -> t.Any:
+    def step(opened: Connection, job: t.Any, *rest: t.Any) -> t.Any:
         if job.raw.name() == "bad":
             raise error
-        yield from real(opened, job, wanted)
+        yield from real(opened, job, *rest)
 
-    monkeypatch.setattr(state, "_one", one)
+    monkeypatch.setattr(state, "_step", step)
     connection.raw.lookupByName("test").destroy()
     result = state.run(connection, ["bad", "test"], Wanted(state="running"), check=False)
     assert [(one["failed"], one["msg"]) for one in result["vms"]] == [(True, text), (False, None)]
@@ -100,9 +103,11 @@ def test_removing(name: str, connection: Connection, monkeypatch: pytest.MonkeyP
     def fail(*_arguments: object) -> None:
         raise error
 
-    monkeypatch.setattr(purge, "_purge", fail)
-    job = purge._Job("bad")
-    purge._guarded(connection, job, t.cast("t.Any", None))
+    monkeypatch.setitem(purge._DO, "mark", fail)
+    job = purge._Job(connection, "bad", purge.Settings(Options()))
+    domain = DomainFacts("bad", "u", "shutoff", False, True, None)
+    job.steps = purge_plan.steps(purge_plan.Removals(), domain)
+    purge._carry_out([job])
     assert (job.failed, job.msg) == (True, text)
 
 

@@ -16,11 +16,17 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata imp
     OwnVolume,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.purge_plan import (
+    Belongings,
     DomainFacts,
     Options,
-    Plan,
+    Removals,
     VolumeFacts,
     plan,
+    steps,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.plan.steps import (
+    interrupted,
+    predict,
 )
 
 DISK = OwnVolume("default", "web1_system.qcow2", "/pool/web1_system.qcow2", "system", "disk")
@@ -65,11 +71,11 @@ def go(
     facts: DomainFacts | None = None,
     *volumes: VolumeFacts,
     **options: t.Any,
-) -> Plan:
+) -> Removals:
     return plan(facts or domain(), volumes or (volume(), volume(SEED)), Options(**options))
 
 
-def kinds(found: Plan) -> list[tuple[str, str | None]]:
+def kinds(found: Removals) -> list[tuple[str, str | None]]:
     return [(item.kind, item.path) for item in found.removed]
 
 
@@ -242,3 +248,51 @@ def test_force_is_for_what_runs_and_for_nothing_else() -> None:
     assert go(domain(state="running", active=True), force=True).problems == []
     assert go(domain(metadata=None), force=True).problems
     assert go(domain(external_snapshots=("s1",)), force=True).problems
+
+
+def test_the_definition_which_names_the_rest_goes_last() -> None:
+    facts = domain(managed_save=True, logs=("/log/web1",), nvram="/nvram/web1", nvram_own=True)
+    found = steps(go(facts), facts)
+    assert [step.kind for step in found] == [
+        "mark",
+        "look_again",
+        "managed_save",
+        "volume",
+        "seed",
+        "log",
+        "undefine",
+    ]
+    about = [item for step in found for item in t.cast("tuple[t.Any, ...]", step.about or ())]
+    assert about == go(facts).removed
+    forward = [step.kind for step in found if step.forward]
+    assert forward == ["managed_save", "volume", "seed", "log", "undefine"]
+
+
+def test_a_removal_that_was_killed_anywhere_is_finished_by_the_next() -> None:
+    strange = OwnVolume("default", "web1_data.qcow2", "/pool/web1_data.qcow2", "data", "disk")
+    named = made(volumes=(DISK, SEED, strange))
+    facts = domain(
+        metadata=named,
+        managed_save=True,
+        active=True,
+        state="running",
+        logs=("/log/web1", "/log/web1.0"),
+        internal_snapshots=("one",),
+    )
+    volumes = (volume(), volume(SEED), volume(strange, foreign=True))
+    forced = Options(force=True)
+    before = Belongings(facts, volumes)
+    first = steps(plan(facts, volumes, forced), facts)
+    left = list(interrupted(before, first))
+    assert len(left) == 2 * len(first) == 18
+    for when, found in left:
+        if found.domain is None:
+            assert when == "after: undefine web1"
+            continue
+        again = plan(found.domain, found.volumes, forced)
+        assert not again.problems, when
+        after = predict(found, steps(again, found.domain))
+        assert after.domain is None, when
+        assert all(one.kind == "absent" for one in after.volumes), when
+        # what is not known to be its own is touched by neither
+        assert not [item for item in again.removed if item.path == strange.path], when

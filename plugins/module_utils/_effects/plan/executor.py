@@ -1,0 +1,91 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Carrying plans out: every verb's steps go through here.
+
+Several plans take turns in one thread: with several on one connection, libvirt's client now and
+then forgets to wake the one whose answer has come (seen with 9.0, not with 11.3). A step is a
+generator that yields while it waits.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from dataclasses import dataclass, field
+
+from ..._pure.plan.steps import Snapshot, Step
+
+_POLL = 0.25
+
+Turns = t.Iterator[None]  # yields whenever it waits
+
+
+class Work(t.Protocol[Snapshot]):
+    """How the steps of one verb on one domain are done."""
+
+    def do(self, step: Step[Snapshot]) -> Turns:
+        """Do ``step``; raises if it failed."""
+        ...
+
+    def undo(self, step: Step[Snapshot]) -> None:
+        """Take back ``step``, which was done; not called once one that is forward has begun."""
+        ...
+
+    def finish(self) -> None:
+        """See what came of it; called in the end, also after a failure."""
+        ...
+
+
+@dataclass
+class Run(t.Generic[Snapshot]):
+    """One plan that is carried out: the steps that were done, and what went wrong, if anything.
+
+    ``forward``: a step has begun after which nothing is undone.
+    """
+
+    steps: t.Sequence[Step[Snapshot]]
+    work: Work[Snapshot]
+    done: list[Step[Snapshot]] = field(default_factory=list)
+    problem: Exception | None = None
+    forward: bool = False
+
+    def _turns(self) -> Turns:
+        try:
+            for step in self.steps:
+                self.forward = self.forward or step.forward
+                yield from self.work.do(step)
+                self.done.append(step)
+        except Exception:
+            if not self.forward:
+                for step in reversed(self.done):
+                    self.work.undo(step)
+            raise
+        finally:
+            self.work.finish()
+
+
+def carry_out(runs: t.Iterable[Run[Snapshot]]) -> None:
+    """Carry out all ``runs`` at the same time, each in the order of its steps.
+
+    A failure ends its own run alone, and is noted there.
+    """
+    turns = [(run, run._turns()) for run in runs if run.steps]
+    while turns:
+        turns = [(run, one) for run, one in turns if _goes_on(run, one)]
+        if turns:
+            time.sleep(_POLL)
+
+
+def _goes_on(run: Run[Snapshot], turns: Turns) -> bool:
+    try:
+        next(turns)
+    except StopIteration:
+        return False
+    except Exception as error:
+        run.problem = error
+        return False
+    return True

@@ -1,0 +1,92 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The lease on a domain: who is at work on it, as its metadata says.
+
+An owner is a process of this host, or a run that is between two of its steps (its claim belongs to
+no process then). The lease of one that is dead may be taken over. A run between two steps counts
+as dead once its claim has not moved for a while, as seen from here; no clock is compared.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import typing as t
+
+from ..._pure.base.metadata import Metadata, Owner
+from ..base import lookup, owner
+from ..base.connection import Connection
+
+OBSERVE = 10.0  # seconds in which a claim that lies between two steps of its run must not move
+PATIENCE = 120.0  # seconds that a live run on this host may take to finish
+_POLL = 0.25
+_AT_WORK = ("creating", "starting", "purging", "seeding")
+
+
+class Watch:
+    """The owner of one domain, who is looked at again and again."""
+
+    def __init__(self, observe: float | None = None) -> None:
+        self.observe = OBSERVE if observe is None else observe
+        self._seen: Owner | None = None
+        self._since = 0.0
+
+    def is_dead(self, who: Owner | None) -> bool:
+        """Whether no process is at work for ``who``, nor will be."""
+        if who is None:
+            return True
+        now = time.monotonic()
+        if who != self._seen:
+            self._seen, self._since = who, now
+        if owner.is_alive(who):
+            return False
+        return not _is_between(who) or now - self._since >= self.observe
+
+
+def _is_between(who: Owner) -> bool:
+    return who.pid == 0 and who.boot_id == owner.boot_id()
+
+
+def take_over(
+    connection: Connection, raw: t.Any, phase: str | None, expected: Owner | None, run: str
+) -> Metadata | None:
+    """Make this process, working for ``run``, the owner of the domain in ``phase``.
+
+    Returns what its metadata was before; None if it is in another phase by now, or its owner is
+    not ``expected`` (who is dead) any more.
+    """
+    with owner.host_lock():
+        stored = lookup.kept_metadata(connection, raw)
+        if stored is None or stored.phase != phase or stored.owner != expected:
+            return None
+        if owner.is_alive(stored.owner):
+            return None
+        mine = dataclasses.replace(stored, owner=owner.myself(run))
+        lookup.write_metadata(connection, raw, mine, lookup.AFFECT_CONFIG)
+        return stored
+
+
+def wait_for_others(connection: Connection, names: t.Iterable[str]) -> None:
+    """Let runs that are creating, seeding or removing the domains come to their end, or be seen to
+    be dead: all of them within one limit. The plan refuses what is busy then, by name.
+    """
+    limit = time.monotonic() + PATIENCE
+    watches = {name: Watch() for name in names}
+    while watches:
+        # each is looked at in every round: how long its claim lies still is seen from here
+        busy = [name for name, watch in watches.items() if not _is_free(connection, name, watch)]
+        if not busy or time.monotonic() >= limit:
+            return
+        time.sleep(_POLL)
+
+
+def _is_free(connection: Connection, name: str, watch: Watch) -> bool:
+    raw = lookup.find_domain(connection, name)
+    stored = lookup.kept_metadata(connection, raw) if raw is not None else None
+    if stored is None or stored.phase not in _AT_WORK:
+        return True
+    return watch.is_dead(stored.owner)

@@ -1,0 +1,66 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a verb is going to do: steps, each with the one description of what it changes.
+
+A planner is a pure function of a snapshot and of what is asked for. It is called again wherever
+something may have changed since: planning again is the check, so there is no second list of
+preconditions. Check mode applies the effects of the steps; the executor does the steps; tests of
+crashes begin from every snapshot that a kill may leave, and plan again.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+Snapshot = t.TypeVar("Snapshot")
+Effect = t.Callable[[Snapshot], Snapshot]
+
+
+@dataclass(frozen=True)
+class Step(t.Generic[Snapshot]):
+    """One step: ``kind`` is what the executor does, ``text`` what people read.
+
+    ``effect`` makes of the snapshot before it the one after it. ``torn`` are effects of which any
+    may be all that has happened when the process is killed within the step; a single call to
+    libvirt has none. ``about`` is what it is done to. ``forward``: once it has begun, what was done
+    is not undone any more, only finished.
+    """
+
+    kind: str
+    text: str
+    effect: Effect[Snapshot] = field(repr=False, compare=False)
+    torn: tuple[Effect[Snapshot], ...] = field(default=(), repr=False, compare=False)
+    about: object = None
+    forward: bool = False
+
+
+@dataclass(frozen=True)
+class Plan(t.Generic[Snapshot]):
+    """The steps, none if all is as wanted; with ``refusals`` (each says why) nothing is done."""
+
+    steps: tuple[Step[Snapshot], ...] = ()
+    refusals: tuple[str, ...] = ()
+
+
+def predict(snapshot: Snapshot, steps: t.Iterable[Step[Snapshot]]) -> Snapshot:
+    """The snapshot after ``steps``."""
+    for step in steps:
+        snapshot = step.effect(snapshot)
+    return snapshot
+
+
+def interrupted(
+    snapshot: Snapshot, steps: t.Iterable[Step[Snapshot]]
+) -> t.Iterator[tuple[str, Snapshot]]:
+    """Every snapshot that a kill may leave, and after what: before, torn and after each step."""
+    for step in steps:
+        yield f"before: {step.text}", snapshot
+        for number, torn in enumerate(step.torn, 1):
+            yield f"within ({number}): {step.text}", torn(snapshot)
+        snapshot = step.effect(snapshot)
+        yield f"after: {step.text}", snapshot

@@ -1,0 +1,100 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Steps are done in their order, in turns, and undone up to the point of no return."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.fleet.virt.plugins.module_utils._effects.plan import executor
+from ansible_collections.fleet.virt.plugins.module_utils._pure.plan.steps import (
+    Step,
+    interrupted,
+    predict,
+)
+
+Seen = tuple[str, ...]
+
+
+def step(kind: str, forward: bool = False) -> Step[Seen]:
+    return Step(kind, kind, lambda seen: (*seen, kind), forward=forward)
+
+
+@dataclass
+class Work:
+    """Writes down what it is asked for; ``fails`` at one kind of step."""
+
+    heard: list[str] = field(default_factory=list)
+    name: str = ""
+    fails: str = ""
+    waits: int = 0
+
+    def do(self, one: Step[Seen]) -> t.Iterator[None]:
+        for _turn in range(self.waits):
+            yield
+        if one.kind == self.fails:
+            raise ValueError(one.kind)
+        self.heard.append(self.name + one.kind)
+
+    def undo(self, one: Step[Seen]) -> None:
+        self.heard.append(f"{self.name}not {one.kind}")
+
+    def finish(self) -> None:
+        self.heard.append(f"{self.name}end")
+
+
+A, B, C, GO = step("a"), step("b"), step("c"), step("go", forward=True)
+
+
+def carried_out(steps: tuple[Step[Seen], ...], fails: str = "") -> tuple[list[str], t.Any]:
+    work = Work(fails=fails)
+    run = executor.Run(steps, work)
+    executor.carry_out([run])
+    return work.heard, run
+
+
+def test_all_is_done_in_order() -> None:
+    heard, run = carried_out((A, B, GO))
+    assert heard == ["a", "b", "go", "end"]
+    assert run.problem is None
+    assert run.done == [A, B, GO]
+
+
+def test_a_failure_is_undone_backwards() -> None:
+    heard, run = carried_out((A, B, C), fails="c")
+    assert heard == ["a", "b", "not b", "not a", "end"]
+    assert str(run.problem) == "c"
+    assert not run.forward
+
+
+def test_nothing_is_undone_once_there_is_no_way_back() -> None:
+    assert carried_out((A, GO, C), fails="c")[0] == ["a", "go", "end"]
+    heard, run = carried_out((A, GO, C), fails="go")
+    assert heard == ["a", "end"], "it may have done a part of it"
+    assert run.forward
+
+
+def test_several_take_turns_and_each_fails_alone() -> None:
+    heard: list[str] = []
+    runs = [
+        executor.Run((A, B), Work(heard, "slow ", waits=1)),
+        executor.Run((A, B), Work(heard, "bad ", fails="b")),
+        executor.Run((), Work(heard, "idle ")),
+    ]
+    executor.carry_out(runs)
+    assert heard == ["bad a", "bad not a", "bad end", "slow a", "slow b", "slow end"]
+    assert [str(run.problem) for run in runs] == ["None", "b", "None"]
+
+
+def test_check_mode_and_crashes_use_the_same_description() -> None:
+    torn = Step[Seen]("d", "d", lambda seen: (*seen, "d"), torn=(lambda seen: (*seen, "half"),))
+    assert predict((), (A, torn)) == ("a", "d")
+    assert list(interrupted((), (A, torn))) == [
+        ("before: a", ()),
+        ("after: a", ("a",)),
+        ("before: d", ("a",)),
+        ("within (1): d", ("a", "half")),
+        ("after: d", ("a", "d")),
+    ]

@@ -1,0 +1,116 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Waiting for other runs, and taking the lease of the dead, on libvirt's test driver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import lookup, owner
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import (
+    Connection,
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._effects.plan import lease
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import NAMESPACE, Owner
+
+_DOMAIN = """
+<domain type='test'>
+  <name>{name}</name><memory>131072</memory><os><type>hvm</type></os>
+  <metadata><f:fleet xmlns:f='{namespace}'><f:phase>creating</f:phase>
+  <f:owner boot_id='{o.boot_id}' pid='{o.pid}' start_time='{o.start_time}' run='{o.run}'/>
+  </f:fleet></metadata>
+</domain>
+"""
+_OWNERS = {
+    "busy1": owner.myself("a"),
+    "busy2": owner.myself("b"),
+    "busy3": owner.myself("c"),
+    "between1": owner.reserved("d"),
+    "between2": owner.reserved("e"),
+    "left": Owner(owner.boot_id(), 1, 1, "f"),
+}
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[Connection]:
+    """A node of the test driver with VMs that are being made, and one whose run is dead."""
+    texts = [_DOMAIN.format(name=name, namespace=NAMESPACE, o=one) for name, one in _OWNERS.items()]
+    node = tmp_path / "node.xml"
+    node.write_text(f"<node>{''.join(texts)}</node>")
+    with connect(f"test://{node}", 10) as opened:
+        yield opened
+
+
+def _seconds(connection: Connection, *names: str) -> float:
+    began = time.monotonic()
+    lease.wait_for_others(connection, names)
+    return time.monotonic() - began
+
+
+def test_all_that_are_busy_are_waited_for_together(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "PATIENCE", 1.0)
+    assert 1 <= _seconds(connection, "busy1", "busy2", "busy3", "left", "nobody") < 2
+
+
+def test_claims_between_two_steps_are_observed_together(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "OBSERVE", 1.0)
+    assert 1 <= _seconds(connection, "between1", "between2") < 2
+
+
+def test_nobody_waits_for_the_dead(connection: Connection) -> None:
+    assert _seconds(connection, "left", "nobody") < 1
+
+
+def _take(connection: Connection, name: str, expected: Owner | None = None) -> str | None:
+    """Who the owner was, if it could be taken over."""
+    raw = connection.raw.lookupByName(name)
+    was = lease.take_over(connection, raw, "creating", expected or _OWNERS[name], "mine")
+    return was.owner.run if was and was.owner else None
+
+
+def test_the_lease_of_the_living_is_never_taken(connection: Connection) -> None:
+    assert _take(connection, "busy1") is None
+    raw = connection.raw.lookupByName("busy1")
+    stored = lookup.kept_metadata(connection, raw)
+    assert stored
+    assert stored.owner == _OWNERS["busy1"]
+
+
+def test_the_lease_of_the_dead_is_taken_once(connection: Connection) -> None:
+    assert _take(connection, "left") == "f"
+    raw = connection.raw.lookupByName("left")
+    stored = lookup.kept_metadata(connection, raw)
+    assert stored
+    assert stored.phase == "creating"
+    assert stored.owner
+    assert (stored.owner.run, owner.is_alive(stored.owner)) == ("mine", True)
+    assert _take(connection, "left") is None, "somebody else was faster"
+
+
+def test_a_lease_that_is_another_by_now_is_not_taken(connection: Connection) -> None:
+    assert _take(connection, "left", owner.reserved("else")) is None
+    raw = connection.raw.lookupByName("left")
+    assert lease.take_over(connection, raw, "migrating", _OWNERS["left"], "mine") is None
+
+
+def test_a_run_between_two_steps_is_dead_once_it_has_not_moved() -> None:
+    watch = lease.Watch(0.2)
+    assert not watch.is_dead(owner.reserved("one"))
+    time.sleep(0.1)
+    assert not watch.is_dead(owner.reserved("two")), "it moved"
+    time.sleep(0.15)
+    assert not watch.is_dead(owner.reserved("two"))
+    time.sleep(0.1)
+    assert watch.is_dead(owner.reserved("two"))
+    assert lease.Watch().is_dead(Owner("another boot", 0, 0, "three"))
+    assert not lease.Watch(0.0).is_dead(owner.myself("me"))
