@@ -21,6 +21,7 @@ description:
   - A domain that another run is making, moving or removing is left alone, with an error that says
     so.
   - If one of several domains cannot be brought to the state, none is touched.
+  - With O(reset) it also presses the reset button, as a last resort for a guest that hangs.
   - A running VM that shows the host key it was seeded with needs its seed medium no more; it is
     removed.
 author:
@@ -36,7 +37,9 @@ attributes:
   diff_mode:
     support: full
   idempotent:
-    support: full
+    support: partial
+    details:
+      - With O(reset) each call resets.
 options:
   names:
     description:
@@ -65,6 +68,15 @@ options:
     description:
       - Whether they start with their hypervisor; left as it is when left out.
     type: bool
+  reset:
+    description:
+      - Reset the domains, as by the reset button. What the guests have not written to their disks
+        is lost.
+      - Only a domain that runs can be reset. With O(state=running), one that does not is started,
+        or resumed and reset.
+      - Excludes O(state=shutoff).
+    type: bool
+    default: false
 seealso:
   - module: fleet.virt.virt_query
     description: The state of domains and much more.
@@ -76,6 +88,11 @@ EXAMPLES = r"""
     name: web1
     state: running
     autostart: true
+
+- name: Reset a VM whose guest hangs
+  fleet.virt.virt_state:
+    name: web1
+    reset: true
 
 - name: Shut two VMs down, for up to five minutes, then pull their plugs
   fleet.virt.virt_state:
@@ -106,7 +123,9 @@ vms:
       description: Whether it starts with its hypervisor.
       type: bool
     changed:
-      description: Whether its state or autostart is another than before, or its seed medium went.
+      description:
+        - Whether its state or autostart is another than before, its seed medium went, or it was
+          reset.
       type: bool
     steps:
       description: What was done, in order.
@@ -136,8 +155,9 @@ def main() -> None:
             "shutdown_timeout": {"type": "float", "default": 120.0},
             "force": {"type": "bool", "default": False},
             "autostart": {"type": "bool"},
+            "reset": {"type": "bool", "default": False},
         },
-        required_one_of=[("state", "autostart")],
+        required_one_of=[("state", "autostart", "reset")],
     )
     params = module.params
     wanted = Wanted(
@@ -145,6 +165,7 @@ def main() -> None:
         autostart=params["autostart"],
         force=params["force"],
         shutdown_timeout=params["shutdown_timeout"],
+        reset=params["reset"],
     )
 
     def bring() -> dict[str, object]:
@@ -152,6 +173,11 @@ def main() -> None:
             raise FleetVirtError(
                 f"shutdown_timeout: {wanted.shutdown_timeout:g} is no time to wait; it is a number"
                 " of seconds from 0 to 86400"
+            )
+        if wanted.reset and wanted.state == "shutoff":
+            raise FleetVirtError(
+                "reset: this asks for a domain to begin again, and state shutoff for it to end;"
+                " leave one of them out"
             )
         with connect(params["uri"], params["timeout"]) as connection:
             return state.run(connection, params["names"], wanted, check=module.check_mode)

@@ -66,6 +66,16 @@ def test_shut_off_started_and_again(ansible: Ansible, awake: Guests) -> None:
     bring(ansible, awake, "running", ["start"])
 
 
+def test_a_reset_begins_again(ansible: Ansible, awake: Guests) -> None:
+    wanted = {"name": NAME, "reset": True}
+    for check in (True, False):
+        run = ansible.module("hv1", "virt_state", wanted, check=check)["hv1"]
+        assert run["changed"]
+        assert [vm["steps"] for vm in run["vms"]] == [["reset"]]
+    awake.wait_agent("hv1", NAME)
+    awake.execute("hv1", NAME, "test ! -e /run/this-boot")
+
+
 def test_paused_is_resumed(ansible: Ansible, awake: Guests) -> None:
     awake.virsh("hv1", "suspend", NAME)
     bring(ansible, awake, "running", ["resume"])

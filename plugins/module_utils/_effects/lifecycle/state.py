@@ -12,6 +12,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 import time
@@ -55,6 +56,7 @@ class _Job:
     failed: bool = False
     asking: threading.Thread | None = None  # a call to shut down that may not have come back
     problem: str = ""
+    resets: int = 0
 
     def fail(self, msg: str) -> None:
         self.failed, self.msg = True, msg
@@ -66,7 +68,7 @@ class _Job:
         """Nothing: what it was brought to on the way is told, and is where it goes on from."""
 
     def finish(self) -> None:
-        self.after = read_facts(self.connection, self.raw)
+        self.after = dataclasses.replace(read_facts(self.connection, self.raw), resets=self.resets)
 
 
 def run(
@@ -159,6 +161,10 @@ def _step(connection: Connection, job: _Job, step: Step[Facts], wanted: Wanted) 
         yield from _await(connection, job, state_plan.RUNNING, _SETTLE_SECONDS)
     elif kind == "wake":
         connection.call(f"wake {name}", raw.pMWakeup, 0, seconds=_CHANGE_SECONDS)
+        yield from _await(connection, job, state_plan.RUNNING, _SETTLE_SECONDS)
+    elif kind == "reset":
+        connection.call(f"reset {name}", raw.reset, 0, seconds=_CHANGE_SECONDS)
+        job.resets += 1
         yield from _await(connection, job, state_plan.RUNNING, _SETTLE_SECONDS)
     elif kind == "await_running":
         yield from _await(connection, job, state_plan.RUNNING, _CHANGE_SECONDS)
@@ -300,7 +306,8 @@ def _result(jobs: t.Sequence[_Job]) -> dict[str, t.Any]:
 
 
 def _shown(facts: Facts) -> dict[str, t.Any]:
-    shown = {"autostart": facts.autostart, "state": facts.state}
+    shown: dict[str, t.Any] = {"autostart": facts.autostart, "state": facts.state}
+    shown.update({"resets": facts.resets} if facts.resets else {})
     return {**shown, "seed_medium": facts.seed_medium} if facts.seed_medium else shown
 
 

@@ -41,6 +41,7 @@ _WORDS = {
     "autostart": "set autostart",
     "no_autostart": "unset autostart",
     "seed_medium": "remove the seed medium",
+    "reset": "reset",
 }
 
 
@@ -60,16 +61,21 @@ class Facts:
     managed_save: bool = False
     phase: str | None = None
     seed_medium: str | None = None
+    resets: int = 0  # in this run
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked for; None: leave it. ``force``: destroy what does not shut down in time."""
+    """What is asked for; None: leave it. ``force``: destroy what does not shut down in time.
+
+    ``reset``: whoever runs begins again, as by the reset button.
+    """
 
     state: str | None = None
     autostart: bool | None = None
     force: bool = False
     shutdown_timeout: float = 120.0
+    reset: bool = False
 
 
 def _to(**changes: t.Any) -> Effect[Facts]:
@@ -89,6 +95,7 @@ _EFFECTS: dict[str, Effect[Facts]] = {
     "autostart": _to(autostart=True),
     "no_autostart": _to(autostart=False),
     "seed_medium": _to(seed_medium=None),
+    "reset": lambda facts: dataclasses.replace(facts, resets=facts.resets + 1),
 }
 # What is seen of a step that is not one call of libvirt's when it is cut short
 _TORN: dict[str, tuple[Effect[Facts], ...]] = {
@@ -132,6 +139,13 @@ def _kinds(facts: Facts, wanted: Wanted) -> list[str]:
         kinds.append("autostart" if wanted.autostart else "no_autostart")
     if not is_reached(facts.state, wanted.state):
         kinds += _to_running(facts) if wanted.state == "running" else _to_off(facts)
+    if wanted.reset and not {"start", "await_running"} & set(kinds):  # it begins anyway
+        if not is_reached(facts.state, "running") and wanted.state is None:
+            raise PlanRefused(
+                f"{facts.name!r} is {facts.state} ({facts.reason}); only what runs can be reset."
+                " To have it run, and begin again, ask for state running too"
+            )
+        kinds.append("reset")
     if kinds and facts.phase is not None:
         raise PlanRefused(
             f"{facts.name!r} is in phase {facts.phase}: another run is at work on it, or died at"

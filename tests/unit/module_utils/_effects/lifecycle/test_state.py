@@ -122,3 +122,13 @@ def test_several_at_once_each_once(connection: Connection) -> None:
         ("shutoff", "running"),
         ("paused", "running"),
     ]
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_reset_is_a_change_each_time(connection: Connection, check: bool) -> None:
+    for _turn in range(2):
+        result = state.run(connection, ["running"], Wanted(reset=True), check=check)
+        assert result["changed"]
+        assert result["vms"][0]["steps"] == ["reset"]
+        assert result["vms"][0]["state"] == "running"
+        assert '"resets": 1' in result["diff"][0]["after"]

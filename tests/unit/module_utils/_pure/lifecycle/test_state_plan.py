@@ -177,3 +177,14 @@ def test_whatever_is_left_by_a_kill_leads_there_all_the_same(wanted: str) -> Non
                 ), when
                 seen += 1
     assert seen > 100
+
+
+def test_a_reset_is_for_what_runs() -> None:
+    assert kinds(facts("running"), Wanted(reset=True)) == ["reset"]
+    assert predict(facts("running"), plan(facts("running"), Wanted(reset=True)).steps).resets == 1
+    assert kinds(facts("shutoff"), Wanted("running", reset=True)) == ["start"]
+    assert kinds(facts("paused", "user"), Wanted("running", reset=True)) == ["resume", "reset"]
+    saved = facts("shutoff", "saved", managed_save=True)
+    assert kinds(saved, Wanted("running", reset=True)) == ["restore", "reset"]
+    assert "only what runs can be reset" in refused(facts("shutoff"), Wanted(reset=True))
+    assert "in phase purging" in refused(facts("running", phase="purging"), Wanted(reset=True))
