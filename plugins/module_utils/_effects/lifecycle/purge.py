@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from ... import _lxml
 from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused, told
-from ..._libvirt import ERR_NO_DOMAIN, ERR_OPERATION_INVALID
+from ..._libvirt import ERR_OPERATION_INVALID
 from ..._pure.base.metadata import Metadata, Owner, OwnVolume
 from ..._pure.domain import unstartable
 from ..._pure.lifecycle import purge_plan
@@ -37,7 +37,7 @@ from ..._pure.lifecycle.purge_plan import (
     VolumeFacts,
 )
 from ..._pure.plan.steps import Step
-from ..base import lookup
+from ..base import domains, lookup
 from ..base import owner as owners
 from ..base.connection import Connection
 from ..base.lookup import find_domain, kept_metadata
@@ -47,8 +47,6 @@ from ..plan import executor, lease
 from ..plan.executor import Turns
 
 _SECURE_INACTIVE = 1 | 2  # VIR_DOMAIN_XML_SECURE, so that passwords survive being defined again
-_UNDEFINE = 1 | 2 | 16  # managed save, snapshots' metadata, checkpoints' metadata
-_UNDEFINE_NVRAM, _KEEP_NVRAM = 4, 8
 _DESTROY_SECONDS = 300.0
 _MARKER = ".fleet-virt-purging"
 _MARKER_FOLDER = "/var/lib/libvirt/images"
@@ -237,7 +235,7 @@ def _mark(job: _Job, _step: Step[Belongings]) -> None:
             f"{_MARKER_FOLDER}/{job.name}{_MARKER}",
         )
         try:
-            connection.call(f"mark {job.name}", connection.raw.defineXML, text)
+            domains.define(connection, f"mark {job.name}", text)
         except LibvirtFailure:
             # a definition that libvirt itself would not take any more, such as one for a machine
             # type that is gone: what cannot be defined cannot be started either
@@ -251,7 +249,7 @@ def _unmark(job: _Job) -> None:
     if before is None or before.phase is not None:
         return  # the rest of an earlier run stays one
     with contextlib.suppress(FleetVirtError):
-        job.connection.call(f"define {job.name}", job.connection.raw.defineXML, job.original)
+        domains.define(job.connection, f"define {job.name}", job.original)
 
 
 def _destroy(job: _Job, _step: Step[Belongings]) -> None:
@@ -313,12 +311,7 @@ def _delete(connection: Connection, facts: VolumeFacts) -> None:
 def _undefine(job: _Job, step: Step[Belongings]) -> None:
     connection = job.connection
     own_nvram = any(item.kind == "nvram" for item in _removals(step))
-    flags = _UNDEFINE | (_UNDEFINE_NVRAM if own_nvram else _KEEP_NVRAM)
-    try:
-        connection.call(f"undefine {job.name}", job.raw.undefineFlags, flags)
-    except LibvirtFailure as error:
-        if error.code != ERR_NO_DOMAIN:
-            raise
+    domains.undefine(connection, job.raw, keep_nvram=not own_nvram)
     if find_domain(connection, job.name) is not None:
         raise PlanRefused(f"{job.name!r} is still there, although libvirt has undefined it")
 
