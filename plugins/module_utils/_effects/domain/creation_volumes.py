@@ -9,10 +9,11 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import typing as t
 
-from ..._errors import PlanRefused
+from ..._errors import DeadlineExceeded, PlanRefused
 from ..base import identity, lookup
 from ..base import owner as owners
 from ..machine import storage
@@ -27,8 +28,7 @@ def build(host: Host, job: Job, made: list[DiskPlan]) -> None:
     finds them after a sudden end knows them by one or the other.
     """
     for plan in job.disks:
-        _make(host, plan)
-        made.append(plan)
+        _make(host, plan, made)
     _note(host, job, job.disks)
     for plan in job.disks:
         if plan.base is not None and not plan.disk.overlay:
@@ -37,7 +37,7 @@ def build(host: Host, job: Job, made: list[DiskPlan]) -> None:
     _seed(host, job, made)
 
 
-def _make(host: Host, plan: DiskPlan) -> None:
+def _make(host: Host, plan: DiskPlan, made: list[DiskPlan]) -> None:
     """The volume of the plan, with nothing in it."""
     pool, base = _ready_pool(host, plan), plan.base
     if storage.is_taken(host.connection, pool, plan.volume):
@@ -45,14 +45,27 @@ def _make(host: Host, plan: DiskPlan) -> None:
     if plan.disk.image is not None and base is None:
         raise PlanRefused(f"disk {plan.disk.name!r} has no base image; try again")
     overlay = base is not None and plan.disk.overlay
-    storage.create_volume(
-        host.connection,
-        pool,
-        plan.volume,
-        size=plan.size,
-        volume_format=_format(plan),
-        backing=(base.path, base.format) if base is not None and overlay else None,
-    )
+    with _made_or_lost(plan, made):
+        storage.create_volume(
+            host.connection,
+            pool,
+            plan.volume,
+            size=plan.size,
+            volume_format=_format(plan),
+            backing=(base.path, base.format) if base is not None and overlay else None,
+        )
+        made.append(plan)
+
+
+@contextlib.contextmanager
+def _made_or_lost(plan: DiskPlan, made: list[DiskPlan]) -> t.Iterator[None]:
+    """libvirt may do what it gave no answer to: then the volume counts as made."""
+    try:
+        yield
+    except DeadlineExceeded:
+        if plan not in made:
+            made.append(plan)
+        raise
 
 
 def _note(host: Host, job: Job, plans: t.Sequence[DiskPlan]) -> None:
@@ -99,7 +112,8 @@ def _seed(host: Host, job: Job, made: list[DiskPlan]) -> None:
             made.append(medium)
             _note(host, job, [medium])
 
-        seed_nocloud.store(connection, pool, medium.volume, content, noted)
+        with _made_or_lost(medium, made):
+            seed_nocloud.store(connection, pool, medium.volume, content, noted)
 
 
 def _format(plan: DiskPlan) -> str:

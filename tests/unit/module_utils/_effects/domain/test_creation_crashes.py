@@ -1,0 +1,265 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Creating VMs, killed or failing at each of its effects, on libvirt's test driver."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import subprocess
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import owner
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import Connection
+from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import creation, init
+from ansible_collections.fleet.virt.plugins.module_utils._effects.domain.creation_types import (
+    Settings,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._effects.images.images import BaseImage
+from ansible_collections.fleet.virt.plugins.module_utils._effects.seed import (
+    nocloud as seed_nocloud,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import (
+    Defaults,
+    Domain,
+    many,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.placement.demand import ImageFacts
+from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines, plain
+
+_IMAGE = b"a small system" * 100
+_RUN = "11111111-1111-4111-8111-111111111111"
+_NEXT_RUN = "22222222-2222-4222-8222-222222222222"
+_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
+_SEED = {"user": "admin", "ssh_public_keys": [_KEY], "method": "nocloud"}
+_FILES = {"_system.raw", "_data.raw", "_seed.iso"}
+
+
+@pytest.fixture
+def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
+    """Hypervisors on which media can be made, whatever is installed here."""
+
+    def make(_seed: t.Any, name: str, uuid: str, _nics: t.Any) -> seed_nocloud.Medium:
+        return seed_nocloud.Medium(f"seed of {name}, {uuid}".encode() * 10, "ssh-ed25519 AAAA")
+
+    monkeypatch.setattr(seed_nocloud, "make", make)
+    monkeypatch.setattr(seed_nocloud, "require_programs", lambda: None)
+    (tmp_path / "base.raw").write_bytes(_IMAGE)
+    return Machines(tmp_path, monkeypatch)
+
+
+def _domains(*names: str, **more: t.Any) -> list[Domain]:
+    vms = [
+        {
+            "name": name,
+            "image": "small.raw",
+            "memory": "128M",
+            "nics": [{"name": "eth0", "network": "lan"}],
+            "autostart": True,
+            "seed": _SEED,
+            "disks": [
+                {"name": "system", "format": "raw", "overlay": False, "size": "1M"},
+                {"name": "data", "format": "raw", "size": "2M"},
+            ],
+            **more,
+        }
+        for name in names
+    ]
+    domains, problems = many(vms, defaults=Defaults())
+    assert problems == []
+    return [dataclasses.replace(one, domain_type="test", arch="i686") for one in domains]
+
+
+def _create(
+    connection: Connection, domains: t.Sequence[Domain], run: str, root: Path, stage: str = "all"
+) -> dict[str, t.Any]:
+    """As virt_init does, with an image that is here already."""
+    path = str(root.parent / "base.raw")
+    settings = Settings(
+        run=run,
+        home="hv1",
+        pool_paths={},
+        base_pool="base",
+        images={"small.raw": BaseImage("small.raw", "d" * 64, "raw", "base.raw", path, 1400)},
+        facts={"small.raw": ImageFacts("small.raw", "d" * 64, "raw", 1400)},
+        machine="pc",
+        observe=0.0,
+    )
+    return init.run(connection, domains, settings, stage=stage, check=False)
+
+
+def _faults(machine: Machine, *names: str) -> list[str]:
+    """Whether the VMs are what they are to be, and nothing else is there."""
+    found = machine.faults()
+    domains = machine.domains()
+    if sorted(domains) != sorted(names):
+        found.append(f"there are {sorted(domains)}")
+    wanted = {f"{name}{ending}" for name in names for ending in _FILES}
+    if machine.files().keys() != wanted or machine.volumes().keys() != wanted:
+        found.append(f"files {sorted(machine.files())}, volumes {sorted(machine.volumes())}")
+        return found
+    for name in names:
+        kept = machine.stored(name)
+        if kept is None or kept.phase is not None or kept.owner is not None:
+            found.append(f"{name} is not released: {kept}")
+        elif not all(one.made for one in kept.volumes) or kept.host_key != "ssh-ed25519 AAAA":
+            found.append(f"{name}: not noted what was made: {kept}")
+        if name in domains and domains[name].state(0)[0] != 1:
+            found.append(f"{name} does not run")
+        if name in domains and not domains[name].autostart():
+            found.append(f"{name} does not start at boot")
+        uuid = domains[name].UUIDString() if name in domains else ""
+        if uuid.encode() not in machine.files()[f"{name}_seed.iso"]:
+            found.append(f"the seed of {name} is another VM's")
+        if not machine.files()[f"{name}_system.raw"].startswith(_IMAGE[:64]):
+            found.append(f"the disk of {name} is not a copy of its image")
+    return found
+
+
+def _definitions(machine: Machine, *names: str) -> list[dict[str, str]]:
+    """The VMs' definitions, without what is another's folder or number."""
+    texts = [machine.connection.raw.lookupByName(name).XMLDesc(2) for name in names]
+    return [plain(text.replace(str(machine.root), "")) for text in texts]
+
+
+@pytest.mark.parametrize("names", [("web1",), ("web1", "web2")])
+def test_a_killed_creation_is_finished_by_the_next(
+    machines: Machines, names: tuple[str, ...]
+) -> None:
+    domains = _domains(*names)
+    with machines.new() as machine:
+        create = functools.partial(_create, domains=domains, run=_RUN, root=machine.root)
+        result = machine.call(create)
+        assert result is not None
+        assert result.get("msg") is None
+        assert _faults(machine, *names) == []
+        wanted, effects = _definitions(machine, *names), len(machine.effects.done)
+    assert effects > 15 * len(names)
+    # of two, what is between them: each by itself is the first case
+    for number in range(1, effects + 1, 4 * len(names) - 3):
+        with machines.new() as machine:
+            create = functools.partial(_create, domains=domains, root=machine.root)
+            assert machine.call(functools.partial(create, run=_RUN), kill_at=number) is None
+            where = f"killed before {machine.effects.done[-1]!r} ({number})"
+            assert machine.faults() == [], where
+            result = machine.call(functools.partial(create, run=_NEXT_RUN))
+            assert result is not None
+            assert result.get("msg") is None, (where, result["msg"])
+            assert _faults(machine, *names) == [], where
+            assert _definitions(machine, *names) == wanted, where
+            again = machine.call(functools.partial(create, run=_NEXT_RUN))
+            assert again is not None
+            assert not again["changed"], where
+            assert machine.effects.done == [], where
+
+
+def test_a_creation_that_fails_leaves_nothing(machines: Machines) -> None:
+    domains = _domains("web1")
+    with machines.new() as machine:
+        create = functools.partial(_create, domains=domains, run=_RUN, root=machine.root)
+        machine.call(create)
+        effects = len(machine.effects.done)
+    for number in range(1, effects + 1):
+        with machines.new() as machine:
+            create = functools.partial(_create, domains=domains, run=_RUN, root=machine.root)
+            result = machine.call(create, fail_at=number)
+            assert result is not None
+            where = f"{machine.effects.failed!r} ({number}) failed"
+            assert result["failed"], where
+            assert "it fails here" in result["msg"], where
+            if number < effects:  # the last only tells the running VM that it is whole
+                assert machine.domains() == {}, where
+            assert machine.faults() == [], where
+            result = machine.call(create)
+            assert result is not None
+            assert result.get("msg") is None, (where, result["msg"])
+            assert _faults(machine, "web1") == [], where
+
+
+def test_one_that_fails_takes_no_other_with_it(machines: Machines) -> None:
+    domains = _domains("web1", "web2")
+    with machines.new() as machine:
+        create = functools.partial(_create, domains=domains, run=_RUN, root=machine.root)
+        machine.call(create)
+        made = machine.effects.done.index("create volume web1_data.raw") + 1
+    with machines.new() as machine:
+        create = functools.partial(_create, domains=domains, run=_RUN, root=machine.root)
+        result = machine.call(create, fail_at=made)
+        assert result is not None
+        assert [one["failed"] for one in result["vms"]] == [True, False]
+        assert _faults(machine, "web2") == []
+
+
+def test_claims_of_a_dead_run_are_made_by_the_next(machines: Machines) -> None:
+    """Claimed by one call and finished by another, as for a batch on several hypervisors."""
+    domains = _domains("web1")
+    with machines.new() as machine:
+        create = functools.partial(_create, domains=domains, run=_RUN, root=machine.root)
+        assert machine.call(functools.partial(create, stage="claim"))
+        machine.call(functools.partial(create, stage="finish"))
+        assert _faults(machine, "web1") == []
+        effects = len(machine.effects.done)
+    for number in (0, *range(1, effects + 1, 3)):
+        with machines.new() as machine:
+            create = functools.partial(_create, domains=domains, root=machine.root)
+            machine.call(functools.partial(create, run=_RUN, stage="claim"))
+            assert machine.files() == {}
+            if number:
+                finish = functools.partial(create, run=_RUN, stage="finish")
+                machine.call(finish, kill_at=number)
+            result = machine.call(functools.partial(create, run=_NEXT_RUN))
+            assert result is not None
+            assert result.get("msg") is None
+            assert _faults(machine, "web1") == []
+
+
+def test_a_claim_of_the_living_is_left_alone(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(creation, "_PATIENCE", 0.3)
+    domains = _domains("web1")
+    with machines.new() as machine, subprocess.Popen(["sleep", "600"]) as living:
+        create = functools.partial(_create, domains=domains, root=machine.root)
+        machine.call(functools.partial(create, run=_RUN), kill_at=8)
+        kept = machine.stored("web1")
+        assert kept is not None
+        assert machine.files()
+        raw = machine.domains()["web1"]
+        at_work = dataclasses.replace(kept, owner=owner.of(living.pid, _RUN))
+        creation.definition.write_metadata(
+            t.cast("t.Any", machine), raw, at_work, creation.definition.AFFECT_CONFIG
+        )
+        before = machine.files(), machine.connection.raw.lookupByName("web1").XMLDesc(2)
+        result = machine.call(functools.partial(create, run=_NEXT_RUN))
+        assert result is not None
+        assert "is being created by a run on this host" in result["msg"]
+        after = machine.files(), machine.connection.raw.lookupByName("web1").XMLDesc(2)
+        assert after == before
+        assert machine.effects.done == []
+        # nor does another run finish it in its name
+        result = machine.call(functools.partial(create, run=_NEXT_RUN, stage="finish"))
+        assert machine.connection.raw.lookupByName("web1").XMLDesc(2) == before[1]
+        living.kill()
+
+
+def test_what_came_under_the_name_of_a_volume_stays(machines: Machines) -> None:
+    """Killed before anything was made there; then somebody put a file of that name."""
+    domains = _domains("web1")
+    with machines.new() as machine:
+        create = functools.partial(_create, domains=domains, root=machine.root)
+        machine.call(functools.partial(create, run=_RUN))
+        made = machine.effects.done.index("create volume web1_system.raw") + 1
+    for kill_at in (made - 1, made, made + 2):
+        with machines.new() as machine:
+            create = functools.partial(_create, domains=domains, root=machine.root)
+            machine.call(functools.partial(create, run=_RUN), kill_at=kill_at)
+            theirs = machine.pool / "web1_data.raw"
+            theirs.write_bytes(b"an administrator's")
+            result = machine.call(functools.partial(create, run=_NEXT_RUN))
+            assert result is not None
+            assert result["failed"]
+            assert theirs.read_bytes() == b"an administrator's"
