@@ -10,7 +10,6 @@ import uuid
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Defaults
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import OPTIONS
 from ansible_collections.fleet.virt.plugins.plugin_utils import (
     _batch,
     _elsewhere,
@@ -83,8 +82,7 @@ class ActionModule(FleetAction):
         given = dict(self._task.args)
         variables = _batch.Variables(task_vars, self._templar)
         hosts = task_vars.get("ansible_play_hosts_all") or ()
-        single = {key: value for key, value in given.items() if key in OPTIONS}
-        common = {key: value for key, value in given.items() if key not in OPTIONS}
+        single, common = _batch.divided(given)
         if single:
             if common.get("vms") is not None:
                 raise PlanRefused(

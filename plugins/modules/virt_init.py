@@ -28,6 +28,7 @@ author:
 extends_documentation_fragment:
   - fleet.virt._connection
   - fleet.virt._attributes
+  - fleet.virt._seed.option
 attributes:
   check_mode:
     support: full
@@ -38,23 +39,26 @@ attributes:
   idempotent:
     support: full
 options:
+  # written by tests/contract/test_settings.py
   name:
     description:
       - Name of the VM, and its host name unless O(seed) has another.
     type: str
   vcpus:
     description:
-      - Number of virtual CPUs, 1 if left out.
-    type: raw
+      - Number of virtual CPUs. From 1 to 4096.
+    type: int
+    default: 1
   memory:
     description:
-      - Memory, in whole MiB or with a unit such as V(4GiB) or V(0.5GiB), at least 16 MiB; 1024 if
-        left out.
-    type: raw
+      - Memory. In whole MiB, or with a unit such as V(4GiB) or V(0.5GiB), at least 16 MiB.
+    type: str
+    default: "1024"
   memory_max:
     description:
-      - Memory it can be given while it runs; as O(memory) if left out.
-    type: raw
+      - Memory it can be given while it runs; as O(memory) if left out. In whole MiB, or with a unit
+        such as V(4GiB) or V(0.5GiB), at least 16 MiB.
+    type: str
   image:
     description:
       - What its first disk is made from. A file name in C(virt_image_dir) on the controller, an
@@ -64,132 +68,311 @@ options:
     type: str
   disk_profile:
     description:
-      - Name of a profile in C(virt_disk_profiles). Without any, V(default) is one disk C(system)
-        of 8192 MiB, qcow2, virtio; V(none) has no disks.
+      - Name of a profile in C(virt_disk_profiles). Without any, V(default) is one disk C(system) of
+        8192 MiB, qcow2, virtio; V(none) has no disks.
     type: str
+    default: default
   nic_profile:
     description:
       - Name of a profile in C(virt_nic_profiles). Without any, V(default) is one virtio NIC C(eth0)
         on the bridge C(br0); V(none) has no NICs.
     type: str
+    default: default
   disks:
     description:
       - Disks beside those of the profile; one of the same name changes that of the profile.
-      - Keys are C(name), C(size), C(format) (V(qcow2), V(raw)), C(bus) (or C(model)), C(cache),
-        C(discard), C(io), C(pool), C(device) (V(disk), V(cdrom)), C(image), C(overlay),
-        C(readonly), C(serial). Sizes are whole MiB, or have a unit such as V(8GiB).
-      - A drive (C(device) V(cdrom)) is created empty and takes no C(image). Insert its medium with
-        C(virsh change-media).
-    type: raw
+    type: list
+    elements: dict
+    suboptions:
+      name:
+        description:
+          - Name; one that the profile has changes that of the profile.
+        type: str
+        required: true
+      size:
+        description:
+          - Size. Left out for a disk with an image, that of the image. In whole MiB, or with a unit
+            such as V(4GiB) or V(0.5GiB).
+        type: str
+      device:
+        description:
+          - What it is. A V(cdrom) is created empty and takes neither an image nor a size; insert
+            its medium with C(virsh change-media).
+        type: str
+        choices: [disk, cdrom]
+        default: disk
+      format:
+        description:
+          - Format of its volume. Left out, V(qcow2), and V(raw) for a V(cdrom).
+        type: str
+        choices: [qcow2, raw]
+      bus:
+        description:
+          - What it is attached to. Left out, V(virtio), and V(scsi) for a V(cdrom). Machine types
+            such as V(q35) have no V(ide).
+        type: str
+        choices: [virtio, scsi, sata, ide, usb]
+        aliases: [model]
+      cache:
+        description:
+          - How the hypervisor caches it. V(none) and V(directsync) bypass the host's page cache.
+        type: str
+        choices: ["none", writeback, writethrough, directsync, unsafe]
+        default: "none"
+      discard:
+        description:
+          - Whether what the guest discards is given back to the pool.
+        type: str
+        choices: [unmap, ignore]
+        default: unmap
+      io:
+        description:
+          - How QEMU does its input and output; QEMU's choice if left out. V(native) needs
+            O(disks[].cache) V(none) or V(directsync).
+        type: str
+        choices: [native, threads, io_uring]
+      pool:
+        description:
+          - Pool its volume is made in; the variable C(virt_pool) if left out.
+        type: str
+      image:
+        description:
+          - What it is made from, written as the VM's own C(image). Left out, that one for the first
+            disk, and none for the others.
+        type: str
+      overlay:
+        description:
+          - Make it copy-on-write over its image, instead of a full copy. Left out, as the VM's own
+            C(overlay), and false for V(raw).
+        type: bool
+      readonly:
+        description:
+          - Keep the guest from writing to it. A V(cdrom) always is.
+        type: bool
+        default: false
+      serial:
+        description:
+          - Serial number that the guest sees, at most 20 letters, digits or C(_.+-).
+        type: str
   nics:
     description:
       - NICs beside those of the profile; one of the same name changes that of the profile.
-      - Keys are C(name), C(bridge) or C(network), C(model), C(mac), C(vlan), C(link). Without
-        C(mac) the address follows from the names of fleet, VM and NIC.
-      - A C(vlan) is refused where libvirt sets no VLAN tags, as on a Linux bridge without
-        C(vlan_filtering), or on any before libvirt 11. Give the NIC a bridge that is on that VLAN,
-        or a network on Open vSwitch.
-    type: raw
+    type: list
+    elements: dict
+    suboptions:
+      name:
+        description:
+          - Name; one that the profile has changes that of the profile.
+        type: str
+        required: true
+      bridge:
+        description:
+          - Bridge of the hypervisor it is attached to. Either this or O(nics[].network) has to be
+            given, here or by the profile.
+        type: str
+      network:
+        description:
+          - Network of libvirt it is attached to.
+        type: str
+      model:
+        description:
+          - Device that the guest sees.
+        type: str
+        choices:
+          - virtio
+          - virtio-transitional
+          - virtio-non-transitional
+          - e1000
+          - e1000e
+          - igb
+          - rtl8139
+          - vmxnet3
+          - usb-net
+        default: virtio
+      mac:
+        description:
+          - MAC address, in quotes. Left out, it follows from the names of fleet, VM and NIC.
+        type: str
+      vlan:
+        description:
+          - VLAN tag. Refused where libvirt sets no VLAN tags, as on a Linux bridge without
+            C(vlan_filtering), or on any before libvirt 11. Give the NIC a bridge that is on that
+            VLAN, or a network on Open vSwitch. From 1 to 4094.
+        type: int
+      link:
+        description:
+          - Whether its cable is plugged in.
+        type: bool
+        default: true
+      type:
+        description:
+          - What O(nics[].source) names; V(bridge) if left out.
+        type: str
+        choices: [bridge, network]
+      source:
+        description:
+          - Name of the bridge or network, another way to write O(nics[].bridge) or
+            O(nics[].network).
+        type: str
   overlay:
     description:
-      - Make the disk copy-on-write over the immutable base image, instead of a full copy; true if
-        left out.
-    type: raw
+      - Make the disk copy-on-write over the immutable base image, instead of a full copy.
+    type: bool
+    default: true
   start:
     description:
-      - Start the VM once it is complete; true if left out.
-    type: raw
+      - Start the VM once it is complete.
+    type: bool
+    default: true
   autostart:
     description:
-      - Start the VM with its hypervisor; false if left out.
-    type: raw
+      - Start the VM with its hypervisor.
+    type: bool
+    default: false
   console:
     description:
-      - Graphical console with C(type) (V(none), V(vnc), V(spice)), C(listen) (V(127.0.0.1)) and
-        C(password). There is none if left out. A serial console is always there.
-      - On loopback it is reached through SSH. Any other address is refused where the hypervisor's
-        C(qemu.conf) has no C(vnc_tls) with C(vnc_tls_x509_verify), or for SPICE C(spice_tls).
+      - Graphical console, or its type alone, such as V(vnc). There is none if left out. A serial
+        console is always there.
     type: raw
-  seed:
-    description:
-      - What the guest is told before its first boot, by a medium that cloud-init reads. Keys are
-        the options of M(fleet.virt.virt_seed) from C(hostname) to C(method). False for none.
-        Left out, a VM made from an image is seeded with the defaults.
-      - With C(method) V(offline) it is written into the VM's own disk instead, for images without
-        cloud-init; V(auto) looks which of both it is.
-      - The guest's SSH host key is made for it, so that it is known before it boots; its public
-        half is in the VM's metadata.
-    type: raw
+    suboptions:
+      type:
+        description:
+          - What it speaks; V(vnc) if only the others are given.
+        type: str
+        choices: ["none", vnc, spice]
+      listen:
+        description:
+          - Address of the hypervisor it listens on. On loopback it is reached through SSH. Any
+            other is refused where the hypervisor's C(qemu.conf) has no C(vnc_tls) with
+            C(vnc_tls_x509_verify), or for SPICE C(spice_tls).
+        type: str
+        default: "127.0.0.1"
+      password:
+        description:
+          - Password it asks for, none if left out. VNC takes at most 8 characters.
+        type: str
   groups:
     description:
       - Inventory groups of the VM.
-    type: raw
+    type: list
+    elements: str
   anti_affinity:
     description:
       - Groups none of whose VMs may be on the same hypervisor.
-    type: raw
+    type: list
+    elements: str
   zone:
     description:
       - Zone the hypervisor must be in.
-    type: raw
+    type: str
   tags:
     description:
       - Tags the hypervisor must have.
-    type: raw
+    type: list
+    elements: str
   host:
     description:
       - Hypervisor it must be on, by its name in the inventory.
-    type: raw
+    type: str
   placement:
     description:
-      - The four options O(host), O(zone), O(tags) and O(anti_affinity) in one mapping.
-    type: raw
+      - Where the VM may be, in one mapping; the same four options are taken beside it.
+    type: dict
+    suboptions:
+      host:
+        description:
+          - Hypervisor it must be on, by its name in the inventory.
+        type: str
+      zone:
+        description:
+          - Zone the hypervisor must be in.
+        type: str
+      tags:
+        description:
+          - Tags the hypervisor must have.
+        type: list
+        elements: str
+      anti_affinity:
+        description:
+          - Groups none of whose VMs may be on the same hypervisor.
+        type: list
+        elements: str
   firmware:
     description:
-      - V(bios) or V(uefi). V(uefi) is refused where libvirt finds no such firmware (package C(ovmf)
-        or C(edk2-ovmf)).
-    type: raw
+      - Firmware; that of the machine type if left out. V(uefi) is refused where libvirt finds no
+        such firmware (package C(ovmf) or C(edk2-ovmf)).
+    type: str
+    choices: [bios, uefi]
   cpu:
     description:
-      - CPU with C(mode) and C(model). Left out, a KVM guest has the host's model.
+      - CPU, or its mode or model alone, such as V(host-passthrough) or V(EPYC). Left out, a KVM
+        guest has the host's model.
     type: raw
+    suboptions:
+      mode:
+        description:
+          - How it is chosen; V(custom) if only a model is given.
+        type: str
+        choices: [host-model, host-passthrough, maximum, custom]
+      model:
+        description:
+          - Model, such as V(EPYC); needed for O(cpu.mode) V(custom), and not taken with the others.
+        type: str
   machine:
     description:
       - Machine type. Left out, or for a family such as V(q35), the newest versioned type that qemu
         has.
-    type: raw
+    type: str
   arch:
     description:
-      - Architecture.
-    type: raw
+      - Architecture, such as V(aarch64); the hypervisor's own if left out.
+    type: str
   domain_type:
     description:
-      - V(kvm) or V(qemu); left out, the best the hypervisor has.
-    type: raw
+      - What runs it. Left out, the best the hypervisor has.
+    type: str
+    choices: [kvm, qemu]
   boot:
     description:
-      - Names of disks and NICs in the order the firmware tries them.
-    type: raw
+      - Names of disks and NICs in the order the firmware tries them. Left out, the first disk, then
+        the drives.
+    type: list
+    elements: str
   watchdog:
     description:
-      - Watchdog with C(model) and C(action).
+      - Watchdog, or its action alone, such as V(poweroff), or V(true). There is none if left out.
     type: raw
+    suboptions:
+      model:
+        description:
+          - Device that the guest sees; the one that fits the machine type if left out.
+        type: str
+        choices: [i6300esb, ib700, itco, diag288]
+      action:
+        description:
+          - What the hypervisor does when it fires.
+        type: str
+        choices: [reset, shutdown, poweroff, pause, "none", dump]
+        default: reset
   rng:
     description:
-      - Give the guest a random number generator; true if left out.
-    type: raw
+      - Give the guest a random number generator.
+    type: bool
+    default: true
   title:
     description:
-      - Title of the VM.
-    type: raw
+      - Title of the VM, one line of at most 256 characters.
+    type: str
   description:
     description:
       - Description of the VM.
-    type: raw
+    type: str
   wait:
     description:
       - Whether C(fleet.virt.provision_vm) waits until the VM answers; not looked at here.
-    type: raw
+    type: bool
+    default: true
+  # end of what is written
   vms:
     description:
       - Several VMs, each with the options above as keys.
@@ -404,12 +587,17 @@ import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import ARGUMENTS
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import (
+    ARGUMENTS,
+    OPTIONS,
+)
 
 
 def main() -> None:
     module = create_module(ARGUMENTS)
     params = module.params
+    for name in OPTIONS:  # written ones come in vms; the defaults would only be shown beside them
+        del params[name]
 
     def read() -> dict[str, t.Any]:
         from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import (

@@ -35,6 +35,7 @@ author:
 extends_documentation_fragment:
   - fleet.virt._connection
   - fleet.virt._attributes
+  - fleet.virt._seed
 attributes:
   check_mode:
     support: full
@@ -67,107 +68,6 @@ options:
       - Pool the medium is made in. Left out, that of the VM's first own volume, else V(default),
         else the pool whose folder the first disk is in.
     type: str
-  hostname:
-    description:
-      - Host name of the guest, at most 63 characters; the VM's name if left out. One with dots is
-        the full name.
-    type: raw
-  fqdn:
-    description:
-      - Full name of the guest. Each part has at most 63 characters, all together 253.
-    type: raw
-  user:
-    description:
-      - User Ansible logs in as, V(ansible) if left out. V(root) is possible.
-    type: raw
-  ssh_public_keys:
-    description:
-      - Keys that may log in as O(user), a list or text with one on each line. Left out, the
-        variable C(virt_ssh_public_key), else the first of the controller's own.
-    type: raw
-  password_hash:
-    description:
-      - Hash of the password of O(user), as C(openssl passwd -6) prints it. Left out, the password
-        is locked. SSH takes keys only.
-    type: raw
-  sudo:
-    description:
-      - What O(user) may do with sudo. True is everything without a password, which holds if it is
-        left out; false is nothing; text is the rule, as in C(sudoers).
-    type: raw
-  users:
-    description:
-      - Further users, a list of mappings with C(name), C(ssh_public_keys), C(password_hash),
-        C(sudo) (false if left out), C(groups) and C(shell).
-    type: raw
-  network:
-    description:
-      - NICs that are not simply to ask a DHCP server. A list of mappings with C(name) (of the VM's
-        NIC, in the order of its definition V(eth0), V(eth1) and so on for a VM that this collection
-        did not make) or C(mac), C(addresses) (each with its prefix length), C(gateway) (one for
-        IPv4 and one for IPv6 at most), C(dhcp4) (true without an IPv4 address), C(dhcp6) (false),
-        C(routes) (each with C(to), C(via), C(metric)), C(dns_servers), C(dns_search) and C(mtu) in
-        bytes. Or a mapping from names to such mappings.
-      - The NIC is found by its MAC address, whatever the guest calls it. The boot waits for the NIC
-        with a gateway, else for the first.
-    type: raw
-  dns_servers:
-    description:
-      - Addresses of name servers, for the NIC the boot waits for.
-    type: raw
-  dns_search:
-    description:
-      - Domains that names are looked up in, for the NIC the boot waits for.
-    type: raw
-  timezone:
-    description:
-      - Time zone, such as V(Europe/Berlin). Left out, the image's.
-    type: raw
-  locale:
-    description:
-      - Locale, such as V(de_DE.UTF-8). Left out, the image's.
-    type: raw
-  ca_certificates:
-    description:
-      - Certificates the guest trusts, as text in PEM or a list of such texts.
-    type: raw
-  files:
-    description:
-      - Files of the guest, a list of mappings with C(path), C(content), C(encoding) (V(text) or
-        V(base64); V(text) if left out), C(mode) (octal, in quotes; V("0644") if left out) and
-        C(owner) (V(root:root) if left out). At most 1 MiB each.
-    type: raw
-  packages:
-    description:
-      - Packages that are installed at the first boot, from where the image gets its packages.
-    type: raw
-  commands:
-    description:
-      - Commands at the end of the first boot, as root. Each is a line for the shell, or a list of a
-        program and its arguments.
-    type: raw
-  grow_root:
-    description:
-      - Grow the root file system to the size of its disk; true if left out.
-    type: raw
-  user_data:
-    description:
-      - More of cloud-init's cloud-config, as a mapping or as YAML text, for what has no option.
-        Lists are added to those of the other options, mappings are merged, the rest prevails. What
-        decides who the guest is (host keys, host name, network) cannot be set here. Not with
-        O(method=offline).
-    type: raw
-  method:
-    description:
-      - How the seed reaches the guest. V(nocloud), which holds if it is left out, is a medium that
-        cloud-init reads. V(offline) writes into the VM's own disk before it can be started, for
-        images without cloud-init; it needs libguestfs with its Python binding on the hypervisor,
-        and systemd in the image. V(auto) looks into the disk and takes V(nocloud) if cloud-init is
-        installed, else V(offline); without libguestfs it takes V(nocloud).
-      - With V(offline), commands, packages and growing the root file system are left to a unit of
-        the first boot that removes itself. An SSH server, Python and sudo are installed by it if
-        the image has none. What is written into the disk cannot be taken away again.
-    type: raw
   seed:
     description:
       - The options above; filled in, so that what is secret in them is never shown.
@@ -279,11 +179,15 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.seed import (
     nocloud as seed_nocloud,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._effects.seed import seeding
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.settings import names
+from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.settings import SEED
 
 
 def main() -> None:
     module = create_module(seeding.ARGUMENTS)
     params = module.params
+    for name in names(SEED):  # written ones come in seed; the defaults would only be shown
+        del params[name]
 
     def work() -> dict[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:

@@ -16,12 +16,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import Problem, SpecError
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import unknown_message
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import (
     Defaults,
     Domain,
     many,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import OPTIONS
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import (
+    ARGUMENTS,
+    OPTIONS,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.images.options import Limits
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement.demand import ImageFacts
 from ansible_collections.fleet.virt.plugins.plugin_utils import _images, _seeds
@@ -40,6 +44,10 @@ LIMITS = (
     "virt_vcpu_ratio",
     "virt_disk_ratio",
 )
+
+
+# Every module of the action group has them
+_CONNECTION = ("uri", "timeout")
 
 
 class Variables:
@@ -107,6 +115,22 @@ def _public_keys(variables: Variables) -> list[str]:
         if path.is_file():
             return path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[:1]
     return []
+
+
+def divided(given: Mapping[str, t.Any]) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
+    """The task's options that describe one VM, and the others.
+
+    What is neither is reported with the VM; without one, SpecError is raised.
+    """
+    known = [key for key in (*ARGUMENTS, *_CONNECTION) if not key.startswith("_")]
+    unknown = [key for key in given if key not in known and not key.startswith("_")]
+    single = {key: value for key, value in given.items() if key in OPTIONS}
+    if unknown and (not single or given.get("vms") is not None):
+        raise SpecError(
+            [Problem(key, unknown_message("option", key, sorted(known))) for key in unknown]
+        )
+    single.update({key: given[key] for key in unknown})
+    return single, {key: value for key, value in given.items() if key not in single}
 
 
 def requested(options: Mapping[str, t.Any], variables: Variables) -> list[dict[str, t.Any]]:

@@ -58,3 +58,20 @@ def test_a_mistake_is_named_as_it_was_written(
 ) -> None:
     problems = _problems(options, {"virt_ssh_public_key": "ssh-ed25519 AAAA test", **values})
     assert sorted(line.split(":", 1)[0] for line in problems) == sorted(names), problems
+
+
+def test_an_unknown_option_of_one_vm_is_named_with_its_other_mistakes() -> None:
+    """It was ignored."""
+    single, common = _batch.divided({"name": "web1", "memroy": 4, "vcpus": "many", "timeout": 5})
+    assert common == {"timeout": 5}
+    with pytest.raises(SpecError) as raised:
+        _batch.validated([single], _batch.defaults(_batch.Variables({}, _Templar())), "")
+    text = str(raised.value)
+    assert "memroy: unknown option 'memroy' (did you mean memory?)" in text
+    assert "vcpus: 'many' is not a whole number" in text
+
+
+@pytest.mark.parametrize("given", [{"vms": [{"name": "web1"}]}, {}])
+def test_an_unknown_option_beside_a_list_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match=r"unknown option 'pol' \(did you mean pool\?\)"):
+        _batch.divided({**given, "pol": "fast"})

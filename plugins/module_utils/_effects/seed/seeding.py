@@ -26,9 +26,11 @@ from ..._errors import PlanRefused, Problem, SpecError
 from ..._libvirt import DOMAIN_XML_INACTIVE, DOMAIN_XML_SECURE
 from ..._pure.base.metadata import BEGUN, Metadata, OwnVolume
 from ..._pure.base.names import check_host_name
+from ..._pure.base.settings import argument_spec
 from ..._pure.domain import request, seed_domain
 from ..._pure.seed import network as seed_network
 from ..._pure.seed import seed as seeds
+from ..._pure.seed.settings import SEED
 from ..._pure.seed.types import Seed, SeededNic
 from ..base import domains, identity, lookup
 from ..base import owner as owners
@@ -39,19 +41,12 @@ from . import nocloud as seed_nocloud
 
 GENERATED = "(generated)"
 STATES = ("present", "absent")
-# What describes the seed; read by _pure/seed/seed.py, which reports every problem at once
-_SPEC = (
-    *("hostname", "fqdn", "user", "ssh_public_keys", "sudo", "users", "network", "dns_servers"),
-    *("dns_search", "timezone", "locale", "ca_certificates", "files", "packages", "commands"),
-    *("grow_root", "user_data", "method"),
-)
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "name": {"type": "str", "required": True},
     "state": {"type": "str", "choices": list(STATES), "default": "present"},
     "pool": {"type": "str"},
-    **{key: {"type": "raw"} for key in _SPEC},
-    "ssh_public_keys": {"type": "raw", "no_log": False},
-    "password_hash": {"type": "raw", "no_log": True},
+    # _pure/seed/seed.py reads them, and reports every problem at once
+    **argument_spec(SEED),
     "seed": {"type": "str", "default": "", "no_log": True},
 }
 _LOCK = "seed"  # two calls for one VM would undo each other

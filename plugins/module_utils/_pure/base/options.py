@@ -233,8 +233,9 @@ class Reader:
                 words.append(str(word))
         return tuple(words)
 
-    def finish(self) -> None:
-        """Report every option that nothing asked for."""
+    def finish(self, names: t.Collection[str] = ()) -> None:
+        """Report every option that is not of ``names``; without them, that nothing asked for."""
+        known = sorted(names or self._known)
         for key in self._options:
-            if key not in self._known:
-                self.problem(key, unknown_message("option", key, sorted(self._known)))
+            if key not in known:
+                self.problem(key, unknown_message("option", key, known))

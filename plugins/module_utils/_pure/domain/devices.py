@@ -17,23 +17,11 @@ from ..._errors import Problem
 from ..base import ip
 from ..base.names import mac_address
 from ..base.options import Reader, show, to_boolean
+from ..base.settings import names
 from ..images.source import ImageSource, parse_image
+from . import settings_devices as settings
 from .profiles import Entry
 
-MAX_MIB = 1 << 33  # 8 PiB: far above any disk, far below where libvirt's numbers end
-
-LABEL = r"[A-Za-z0-9][^/\\<>&\"']{0,127}"
-LABEL_RULE = (
-    "1 to 128 characters without '/', quotes or angle brackets, the first a letter or digit"
-)
-_INTERFACE = r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}"
-_INTERFACE_RULE = "a network interface has 1 to 15 letters, digits or '_.:@-'"
-_NIC_MODELS = (
-    "virtio", "virtio-transitional", "virtio-non-transitional",
-    "e1000", "e1000e", "igb", "rtl8139", "vmxnet3", "usb-net",
-)  # fmt: skip
-_BUSES = ("virtio", "scsi", "sata", "ide", "usb")
-_CACHES = ("none", "writeback", "writethrough", "directsync", "unsafe")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", re.I)
 
 
@@ -108,7 +96,7 @@ def disk_from(
 ) -> Disk:
     """One disk; ``image`` is the VM's own, for the disk that takes it and has none itself."""
     reader = Reader(entry.options, entry.path, problems, entry.origins)
-    device = reader.choice("device", ("disk", "cdrom"), "disk") or "disk"
+    device = settings.Disk.device.read(reader)
     cdrom = device == "cdrom"
     if (
         reader.given("bus")
@@ -116,7 +104,8 @@ def disk_from(
         and reader.value("bus") != reader.value("model")
     ):
         reader.problem("model", "bus and model are two names of one thing; give only bus")
-    bus = reader.choice("bus", _BUSES) or reader.choice("model", _BUSES)
+    kind = settings.Disk.bus
+    bus = kind.read(reader) or reader.choice("model", kind.choices)
     bus = bus or ("scsi" if cdrom else "virtio")
     if cdrom and bus == "virtio":
         reader.problem("bus", "'virtio' has no CD drives; use scsi or sata")
@@ -130,7 +119,7 @@ def disk_from(
         )
         image = None
     source = _image(image, image_path, problems)
-    size = reader.mib("size", None, MAX_MIB)
+    size = settings.Disk.size.read(reader)
     if cdrom and size is not None:
         reader.problem("size", "a CD drive has no size; leave it out")
     if not cdrom and not reader.given("size") and source is None and image is None:
@@ -139,16 +128,19 @@ def disk_from(
             f"disk {show(entry.name)} has neither size nor image; "
             "give it a size in MiB, for example 8192",
         )
-    disk_format = reader.choice("format", ("qcow2", "raw"), "raw" if cdrom else "qcow2") or "qcow2"
+    disk_format = settings.Disk.format.read(reader) or ("raw" if cdrom else "qcow2")
     if disk_format == "raw" and reader.given("overlay") and source and _true(reader, "overlay"):
         reader.problem(
             "overlay",
             "a raw disk cannot be an overlay; use format qcow2, or overlay false for a full copy",
         )
-    overlaid = reader.boolean("overlay", overlay and disk_format == "qcow2")
-    cache = reader.choice("cache", _CACHES, "none") or "none"
-    io = reader.choice("io", ("native", "threads", "io_uring"))
-    if not cdrom and bus in ("sata", "ide") and reader.boolean("readonly", False):
+    overlaid = settings.Disk.overlay.read(reader)
+    if overlaid is None:
+        overlaid = overlay and disk_format == "qcow2"
+    cache = settings.Disk.cache.read(reader)
+    io = settings.Disk.io.read(reader)
+    readonly = settings.Disk.readonly.read(reader)
+    if not cdrom and bus in ("sata", "ide") and readonly:
         reader.problem("readonly", f"a {bus} disk cannot be read-only; use virtio, scsi or usb")
     if io == "native" and cache not in ("none", "directsync"):
         reader.problem(
@@ -161,20 +153,15 @@ def disk_from(
         bus=bus,
         device=device,
         cache=cache,
-        discard=reader.choice("discard", ("unmap", "ignore"), "unmap") or "unmap",
+        discard=settings.Disk.discard.read(reader),
         io=io,
-        pool=reader.text("pool", pool, LABEL, LABEL_RULE) or pool,
+        pool=settings.Disk.pool.read(reader) or pool,
         image=source,
         overlay=overlaid and source is not None and not cdrom,
-        readonly=reader.boolean("readonly", cdrom) or cdrom,
-        serial=reader.text(
-            "serial",
-            None,
-            r"[A-Za-z0-9_.+-]{1,20}",
-            "a serial is 1 to 20 letters, digits or '_.+-'",
-        ),
+        readonly=readonly or cdrom,
+        serial=settings.Disk.serial.read(reader),
     )
-    reader.finish()
+    reader.finish(names(settings.DISK))
     return disk
 
 
@@ -198,10 +185,10 @@ def _image(value: t.Any, path: str, problems: list[Problem]) -> ImageSource | No
 def nic_from(entry: Entry, problems: list[Problem], *, fleet: str, vm: str) -> Nic:
     """One NIC; without a fixed MAC address it has that of ``names.mac_address``."""
     reader = Reader(entry.options, entry.path, problems, entry.origins)
-    kind = reader.choice("type", ("bridge", "network"))
+    kind = settings.Nic.type.read(reader)
     places = {
-        "bridge": reader.text("bridge", None, _INTERFACE, _INTERFACE_RULE),
-        "network": reader.text("network", None, LABEL, LABEL_RULE),
+        "bridge": settings.Nic.bridge.read(reader),
+        "network": settings.Nic.network.read(reader),
     }
     written = [key for key in ("bridge", "network", "source") if reader.given(key)]
     if len(written) > 1:
@@ -213,8 +200,8 @@ def nic_from(entry: Entry, problems: list[Problem], *, fleet: str, vm: str) -> N
         kind = "network" if reader.given("network") else "bridge"
     elif reader.given("bridge" if kind == "network" else "network"):
         reader.problem("type", f"type {kind} does not go with {written[0]}; give either alone")
-    rule = (_INTERFACE, _INTERFACE_RULE) if kind == "bridge" else (LABEL, LABEL_RULE)
-    source = places[kind] or reader.text("source", None, *rule)
+    rule = settings.Nic.bridge if kind == "bridge" else settings.Nic.network
+    source = places[kind] or reader.text("source", None, rule.pattern, rule.rule)
     if not written:
         reader.problem(
             kind,
@@ -225,12 +212,12 @@ def nic_from(entry: Entry, problems: list[Problem], *, fleet: str, vm: str) -> N
         name=entry.name,
         type="network" if kind == "network" else "bridge",
         source=source or "",
-        model=reader.choice("model", _NIC_MODELS, "virtio") or "virtio",
+        model=settings.Nic.model.read(reader),
         mac=_mac(reader) or mac_address(fleet, vm, entry.name),
-        vlan=reader.integer("vlan", None, 1, 4094),
+        vlan=settings.Nic.vlan.read(reader),
         link=_link(reader),
     )
-    reader.finish()
+    reader.finish(names(settings.NIC))
     return nic
 
 
@@ -260,7 +247,7 @@ def _link(reader: Reader) -> bool:
     value = reader.value("link")
     if isinstance(value, str) and value in ("up", "down"):
         return value == "up"
-    return reader.boolean("link", True)
+    return reader.boolean("link", settings.Nic.link.default)
 
 
 def console_from(value: t.Any, path: str, problems: list[Problem]) -> Console:
@@ -270,8 +257,8 @@ def console_from(value: t.Any, path: str, problems: list[Problem]) -> Console:
     elif value is False:
         value = None
     reader = Reader(value, path, problems)
-    kind = reader.choice("type", ("none", "vnc", "spice"), "none" if value is None else "vnc")
-    listen = reader.text("listen", "127.0.0.1") or "127.0.0.1"
+    kind = settings.Console.type.read(reader) or ("none" if value is None else "vnc")
+    listen = settings.Console.listen.read(reader)
     try:
         listen = str(ip.address(listen))
     except ValueError:
@@ -288,30 +275,24 @@ def console_from(value: t.Any, path: str, problems: list[Problem]) -> Console:
                 "at the first 8 only: use at most 8, and an SSH tunnel",
             )
             password = None
-    reader.finish()
-    return Console(kind or "none", listen, None if password is None else str(password))
+    reader.finish(names(settings.CONSOLE))
+    return Console(kind, listen, None if password is None else str(password))
 
 
 def cpu_from(value: t.Any, path: str, problems: list[Problem]) -> Cpu:
     """The CPU; a bare word is a mode if there is one of that name, else a model."""
-    modes = ("host-model", "host-passthrough", "maximum", "custom")
     if isinstance(value, str):
-        value = {"mode" if value in modes else "model": value}
+        value = {"mode" if value in settings.Cpu.mode.choices else "model": value}
     reader = Reader(value, path, problems)
-    mode = reader.choice("mode", modes)
-    model = reader.text(
-        "model",
-        None,
-        r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}",
-        "a CPU model has letters, digits and '_.-', for example EPYC",
-    )
+    mode = settings.Cpu.mode.read(reader)
+    model = settings.Cpu.model.read(reader)
     if mode is None and model is not None:
         mode = "custom"
     if mode == "custom" and not reader.given("model"):
         reader.problem("model", "mode custom needs a model, for example EPYC")
     if mode not in (None, "custom") and model is not None:
         reader.problem("model", f"mode {mode} takes no model; give either alone")
-    reader.finish()
+    reader.finish(names(settings.CPU))
     return Cpu(mode, model)
 
 
@@ -322,7 +303,7 @@ def watchdog_from(value: t.Any, path: str, problems: list[Problem]) -> Watchdog 
     if isinstance(value, str):
         value = {"action": value}
     reader = Reader(None if value is True else value, path, problems)
-    model = reader.choice("model", ("i6300esb", "ib700", "itco", "diag288"))
-    action = reader.choice("action", ("reset", "shutdown", "poweroff", "pause", "none", "dump"))
-    reader.finish()
-    return Watchdog(model, action or "reset")
+    model = settings.Watchdog.model.read(reader)
+    action = settings.Watchdog.action.read(reader)
+    reader.finish(names(settings.WATCHDOG))
+    return Watchdog(model, action)

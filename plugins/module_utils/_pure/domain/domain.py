@@ -21,24 +21,14 @@ from dataclasses import dataclass, field
 from ..._errors import Problem
 from ..base.names import check_vm_name, volume_name
 from ..base.options import Reader, join, show, unknown_message
+from ..base.settings import names
 from ..images.source import ImageSource
 from ..seed.seed import from_options as seed_from
 from ..seed.seed import wanted as seed_wanted
 from ..seed.types import ReadYaml, Seed, SeededNic
-from . import devices, written
-from .devices import LABEL, LABEL_RULE, Console, Cpu, Disk, Nic, Watchdog
+from . import devices, settings, written
+from .devices import Console, Cpu, Disk, Nic, Watchdog
 from .profiles import Entry, resolve_disks, resolve_nics
-
-_MAX_VCPUS = 4096  # the most that qemu has for any machine type
-_MIN_MEMORY = 16  # MiB; what is below was meant to be GiB: no kernel boots in it
-_MAX_MEMORY = 64 * 1024 * 1024  # 64 TiB, what 46 address bits reach
-_TAG = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
-_TAG_RULE = "1 to 64 letters, digits or '_.:-', the first a letter or digit"
-_GROUP = r"(?!(?:all|ungrouped)$)[A-Za-z_][A-Za-z0-9_]{0,63}"
-_GROUP_RULE = (
-    "a group is an Ansible group: letters, digits and '_', not starting with a digit, "
-    "not all or ungrouped, for example web_servers"
-)
 
 
 @dataclass(frozen=True)
@@ -134,15 +124,16 @@ def from_options(
     name = reader.value("name")
     host_name = seed is not None and seed.hostname is None and seed.fqdn is None
     problems.extend(check_vm_name(name, reader.at("name"), host_name=host_name))
-    memory = reader.mib("memory", 1024, _MAX_MEMORY, _MIN_MEMORY) or 1024
-    memory_max = reader.mib("memory_max", None, _MAX_MEMORY, _MIN_MEMORY)
+    memory = settings.MEMORY.read(reader)
+    memory_max = settings.MEMORY_MAX.read(reader)
     if memory_max is not None and memory_max < memory:
         reader.problem(
             "memory_max",
             f"{show(reader.value('memory_max'))} is less than memory "
             f"({memory} MiB); make it at least that",
         )
-    disk_profile, nic_profile = _profile(reader, "disk"), _profile(reader, "nic")
+    disk_profile = settings.DISK_PROFILE.read(reader)
+    nic_profile = settings.NIC_PROFILE.read(reader)
     disk_entries, nic_entries = _entries(reader, disk_profile, nic_profile, chosen)
     disks = _disks(reader, disk_entries, chosen)
     nics = _nics(reader, nic_entries, chosen, str(name))
@@ -153,35 +144,35 @@ def from_options(
         problems.extend(seed_network.problems(seed, known, reader.at("seed")))
     domain = Domain(
         name=str(name),
-        vcpus=reader.integer("vcpus", 1, 1, _MAX_VCPUS) or 1,
+        vcpus=settings.VCPUS.read(reader),
         memory=memory,
         memory_max=memory_max,
         disks=disks,
         nics=nics,
         disk_profile=disk_profile,
         nic_profile=nic_profile,
-        start=reader.boolean("start", True),
-        autostart=reader.boolean("autostart", False),
-        wait=reader.boolean("wait", True),
+        start=settings.START.read(reader),
+        autostart=settings.AUTOSTART.read(reader),
+        wait=settings.WAIT.read(reader),
         console=devices.console_from(reader.structure("console"), reader.at("console"), problems),
-        firmware=reader.choice("firmware", ("bios", "uefi")),
+        firmware=settings.FIRMWARE.read(reader),
         cpu=devices.cpu_from(reader.structure("cpu"), reader.at("cpu"), problems),
-        machine=reader.text("machine", None, _TAG, "for example q35 or pc-q35-7.2"),
-        arch=reader.text("arch", None, r"[a-z0-9_]{1,32}", "for example x86_64 or aarch64"),
-        domain_type=reader.choice("domain_type", ("kvm", "qemu")),
+        machine=settings.MACHINE.read(reader),
+        arch=settings.ARCH.read(reader),
+        domain_type=settings.DOMAIN_TYPE.read(reader),
         boot=_boot(reader, disks, nics),
         watchdog=devices.watchdog_from(
             reader.structure("watchdog"), reader.at("watchdog"), problems
         ),
-        rng=reader.boolean("rng", True),
+        rng=settings.RNG.read(reader),
         seed=seed,
         placement=_placement(reader),
-        groups=reader.words("groups", _GROUP, _GROUP_RULE),
-        title=reader.text("title", None, r".{1,256}", "one line of at most 256 characters"),
+        groups=settings.GROUPS.read(reader),
+        title=settings.TITLE.read(reader),
         description=_description(reader),
         written=written.options(reader, disk_entries, nic_entries),
     )
-    reader.finish()
+    reader.finish(names(settings.VM))
     return (None if problems else domain), problems
 
 
@@ -257,10 +248,6 @@ def machine_problems(domain: Domain, *, machine: str, arch: str, path: str = "")
     return problems
 
 
-def _profile(reader: Reader, kind: str) -> str:
-    return reader.text(f"{kind}_profile", "default", LABEL, LABEL_RULE) or "default"
-
-
 def _seed(reader: Reader, defaults: Defaults) -> Seed | None:
     """The seed; without a word about it, a VM made from an image has one."""
     value = reader.structure("seed", secret=True)
@@ -299,7 +286,7 @@ def _takes_image(entry: Entry) -> bool:
 
 
 def _disks(reader: Reader, entries: t.Sequence[Entry], defaults: Defaults) -> tuple[Disk, ...]:
-    overlay = reader.boolean("overlay", True)
+    overlay = settings.OVERLAY.read(reader)
     image = reader.value("image")
     first = next((entry.name for entry in entries if _takes_image(entry)), None)
     disks = []
@@ -345,17 +332,17 @@ def _boot(reader: Reader, disks: t.Sequence[Disk], nics: t.Sequence[Nic]) -> tup
 
     Default: the first disk, then CD drives: an empty disk falls through to the installer.
     """
-    names = reader.words("boot", r".+", "name a disk or NIC of this VM")
+    order = settings.BOOT.read(reader)
     known = [disk.name for disk in disks] + [nic.name for nic in nics]
-    for index, name in enumerate(names):
+    for index, name in enumerate(order):
         if name not in known:
             reader.problems.append(
                 Problem(
                     f"{reader.at('boot')}[{index}]", unknown_message("disk or NIC", name, known)
                 )
             )
-    if names:
-        return names
+    if order:
+        return order
     first = [disk.name for disk in disks if disk.device == "disk"][:1]
     return (*first, *(disk.name for disk in disks if disk.device == "cdrom"))
 
@@ -364,18 +351,17 @@ def _placement(reader: Reader) -> Placement:
     """``placement: {host, zone, tags, anti_affinity}``, each also accepted beside it."""
     inner = Reader(reader.structure("placement"), reader.at("placement"), reader.problems)
     places = {}
-    for key in ("host", "zone", "tags", "anti_affinity"):
+    for key in names(settings.PLACES):
         both = inner.given(key) and reader.given(key)
         if both:
             reader.problem(key, f"{key} is given here and in placement; give it once")
         places[key] = inner if inner.given(key) else reader
-    inner.finish()
-    rule = "a host is named as in the inventory"
+    inner.finish(names(settings.PLACES))
     return Placement(
-        host=places["host"].text("host", None, r"[A-Za-z0-9_][^\s/,;]{0,252}", rule),
-        zone=places["zone"].text("zone", None, _TAG, _TAG_RULE),
-        tags=places["tags"].words("tags", _TAG, _TAG_RULE),
-        anti_affinity=places["anti_affinity"].words("anti_affinity", _GROUP, _GROUP_RULE),
+        host=settings.HOST.read(places["host"]),
+        zone=settings.ZONE.read(places["zone"]),
+        tags=settings.TAGS.read(places["tags"]),
+        anti_affinity=settings.ANTI_AFFINITY.read(places["anti_affinity"]),
     )
 
 

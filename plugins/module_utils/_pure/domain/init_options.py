@@ -11,50 +11,18 @@ from __future__ import annotations
 
 import typing as t
 
+from ..base.settings import argument_spec, names
 from ..machine.fleet_seen import SEEN
+from .settings import VM
 
 # What exists only afterwards, in check mode
 GENERATED = "(generated)"
 STAGES = ("all", "read", "claim", "finish")
 # Every key that describes a VM; _pure/domain/domain.py reads them, and reports every problem of a
-# batch at once
-OPTIONS = (
-    "name",
-    "vcpus",
-    "memory",
-    "memory_max",
-    "image",
-    "disk_profile",
-    "nic_profile",
-    "disks",
-    "nics",
-    "overlay",
-    "start",
-    "autostart",
-    "console",
-    "seed",
-    "groups",
-    "anti_affinity",
-    "zone",
-    "tags",
-    "host",
-    "placement",
-    "firmware",
-    "cpu",
-    "machine",
-    "arch",
-    "domain_type",
-    "boot",
-    "watchdog",
-    "rng",
-    "title",
-    "description",
-    "wait",
-)
-# The action plugin hands those on in ``vms``
-_TEXTS = ("name", "image", "disk_profile", "nic_profile")
+# batch at once. The action plugin hands them on in ``vms``.
+OPTIONS = tuple(names(VM))
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
-    **{key: {"type": "str" if key in _TEXTS else "raw"} for key in OPTIONS},
+    **argument_spec(VM),
     "run": {"type": "str"},
     "vms": {"type": "list", "elements": "dict"},
     "only": {"type": "list", "elements": "str"},

@@ -16,12 +16,11 @@ from collections.abc import Mapping
 from ..._errors import Problem
 from ..base import ip
 from ..base.options import Reader, join, show, unknown_message
+from ..base.settings import names
+from . import settings
 from .documents import real_nic
 from .types import NicConfig, Route, Seed, SeededNic
 
-_MAC = r"(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}"
-_DOMAIN = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"
-_DOMAIN_RULE = "a domain is letters, digits, '-' and '.', for example example.org"
 _BROADCAST = ip.address("255.255.255.255")
 _EXAMPLE = "[{name: eth0, addresses: [192.0.2.10/24], gateway: 192.0.2.1}]"
 
@@ -31,7 +30,7 @@ def read(reader: Reader) -> dict[str, t.Any]:
     return {
         "network": _nics(reader),
         "dns_servers": _servers(reader),
-        "dns_search": reader.words("dns_search", _DOMAIN, _DOMAIN_RULE),
+        "dns_search": settings.DNS_SEARCH.read(reader),
     }
 
 
@@ -60,26 +59,27 @@ def _nics(reader: Reader) -> tuple[NicConfig, ...]:
 
 
 def _nic(reader: Reader) -> NicConfig:
-    name = reader.text("name", None, r"[^\s/]{1,32}", "the name of a NIC of this VM")
-    mac = reader.text("mac", None, _MAC, "six pairs of hexadecimal digits in quotes")
+    name = settings.Nic.name.read(reader)
+    mac = settings.Nic.mac.read(reader)
     if reader.given("name") == reader.given("mac"):
         reader.problem("name", f"a NIC is named, or found by its mac, one of both; {_EXAMPLE}")
     addresses = _addresses(reader)
     has = {address.version for address in addresses}
     gateways = _gateways(reader, addresses)
+    dhcp4 = settings.Nic.dhcp4.read(reader)
     nic = NicConfig(
         name=name,
         mac=mac.lower() if mac else None,
-        dhcp4=reader.boolean("dhcp4", 4 not in has),
-        dhcp6=reader.boolean("dhcp6", False),
+        dhcp4=4 not in has if dhcp4 is None else dhcp4,
+        dhcp6=settings.Nic.dhcp6.read(reader),
         addresses=tuple(str(address) for address in addresses),
         gateways=gateways,
         routes=_routes(reader, addresses),
         dns_servers=_servers(reader),
-        dns_search=reader.words("dns_search", _DOMAIN, _DOMAIN_RULE),
-        mtu=reader.integer("mtu", None, 576, 65535),
+        dns_search=settings.Nic.dns_search.read(reader),
+        mtu=settings.Nic.mtu.read(reader),
     )
-    reader.finish()
+    reader.finish(names(settings.NETWORK.settings))
     return nic
 
 
@@ -196,8 +196,8 @@ def _routes(reader: Reader, addresses: t.Sequence[ip.Interface]) -> tuple[Route,
                 inner.problems.append(Problem(inner.path, f"there is nothing; write {example}"))
             continue
         to, via = str(inner.value("to") or ""), str(inner.value("via") or "")
-        metric = inner.integer("metric", None, 0, 2**32 - 1)
-        inner.finish()
+        metric = settings.Nic.metric.read(inner)
+        inner.finish(names(settings.Nic.routes.settings))
         router = _ip(via)
         try:
             network = ip.network(to)

@@ -20,8 +20,10 @@ from collections.abc import Mapping
 
 from ..._errors import Problem
 from ..base.options import Reader, show, to_boolean
+from ..base.settings import names
+from . import settings
 from .public_keys import public_keys
-from .types import ALL_SUDO, USER, USER_RULE, File, ReadYaml, Seed, User
+from .types import ALL_SUDO, File, ReadYaml, Seed, User
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _HASH = re.compile(r"\$(?:5|6|7|y|gy|2[aby])\$[./A-Za-z0-9$=,-]{8,250}")
@@ -29,12 +31,6 @@ _HASH_RULE = (
     "this is not a password's hash as in shadow(5), such as $6$...; make one with openssl passwd -6"
 )
 _SUDO = r"[^\s#:][^:\0]{0,255}"
-_PACKAGE = r"[A-Za-z0-9][A-Za-z0-9+._:=~@-]{0,127}"
-_PACKAGE_RULE = "a package is named as its package manager does, for example qemu-guest-agent"
-_ZONE = r"[A-Za-z][A-Za-z0-9_+-]{0,31}(?:/[A-Za-z0-9_+-]{1,32}){0,2}"
-_LOCALE = r"(?:C|POSIX|[a-z]{2,3}(?:_[A-Z]{2})?)(?:\.[A-Za-z0-9-]{1,16})?(?:@[a-z]{1,16})?"
-_PATH = r"(?:/(?!\.{1,2}(?:/|$))[^/\0]{1,255}){1,64}"
-_OWNER = rf"{USER}(?::{USER})?"
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----\s([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----")
 _BAD_TEXT = re.compile("[\0\ud800-\udfff]")
 _MAX_FILE = 1024 * 1024
@@ -61,13 +57,13 @@ def read(reader: Reader, seed: Seed, read_yaml: ReadYaml | None) -> dict[str, t.
         "sudo": _sudo(reader, True),
         "password_hash": _password_hash(reader),
         "users": users,
-        "timezone": reader.text("timezone", None, _ZONE, "for example Europe/Berlin or UTC"),
-        "locale": reader.text("locale", None, _LOCALE, "for example de_DE.UTF-8 or C.UTF-8"),
+        "timezone": settings.TIMEZONE.read(reader),
+        "locale": settings.LOCALE.read(reader),
         "ca_certificates": _certificates(reader),
         "files": _files(reader),
-        "packages": reader.words("packages", _PACKAGE, _PACKAGE_RULE),
+        "packages": settings.PACKAGES.read(reader),
         "commands": _commands(reader),
-        "grow_root": reader.boolean("grow_root", True),
+        "grow_root": settings.GROW_ROOT.read(reader),
         "user_data": _user_data(reader, read_yaml),
     }
 
@@ -148,14 +144,14 @@ def _users(reader: Reader, seed: Seed) -> tuple[User, ...]:
     for path, entry in _entries(reader, "users", example):
         inner = Reader(entry, path, reader.problems)
         user = User(
-            name=inner.text("name", "", USER, USER_RULE) or "",
+            name=settings.User.name.read(inner),
             ssh_public_keys=public_keys(inner, "ssh_public_keys", (), required=False),
             password_hash=_password_hash(inner),
             sudo=_sudo(inner, False),
-            groups=inner.words("groups", USER, USER_RULE),
-            shell=inner.text("shell", None, _PATH, "an absolute path such as /bin/bash"),
+            groups=settings.User.groups.read(inner),
+            shell=settings.User.shell.read(inner),
         )
-        inner.finish()
+        inner.finish(names(settings.USERS.settings))
         if not inner.given("name"):
             inner.problem("name", "a user has a name; write name: alice")
         elif user.name and user.name in (seed.user, *(one.name for one in users)):
@@ -213,20 +209,15 @@ def _files(reader: Reader) -> tuple[File, ...]:
     example = '[{path: /etc/motd, content: text, mode: "0644"}]'
     for path, entry in _entries(reader, "files", example):
         inner = Reader(entry, path, reader.problems)
-        target = inner.text(
-            "path", None, _PATH, "an absolute path without '.' or '..', for example /etc/motd"
-        )
-        encoding = inner.choice("encoding", ("text", "base64"), "text") or "text"
+        target = settings.File.path.read(inner)
+        encoding = settings.File.encoding.read(inner)
         file = File(
             path=target or "",
             content=_content(inner, encoding),
             mode=_mode(inner),
-            owner=inner.text(
-                "owner", "root:root", _OWNER, "a user, or user:group, for example root:adm"
-            )
-            or "root:root",
+            owner=settings.File.owner.read(inner),
         )
-        inner.finish()
+        inner.finish(names(settings.FILES.settings))
         if not inner.given("path"):
             inner.problem("path", "a file has a path; write path: /etc/motd")
         elif target and target in [one.path for one in files]:
@@ -263,11 +254,11 @@ def _content(reader: Reader, encoding: str) -> str:
 def _mode(reader: Reader) -> str:
     value = reader.value("mode")
     if value is None:
-        return "0644"
+        return settings.File.mode.default
     # a number has lost what was meant: 0644 of YAML is 420
     if not isinstance(value, str) or re.fullmatch(r"0?[0-7]{3}|[0-7]{4}", value) is None:
         reader.problem("mode", f'{show(value)} is not allowed: octal in quotes, for example "0644"')
-        return "0644"
+        return settings.File.mode.default
     return value.rjust(4, "0")
 
 

@@ -19,26 +19,14 @@ from collections.abc import Mapping
 from ..._errors import Problem
 from ..base.names import check_host_name
 from ..base.options import Reader, to_boolean
+from ..base.settings import names
+from . import settings
 from .public_keys import public_keys
-from .types import DEFAULT_USER, METHODS, USER, USER_RULE, ReadYaml, Seed
+from .types import ReadYaml, Seed
 
-# Options that seed_options reads
-_MORE = (
-    "fqdn",
-    "sudo",
-    "password_hash",
-    "users",
-    "timezone",
-    "locale",
-    "ca_certificates",
-    "files",
-    "packages",
-    "commands",
-    "grow_root",
-    "user_data",
-)
-# Options that seed_network reads
+# Options that network reads; options reads what is in neither of both
 _NETWORK = ("network", "dns_servers", "dns_search")
+_FEW = ("hostname", "user", "ssh_public_keys", "method")
 
 
 def wanted(value: t.Any, default: bool) -> bool:
@@ -78,18 +66,16 @@ def from_options(
     if hostname is not None:
         problems.extend(check_host_name(hostname, reader.at("hostname")))
     keys = public_keys(reader, "ssh_public_keys", default_keys)
-    user = reader.text("user", DEFAULT_USER, USER, USER_RULE) or DEFAULT_USER
-    method = reader.choice("method", METHODS, METHODS[0]) or METHODS[0]
+    user = settings.LOGIN.read(reader)
+    method = settings.METHOD.read(reader)
     host = str(hostname) if hostname is not None else None
     seed = Seed(host, user, keys, method=method)
-    # all of them, not any(): what was not asked for is unknown
-    more = [key for key in _MORE if reader.given(key)]
-    network = [key for key in _NETWORK if reader.given(key)]
-    if more:
+    known = names(settings.SEED)
+    if any(reader.given(key) for key in known if key not in (*_FEW, *_NETWORK)):
         from . import options as seed_options
 
         seed = dataclasses.replace(seed, **seed_options.read(reader, seed, read_yaml))
-    if network:
+    if any(reader.given(key) for key in _NETWORK):
         from . import network as seed_network
 
         seed = dataclasses.replace(seed, **seed_network.read(reader))
@@ -99,5 +85,5 @@ def from_options(
             "cloud-init reads it, and method offline uses none; say it with the other options, with"
             " files and with commands",
         )
-    reader.finish()
+    reader.finish(known)
     return seed

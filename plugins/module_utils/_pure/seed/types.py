@@ -15,14 +15,10 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
-DEFAULT_USER = "ansible"
+from .settings import DEFAULT_USER, METHODS
+
 ALL_SUDO = "ALL=(ALL) NOPASSWD:ALL"
-# How it reaches the guest: a medium that cloud-init reads, or written into the guest's own disk
-METHODS = ("nocloud", "offline", "auto")
 ReadYaml = t.Callable[[str], t.Any]
-# what useradd of every distribution takes
-USER = r"[a-z_][a-z0-9_-]{0,31}"
-USER_RULE = "1 to 32 small letters, digits, '_' or '-', the first a letter or '_'"
 _ROUNDS = 100_000  # some 50 ms; see Seed.without_secrets
 
 

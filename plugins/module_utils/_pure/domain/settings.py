@@ -1,0 +1,186 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The settings of a VM, one row each, in the order of the documentation.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+from ..base.settings import (
+    Boolean,
+    Choice,
+    Group,
+    Integer,
+    Size,
+    Table,
+    Text,
+    Value,
+    Words,
+)
+from ..seed.settings import SEEDS
+from .settings_devices import CONSOLES, CPUS, DISKS, LABEL, LABEL_RULE, NICS, WATCHDOGS
+
+_MAX_VCPUS = 4096  # the most that qemu has for any machine type
+_MIN_MEMORY = 16  # MiB; what is below was meant to be GiB: no kernel boots in it
+_MAX_MEMORY = 64 * 1024 * 1024  # 64 TiB, what 46 address bits reach
+_TAG = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
+_TAG_RULE = "1 to 64 letters, digits or '_.:-', the first a letter or digit"
+_GROUP = r"(?!(?:all|ungrouped)$)[A-Za-z_][A-Za-z0-9_]{0,63}"
+_GROUP_RULE = (
+    "a group is an Ansible group: letters, digits and '_', not starting with a digit, "
+    "not all or ungrouped, for example web_servers"
+)
+
+NAME = Value("name", "Name of the VM, and its host name unless O(seed) has another.", default=None)
+VCPUS = Integer("vcpus", "Number of virtual CPUs.", default=1, xml="vcpu", low=1, high=_MAX_VCPUS)
+MEMORY = Size("memory", "Memory.", default=1024, low=_MIN_MEMORY, high=_MAX_MEMORY)
+MEMORY_MAX = Size(
+    "memory_max",
+    "Memory it can be given while it runs; as O(memory) if left out.",
+    default=None,
+    low=_MIN_MEMORY,
+    high=_MAX_MEMORY,
+)
+IMAGE = Value(
+    "image",
+    "What its first disk is made from. A file name in C(virt_image_dir) on the controller, an"
+    " absolute path on the hypervisor, a volume as C(pool/volume), or an https URL with its"
+    " checksum as C(https://host/file.qcow2#sha256:...), which the hypervisor downloads. The format"
+    " is found out from the content.",
+    default=None,
+)
+DISK_PROFILE = Text(
+    "disk_profile",
+    "Name of a profile in C(virt_disk_profiles). Without any, V(default) is one disk C(system) of"
+    " 8192 MiB, qcow2, virtio; V(none) has no disks.",
+    default="default",
+    pattern=LABEL,
+    rule=LABEL_RULE,
+)
+NIC_PROFILE = Text(
+    "nic_profile",
+    "Name of a profile in C(virt_nic_profiles). Without any, V(default) is one virtio NIC C(eth0)"
+    " on the bridge C(br0); V(none) has no NICs.",
+    default="default",
+    pattern=LABEL,
+    rule=LABEL_RULE,
+)
+OVERLAY = Boolean(
+    "overlay",
+    "Make the disk copy-on-write over the immutable base image, instead of a full copy.",
+    default=True,
+)
+START = Boolean("start", "Start the VM once it is complete.", default=True)
+AUTOSTART = Boolean("autostart", "Start the VM with its hypervisor.", default=False)
+GROUPS = Words("groups", "Inventory groups of the VM.", pattern=_GROUP, rule=_GROUP_RULE)
+ANTI_AFFINITY = Words(
+    "anti_affinity",
+    "Groups none of whose VMs may be on the same hypervisor.",
+    pattern=_GROUP,
+    rule=_GROUP_RULE,
+)
+ZONE = Text("zone", "Zone the hypervisor must be in.", default=None, pattern=_TAG, rule=_TAG_RULE)
+TAGS = Words("tags", "Tags the hypervisor must have.", pattern=_TAG, rule=_TAG_RULE)
+HOST = Text(
+    "host",
+    "Hypervisor it must be on, by its name in the inventory.",
+    default=None,
+    pattern=r"[A-Za-z0-9_][^\s/,;]{0,252}",
+    rule="a host is named as in the inventory",
+)
+PLACES = (HOST, ZONE, TAGS, ANTI_AFFINITY)
+PLACEMENT = Group(
+    "placement",
+    "Where the VM may be, in one mapping; the same four options are taken beside it.",
+    settings=PLACES,
+)
+FIRMWARE = Choice(
+    "firmware",
+    "Firmware; that of the machine type if left out. V(uefi) is refused where libvirt finds no such"
+    " firmware (package C(ovmf) or C(edk2-ovmf)).",
+    default=None,
+    choices=("bios", "uefi"),
+)
+MACHINE = Text(
+    "machine",
+    "Machine type. Left out, or for a family such as V(q35), the newest versioned type that qemu"
+    " has.",
+    default=None,
+    xml="os/type/@machine",
+    pattern=_TAG,
+    rule="for example q35 or pc-q35-7.2",
+)
+ARCH = Text(
+    "arch",
+    "Architecture, such as V(aarch64); the hypervisor's own if left out.",
+    default=None,
+    xml="os/type/@arch",
+    pattern=r"[a-z0-9_]{1,32}",
+    rule="for example x86_64 or aarch64",
+)
+DOMAIN_TYPE = Choice(
+    "domain_type",
+    "What runs it. Left out, the best the hypervisor has.",
+    default=None,
+    xml="@type",
+    choices=("kvm", "qemu"),
+)
+BOOT = Words(
+    "boot",
+    "Names of disks and NICs in the order the firmware tries them. Left out, the first disk, then"
+    " the drives.",
+    pattern=r".+",
+    rule="name a disk or NIC of this VM",
+)
+RNG = Boolean("rng", "Give the guest a random number generator.", default=True)
+TITLE = Text(
+    "title",
+    "Title of the VM, one line of at most 256 characters.",
+    default=None,
+    xml="title",
+    pattern=r".{1,256}",
+    rule="one line of at most 256 characters",
+)
+DESCRIPTION = Value("description", "Description of the VM.", default=None, xml="description")
+WAIT = Boolean(
+    "wait",
+    "Whether C(fleet.virt.provision_vm) waits until the VM answers; not looked at here.",
+    default=True,
+)
+
+VM: Table = (
+    NAME,
+    VCPUS,
+    MEMORY,
+    MEMORY_MAX,
+    IMAGE,
+    DISK_PROFILE,
+    NIC_PROFILE,
+    DISKS,
+    NICS,
+    OVERLAY,
+    START,
+    AUTOSTART,
+    CONSOLES,
+    SEEDS,
+    GROUPS,
+    ANTI_AFFINITY,
+    ZONE,
+    TAGS,
+    HOST,
+    PLACEMENT,
+    FIRMWARE,
+    CPUS,
+    MACHINE,
+    ARCH,
+    DOMAIN_TYPE,
+    BOOT,
+    WATCHDOGS,
+    RNG,
+    TITLE,
+    DESCRIPTION,
+    WAIT,
+)

@@ -1,0 +1,285 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The settings of a VM's devices, one row each: disks, NICs, console, CPU, watchdog.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+from ..base.settings import Boolean, Choice, Group, Integer, Setting, Size, Text, Value
+
+MAX_MIB = 1 << 33  # 8 PiB: far above any disk, far below where libvirt's numbers end
+LABEL = r"[A-Za-z0-9][^/\\<>&\"']{0,127}"
+LABEL_RULE = (
+    "1 to 128 characters without '/', quotes or angle brackets, the first a letter or digit"
+)
+_INTERFACE = r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}"
+_INTERFACE_RULE = "a network interface has 1 to 15 letters, digits or '_.:@-'"
+
+
+class Disk:
+    """The settings of one disk, without its name."""
+
+    size = Size(
+        "size",
+        "Size. Left out for a disk with an image, that of the image.",
+        default=None,
+        high=MAX_MIB,
+    )
+    device = Choice(
+        "device",
+        (
+            "What it is. A V(cdrom) is created empty and takes neither an image nor a size; insert"
+            " its medium with C(virsh change-media).",
+        ),
+        default="disk",
+        xml="devices/disk/@device",
+        choices=("disk", "cdrom"),
+    )
+    format = Choice(
+        "format",
+        "Format of its volume. Left out, V(qcow2), and V(raw) for a V(cdrom).",
+        default=None,
+        xml="devices/disk/driver/@type",
+        choices=("qcow2", "raw"),
+    )
+    bus = Choice(
+        "bus",
+        "What it is attached to. Left out, V(virtio), and V(scsi) for a V(cdrom). Machine types"
+        " such as V(q35) have no V(ide).",
+        default=None,
+        xml="devices/disk/target/@bus",
+        aliases=("model",),
+        choices=("virtio", "scsi", "sata", "ide", "usb"),
+    )
+    cache = Choice(
+        "cache",
+        "How the hypervisor caches it. V(none) and V(directsync) bypass the host's page cache.",
+        default="none",
+        xml="devices/disk/driver/@cache",
+        choices=("none", "writeback", "writethrough", "directsync", "unsafe"),
+    )
+    discard = Choice(
+        "discard",
+        "Whether what the guest discards is given back to the pool.",
+        default="unmap",
+        xml="devices/disk/driver/@discard",
+        choices=("unmap", "ignore"),
+    )
+    io = Choice(
+        "io",
+        "How QEMU does its input and output; QEMU's choice if left out. V(native) needs O(cache)"
+        " V(none) or V(directsync).",
+        default=None,
+        xml="devices/disk/driver/@io",
+        choices=("native", "threads", "io_uring"),
+    )
+    pool = Text(
+        "pool",
+        "Pool its volume is made in; the variable C(virt_pool) if left out.",
+        default=None,
+        pattern=LABEL,
+        rule=LABEL_RULE,
+    )
+    image = Value(
+        "image",
+        "What it is made from, written as the VM's own C(image). Left out, that one for the first"
+        " disk, and none for the others.",
+        default=None,
+    )
+    overlay = Boolean(
+        "overlay",
+        "Make it copy-on-write over its image, instead of a full copy. Left out, as the VM's own"
+        " C(overlay), and false for V(raw).",
+        default=None,
+    )
+    readonly = Boolean(
+        "readonly",
+        "Keep the guest from writing to it. A V(cdrom) always is.",
+        default=False,
+    )
+    serial = Text(
+        "serial",
+        "Serial number that the guest sees, at most 20 letters, digits or C(_.+-).",
+        default=None,
+        xml="devices/disk/serial",
+        pattern=r"[A-Za-z0-9_.+-]{1,20}",
+        rule="a serial is 1 to 20 letters, digits or '_.+-'",
+    )
+
+
+class Nic:
+    """The settings of one NIC, without its name."""
+
+    bridge = Text(
+        "bridge",
+        "Bridge of the hypervisor it is attached to. Either this or O(network) has to be given,"
+        " here or by the profile.",
+        default=None,
+        xml="devices/interface/source/@bridge",
+        pattern=_INTERFACE,
+        rule=_INTERFACE_RULE,
+    )
+    network = Text(
+        "network",
+        "Network of libvirt it is attached to.",
+        default=None,
+        xml="devices/interface/source/@network",
+        pattern=LABEL,
+        rule=LABEL_RULE,
+    )
+    model = Choice(
+        "model",
+        "Device that the guest sees.",
+        default="virtio",
+        xml="devices/interface/model/@type",
+        choices=(
+            "virtio",
+            "virtio-transitional",
+            "virtio-non-transitional",
+            "e1000",
+            "e1000e",
+            "igb",
+            "rtl8139",
+            "vmxnet3",
+            "usb-net",
+        ),
+    )
+    mac = Value(
+        "mac",
+        "MAC address, in quotes. Left out, it follows from the names of fleet, VM and NIC.",
+        default=None,
+        xml="devices/interface/mac/@address",
+    )
+    vlan = Integer(
+        "vlan",
+        "VLAN tag. Refused where libvirt sets no VLAN tags, as on a Linux bridge without"
+        " C(vlan_filtering), or on any before libvirt 11. Give the NIC a bridge that is on that"
+        " VLAN, or a network on Open vSwitch.",
+        default=None,
+        xml="devices/interface/vlan/tag/@id",
+        low=1,
+        high=4094,
+    )
+    link = Value("link", "Whether its cable is plugged in.", default=True, of="bool")
+    type = Choice(
+        "type",
+        "What O(source) names; V(bridge) if left out.",
+        default=None,
+        xml="devices/interface/@type",
+        choices=("bridge", "network"),
+    )
+    source = Value(
+        "source",
+        "Name of the bridge or network, another way to write O(bridge) or O(network).",
+        default=None,
+    )
+
+
+class Console:
+    """The settings of the graphical console."""
+
+    type = Choice(
+        "type",
+        "What it speaks; V(vnc) if only the others are given.",
+        default=None,
+        xml="devices/graphics/@type",
+        choices=("none", "vnc", "spice"),
+    )
+    listen = Text(
+        "listen",
+        "Address of the hypervisor it listens on. On loopback it is reached through SSH. Any other"
+        " is refused where the hypervisor's C(qemu.conf) has no C(vnc_tls) with"
+        " C(vnc_tls_x509_verify), or for SPICE C(spice_tls).",
+        default="127.0.0.1",
+        xml="devices/graphics/listen/@address",
+    )
+    password = Value(
+        "password",
+        "Password it asks for, none if left out. VNC takes at most 8 characters.",
+        default=None,
+        secret=True,
+    )
+
+
+class Cpu:
+    """The settings of the CPU."""
+
+    mode = Choice(
+        "mode",
+        "How it is chosen; V(custom) if only a model is given.",
+        default=None,
+        xml="cpu/@mode",
+        choices=("host-model", "host-passthrough", "maximum", "custom"),
+    )
+    model = Text(
+        "model",
+        "Model, such as V(EPYC); needed for O(mode) V(custom), and not taken with the others.",
+        default=None,
+        xml="cpu/model",
+        pattern=r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}",
+        rule="a CPU model has letters, digits and '_.-', for example EPYC",
+    )
+
+
+class Watchdog:
+    """The settings of the watchdog."""
+
+    model = Choice(
+        "model",
+        "Device that the guest sees; the one that fits the machine type if left out.",
+        default=None,
+        xml="devices/watchdog/@model",
+        choices=("i6300esb", "ib700", "itco", "diag288"),
+    )
+    action = Choice(
+        "action",
+        "What the hypervisor does when it fires.",
+        default="reset",
+        xml="devices/watchdog/@action",
+        choices=("reset", "shutdown", "poweroff", "pause", "none", "dump"),
+    )
+
+
+def _rows(table: type[object]) -> tuple[Setting[object], ...]:
+    return tuple(row for row in vars(table).values() if isinstance(row, Setting))
+
+
+DISK, NIC, CONSOLE = _rows(Disk), _rows(Nic), _rows(Console)
+CPU, WATCHDOG = _rows(Cpu), _rows(Watchdog)
+_NAME = "Name; one that the profile has changes that of the profile."
+DISKS = Group(
+    "disks",
+    "Disks beside those of the profile; one of the same name changes that of the profile.",
+    settings=(Value("name", _NAME, default=None, required=True), *DISK),
+    of="list",
+)
+NICS = Group(
+    "nics",
+    "NICs beside those of the profile; one of the same name changes that of the profile.",
+    settings=(Value("name", _NAME, default=None, required=True), *NIC),
+    of="list",
+)
+CONSOLES = Group(
+    "console",
+    "Graphical console, or its type alone, such as V(vnc). There is none if left out. A serial"
+    " console is always there.",
+    settings=CONSOLE,
+    of="raw",
+)
+CPUS = Group(
+    "cpu",
+    "CPU, or its mode or model alone, such as V(host-passthrough) or V(EPYC). Left out, a KVM guest"
+    " has the host's model.",
+    settings=CPU,
+    of="raw",
+)
+WATCHDOGS = Group(
+    "watchdog",
+    "Watchdog, or its action alone, such as V(poweroff), or V(true). There is none if left out.",
+    settings=WATCHDOG,
+    of="raw",
+)
