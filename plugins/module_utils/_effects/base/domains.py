@@ -16,6 +16,9 @@ from ..._errors import LibvirtFailure
 from ..._pure.base import metadata
 from .connection import Connection
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
 _UNDEFINE = (
     _libvirt.DOMAIN_UNDEFINE_MANAGED_SAVE
     | _libvirt.DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
@@ -23,13 +26,14 @@ _UNDEFINE = (
 )
 
 
-def define(connection: Connection, action: str, xml: str, flags: int = 0) -> t.Any:
+def define(connection: Connection, action: str, xml: str, flags: int = 0) -> VirDomain:
     """libvirt's object for the domain that is defined, anew or instead of its former definition."""
-    return connection.call(action, connection.raw.defineXMLFlags, xml, flags)
+    defined: VirDomain = connection.call(action, connection.raw.defineXMLFlags, xml, flags)
+    return defined
 
 
 def undefine(
-    connection: Connection, dom: t.Any, *, keep_nvram: bool = False, missing_ok: bool = True
+    connection: Connection, dom: VirDomain, *, keep_nvram: bool = False, missing_ok: bool = True
 ) -> None:
     """Take the definition away, with all that libvirt itself keeps of the domain.
 
@@ -45,7 +49,7 @@ def undefine(
 
 
 def set_metadata(
-    connection: Connection, action: str, dom: t.Any, element: str | None, flags: int
+    connection: Connection, action: str, dom: VirDomain, element: str | None, flags: int
 ) -> None:
     """Replace our metadata and nothing else; None removes them."""
     kind, where = _libvirt.DOMAIN_METADATA_ELEMENT, (metadata.PREFIX, metadata.NAMESPACE, flags)

@@ -19,22 +19,28 @@ from ..._pure.base.metadata import Metadata
 from . import domains
 from .connection import Connection
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
 AFFECT_LIVE = DOMAIN_AFFECT_LIVE
 AFFECT_CONFIG = DOMAIN_AFFECT_CONFIG
 _SHOWN = 20
 
 
-def find_domain(connection: Connection, name: str) -> t.Any | None:
+def find_domain(connection: Connection, name: str) -> VirDomain | None:
     """libvirt's object for the domain ``name`` (virDomainLookupByName), None if there is none."""
     try:
-        return connection.call(f"look for domain {name}", connection.raw.lookupByName, name)
+        found: VirDomain = connection.call(
+            f"look for domain {name}", connection.raw.lookupByName, name
+        )
     except LibvirtFailure as error:
         if error.code == ERR_NO_DOMAIN:
             return None
         raise
+    return found
 
 
-def require_domains(connection: Connection, names: t.Sequence[str]) -> dict[str, t.Any]:
+def require_domains(connection: Connection, names: t.Sequence[str]) -> dict[str, VirDomain]:
     """libvirt's object for each name; raises SpecError with every name that is not there."""
     found = {name: find_domain(connection, name) for name in dict.fromkeys(names)}
     unknown = [name for name, raw in found.items() if raw is None]
@@ -49,16 +55,16 @@ def require_domains(connection: Connection, names: t.Sequence[str]) -> dict[str,
                 for name in unknown
             ]
         )
-    return found
+    return {name: raw for name, raw in found.items() if raw is not None}
 
 
-def kept_metadata(connection: Connection, raw: t.Any) -> Metadata | None:
+def kept_metadata(connection: Connection, raw: VirDomain) -> Metadata | None:
     """Our metadata in the persistent definition, None if there is none."""
     text = connection.call(f"read domain {raw.name()}", raw.XMLDesc, DOMAIN_XML_INACTIVE)
     return metadata.parse(parse(text, f"domain {raw.name()}"))
 
 
-def restore_metadata(connection: Connection, raw: t.Any, kept: Metadata | None) -> None:
+def restore_metadata(connection: Connection, raw: VirDomain, kept: Metadata | None) -> None:
     """Our metadata in the definition as they were before; None if there were none."""
     if kept is not None:
         write_metadata(connection, raw, kept, AFFECT_CONFIG)
@@ -67,7 +73,7 @@ def restore_metadata(connection: Connection, raw: t.Any, kept: Metadata | None) 
     domains.set_metadata(connection, action, raw, None, AFFECT_CONFIG)
 
 
-def write_metadata(connection: Connection, raw: t.Any, kept: Metadata, flags: int) -> None:
+def write_metadata(connection: Connection, raw: VirDomain, kept: Metadata, flags: int) -> None:
     """Replace our metadata and nothing else (virDomainSetMetadata)."""
     element = tostring(metadata.to_plain_element(kept))
     action = f"change the metadata of {raw.name()}"

@@ -40,6 +40,9 @@ from . import creation_definition as definition
 from .creation_types import DiskPlan, Host, Job, require_bases
 from .creation_volumes import build
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
 _START_SECONDS = 300.0
 _POLL = 0.25
 _PATIENCE = 180.0  # seconds that a live run on this host may take to finish its VM
@@ -228,7 +231,7 @@ def _start_whole(host: Host, job: Job, run: str) -> None:
     job.changed = True
 
 
-def _start(host: Host, raw: t.Any, *, paused: bool) -> None:
+def _start(host: Host, raw: VirDomain, *, paused: bool) -> None:
     """Start the domain unless it is active; ``paused``: its guest does not run yet."""
     flags = DOMAIN_START_PAUSED if paused else 0
     try:
@@ -241,7 +244,7 @@ def _start(host: Host, raw: t.Any, *, paused: bool) -> None:
             raise
 
 
-def _let_run(host: Host, raw: t.Any, kept: Metadata) -> None:
+def _let_run(host: Host, raw: VirDomain, kept: Metadata) -> None:
     """Resume the domain if it was started paused, and write its final metadata."""
     state, _reason = host.connection.call("read the state", raw.state)
     if state == DOMAIN_PAUSED:
@@ -257,7 +260,9 @@ def _let_run(host: Host, raw: t.Any, kept: Metadata) -> None:
 def _withdraw(connection: Connection, name: str, run: str) -> bool:
     raw = find_domain(connection, name)
     kept = kept_metadata(connection, raw) if raw is not None else None
-    if kept is None or kept.phase != "creating" or kept.owner is None or kept.owner.run != run:
+    if raw is None or kept is None or kept.phase != "creating":
+        return False
+    if kept.owner is None or kept.owner.run != run:
         return False
     domains.undefine(connection, raw)
     return True
@@ -280,7 +285,7 @@ def _undo(host: Host, job: Job, run: str, made: t.Sequence[DiskPlan]) -> None:
     domains.undefine(host.connection, raw)
 
 
-def _remove(host: Host, raw: t.Any, kept: Metadata) -> None:
+def _remove(host: Host, raw: VirDomain, kept: Metadata) -> None:
     """What a dead run left of a VM that never ran: the volumes that it made, then the claim."""
     from . import creation_rest
 
@@ -296,7 +301,8 @@ def foresee(host: Host, jobs: t.Sequence[Job]) -> None:
     def look(job: Job) -> None:
         raw = find_domain(host.connection, job.domain.name)
         kept = kept_metadata(host.connection, raw) if raw is not None else None
-        if kept is not None and kept.phase == "creating" and not owners.is_alive(kept.owner):
+        left = kept is not None and kept.phase == "creating" and not owners.is_alive(kept.owner)
+        if raw is not None and kept is not None and left:
             creation_rest.require(host, raw, kept)
 
     for job in jobs:

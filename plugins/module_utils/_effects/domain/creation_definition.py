@@ -21,6 +21,9 @@ from ..._pure.seed import first_boot
 from ..base import domains, lookup
 from .creation_types import Host, Job
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
 _LOG_FOLDER = "/var/log/libvirt/qemu"
 _MARKER = ".fleet-virt-creating"
 AFFECT_LIVE = lookup.AFFECT_LIVE
@@ -106,15 +109,15 @@ def define_claim(host: Host, job: Job, owner: Owner) -> None:
     _define(host, job, claim_xml(host, job, owner), DOMAIN_DEFINE_VALIDATE)
 
 
-def define_final(host: Host, job: Job, owner: Owner | None) -> t.Any:
+def define_final(host: Host, job: Job, owner: Owner | None) -> VirDomain:
     """Replace the claim by the VM itself; libvirt's object. Its schema was looked at before."""
     return _define(host, job, final_xml(host, job, owner), 0)
 
 
-def _define(host: Host, job: Job, text: str, flags: int) -> t.Any:
+def _define(host: Host, job: Job, text: str, flags: int) -> VirDomain:
     return domains.define(host.connection, f"define {job.domain.name}", text, flags)
 
 
-def write_metadata(host: Host, raw: t.Any, kept: Metadata, flags: int) -> None:
+def write_metadata(host: Host, raw: VirDomain, kept: Metadata, flags: int) -> None:
     """Replace our metadata and nothing else (virDomainSetMetadata)."""
     lookup.write_metadata(host.connection, raw, kept, flags)

@@ -17,8 +17,11 @@ from ..machine import owned, ownership
 from ..machine.ownership import References
 from .creation_types import Host
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
 
-def undo(host: Host, raw: t.Any, kept: Metadata, paths: t.Collection[str]) -> None:
+
+def undo(host: Host, raw: VirDomain, kept: Metadata, paths: t.Collection[str]) -> None:
     """Remove the volumes at ``paths``, which this call has just made for the claim ``raw``."""
     references = ownership.read(host.connection)
     uuid = str(raw.UUIDString())
@@ -31,7 +34,7 @@ def undo(host: Host, raw: t.Any, kept: Metadata, paths: t.Collection[str]) -> No
         raise PlanRefused(f"what was made of it stays: {_listed(stay)}")
 
 
-def remove(host: Host, raw: t.Any, kept: Metadata) -> None:
+def remove(host: Host, raw: VirDomain, kept: Metadata) -> None:
     """Remove the volumes that a dead run made for its claim ``raw``.
 
     Raises PlanRefused, having removed nothing, unless all that is there under their names may go: a
@@ -48,12 +51,12 @@ def remove(host: Host, raw: t.Any, kept: Metadata) -> None:
         raise _refusal(raw, stay)
 
 
-def require(host: Host, raw: t.Any, kept: Metadata) -> None:
+def require(host: Host, raw: VirDomain, kept: Metadata) -> None:
     """Raise PlanRefused if :func:`remove` would; changes nothing."""
     _require(host, raw, kept, ownership.read(host.connection))
 
 
-def _require(host: Host, raw: t.Any, kept: Metadata, references: References) -> bool:
+def _require(host: Host, raw: VirDomain, kept: Metadata, references: References) -> bool:
     """As :func:`require`; whether those were asked who reach the same storage."""
     shared = [
         one.name
@@ -74,7 +77,7 @@ def _is_unused(host: Host, files: t.Collection[str]) -> bool:
     return creation_shared.unused(host.settings.seen, host.settings.home, files)
 
 
-def _refusal(raw: t.Any, stay: t.Sequence[owned.Stays | None]) -> PlanRefused:
+def _refusal(raw: VirDomain, stay: t.Sequence[owned.Stays | None]) -> PlanRefused:
     name = str(raw.name())
     return PlanRefused(
         f"a run that died left {name!r} half made, and what is there under the names of its disks"

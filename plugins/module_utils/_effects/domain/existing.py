@@ -17,8 +17,13 @@ from ..._pure.domain import difference
 from ..._pure.domain.domain import Domain
 from ..base.connection import Connection
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
 
-def differences(connection: Connection, raw: t.Any, kept: Metadata, domain: Domain) -> list[str]:
+
+def differences(
+    connection: Connection, raw: VirDomain, kept: Metadata, domain: Domain
+) -> list[str]:
     """How it differs from ``domain``, as far as that was written; empty if it does not."""
     name = domain.name
     text = connection.call(f"read domain {name}", raw.XMLDesc, DOMAIN_XML_INACTIVE)

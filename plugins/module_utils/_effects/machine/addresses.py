@@ -16,11 +16,14 @@ from ... import _libvirt
 from ..._errors import FleetVirtError, LibvirtFailure
 from ..._pure.base.ip import usable
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
 _ANY_PORT = 9
 _MOST = 64  # addresses of one NIC; a guest may claim any number
 
 
-def read(domain: t.Any, entry: dict[str, t.Any]) -> None:
+def read(domain: VirDomain, entry: dict[str, t.Any]) -> None:
     """Fill ``addresses`` of each NIC of ``entry``: from the guest agent, else from leases.
 
     Raises LibvirtFailure when an agent that is connected does not answer; a guest without an
@@ -44,7 +47,7 @@ def read(domain: t.Any, entry: dict[str, t.Any]) -> None:
         raise failed
 
 
-def from_agent(domain: t.Any) -> dict[str, list[str]]:
+def from_agent(domain: VirDomain) -> dict[str, list[str]]:
     """Addresses by MAC address, as the guest agent tells them; it may hang. Raises LibvirtFailure.
 
     A guest tells of interfaces (bridges, tunnels) that are no NIC of the domain as well.
@@ -54,12 +57,12 @@ def from_agent(domain: t.Any) -> dict[str, list[str]]:
     )
 
 
-def from_leases(domain: t.Any) -> dict[str, list[str]]:
+def from_leases(domain: VirDomain) -> dict[str, list[str]]:
     """Addresses by MAC address, as libvirt's networks lease them. Raises LibvirtFailure."""
     return _ask(domain, _libvirt.DOMAIN_INTERFACE_ADDRESSES_SRC_LEASE, "read leases")
 
 
-def from_arp(domain: t.Any) -> dict[str, list[str]]:
+def from_arp(domain: VirDomain) -> dict[str, list[str]]:
     """Addresses by MAC address, as the hypervisor's neighbour table has them now.
 
     Raises LibvirtFailure; libvirt 9.0 cannot read the table of newer kernels ("wrong nlmsg len").
@@ -67,7 +70,7 @@ def from_arp(domain: t.Any) -> dict[str, list[str]]:
     return _ask(domain, _libvirt.DOMAIN_INTERFACE_ADDRESSES_SRC_ARP, "read the neighbour table")
 
 
-def _ask(domain: t.Any, source: int, action: str) -> dict[str, list[str]]:
+def _ask(domain: VirDomain, source: int, action: str) -> dict[str, list[str]]:
     with _libvirt.calling(action):
         answer = domain.interfaceAddresses(source, 0) or {}
     by_mac: dict[str, list[str]] = {}

@@ -31,13 +31,16 @@ from ..base.connection import Connection
 from . import owned, ownership
 from .ownership import References
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
 BACKING = "a backing file"
 _LOG_FOLDER = "/var/log/libvirt/qemu"
 _NVRAM_FOLDER = "/var/lib/libvirt/qemu/nvram/"
 
 
 def read_domain(
-    connection: Connection, raw: t.Any, references: References, me: Owner | None = None
+    connection: Connection, raw: VirDomain, references: References, me: Owner | None = None
 ) -> DomainFacts:
     """The domain with everything that goes or stays with it, its volumes excepted.
 
@@ -74,7 +77,7 @@ def read_domain(
     )
 
 
-def _snapshots(raw: t.Any, which: int) -> tuple[str, ...]:
+def _snapshots(raw: VirDomain, which: int) -> tuple[str, ...]:
     return tuple(sorted(str(one.getName()) for one in raw.listAllSnapshots(which)))
 
 

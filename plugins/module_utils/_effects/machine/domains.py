@@ -25,6 +25,9 @@ from ..base.deadline import Failed
 from . import addresses as guest_addresses
 from .disks import Disks
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
 _VANISHED = "vanished while it was read"
 _QEMU = _libvirt.DOMAIN_STATS_BALLOON | _libvirt.DOMAIN_STATS_VCPU  # statistics that ask it
 _BLOCK = _libvirt.DOMAIN_STATS_BLOCK  # those that open a disk
@@ -36,7 +39,7 @@ _LISTED = {  # what libvirt tells of all domains at once, by listing those that 
     "snapshots": _libvirt.CONNECT_LIST_DOMAINS_HAS_SNAPSHOT,
 }
 
-_Read = tuple[t.Any, dict[str, t.Any]]  # libvirt's domain, its entry
+_Read = tuple["VirDomain", dict[str, t.Any]]  # with its entry
 
 
 @dataclass(frozen=True)
@@ -196,7 +199,7 @@ def _bulk(connection: Connection, chosen: list[_Read], groups: int, host: _Host)
             host.stats.update(outcome.value)
 
 
-def _describe(domain: t.Any, host: _Host) -> dict[str, t.Any]:
+def _describe(domain: VirDomain, host: _Host) -> dict[str, t.Any]:
     """The entry as far as libvirt's own memory knows it: nothing here touches a disk."""
     name, uuid = str(domain.name()), str(domain.UUIDString())
     entry = domain_info.parse(domain.XMLDesc(0), f"domain {name}")
@@ -210,13 +213,13 @@ def _describe(domain: t.Any, host: _Host) -> dict[str, t.Any]:
     return entry
 
 
-def _complete(domain: t.Any, entry: dict[str, t.Any], host: _Host, wanted: Wanted) -> None:
+def _complete(domain: VirDomain, entry: dict[str, t.Any], host: _Host, wanted: Wanted) -> None:
     """Add the state, the counters and what is known of the disks."""
     values = host.stats.get(entry["uuid"], {})
     if "state.state" in values:
-        numbers = (values["state.state"], values.get("state.reason", 0))
+        numbers = [values["state.state"], values.get("state.reason", 0)]
     else:
-        numbers = tuple(domain.state(0))
+        numbers = domain.state(0)
     entry["state"] = state_name(numbers[0])
     entry["reason"] = reason_name(entry["state"], numbers[1])
     problem = host.stats_errors.get(entry["uuid"])
@@ -233,7 +236,7 @@ def _complete(domain: t.Any, entry: dict[str, t.Any], host: _Host, wanted: Wante
             _note(entry, problem)
 
 
-def _snapshots(domain: t.Any) -> list[dict[str, t.Any]]:
+def _snapshots(domain: VirDomain) -> list[dict[str, t.Any]]:
     current = domain.snapshotCurrent(0).getName() if domain.hasCurrentSnapshot(0) else None
     found = []
     for snapshot in domain.listAllSnapshots(0):

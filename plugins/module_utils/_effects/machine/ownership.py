@@ -33,6 +33,9 @@ from ..base.connection import Connection
 from . import file_systems
 from .pools import describe_volume, list_handles, list_pools
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
 FOLDER_TYPES = ("dir", "fs", "netfs")
 # Pools that several machines can have at once
 _SHARED_POOLS = ("netfs", "gluster", "iscsi", "iscsi-direct", "mpath", "rbd", "scsi", "sheepdog")
@@ -223,7 +226,7 @@ def _named_by_domains(
 ) -> list[tuple[file_references.Named, User]]:
     """What each domain's definition, live state, snapshots and saved memory name."""
 
-    def documents(raw: t.Any) -> list[tuple[str, str]]:
+    def documents(raw: VirDomain) -> list[tuple[str, str]]:
         found = [("", raw.XMLDesc(DOMAIN_XML_INACTIVE))]
         if raw.isActive():
             found.append(("", raw.XMLDesc(0)))
@@ -233,7 +236,7 @@ def _named_by_domains(
             found.append((f"snapshot {snapshot.getName()} of ", snapshot.getXMLDesc(0)))
         return found
 
-    def read_one(raw: t.Any) -> list[tuple[file_references.Named, User]]:
+    def read_one(raw: VirDomain) -> list[tuple[file_references.Named, User]]:
         name, uuid = str(raw.name()), str(raw.UUIDString())
         return [
             (

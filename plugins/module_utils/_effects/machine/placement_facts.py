@@ -27,6 +27,9 @@ from ..base.deadline import Failed
 from .host import read_host
 from .pools import describe_volume, list_handles, list_pools
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
 _TAGS_ON_BRIDGES = 11_000_000  # libvirt 11.0.0 sets VLAN tags on Linux bridges that filter VLANs
 
 
@@ -130,7 +133,7 @@ def defined(connection: Connection) -> list[dict[str, t.Any]]:
 def _domains(connection: Connection) -> list[tuple[str, str, list[str], Metadata | None]]:
     """Name, UUID, MAC addresses and metadata of every domain; raises when one cannot be read."""
 
-    def describe(domain: t.Any) -> tuple[str, str, list[str], Metadata | None]:
+    def describe(domain: VirDomain) -> tuple[str, str, list[str], Metadata | None]:
         root = parse(domain.XMLDesc(0), f"domain {domain.name()}")
         macs = [str(mac.get("address")).lower() for mac in root.iterfind("devices/interface/mac")]
         return str(domain.name()), str(domain.UUIDString()), macs, own_metadata.parse(root)

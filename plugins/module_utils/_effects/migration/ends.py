@@ -25,6 +25,9 @@ from ..base.connection import Connection, connect
 from ..base.lookup import find_domain, kept_metadata
 from . import keys as migration_keys
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
 _STOP_SECONDS = 300.0
 
 
@@ -32,7 +35,7 @@ _STOP_SECONDS = 300.0
 class Here:
     """What this end has of the VM."""
 
-    raw: t.Any
+    raw: VirDomain
     active: bool
     paused: bool
     kept: Metadata | None
@@ -183,7 +186,7 @@ class Ends:
             other = f"{self.where}: {there.error}"
         return f"{told(self.source, here is not None, bool(here and here.active))}; {other}"
 
-    def stop(self, connection: Connection, raw: t.Any) -> None:
+    def stop(self, connection: Connection, raw: VirDomain) -> None:
         """End a VM that was started paused and never ran."""
         try:
             connection.call(f"stop {self.name}", raw.destroy, seconds=_STOP_SECONDS)
@@ -192,7 +195,7 @@ class Ends:
                 raise
 
 
-def write_everywhere(connection: Connection, raw: t.Any, kept: Metadata) -> None:
+def write_everywhere(connection: Connection, raw: VirDomain, kept: Metadata) -> None:
     """The same, in the running VM too, and in its definition last."""
     try:
         lookup.write_metadata(connection, raw, kept, lookup.AFFECT_LIVE)

@@ -39,13 +39,14 @@ from ..machine.ownership import FOLDER_TYPES
 from ..machine.pools import describe_volume, list_handles, list_pools
 
 if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
     from ..._lxml import Element
 
 _JOBS = {DOMAIN_JOB_BOUNDED: "bounded", DOMAIN_JOB_UNBOUNDED: "unbounded"}
 _MAX_DEPTH = 16  # of a chain that is followed
 
 
-def read_source(connection: Connection, raw: t.Any, host: str) -> Source:
+def read_source(connection: Connection, raw: VirDomain, host: str) -> Source:
     """The VM with everything that decides whether and how it moves; ``host`` names this one."""
     name = str(raw.name())
 
@@ -95,7 +96,7 @@ def read_source(connection: Connection, raw: t.Any, host: str) -> Source:
     )
 
 
-def job_of(connection: Connection, raw: t.Any) -> str | None:
+def job_of(connection: Connection, raw: VirDomain) -> str | None:
     """What job libvirt does on the domain, None for none (virDomainGetJobInfo), as for one that is
     shut off."""
     try:
@@ -107,7 +108,7 @@ def job_of(connection: Connection, raw: t.Any) -> str | None:
     return _JOBS.get(int(kind))
 
 
-def _parse(connection: Connection, raw: t.Any, flags: int) -> Element:
+def _parse(connection: Connection, raw: VirDomain, flags: int) -> Element:
     name = raw.name()
     return _lxml.parse(connection.call(f"read domain {name}", raw.XMLDesc, flags), f"domain {name}")
 
@@ -117,7 +118,7 @@ def _capabilities(connection: Connection) -> dict[str, t.Any]:
     return host_info.capabilities(text)
 
 
-def _checkpoints(connection: Connection, raw: t.Any) -> tuple[str, ...]:
+def _checkpoints(connection: Connection, raw: VirDomain) -> tuple[str, ...]:
     try:
         listed = connection.call(f"list checkpoints of {raw.name()}", raw.listAllCheckpoints, 0)
     except LibvirtFailure as error:
@@ -129,7 +130,7 @@ def _checkpoints(connection: Connection, raw: t.Any) -> tuple[str, ...]:
 
 def _disks(
     connection: Connection,
-    raw: t.Any,
+    raw: VirDomain,
     root: Element,
     info: t.Mapping[str, t.Any],
     kept: Metadata | None,
@@ -244,7 +245,7 @@ def _free(connection: Connection) -> int | None:
 def read_defined(connection: Connection, pools: t.Mapping[str, str]) -> list[Defined]:
     """Every domain there with all the files it names; ``pools`` are folders by name."""
 
-    def read(raw: t.Any) -> Defined:
+    def read(raw: VirDomain) -> Defined:
         active, persistent = bool(raw.isActive()), bool(raw.isPersistent())
         texts = [raw.XMLDesc(DOMAIN_XML_INACTIVE)] if persistent else []
         texts += [raw.XMLDesc(0)] if active else []

@@ -27,6 +27,9 @@ from ..base.connection import Connection
 from . import sockets as migration_sockets
 from .facts import job_of
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
 _POLL = 0.25
 _LINE_SECONDS = 2.0  # between two lines of progress
 _ASK_SECONDS = 5.0  # between two questions whether the destination still answers
@@ -118,7 +121,7 @@ class Watch:
         self,
         connection: Connection,
         remote: Connection,
-        raw: t.Any,
+        raw: VirDomain,
         address: str,
         seconds: float,
         max_downtime: int | None,

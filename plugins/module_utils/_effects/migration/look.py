@@ -25,12 +25,15 @@ from ..machine import placement_facts
 from . import facts as migration_facts
 from . import keys as migration_keys
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
 
 @dataclass(frozen=True)
 class _Seen:
     """A domain, with what is kept in its definition."""
 
-    raw: t.Any
+    raw: VirDomain
     name: str
     uuid: str
     persistent: bool
@@ -93,7 +96,7 @@ def _is_claim(one: _Seen) -> bool:
 
 
 def _seen(connection: Connection) -> list[_Seen]:
-    def read(raw: t.Any) -> _Seen:
+    def read(raw: VirDomain) -> _Seen:
         name = str(raw.name())
         root = parse(raw.XMLDesc(DOMAIN_XML_INACTIVE), f"domain {name}")
         kept = own_metadata.parse(root) or Metadata()

@@ -101,7 +101,7 @@ def _note(remote: Connection, name: str, path: str, made: str) -> None:
     """Keep with the claim how far the volume's making came."""
     raw = find_domain(remote, name + CLAIM)
     kept = kept_metadata(remote, raw) if raw is not None else None
-    if kept is not None:
+    if raw is not None and kept is not None:
         volumes = tuple(
             dataclasses.replace(one, made=made) if one.path == path else one for one in kept.volumes
         )

@@ -17,6 +17,9 @@ from ..base import lookup
 from ..base.connection import Connection
 from . import medium as seed_medium
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
 NOT_KNOWN = (
     "how its first boot ended is not known: {}; ask the guest, with cloud-init with"
     " cloud-init status --long"
@@ -69,7 +72,7 @@ class FirstBoot:
             return NOT_KNOWN.format(SAYS_NOTHING)
         return ""
 
-    def settle(self, connection: Connection, raw: t.Any) -> None:
+    def settle(self, connection: Connection, raw: VirDomain) -> None:
         """Note what failed, or that nothing is left to be known."""
         failure = self.failure
         wanted = None if failure is None else f"{first_boot.FAILED}{failure}"

@@ -29,8 +29,11 @@ from ..base import lookup
 from ..base.connection import Connection
 from ..machine import owned, ownership
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
 
-def remove(connection: Connection, raw: t.Any, *, unread: bool = False) -> bool:
+
+def remove(connection: Connection, raw: VirDomain, *, unread: bool = False) -> bool:
     """Take the medium out of the VM, running or not, and delete it; whether there was one.
 
     With ``unread`` the guest has never seen it: then the host key on it is nobody's.
@@ -55,7 +58,7 @@ def remove(connection: Connection, raw: t.Any, *, unread: bool = False) -> bool:
     return True
 
 
-def delete(connection: Connection, raw: t.Any, media: t.Sequence[OwnVolume]) -> None:
+def delete(connection: Connection, raw: VirDomain, media: t.Sequence[OwnVolume]) -> None:
     """Remove media of the VM that are in none of its drives.
 
     Raises PlanRefused for what is not the medium that was made, or is used by others.
@@ -71,7 +74,7 @@ def delete(connection: Connection, raw: t.Any, media: t.Sequence[OwnVolume]) -> 
         raise PlanRefused(f"the seed medium of {raw.name()!r} is not removed: {listed}")
 
 
-def write(connection: Connection, raw: t.Any, kept: Metadata, *, active: bool) -> None:
+def write(connection: Connection, raw: VirDomain, kept: Metadata, *, active: bool) -> None:
     """Replace our metadata in the definition, and in the running domain."""
     if connection.call(f"read {raw.name()}", raw.isPersistent):
         lookup.write_metadata(connection, raw, kept, DOMAIN_AFFECT_CONFIG)
@@ -79,7 +82,7 @@ def write(connection: Connection, raw: t.Any, kept: Metadata, *, active: bool) -
         lookup.write_metadata(connection, raw, kept, DOMAIN_AFFECT_LIVE)
 
 
-def _eject(connection: Connection, raw: t.Any, path: str, which: int, flags: int) -> None:
+def _eject(connection: Connection, raw: VirDomain, path: str, which: int, flags: int) -> None:
     """Empty the drive that has the file ``path``; the drive stays."""
     name = raw.name()
     text = connection.call(f"read {name}", raw.XMLDesc, which)

@@ -39,6 +39,9 @@ from ..machine import storage
 from . import medium as seed_medium
 from . import nocloud as seed_nocloud
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
 GENERATED = "(generated)"
 STATES = ("present", "absent")
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
@@ -57,7 +60,7 @@ _NAMES = ("_seed.iso", "_seed2.iso")
 class _Vm:
     """The VM as it is, and what becomes of it."""
 
-    raw: t.Any
+    raw: VirDomain
     name: str
     root: t.Any  # its definition
     kept: Metadata | None

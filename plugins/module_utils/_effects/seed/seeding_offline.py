@@ -33,6 +33,9 @@ from . import guest_disk
 from . import nocloud as seed_nocloud
 from . import offline as seed_offline
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
 PHASE = "seeding"
 _MARKER = ".fleet-virt-seeding"
 
@@ -89,7 +92,7 @@ def require_own(connection: Connection, name: str, uuid: str, domain: t.Any) -> 
 
 def write(
     connection: Connection,
-    raw: t.Any,
+    raw: VirDomain,
     domain: t.Any,
     kept: Metadata | None,
     seed: Seed,

@@ -18,11 +18,14 @@ from ..machine import neighbours
 from . import host_key
 from .waited import Guest
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
 _PORT = 22
 _MOST = 4  # addresses that are asked
 
 
-def medium(connection: Connection, raw: t.Any, kept: Metadata | None) -> str | None:
+def medium(connection: Connection, raw: VirDomain, kept: Metadata | None) -> str | None:
     """The name of a medium that has done its work: the VM shows the host key that was on it.
 
     None if there is none, or it cannot be told now.

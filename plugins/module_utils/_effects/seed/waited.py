@@ -26,6 +26,9 @@ from ..base.connection import Connection
 from ..machine import addresses, neighbours
 from .first_boot import FirstBoot
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
 # In the order in which they are believed
 SOURCES = ("static", "lease", "agent", "neighbour", "console")
 CONSOLE_LINES = 30
@@ -40,7 +43,7 @@ _AGENT_SECONDS = 6.0  # libvirt itself waits 5 for an agent to begin to talk
 class Guest:
     """What is known of one VM. A thread of its own looks; whoever waits only reads."""
 
-    def __init__(self, connection: Connection, agents: Connection, raw: t.Any) -> None:
+    def __init__(self, connection: Connection, agents: Connection, raw: VirDomain) -> None:
         self.connection = connection
         self.agents = agents
         self.raw = raw
