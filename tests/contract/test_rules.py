@@ -246,6 +246,19 @@ def test_one_library_is_optional_on_hypervisors() -> None:
     assert [name for _line, name in imports(door) if name[0] == "importlib"] == [("importlib",)]
 
 
+def test_one_file_changes_definitions() -> None:
+    """With the flags that belong to it; _libvirt.py only says what libvirt's domains have."""
+    changing = {"defineXML", "defineXMLFlags", "undefine", "undefineFlags", "setMetadata"}
+    found = {
+        path.name
+        for path in PLUGINS
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.Attribute) and node.attr in changing
+        if ast.unparse(node.value) != "domains"
+    }
+    assert found == {"domains.py"}
+
+
 def test_plugin_folders_are_ansibles() -> None:
     allowed = {"action", "doc_fragments", "inventory", "module_utils", "modules", "plugin_utils"}
     allowed |= {"connection", "filter", "lookup", "test", "vars"}

@@ -222,7 +222,7 @@ def _start_whole(host: Host, job: Job, run: str) -> None:
         return
     raw = find_domain(host.connection, job.domain.name)
     kept = kept_metadata(host.connection, raw) if raw is not None else None
-    if kept is not None:
+    if raw is not None and kept is not None:
         kept = lease.take_over(host.connection, raw, "starting", kept.owner, run)
     if raw is None or kept is None:
         raise PlanRefused(f"another run is at work on {job.domain.name!r}; try again")

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from ... import _lxml
 from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused, told
-from ..._libvirt import ERR_OPERATION_INVALID
+from ..._libvirt import DOMAIN_XML_INACTIVE, DOMAIN_XML_SECURE, ERR_OPERATION_INVALID
 from ..._pure.base.metadata import Metadata, Owner, OwnVolume
 from ..._pure.domain import unstartable
 from ..._pure.lifecycle import purge_plan
@@ -46,7 +46,10 @@ from ..machine.ownership import References
 from ..plan import executor, lease
 from ..plan.executor import Turns
 
-_SECURE_INACTIVE = 1 | 2  # VIR_DOMAIN_XML_SECURE, so that passwords survive being defined again
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
+_WHOLE = DOMAIN_XML_SECURE | DOMAIN_XML_INACTIVE  # passwords survive being defined again
 _DESTROY_SECONDS = 300.0
 _MARKER = ".fleet-virt-purging"
 _MARKER_FOLDER = "/var/lib/libvirt/images"
@@ -199,7 +202,7 @@ def _require_local(connection: Connection) -> None:
 
 def _look(
     connection: Connection,
-    raw: t.Any,
+    raw: VirDomain,
     settings: Settings,
     references: References,
     me: Owner | None = None,
@@ -226,7 +229,7 @@ def _mark(job: _Job, _step: Step[Belongings]) -> None:
         kept = kept_metadata(connection, raw)
         if kept is None or kept != job.domain.metadata:
             raise PlanRefused(f"{job.name!r} was changed by another run meanwhile; try again")
-        original = str(connection.call("read the definition", raw.XMLDesc, _SECURE_INACTIVE))
+        original = str(connection.call("read the definition", raw.XMLDesc, _WHOLE))
         own = tuple(one for one in kept.volumes if one not in job.plan.foreign)
         ours = dataclasses.replace(kept, phase="purging", owner=job.me, volumes=own)
         text = unstartable.marked(

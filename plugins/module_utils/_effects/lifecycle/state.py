@@ -31,7 +31,9 @@ from ..base.lookup import kept_metadata, require_domains
 from ..plan import executor
 from ..plan.executor import Turns
 
-_ACPI = 1  # VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
 _AGAIN = 10.0  # seconds after which a guest is asked again: while it boots it hears nothing
 _POLL = 0.25
 _CHANGE_SECONDS = 300.0  # what starting, restoring and destroying may take
@@ -47,7 +49,7 @@ class _Job:
 
     connection: Connection
     wanted: Wanted
-    raw: t.Any
+    raw: VirDomain
     before: Facts
     after: Facts
     uuid: str
@@ -101,7 +103,7 @@ def _carry_out(jobs: t.Sequence[_Job], wanted: Wanted) -> None:
             )
 
 
-def read_facts(connection: Connection, raw: t.Any, *, media: bool = False) -> Facts:
+def read_facts(connection: Connection, raw: VirDomain, *, media: bool = False) -> Facts:
     """The domain as it is now; with ``media`` also whether its seed medium has done its work."""
     name = str(raw.name())
 
@@ -128,7 +130,7 @@ def read_facts(connection: Connection, raw: t.Any, *, media: bool = False) -> Fa
     return Facts(**{**vars(facts), **more})
 
 
-def _saved(connection: Connection, raw: t.Any) -> bool:
+def _saved(connection: Connection, raw: VirDomain) -> bool:
     try:
         return bool(connection.call("look for saved memory", raw.hasManagedSaveImage, 0))
     except LibvirtFailure as error:
@@ -137,7 +139,7 @@ def _saved(connection: Connection, raw: t.Any) -> bool:
         raise
 
 
-def _plan(connection: Connection, raw: t.Any, wanted: Wanted) -> _Job:
+def _plan(connection: Connection, raw: VirDomain, wanted: Wanted) -> _Job:
     facts = read_facts(connection, raw, media=True)
     job = _Job(connection, wanted, raw, facts, facts, str(raw.UUIDString()))
     job.plan = state_plan.plan(facts, wanted)
@@ -242,7 +244,7 @@ def _ask(connection: Connection, job: _Job, turn: int) -> None:
     waiting = job.asking is not None and job.asking.is_alive()
     if turn % 2 or waiting or not _AGENTS.acquire(blocking=False):
         try:
-            connection.call(action, job.raw.shutdownFlags, _ACPI)
+            connection.call(action, job.raw.shutdownFlags, _libvirt.DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
         except (LibvirtFailure, DeadlineExceeded) as error:
             job.problem = str(error)
         return

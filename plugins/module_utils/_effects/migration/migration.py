@@ -48,6 +48,9 @@ from .ends import Ends
 from .jobs import Job, Settings
 from .settle import Settler, Undone
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
 _POLL = 0.5
 _START_SECONDS = 300.0
 _JOIN_GIB = 4.0  # an earlier run's move may take as long as one of this size
@@ -177,7 +180,7 @@ class _Mover:
         if kept is not None and kept.phase == "migrating" and not self.check:
             raise _Overtaken(f"{self.name!r} is being moved by another run; try again")
 
-    def _kept(self, raw: t.Any) -> Metadata | None:
+    def _kept(self, raw: VirDomain) -> Metadata | None:
         with self._leaving():
             return kept_metadata(self.connection, raw)
 
@@ -197,14 +200,14 @@ class _Mover:
         shared = migration_shared.proofs(self.connection, remote, source, target.pools, check=check)
         return dataclasses.replace(target, shared=shared)
 
-    def _source(self, raw: t.Any, spent: str | None) -> Source:
+    def _source(self, raw: VirDomain, spent: str | None) -> Source:
         """This end, without a seed medium that has done its work: it goes first."""
         source = migration_facts.read_source(self.connection, raw, self.settings.here)
         source = dataclasses.replace(source, expired=tuple(migration_keys.for_leaving()))
         return migration_plan.without_seed_medium(source) if spent else source
 
     def _go(
-        self, remote: Connection, raw: t.Any, source: Source, target: Target, found: Plan
+        self, remote: Connection, raw: VirDomain, source: Source, target: Target, found: Plan
     ) -> None:
         options = self.settings.options
         owner = owners.myself(self.run)
@@ -246,7 +249,7 @@ class _Mover:
             error = told(failure)
         self.settler.settle(source.uuid, error, watched)
 
-    def _watch(self, remote: Connection, raw: t.Any, seconds: float) -> migration_job.Watched:
+    def _watch(self, remote: Connection, raw: VirDomain, seconds: float) -> migration_job.Watched:
         watch = migration_job.Watch(
             self.connection,
             remote,
@@ -291,7 +294,7 @@ class _Mover:
             return
         self.settler.complete(remote, there, str(there.raw.UUIDString()))
 
-    def _resolve(self, raw: t.Any, remote: Connection) -> bool:
+    def _resolve(self, raw: VirDomain, remote: Connection) -> bool:
         """Join or undo what an earlier run began; whether the VM has moved by that."""
         uuid = str(raw.UUIDString())
         if self.check:
@@ -321,7 +324,7 @@ class _Mover:
         self.job.steps.append(f"finish the move of {self.name}")
         return True
 
-    def _goes_on(self, raw: t.Any, uuid: str) -> bool:
+    def _goes_on(self, raw: VirDomain, uuid: str) -> bool:
         """Whether libvirt moves it."""
         if migration_job.state(uuid) == "running":
             return True
@@ -369,7 +372,7 @@ class _Mover:
         else:
             self.job.msg = "nothing to repair"
 
-    def _own(self, raw: t.Any, uuid: str) -> bool:
+    def _own(self, raw: VirDomain, uuid: str) -> bool:
         """Take an unfinished move over from a run that is dead, or wait for one that is not.
 
         False if that one has libvirt move the VM by now.

@@ -21,6 +21,9 @@ from ..._pure.base.metadata import Metadata, Owner
 from ..base import lookup, owner
 from ..base.connection import Connection
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
 OBSERVE = 10.0  # seconds in which a claim that lies between two steps of its run must not move
 PATIENCE = 120.0  # seconds that a live run on this host may take to finish
 _POLL = 0.25
@@ -52,7 +55,7 @@ def _is_between(who: Owner) -> bool:
 
 
 def take_over(
-    connection: Connection, raw: t.Any, phase: str | None, expected: Owner | None, run: str
+    connection: Connection, raw: VirDomain, phase: str | None, expected: Owner | None, run: str
 ) -> Metadata | None:
     """Make this process, working for ``run``, the owner of the domain in ``phase``.
 
