@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from pathlib import Path
 
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import files
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 
 
@@ -35,18 +35,10 @@ def write_if_changed(path: str, text: str, *, check: bool) -> str | None:
             )
         if check:
             return before or ""
-        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".fleet-virt-")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                if status is not None:
-                    _keep(file.fileno(), status, path)
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        with files.replacing(target, mode=None, durable=files.Durable.CONTENT) as file:
+            file.write(text.encode("utf-8"))
+            if status is not None:
+                _keep(file.fileno(), status, path)
     except OSError as error:
         raise FleetVirtError(f"output_file {path}: {error.strerror}") from None
     except ValueError:

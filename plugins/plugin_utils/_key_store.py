@@ -25,7 +25,7 @@ import stat
 import typing as t
 from pathlib import Path
 
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import locks
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import files, locks
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import DAY, Rotation
 from ansible_collections.fleet.virt.plugins.plugin_utils import _x509
@@ -199,13 +199,13 @@ class KindStore:
         if own:
             write(new / "issued.json", _json({}), 0o600)
         write(new / "ca.pem", ca.pem.encode("ascii"), 0o644)
-        os.rename(new, folder / str(number))
-        flush(folder)
+        files.move(new, folder / str(number))
         if folder != self.folder:
             if first is not None:
                 write(folder / "state.json", _state(first), 0o600)
-                os.rename(folder, self.folder)
-            flush(self.folder.parent)
+                files.move(folder, self.folder)
+            else:
+                files.flush(self.folder.parent)
         return number
 
     def protect(self, *, check: bool) -> bool:
@@ -285,21 +285,4 @@ def make_folder(path: Path) -> None:
 
 def write(path: Path, data: bytes, mode: int) -> None:
     """A file in one step, with its mode from the moment it exists."""
-    new = path.with_name(f".{path.name}.new")
-    new.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with os.fdopen(os.open(new, flags, mode), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(new, path)
-    flush(path.parent)
-
-
-def flush(folder: Path) -> None:
-    """Have the names in a folder on disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    files.write(path, data, mode=mode, locked=True)

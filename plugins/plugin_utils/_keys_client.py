@@ -14,6 +14,7 @@ import shutil
 import typing as t
 from pathlib import Path
 
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import files
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import keys
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import Seen, Wanted
 from ansible_collections.fleet.virt.plugins.plugin_utils import _key_store, _x509
@@ -102,12 +103,8 @@ def _write(store: KeyStore, texts: t.Mapping[str, str]) -> None:
     for part, text in texts.items():
         mode = 0o600 if part == "key" else 0o644
         _key_store.write(new / CLIENT_FILES[part], text.encode("ascii"), mode)
-    os.rename(new, store.folder / name)
-    temporary = store.folder / ".client.link"
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(name)
-    os.rename(temporary, link)
-    _key_store.flush(store.folder)
+    files.move(new, store.folder / name)
+    files.switch_link(link, name, store.folder / ".client.link")
     for entry in store.folder.glob("client.v*"):
         if entry.name not in (name, before):
             shutil.rmtree(entry)

@@ -212,6 +212,18 @@ def test_one_file_starts_programs() -> None:
     assert [path.name for path in starting] == ["programs.py"]
 
 
+def test_one_file_renames() -> None:
+    """It says what is flushed before and after, who may read it, and what a crash leaves."""
+    ways = {"os.rename", "os.renames", "os.replace", "shutil.move"}
+    renaming = {
+        path.name
+        for path in PLUGINS
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.Attribute) and (ast.unparse(node) in ways or node.attr == "rename")
+    }
+    assert renaming == {"files.py"}
+
+
 @each([path for path in UTILS if path.name != "__init__.py"])
 def test_helpers_never_import_upwards(path: Path) -> None:
     for line, name in imports(path):

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import tempfile
 import typing as t
 
 from ..._errors import PlanRefused
+from . import files
 
 
 def read(path: str) -> str | None:
@@ -56,11 +55,11 @@ def replaced(texts: t.Mapping[str, str | None], mode: int = 0o644) -> t.Iterator
             with _explained(path):
                 former[path] = _keep(path)
                 if path in new:
-                    os.replace(new[path], path)
+                    files.move(new[path], path)
                     del new[path]
                 elif former[path] is not None:
                     os.unlink(path)
-                _flush(os.path.dirname(path))
+                    files.flush(os.path.dirname(path))
         yield
     except BaseException:
         for path, kept in former.items():
@@ -85,26 +84,8 @@ def _explained(path: str) -> t.Iterator[None]:
 
 def _prepare(path: str, text: str, mode: int) -> str:
     """The temporary file beside ``path`` that has the text, flushed."""
-    folder = os.path.dirname(path)
-    os.makedirs(folder, mode=0o755, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(path)}.")
-    try:
-        with open(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            try:
-                status = os.stat(path)
-                os.fchown(file.fileno(), status.st_uid, status.st_gid)
-                os.fchmod(file.fileno(), status.st_mode & 0o7777)
-                shutil._copyxattr(path, temporary)  # type: ignore[attr-defined]
-            except FileNotFoundError:
-                os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-    return temporary
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    return files.prepare(path, text.encode("utf-8"), mode)
 
 
 def _keep(path: str) -> str | None:
@@ -123,14 +104,6 @@ def _put_back(path: str, kept: str | None) -> None:
     with contextlib.suppress(OSError):
         if kept is None:
             os.unlink(path)
+            files.flush(os.path.dirname(path))
         else:
-            os.replace(kept, path)
-        _flush(os.path.dirname(path))
-
-
-def _flush(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            files.move(kept, path)

@@ -23,7 +23,7 @@ from dataclasses import asdict, replace
 from ..._errors import FleetVirtError, PlanRefused
 from ..._pure.bridge import scripts
 from ..._pure.bridge.types import Expected, Plan, Switch
-from ..base import locks
+from ..base import files, locks
 from .facts import read, run
 
 FOLDER = scripts.FOLDER
@@ -144,7 +144,7 @@ def _start(what: str, identifier: str, words: t.Sequence[str], seconds: float) -
 def confirm() -> bool:
     """Keep the new configuration; False when the rollback was first."""
     try:
-        os.rename(f"{FOLDER}/armed", f"{FOLDER}/confirmed")
+        files.move(f"{FOLDER}/armed", f"{FOLDER}/confirmed", durable=False)
     except FileNotFoundError:
         return state() == "confirmed"
     disarm()
@@ -181,21 +181,12 @@ def _save(number: int, path: str, before: str | None, after: str | None, mode: i
         status = os.stat(saved)
         mode, owner = status.st_mode & 0o7777, (status.st_uid, status.st_gid)
     if after is not None:
-        new = f"{FOLDER}/new/{number}"
-        _write(new, after, mode)
-        os.chown(new, *owner)
+        _write(f"new/{number}", after, mode, owner)
 
 
-def _write(name: str, text: str, mode: int = 0o600) -> None:
+def _write(name: str, text: str, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
     """A file in the folder (or elsewhere, by its whole path), on the disk, never half of it."""
+    data = text.encode("utf-8", "surrogateescape")
     path = os.path.join(FOLDER, name)
-    temporary = f"{path}.fleet-virt"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(temporary)
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(text)
-        file.flush()
-        os.fchmod(file.fileno(), mode)
-        os.fsync(file.fileno())
-    os.rename(temporary, path)
+    # whoever calls syncs the whole machine
+    files.write(path, data, mode=mode, owner=owner, durable=files.Durable.CONTENT, locked=True)

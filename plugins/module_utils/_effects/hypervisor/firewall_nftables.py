@@ -15,7 +15,6 @@ This file is private to the collection.
 from __future__ import annotations
 
 import json
-import os
 import re
 import tempfile
 import typing as t
@@ -23,7 +22,7 @@ from pathlib import Path
 
 from ..._errors import PlanRefused
 from ..._pure.hypervisor import firewall, nft_rules
-from ..base import programs
+from ..base import files, programs
 
 FILE = "/etc/fleet-virt/firewall.nft"
 _UNIT = "nftables.service"
@@ -196,16 +195,6 @@ def _write(path: Path, text: str, mode: int) -> None:
     """Replace a file in one step, flushed, with the owner it has."""
     if path.is_file() and _read(path) == text:
         return
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
-            file.flush()
-            if path.exists():
-                os.fchown(file.fileno(), path.stat().st_uid, path.stat().st_gid)
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    owner = (path.stat().st_uid, path.stat().st_gid) if path.exists() else None
+    data = text.encode("utf-8", "surrogateescape")
+    files.write(path, data, mode=mode, owner=owner, durable=files.Durable.CONTENT)

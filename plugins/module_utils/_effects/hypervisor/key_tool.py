@@ -13,14 +13,13 @@ This file is private to the collection.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import tempfile
 import typing as t
 from pathlib import Path
 
 from ..._errors import DeadlineExceeded, DependencyMissing, FleetVirtError
-from ..base import programs
+from ..base import files, programs
 
 # libvirt 9.0 refuses elliptic curves (their usual key usage has no key encipherment)
 BITS = 3072
@@ -56,16 +55,8 @@ class KeyTool:
             "openssl": ("genpkey", "-algorithm", "RSA", "-pkeyopt", f"rsa_keygen_bits:{BITS}"),
             "certtool": ("--generate-privkey", "--key-type", "rsa", "--bits", str(BITS)),
         }
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                self._run(commands[self._program], file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
+        with files.replacing(path, durable=files.Durable.CONTENT) as file:
+            self._run(commands[self._program], file)
 
     def key_id(self, path: Path) -> str | None:
         """SHA-256 of the public half; None for what is no private key."""

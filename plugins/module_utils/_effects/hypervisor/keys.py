@@ -39,7 +39,7 @@ from ..._pure.hypervisor.keys_layout import (
     first,
     target,
 )
-from ..base import owner
+from ..base import files, owner
 from . import key_reload, key_start, key_tool
 
 _STAGED = "staged"
@@ -268,7 +268,8 @@ def _adopt() -> None:
             kept = found / f"{file.path}.{number}"
         if not kept.exists():
             mode = stat.S_IMODE(status.st_mode)
-            _write(kept, path.read_bytes(), mode, (status.st_uid, status.st_gid))
+            own = (status.st_uid, status.st_gid)
+            files.write(kept, path.read_bytes(), mode=mode, owner=own, locked=True)
     if found.is_dir() and _link(Path(CURRENT)) in (None, _FOUND):
         _switch(Path(CURRENT), _FOUND)
         for file in FILES:
@@ -294,11 +295,10 @@ def _write_version(contents: t.Mapping[str, t.Mapping[str, bytes]], user: str) -
                 owner = _owner(file, user)
                 if owner is None:
                     raise AssertionError("the user is known")
-                _write(new / file.path, data, file.mode, owner)
+                files.create(new / file.path, data, mode=file.mode, owner=owner)
     for folder, _mode in FOLDERS:
-        _flush(new / folder)
-    os.rename(new, version)
-    _flush(Path(BASE))
+        files.flush(new / folder)
+    files.move(new, version)
     return version
 
 
@@ -315,11 +315,7 @@ def _place(file: File) -> None:
 
 def _switch(link: Path, to: str) -> None:
     """Have ``link`` lead to ``to``: whoever opens it gets the old or the new."""
-    new = link.with_name(f".{link.name}.new")
-    new.unlink(missing_ok=True)
-    new.symlink_to(to)
-    os.rename(new, link)
-    _flush(link.parent)
+    files.switch_link(link, to, link.with_name(f".{link.name}.new"))
 
 
 def _prune(keep: t.Container[str | None]) -> None:
@@ -346,22 +342,3 @@ def _folder(path: Path, mode: int) -> None:
         path.mkdir(mode)
     finally:
         os.umask(former)
-
-
-def _write(path: Path, data: bytes, mode: int, owner: tuple[int, int]) -> None:
-    """A new file that nobody but root could read at any moment before it has its owner."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        os.fchown(file.fileno(), *owner)
-        os.fchmod(file.fileno(), mode)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _flush(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

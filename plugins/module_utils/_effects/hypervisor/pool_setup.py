@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import typing as t
 import uuid
 
@@ -20,6 +19,7 @@ from ..._libvirt import LIBVIRT_IMPORT_ERROR
 from ..._pure.hypervisor import pool_plan
 from ..._pure.hypervisor.pool_plan import AUTOSTART, DEFINE, IDENTIFY, START, Found, Wanted
 from ..._pure.machine import storage_info
+from ..base import files
 from ..base.connection import Connection, connect
 from ..machine import storage
 from ..machine.ownership import POOL_ID_FILE
@@ -116,19 +116,7 @@ def _read_id(folder: str) -> str | None:
 def _write_id(folder: str) -> None:
     """A new id, unless another hypervisor that shares the folder was first."""
     path = os.path.join(folder, POOL_ID_FILE)
-    descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=f".{POOL_ID_FILE}.")
-    try:
-        with open(descriptor, "w", encoding="ascii") as file:
-            file.write(f"{uuid.uuid4()}\n")
-            file.flush()
-            os.fchmod(file.fileno(), 0o644)
-            os.fsync(file.fileno())
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            if _read_id(folder) is None:  # empty: nobody's
-                os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+    data = f"{uuid.uuid4()}\n".encode("ascii")
+    if not files.publish(path, data, mode=0o644) and _read_id(folder) is None:  # empty: nobody's
+        files.write(path, data, mode=0o644)
     storage.flush(path)

@@ -23,7 +23,7 @@ import typing as t
 from pathlib import Path
 
 from ..._pure.base.metadata import Owner
-from ..base import company, locks, owner, sparse
+from ..base import company, files, locks, owner, sparse
 
 _PREFIX = ".fleet-virt-"
 _OWNED = re.compile(re.escape(_PREFIX) + r"(?P<boot>[0-9a-f-]{36})\.(?P<pid>\d+)\.(?P<start>\d+)")
@@ -200,11 +200,7 @@ def remove_immutable(path: str) -> None:
     finally:
         os.close(descriptor)
     os.unlink(path)
-    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    files.flush(os.path.dirname(path))
 
 
 def _set_immutable(descriptor: int, wanted: bool) -> bool:

@@ -18,14 +18,13 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 import time
 import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..._errors import PlanRefused
-from ..base import sparse
+from ..base import files, sparse
 
 _ENTRIES = 1000
 _PATIENCE = 120.0
@@ -179,11 +178,5 @@ class DigestCache:
         }
         with contextlib.suppress(OSError):  # a full or read-only disk costs time, nothing else
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor, temporary = tempfile.mkstemp(dir=self._path.parent, prefix=".digests-")
-            try:
-                with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                    json.dump(kept, file, indent=0)
-                os.replace(temporary, self._path)
-            except BaseException:
-                os.unlink(temporary)
-                raise
+            data = json.dumps(kept, indent=0).encode("ascii")
+            files.write(self._path, data, durable=files.Durable.NOTHING)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from ..._errors import LibvirtFailure, PlanRefused
 from ..._libvirt import ERR_NO_STORAGE_POOL, ERR_NO_STORAGE_VOL, STORAGE_POOL_CREATE_WITH_BUILD
 from ..._pure.machine import pool_xml, storage_info, volume_xml
+from ..base import files
 from ..base.connection import Connection
 from .pools import list_pools
 
@@ -197,8 +198,4 @@ def delete_volume(connection: Connection, pool: Pool, name: str) -> bool:
 def flush(path: str) -> None:
     """Have the file and its folder entry on the disk (fsync(2))."""
     for one in (path, os.path.dirname(path)):
-        descriptor = os.open(one, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        files.flush(one)

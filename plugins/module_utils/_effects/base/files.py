@@ -1,0 +1,183 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Files that are there as a whole or not at all, whenever the process or the machine dies.
+
+The one file that renames. New content is written beside its place, readable by its owner alone
+whatever it will be, flushed, and takes the place in one step.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import shutil
+import tempfile
+import typing as t
+
+_Path = t.Union[str, "os.PathLike[str]"]
+
+
+class Durable(enum.Enum):
+    """What there is once the machine's power was cut: the process's own death costs nothing."""
+
+    NOTHING = "the former file, the new one or half of it: for what can be made again"
+    CONTENT = "the former file or the new one"
+    NAME = "the new one, from the moment the call returned"
+
+
+@contextlib.contextmanager
+def replacing(
+    path: _Path,
+    *,
+    mode: int | None = 0o600,
+    owner: tuple[int, int] | None = None,
+    durable: Durable = Durable.NAME,
+    locked: bool = False,
+) -> t.Iterator[t.BinaryIO]:
+    """A new file to write to, which takes the place of ``path`` on leaving; not after an exception.
+
+    ``owner`` (user, group) and ``mode`` are set before it has its name; None leaves what is done
+    to the open file. ``locked``: by a lock nobody else writes this file, so that what a killed
+    process left behind is replaced, and secrets do not pile up.
+    """
+    with _beside(path, locked) as (file, name):
+        yield file
+        _settle(file, mode, owner, durable)
+        os.replace(name, path)
+    if durable is Durable.NAME:
+        flush(_folder(path))
+
+
+def write(
+    path: _Path,
+    data: bytes,
+    *,
+    mode: int = 0o600,
+    owner: tuple[int, int] | None = None,
+    durable: Durable = Durable.NAME,
+    locked: bool = False,
+) -> None:
+    """Replace the file, or make it: as ``replacing``."""
+    with replacing(path, mode=mode, owner=owner, durable=durable, locked=locked) as file:
+        file.write(data)
+
+
+def publish(path: _Path, data: bytes, *, mode: int) -> bool:
+    """Make the file unless there is one, whoever else does the same; whether it was made here."""
+    with _beside(path, locked=False) as (file, name):
+        file.write(data)
+        _settle(file, mode, None, Durable.NAME)
+        try:
+            os.link(name, path)
+        except FileExistsError:
+            return False
+        finally:
+            os.unlink(name)
+    flush(_folder(path))
+    return True
+
+
+def create(path: _Path, data: bytes, *, mode: int, owner: tuple[int, int]) -> None:
+    """A file in a folder that is not in use yet, and is moved into place as a whole.
+
+    Raises FileExistsError. Nobody but this user could read it before it has its owner.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        _settle(file, mode, owner, Durable.CONTENT)
+
+
+def prepare(path: _Path, data: bytes, mode: int) -> str:
+    """A flushed file beside ``path`` to be moved there; its name.
+
+    It has the owner, mode and security label of the file that is there, ``mode`` where there is
+    none.
+    """
+    with _beside(path, locked=False) as (file, name):
+        file.write(data)
+        file.flush()
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            _settle(file, mode, None, Durable.CONTENT)
+        else:
+            own = (status.st_uid, status.st_gid)
+            _settle(file, status.st_mode & 0o7777, own, Durable.NOTHING)
+            shutil._copyxattr(path, name)  # type: ignore[attr-defined]
+            os.fsync(file.fileno())
+    return name
+
+
+def move(old: _Path, new: _Path, *, durable: bool = True) -> None:
+    """Give a file or folder another name in its file system, in one step; a file there is replaced.
+
+    Of several who move the same one, one succeeds; the others have FileNotFoundError.
+    """
+    os.rename(old, new)
+    if durable:
+        flush(_folder(new))
+
+
+def switch_link(link: _Path, to: str, temporary: _Path) -> None:
+    """Have ``link`` lead to ``to``: whoever opens it gets the old or the new.
+
+    ``temporary`` is a name beside it, used under a lock.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)  # of a process that was killed
+    os.symlink(to, temporary)
+    move(temporary, link)
+
+
+def flush(path: _Path) -> None:
+    """Have a file's content, or the names in a folder, on the disk (fsync(2))."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _beside(path: _Path, locked: bool) -> t.Iterator[tuple[t.BinaryIO, str]]:
+    """A new file in the same folder, 0600 from the start, and its name; gone after an exception."""
+    folder, base = os.path.split(os.fspath(path))
+    if locked:
+        name = os.path.join(folder, f".{base}.new")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)  # of a process that was killed
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(name, flags, 0o600)
+    else:
+        # a name may be as long as a file system takes, and this one is longer
+        descriptor, name = tempfile.mkstemp(dir=folder or ".", prefix=f".{base[:60]}.")
+    try:
+        with os.fdopen(descriptor, "w+b") as file:
+            yield file, name
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
+
+
+def _settle(
+    file: t.BinaryIO, mode: int | None, owner: tuple[int, int] | None, durable: Durable
+) -> None:
+    """Owner first, which costs special bits of the mode; all of it before the flush."""
+    file.flush()
+    if owner is not None:
+        os.fchown(file.fileno(), *owner)
+    if mode is not None:
+        os.fchmod(file.fileno(), mode)
+    if durable is not Durable.NOTHING:
+        os.fsync(file.fileno())
+
+
+def _folder(path: _Path) -> str:
+    return os.path.dirname(os.fspath(path)) or "."
