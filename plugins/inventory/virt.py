@@ -209,21 +209,8 @@ from ansible_collections.fleet.virt.plugins.plugin_utils import (
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
-# Variables of a hypervisor that say how it is reached, besides ansible_ssh_...
-_WANTED = (
-    "ansible_become",
-    "ansible_connection",
-    "ansible_host",
-    "ansible_host_key_checking",
-    "ansible_port",
-    "ansible_private_key_file",
-    "ansible_python_interpreter",
-    "ansible_user",
-    "virt_become",
-    "virt_inventory_uri",
-    "virt_migration_address",
-    "virt_zone",
-)
+# Variables of a hypervisor that count here, besides those for connecting
+_WANTED = ("ansible_python_interpreter", "virt_migration_address", "virt_zone")
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
@@ -310,7 +297,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return {
             key: to_plain(self.templar.template(value))
             for key, value in raw.items()
-            if key.startswith("ansible_ssh_") or key in _WANTED
+            if _ssh.is_for_connecting(key) or key in _WANTED
         }
 
     def _groups_of(self, host: t.Any) -> list[t.Any]:

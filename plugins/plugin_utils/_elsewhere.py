@@ -74,19 +74,5 @@ def require_absent(
 
 def _connection_variables(hostvars: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {
-        str(key): to_plain(hostvars[key])
-        for key in hostvars
-        if str(key).startswith("ansible_ssh_")
-        or str(key)
-        in (
-            "ansible_become",
-            "ansible_connection",
-            "ansible_host",
-            "ansible_host_key_checking",
-            "ansible_port",
-            "ansible_private_key_file",
-            "ansible_user",
-            "virt_become",
-            "virt_inventory_uri",
-        )
+        str(key): to_plain(hostvars[key]) for key in hostvars if _ssh.is_for_connecting(str(key))
     }

@@ -76,6 +76,27 @@ class Reached:
     local: bool = False
 
 
+# Variables of a hypervisor that say how it is reached, besides ansible_ssh_...
+_FOR_CONNECTING = frozenset(
+    {
+        "ansible_become",
+        "ansible_connection",
+        "ansible_host",
+        "ansible_host_key_checking",
+        "ansible_port",
+        "ansible_private_key_file",
+        "ansible_user",
+        "virt_become",
+        "virt_inventory_uri",
+    }
+)
+
+
+def is_for_connecting(variable: str) -> bool:
+    """Whether a variable of this name says how a hypervisor is reached."""
+    return variable.startswith("ansible_ssh_") or variable in _FOR_CONNECTING
+
+
 def ansible_options(variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """OPTIONS as Ansible has them for a host: its variables, the command line, configuration."""
     plugin: t.Any = connection_loader.get("ssh", PlayContext())

@@ -14,25 +14,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from pathlib import Path
 
 from ..._pure.base.metadata import Owner
-from . import locks
+from . import locks, processes
 
 
 def boot_id() -> str:
-    """The kernel's identity of this boot (random(4))."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-
-
-def _start_time(pid: int) -> int | None:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return None
-    # the command in parentheses may contain anything, blanks and parentheses too (proc(5))
-    fields = stat.rpartition(")")[2].split()
-    return int(fields[19]) if len(fields) > 19 and fields[0] != "Z" else None
+    """The boot that owners of now belong to."""
+    return processes.boot_id()
 
 
 def myself(run: str) -> Owner:
@@ -42,7 +31,7 @@ def myself(run: str) -> Owner:
 
 def of(pid: int, run: str = "") -> Owner:
     """A process of this host that is alive."""
-    return Owner(boot_id(), pid, _start_time(pid) or 0, run)
+    return Owner(boot_id(), pid, processes.start_time(pid) or 0, run)
 
 
 def reserved(run: str) -> Owner:
@@ -54,7 +43,7 @@ def is_alive(owner: Owner | None) -> bool:
     """Whether that process still exists on this host."""
     if owner is None or owner.pid <= 0 or owner.boot_id != boot_id():
         return False
-    return _start_time(owner.pid) == owner.start_time
+    return processes.start_time(owner.pid) == owner.start_time
 
 
 def host_lock(seconds: float = 60.0, name: str = "host") -> contextlib.AbstractContextManager[int]:

@@ -52,7 +52,7 @@ def units(names: t.Sequence[str]) -> dict[str, dict[str, str]]:
     shown = systemctl("show", f"--property={','.join(_PROPERTIES)}", *names, may_fail=True)
     found = {}
     for block in shown.split("\n\n"):
-        fields = dict(line.partition("=")[::2] for line in block.splitlines())
+        fields = _fields(block)
         if fields.get("LoadState") == "loaded":
             found[fields["Id"]] = {name: fields.get(name, "") for name in _PROPERTIES}
     return found
@@ -76,13 +76,47 @@ def restart(service: str, sockets: t.Sequence[str] = ()) -> None:
             break
         except PlanRefused:
             # Somebody asked in between, and an open socket has begun the service again
-            if left == 1 or not _is_active(service):
+            if left == 1 or not is_active(service):
                 raise
     systemctl("start", service)
 
 
-def _is_active(service: str) -> bool:
-    return "ActiveState=active" in systemctl("show", "--property=ActiveState", service)
+def is_active(unit: str, seconds: float = _LIMIT) -> bool:
+    """Whether it has begun and has not ended; not so where there is no systemd."""
+    return _succeeds("is-active", unit, seconds=seconds)
+
+
+def is_enabled(unit: str) -> bool:
+    """Whether a boot begins it; not so where there is no systemd."""
+    return _succeeds("is-enabled", unit)
+
+
+def properties(unit: str, *names: str) -> dict[str, str]:
+    """What ``systemctl show`` says of a unit, which need not be there; raises as ``systemctl``."""
+    return _fields(systemctl("show", f"--property={','.join(names)}", unit))
+
+
+def stop(unit: str, seconds: float = _LIMIT) -> None:
+    """End the unit, or those that the pattern names; none may be there."""
+    _succeeds("stop", unit, seconds=seconds)
+
+
+def clear(unit: str) -> None:
+    """End the unit and forget how it ended; it may not be there."""
+    stop(unit)
+    _succeeds("reset-failed", unit)
+
+
+def _succeeds(*words: str, seconds: float = _LIMIT) -> bool:
+    """Raises DeadlineExceeded."""
+    try:
+        return programs.execute(["systemctl", *words], seconds=seconds).status == 0
+    except FileNotFoundError:
+        return False
+
+
+def _fields(block: str) -> dict[str, str]:
+    return dict(line.partition("=")[::2] for line in block.splitlines())
 
 
 def complaints(began: int) -> str:

@@ -20,6 +20,7 @@ import uuid
 from ..._errors import FleetVirtError
 from ..._pure.bridge import plan as bridge_plan
 from ..._pure.bridge.types import File, Plan, Wanted
+from ..base import processes
 from . import journal
 from . import session as bridge_session
 from .facts import gather, network
@@ -91,7 +92,7 @@ def _outcome() -> tuple[str, str]:
     if not mark:
         return "waiting", "the new configuration is not in place yet"
     started = bridge_session.server_started()
-    if started is not None and started < bridge_session.fields(mark)[2]:
+    if started is not None and started < processes.parse(mark).start_time:
         return "old connection", "this connection is from before the switch"
     facts = network()
     lost = [line for one in journal.expected() for line in bridge_plan.missing(one, facts)]

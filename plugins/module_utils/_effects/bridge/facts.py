@@ -24,7 +24,7 @@ from ..._pure.bridge import ifupdown as bridge_ifupdown
 from ..._pure.bridge import networkd as bridge_networkd
 from ..._pure.bridge import networkmanager as bridge_networkmanager
 from ..._pure.bridge.types import Facts, Link, Manager, Wanted
-from ..base import programs
+from ..base import programs, systemd
 
 _LIMIT = 20.0  # seconds for a command that reads
 # netplan itself needs it, so the distribution's Python has yaml wherever netplan is
@@ -133,7 +133,7 @@ def _values(path: str) -> dict[str, str]:
 
 def _networkd(link: Link) -> Manager | None:
     """By the state that networkd keeps of the link: `networkctl --json` lacks the drop-ins."""
-    if not run(["systemctl", "is-active", "systemd-networkd.service"]):
+    if not systemd.is_active("systemd-networkd.service", _LIMIT):
         return None
     state = _values(f"/run/systemd/netif/links/{_index(link)}")
     path = state.get("NETWORK_FILE", "")
@@ -150,7 +150,7 @@ def _networkd(link: Link) -> Manager | None:
 
 
 def _networkmanager(link: Link) -> Manager | None:
-    if not run(["systemctl", "is-active", "NetworkManager.service"]):
+    if not systemd.is_active("NetworkManager.service", _LIMIT):
         return None
     shown = run(["nmcli", "--terse", "--fields", "all", "device", "show", link.name])
     fields = dict(_field(line) for line in shown.splitlines() if ":" in line)

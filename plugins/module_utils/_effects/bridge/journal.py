@@ -23,7 +23,7 @@ from dataclasses import asdict, replace
 from ..._errors import FleetVirtError, PlanRefused
 from ..._pure.bridge import scripts
 from ..._pure.bridge.types import Expected, Plan, Switch
-from ..base import files, locks
+from ..base import files, locks, systemd
 from .facts import read, run
 
 FOLDER = scripts.FOLDER
@@ -129,7 +129,7 @@ def arm(plan: Plan, switch: Switch, identifier: str, window: int) -> None:
     with contextlib.suppress(FileExistsError):
         os.symlink(scripts.BOOT_FILE, scripts.BOOT_LINK)
     os.sync()
-    run(["systemctl", "stop", scripts.TIMERS])  # of a run that was killed before it armed
+    systemd.stop(scripts.TIMERS)  # of a run that was killed before it armed
     _start("rollback", identifier, ["timer", identifier], window)
     _write("armed", "")
     os.sync()
@@ -153,7 +153,7 @@ def confirm() -> bool:
 
 def disarm() -> None:
     """Take the timer and the boot unit away; both do nothing any more."""
-    run(["systemctl", "stop", scripts.TIMERS])
+    systemd.stop(scripts.TIMERS)
     for path in (scripts.BOOT_LINK, scripts.BOOT_FILE):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)

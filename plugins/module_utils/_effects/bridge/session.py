@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import os
 
+from ..base import processes
+
 _SERVERS = ("sshd", "dropbear")
 
 
@@ -19,22 +21,7 @@ def server_started() -> int | None:
 
     All sessions that share a connection have the same server. None: this is no ssh connection.
     """
-    pid = os.getpid()
-    while pid > 1:
-        name, parent, started = _process(pid)
-        if name.startswith(_SERVERS):
-            return started
-        pid = parent
+    for _pid, process in processes.lineage(os.getpid()):
+        if process.name.startswith(_SERVERS):
+            return process.start_time
     return None
-
-
-def _process(pid: int) -> tuple[str, int, int]:
-    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-        return fields(file.read())
-
-
-def fields(text: str) -> tuple[str, int, int]:
-    """Name, parent and start of a process in the text of /proc/PID/stat."""
-    name, _sep, rest = text.rpartition(")")
-    words = rest.split()
-    return name.partition("(")[2], int(words[1]), int(words[19])

@@ -11,6 +11,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 import socket
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from ..._errors import FleetVirtError, Problem, SpecError
 from ..._pure.hypervisor import firewall
-from ..base import programs
+from ..base import processes, programs
 from .firewall_nftables import Nftables
 
 _NOTHING = {
@@ -217,17 +218,11 @@ def controller_addresses() -> list[str]:
 
     sudo hides the variable from us, but not that of its own process.
     """
-    process = os.getpid()
-    while process > 1:
-        folder = Path(f"/proc/{process}")
-        try:
-            environment = (folder / "environ").read_bytes().split(b"\0")
-            status = (folder / "status").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return []
-        for entry in environment:
-            if entry.startswith(b"SSH_CONNECTION="):
-                address = entry.partition(b"=")[2].split()[0].decode("ascii", "replace")
-                return [address.partition("%")[0]]
-        process = int(status.partition("PPid:")[2].split()[0])
+    with contextlib.suppress(OSError):
+        for pid, _process in processes.lineage(os.getpid()):
+            environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            for entry in environment:
+                if entry.startswith(b"SSH_CONNECTION="):
+                    address = entry.partition(b"=")[2].split()[0].decode("ascii", "replace")
+                    return [address.partition("%")[0]]
     return []

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from ..._errors import PlanRefused
 from ..._pure.hypervisor import firewall, nft_rules
-from ..base import files, programs
+from ..base import files, programs, systemd
 
 FILE = "/etc/fleet-virt/firewall.nft"
 _UNIT = "nftables.service"
@@ -174,11 +174,9 @@ def _check_file(main: Path, text: str, *, wanted: bool) -> None:
 
 def _main_file() -> Path | None:
     """The file that the distribution loads at boot; None where it loads none."""
-    enabled = programs.attempt(["systemctl", "is-enabled", _UNIT])
-    if enabled is None or enabled.status != 0:
+    if not systemd.is_enabled(_UNIT):
         return None
-    argv = ["systemctl", "show", "--property", "ExecStart", "--value", _UNIT]
-    match = _ARGUMENT.search(programs.run(argv))
+    match = _ARGUMENT.search(systemd.systemctl("show", "--property=ExecStart", "--value", _UNIT))
     path = Path(match[1]) if match else None
     return path if path is not None and path.is_file() else None
 

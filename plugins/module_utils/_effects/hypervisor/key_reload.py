@@ -23,7 +23,7 @@ from pathlib import Path
 
 from ..._errors import DeadlineExceeded, FleetVirtError
 from ..._pure.hypervisor.keys import common_names
-from ..base import programs
+from ..base import processes, programs, systemd
 
 # The daemons that listen with TLS: the one for all, or of the modular ones the proxy
 DAEMONS = ("libvirtd", "virtproxyd")
@@ -78,7 +78,7 @@ def _nobody_enters(daemon: str, timeout: float) -> t.Iterator[None]:
     if limits["nclients_max"] == 1 and saved.exists():  # an earlier run was killed just here
         limits = json.loads(saved.read_text(encoding="ascii"))
     saved.write_text(json.dumps(limits), encoding="ascii")
-    _run(["systemctl", "stop", f"{unit}.timer"], timeout)
+    systemd.stop(f"{unit}.timer", timeout)
     back = (
         *("server-clients-set", daemon, "--max-clients", str(limits["nclients_max"])),
         *("--max-unauth-clients", str(limits["nclients_unauth_max"])),
@@ -96,7 +96,7 @@ def _nobody_enters(daemon: str, timeout: float) -> t.Iterator[None]:
             yield
         finally:
             _admin(daemon, timeout, *back)
-            _run(["systemctl", "stop", f"{unit}.timer"], timeout)
+            systemd.stop(f"{unit}.timer", timeout)
             saved.unlink(missing_ok=True)
 
 
@@ -199,22 +199,16 @@ def _admin(daemon: str, timeout: float, *words: str, missing: bool = False) -> s
 
 
 def _is_running(daemon: str, timeout: float) -> bool:
-    return _run(["systemctl", "is-active", "--quiet", f"{daemon}.service"], timeout)[0] == 0
+    return systemd.is_active(f"{daemon}.service", timeout)
 
 
 def _listens(daemon: str, timeout: float) -> bool:
     """Whether a running daemon has TLS at all: by a socket of systemd's, or by itself."""
-    if _run(["systemctl", "is-active", "--quiet", f"{daemon}-tls.socket"], timeout)[0] == 0:
+    if systemd.is_active(f"{daemon}-tls.socket", timeout):
         return True
-    _status, words = _run(
-        ["systemctl", "show", "--property=MainPID", "--value", f"{daemon}.service"], timeout
-    )
-    try:
-        with open(f"/proc/{int(words)}/cmdline", "rb") as file:
-            arguments = file.read().split(b"\0")
-    except (OSError, ValueError):
-        return False
-    return b"--listen" in arguments or b"-l" in arguments
+    pid = systemd.properties(f"{daemon}.service", "MainPID").get("MainPID", "")
+    arguments = processes.arguments(int(pid)) if pid.isdigit() else ()
+    return "--listen" in arguments or "-l" in arguments
 
 
 def _run(words: list[str], timeout: float) -> tuple[int, str]:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from ..._errors import FleetVirtError, PlanRefused
 from ..._pure.migration.command import downtimes
-from ..base import locks, programs
+from ..base import locks, programs, systemd
 from ..base.connection import Connection
 from . import sockets as migration_sockets
 from .facts import job_of
@@ -86,10 +86,7 @@ def start(uuid: str, argv: t.Sequence[str]) -> None:
 
 def state(uuid: str) -> str | None:
     """What the unit does: running, done or failed; None if there is none."""
-    text = programs.run(
-        ["systemctl", "show", unit_of(uuid), "--property=LoadState,ActiveState,SubState"]
-    )
-    values = dict(line.partition("=")[::2] for line in text.splitlines())
+    values = systemd.properties(unit_of(uuid), "LoadState", "ActiveState", "SubState")
     if values.get("LoadState") == "not-found" or values.get("ActiveState") == "inactive":
         return None
     if values.get("ActiveState") == "failed":
@@ -107,8 +104,7 @@ def said(uuid: str) -> str:
 
 def clear(uuid: str) -> None:
     """Take the unit away, which has ended."""
-    programs.attempt(["systemctl", "stop", unit_of(uuid)])
-    programs.attempt(["systemctl", "reset-failed", unit_of(uuid)])
+    systemd.clear(unit_of(uuid))
     with contextlib.suppress(FileNotFoundError):
         _log(uuid).unlink()
     migration_sockets.forget(uuid)

@@ -1,0 +1,69 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Processes of this machine, as the kernel tells of them in /proc/PID/stat (proc(5)).
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+
+class Process(t.NamedTuple):
+    """A process; ``start_time`` is in clock ticks since the boot."""
+
+    name: str
+    state: str
+    parent: int
+    start_time: int
+
+
+def boot_id() -> str:
+    """The kernel's identity of this boot (random(4))."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def parse(text: str) -> Process:
+    """The process in the text of its file ``stat``."""
+    # the name in parentheses may contain anything, blanks and parentheses too
+    head, _sep, rest = text.rpartition(")")
+    fields = rest.split()
+    return Process(head.partition("(")[2], fields[0], int(fields[1]), int(fields[19]))
+
+
+def read(pid: int) -> Process:
+    """The process with this number; raises OSError where there is none."""
+    return parse(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace"))
+
+
+def start_time(pid: int) -> int | None:
+    """When the process began; None where there is none that has not ended."""
+    try:
+        process = read(pid)
+    except OSError:
+        return None
+    return None if process.state == "Z" else process.start_time
+
+
+def lineage(pid: int) -> t.Iterator[tuple[int, Process]]:
+    """The process, its parent, and so on up to the first one, which is left out.
+
+    Raises OSError where one of them ends meanwhile.
+    """
+    while pid > 1:
+        process = read(pid)
+        yield pid, process
+        pid = process.parent
+
+
+def arguments(pid: int) -> tuple[str, ...]:
+    """The words that the process was started with; none where there is no such process."""
+    try:
+        data = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return ()
+    return tuple(data.decode("utf-8", "surrogateescape").split("\0"))
