@@ -28,6 +28,13 @@ _CONNECTION: dict[str, dict[str, t.Any]] = {
 _TIDY = 30.0  # seconds for removing what a hypervisor that fell silent perhaps still has
 
 
+class Foreign(t.NamedTuple):
+    """An answer as any other that passes here, and beside it its facts as plain data."""
+
+    answer: dict[str, t.Any]
+    facts: dict[str, t.Any]
+
+
 class FleetAction(ActionBase):
     """An action that does :meth:`work`; our own errors end it with their message alone.
 
@@ -89,6 +96,15 @@ class FleetAction(ActionBase):
     def _execute_module(self, *args: t.Any, **options: t.Any) -> dict[str, t.Any]:
         self._require_there()
         return _answers.cleaned(super()._execute_module(*args, **options))
+
+    def foreign(self, name: str, arguments: dict[str, t.Any]) -> Foreign:
+        """What a module of another collection returns. Its facts are set nowhere."""
+        self._require_there()
+        with _uncollected():
+            answer = super()._execute_module(
+                module_name=name, module_args=arguments, task_vars=self._values
+            )
+        return Foreign(_answers.cleaned(answer), _answers.facts(answer))
 
     def module(
         self, task_vars: dict[str, t.Any], arguments: dict[str, t.Any] | None = None

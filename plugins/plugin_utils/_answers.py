@@ -17,6 +17,7 @@ import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 from ansible_collections.fleet.virt.plugins.plugin_utils._variables import PREFIXES
 
 Values = t.Mapping[str, t.Any]
@@ -66,6 +67,12 @@ def cleaned(answer: Values) -> dict[str, t.Any]:
         if key in kept:
             kept[key] = bool(kept[key])
     return kept
+
+
+def facts(answer: Values) -> dict[str, t.Any]:
+    """The facts of an answer as plain data; empty if there are none."""
+    found = to_plain(answer.get("ansible_facts"))
+    return found if isinstance(found, dict) else {}
 
 
 def _cut(text: t.Any) -> t.Any:

@@ -205,6 +205,7 @@ _STAGES: dict[str, Callable[[Props], Stage]] = {
     "virt_init": _init,
     "virt_keys": _keys,
     "virt_maintenance": _pool,
+    "virt_packages": _nothing,
     "virt_place": _nothing,
     "virt_pool": _pool,
     "virt_purge": _purge,

@@ -66,7 +66,7 @@ def test_packages_that_cannot_be_had_are_named_at_once(newcomers: Newcomers) -> 
     newcomers.sh(host, f"rm {away}")
     assert run.returncode != 0
     assert re.search(
-        rf"{host.name} lacks dnsmasq-base libvirt-.* xorriso, which cannot be installed: .+"
+        rf"{host.name}: cannot install dnsmasq-base libvirt-.* xorriso: .+"
         " Ensure that it reaches its package mirror",
         run.stdout,
     ), str(run)

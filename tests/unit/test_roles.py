@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,32 +68,6 @@ def test_every_platform_has_what_modules_need() -> None:
             assert any(package.startswith(word) for package in packages), f"{name}: {word}"
         for kind in ("__libvirtd_qemu", "__libvirtd_firmware"):
             assert set(values[kind]) == {"x86_64", "aarch64"}, f"{name}: {kind}"
-
-
-def _installing() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Tasks of roles that install packages, with the module_defaults that are in force."""
-
-    def walk(where: str, tasks: list[dict[str, Any]], outer: dict[str, Any]) -> Any:
-        for task in tasks:
-            defaults = {**outer, **task.get("module_defaults", {})}
-            if "ansible.builtin.package" in task:
-                yield f"{where}: {task['name']}", defaults
-            for part in ("block", "rescue", "always"):
-                yield from walk(where, task.get(part, []), defaults)
-
-    for role in ROLES:
-        for path in sorted((role / "tasks").glob("*.yml")):
-            yield from walk(f"{role.name}/{path.name}", load(path) or [], {})
-
-
-def test_only_what_is_needed_is_installed() -> None:
-    """No package that others only recommend: a hypervisor needs no fonts, cups or vulkan."""
-    found = dict(_installing())
-    assert len(found) >= 3
-    for where, defaults in found.items():
-        assert defaults["ansible.builtin.apt"]["install_recommends"] is False, where
-        for dnf in ("ansible.builtin.dnf", "ansible.builtin.dnf5"):
-            assert defaults[dnf]["install_weak_deps"] is False, where
 
 
 @pytest.mark.parametrize("role", ROLES, ids=by_name)

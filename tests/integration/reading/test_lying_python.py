@@ -38,7 +38,7 @@ RUNS = {
     "repair_vms": "",
     "maintenance -e virt_host=hv1": "",
     "renew_keys": f"hv1: {_SHAPELESS}",
-    "setup_hypervisors --limit hv1": "hv1: its facts set",
+    "setup_hypervisors --limit hv1": f"hv1: {_SHAPELESS}",
 }
 
 
@@ -78,7 +78,9 @@ class Liar:
             "packages": {},
         }
         answer = {"changed": False, "ansible_facts": facts, "add_host": {"host_name": "evil"}}
-        answer.update(results=[{"failed": True}], **more)
+        # no mapping, which of a module of Ansible's own ends the play for all
+        answer.update(results=[{"failed": True}], ansible_stats=5)
+        answer.update(more)
         text = base64.b64encode(json.dumps(answer).encode()).decode()
         self.lab.ssh("hv1", f"base64 -d > {_ANSWER}", input=text)
 
@@ -159,3 +161,39 @@ def test_a_sound_answer_is_shown_and_no_more(liar: Liar) -> None:
         line.split() for line in run.stdout.splitlines()
     ]
     assert _files(liar.home) == before
+
+
+_PLATFORM = {
+    "ansible_architecture": "x86_64",
+    "ansible_distribution": "Debian",
+    "ansible_distribution_major_version": "12",
+    "ansible_os_family": "Debian",
+    "ansible_pkg_mgr": "apt",
+}
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({**_PLATFORM, "packages": {}}, "would install 11 packages: dnsmasq-base"),
+        (_PLATFORM, "hv1: its answer is not what ansible.builtin.package_facts returns"),
+        ({"packages": {}}, "hv1: its answer is not what ansible.builtin.setup returns"),
+    ],
+)
+def test_another_hypervisor_is_set_up_all_the_same(
+    liar: Liar, facts: dict[str, Any], said: str
+) -> None:
+    """Whatever it answers to modules of Ansible's own, which learn what machine it is.
+
+    Without keys: no CA begins while one of the fleet is silent.
+    """
+    liar.answers(ansible_facts={**facts, "virt_output_file": "/x"})
+    before = _files(liar.home)
+    run = liar.run("setup_hypervisors --check -e hypervisor_keys=false")
+    text = run.stdout + run.stderr
+    assert said in " ".join(text.split()), text
+    assert "Traceback" not in text
+    assert _files(liar.home) == before
+    ended = {event.task for event in run.events if event.host == "hv2" and event.status == "ok"}
+    assert any(task.endswith("Find out which packages are missing") for task in ended), text
+    assert any("irewall" in task for task in ended), text

@@ -200,6 +200,17 @@ SHAPES: t.Mapping[str, t.Mapping[str, Shape]] = {
         "faults": _TEXTS,
         "daemons": _TEXTS,
     },
+    # Of modules of Ansible's own
+    "platform": {
+        "platform": {
+            "architecture": str,
+            "distribution": str,
+            "distribution_major_version": str,
+            "os_family": str,
+            "pkg_mgr": str,
+        }
+    },
+    "packages": {"packages": Every(list)},
 }
 
 

@@ -19,7 +19,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base import answe
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import (
     report as provision_report,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import preflight
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import (
+    packages,
+    preflight,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.preflight_host import (
     Limits,
 )
@@ -210,6 +213,16 @@ GOOD: dict[str, Answer] = {
         "faults": [],
         "daemons": ["libvirtd"],
     },
+    "platform": {
+        "platform": {
+            "architecture": "x86_64",
+            "distribution": "Debian",
+            "distribution_major_version": "12",
+            "os_family": "Debian",
+            "pkg_mgr": "apt",
+        }
+    },
+    "packages": {"packages": {"bash": [{"version": "5.2"}]}},
 }
 
 
@@ -323,6 +336,10 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "facts": lambda answer: read_facts(answer["facts"]),
     "baseline": lambda answer: read_facts(GOOD["facts"]["facts"], answer["baseline"]),
     "keys": read_keys,
+    "platform": lambda answer: packages.platform(
+        {f"ansible_{key}": value for key, value in answer["platform"].items()}
+    ),
+    "packages": lambda answer: packages.missing(["bash", "tree"], answer),
 }
 
 WRONG: tuple[t.Any, ...] = (None, "", "text", 7, -1, 2.5, True, [], {}, [None], ["x"], [[]], [{}])

@@ -1,0 +1,97 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import packages
+from ansible_collections.fleet.virt.plugins.plugin_utils import _alive
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction, Foreign
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+
+_LIMITS = {"read": 300.0, "install": 3600.0}  # seconds
+
+
+class ActionModule(FleetAction):
+    """Ansible's own modules do the work on the host; what they return is data, like our own's."""
+
+    _noted: list[dict[str, t.Any]]
+
+    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        names = to_plain(self.options(packages.ARGUMENTS))["names"]
+        self._noted = []
+        try:
+            result = self._ensure(names) if names else self._look()
+        except FleetVirtError as error:
+            host = task_vars.get("inventory_hostname")
+            result = {"failed": True, "msg": f"{host}: {error}"}
+        return {**_beside(self._noted), **result}
+
+    def _look(self) -> dict[str, t.Any]:
+        facts = self._facts(packages.SETUP, packages.SETUP_ARGUMENTS)
+        return {"changed": False, "platform": packages.platform(facts)}
+
+    def _ensure(self, names: list[str]) -> dict[str, t.Any]:
+        missing = packages.missing(names, self._facts(packages.PACKAGE_FACTS, {}))
+        if missing and not self._task.check_mode:
+            self._install(missing)
+        return {"changed": bool(missing), "missing": missing}
+
+    def _install(self, names: list[str]) -> None:
+        module, settings = packages.manager(self._look()["platform"]["pkg_mgr"])
+        wanted = {"name": names, "state": "present", "update_cache": True}
+        arguments = {**self._defaults(module), **settings, **wanted}
+        answer = self._done(module, arguments, "install").answer
+        if answer.get("failed") and module == packages.APT and self._finished():
+            answer = self._done(module, arguments, "install").answer
+        if answer.get("failed"):
+            raise FleetVirtError(packages.refused(names, packages.reason(answer)))
+
+    def _finished(self) -> bool:
+        """Whether an installation had been interrupted, which is finished then."""
+        audit = self._done(packages.COMMAND, packages.AUDIT, "read").answer
+        if not audit.get("stdout"):
+            return False
+        answer = self._done(packages.COMMAND, packages.FINISH, "install").answer
+        if answer.get("failed"):
+            why = packages.reason({**answer, "msg": answer.get("stderr") or answer.get("msg")})
+            raise FleetVirtError(
+                "an installation was interrupted there, and 'dpkg --configure --pending' cannot"
+                f" finish it: {why}"
+            )
+        return True
+
+    def _defaults(self, module: str) -> dict[str, t.Any]:
+        """What ``module_defaults`` of the play say of a module, which Ansible reads for tasks."""
+        found: dict[str, t.Any] = {}
+        for one in self._task.module_defaults or ():
+            found.update(one.get(module) or {})
+        return t.cast("dict[str, t.Any]", self._templar.template(found))
+
+    def _facts(self, module: str, arguments: dict[str, t.Any]) -> dict[str, t.Any]:
+        answer, facts = self._done(module, arguments, "read")
+        if answer.get("failed"):
+            raise FleetVirtError(f"{module} failed: {packages.reason(answer)}")
+        return facts
+
+    def _done(self, module: str, arguments: dict[str, t.Any], kind: str) -> Foreign:
+        """What a module returns, within the limit of its kind of work."""
+        with _alive.limited(_LIMITS[kind], module):
+            found = self.foreign(module, arguments)
+        self._noted.append(found.answer)
+        return found
+
+
+def _beside(answers: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+    """What Ansible is to know of several answers: warnings, and the Python it discovered."""
+    found: dict[str, t.Any] = {}
+    for answer in answers:
+        for key in ("warnings", "deprecations"):
+            if answer.get(key):
+                found.setdefault(key, []).extend(answer[key])
+        if "ansible_facts" in answer:
+            found["ansible_facts"] = answer["ansible_facts"]
+    return found

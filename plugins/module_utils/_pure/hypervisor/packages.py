@@ -1,0 +1,101 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Packages of a hypervisor: what modules of Ansible's own are asked, and what is read of that.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..._errors import FleetVirtError
+from ..base import answer_shapes, outcomes
+from ..base.tables import clean
+
+ARGUMENTS: dict[str, dict[str, t.Any]] = {
+    "names": {"type": "list", "elements": "str", "default": []},
+}
+
+SETUP = "ansible.builtin.setup"
+SETUP_ARGUMENTS = {"gather_subset": ["!all", "!min", "distribution", "pkg_mgr", "platform"]}
+PACKAGE_FACTS = "ansible.builtin.package_facts"
+COMMAND = "ansible.builtin.command"
+APT = "ansible.builtin.apt"
+AUDIT = {"argv": ["dpkg", "--audit"]}
+FINISH = {"argv": ["dpkg", "--force-confdef", "--force-confold", "--configure", "--pending"]}
+
+_PLATFORM = ("architecture", "distribution", "distribution_major_version", "os_family", "pkg_mgr")
+_NAME = re.compile(r"[ -~]{1,64}")  # it becomes part of messages and of a file's name
+_LONGEST = 2000  # characters of what a package manager says
+# Of each package manager its module, and how that installs what is needed and no more: packages
+# that others only recommend are a desktop's (fonts, cups, vulkan). Another installation may be at
+# work, perhaps one that an earlier run began, so it is waited for where that can be.
+_MANAGERS: dict[str, tuple[str, dict[str, t.Any]]] = {
+    "apt": (APT, {"install_recommends": False, "lock_timeout": 300, "update_cache_retries": 1}),
+    "dnf": ("ansible.builtin.dnf", {"install_weak_deps": False, "lock_timeout": 300}),
+    "dnf5": ("ansible.builtin.dnf5", {"install_weak_deps": False}),
+    "zypper": ("community.general.zypper", {"disable_recommends": True}),
+}
+
+
+def platform(facts: t.Mapping[str, t.Any]) -> dict[str, str]:
+    """What machine it is, by the facts of :data:`SETUP`. Raises FleetVirtError."""
+    found: dict[str, t.Any] = {key: facts.get(f"ansible_{key}") for key in _PLATFORM}
+    problem = answer_shapes.problem({"platform": found}, "platform")
+    for key, value in found.items():
+        if problem is None and not _NAME.fullmatch(value):
+            problem = f"platform.{key} is no name"
+    if problem is not None:
+        raise _unsound(SETUP, problem)
+    return found
+
+
+def missing(names: t.Iterable[str], facts: t.Mapping[str, t.Any]) -> list[str]:
+    """Which of ``names`` are not installed, by the facts of :data:`PACKAGE_FACTS`.
+
+    Raises FleetVirtError.
+    """
+    problem = answer_shapes.problem(facts, "packages")
+    if facts.get("packages") is None:
+        problem = "it names no packages"
+    if problem is not None:
+        raise _unsound(PACKAGE_FACTS, problem)
+    return sorted(set(names) - set(facts["packages"]))
+
+
+def manager(name: str) -> tuple[str, dict[str, t.Any]]:
+    """The module of a package manager, and how it is to install. Raises FleetVirtError."""
+    if name not in _MANAGERS:
+        raise FleetVirtError(
+            f"its package manager is {name!r}, and this collection installs with"
+            f" {', '.join(_MANAGERS)} only"
+        )
+    return _MANAGERS[name]
+
+
+def reason(answer: t.Mapping[str, t.Any]) -> str:
+    """Why a package manager's module failed, in its own words."""
+    said, failures = answer.get("msg"), answer.get("failures")
+    if outcomes.is_cut(answer) or not isinstance(said, str) or not said:
+        return outcomes.reason(answer)
+    parts = [said, *(map(str, failures) if isinstance(failures, list) else ())]
+    text = clean(" ".join(" ".join(parts).split())).rstrip(":. ")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
+
+
+def refused(names: t.Sequence[str], why: str) -> str:
+    """That packages cannot be installed, and what to do."""
+    return (
+        f"cannot install {' '.join(names)}: {why}. Ensure that it reaches its package mirror, or"
+        " install them yourself, and run it again"
+    )
+
+
+def _unsound(module: str, problem: str) -> FleetVirtError:
+    return FleetVirtError(
+        f"its answer is not what {module} returns ({problem}); look at what answers there"
+    )
