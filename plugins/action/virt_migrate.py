@@ -90,7 +90,7 @@ class ActionModule(FleetAction):
             pool_paths=variables.pool_paths(), base_pool=variables.base_pool()
         )
         if options["state"] == "repaired":
-            decision = migration_decision.repair(options["names"], heard, mute)
+            decision = migration_decision.repair(options["names"], heard, mute, lost)
         else:
             hosts = _placing.hosts_of(answers, limits, lost)
             if options["evacuated"]:
@@ -117,6 +117,15 @@ class ActionModule(FleetAction):
             ]
             for source, moves in decision.shares.items()
         }
+        for to, moves in decision.left.items():
+            shares.setdefault(to, []).extend(
+                {
+                    "name": name,
+                    "destination": self._destination(to, answers, task_vars),
+                    "lost_source": {"name": gone, "addresses": _peers.addresses(gone, task_vars)},
+                }
+                for name, gone in moves
+            )
         bases = {
             to: [
                 {"volume": volume, "peers": [_peers.address(name, task_vars) for name in have]}
@@ -128,8 +137,8 @@ class ActionModule(FleetAction):
             "changed": False,
             "shares": shares,
             "limits": {
-                source: _limit(source, moves, answers, options)
-                for source, moves in decision.shares.items()
+                host: _limit(host, [str(vm["name"]) for vm in share], answers, options)
+                for host, share in shares.items()
             },
             "bases": bases,
             "settled": sorted(decision.settled),
@@ -173,7 +182,7 @@ def _limits(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 def _limit(
     source: str,
-    moves: t.Sequence[tuple[str, str]],
+    names: t.Sequence[str],
     answers: t.Mapping[str, t.Any],
     options: t.Mapping[str, t.Any],
 ) -> int:
@@ -183,7 +192,7 @@ def _limit(
         for vm in answers[source].get("vms") or ()
     }
     return durations.moves(
-        [sizes.get(name, 0) for name, _to in moves], options["seconds_per_gib"], options["parallel"]
+        [sizes.get(name, 0) for name in names], options["seconds_per_gib"], options["parallel"]
     )
 
 

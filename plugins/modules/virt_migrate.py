@@ -98,6 +98,28 @@ options:
             type: list
             elements: str
             default: []
+      lost_source:
+        description:
+          - The hypervisor that the VM came from, if it is gone for good before the move was over.
+            Then this runs on the destination, O(vms[].destination) is this hypervisor, and
+            O(state) is V(repaired). A VM that has arrived is finished here. One that has not is
+            lost with that hypervisor, which is a failure. No VM is started, and no volume is
+            removed but such that hold nothing.
+          - It is not believed while that hypervisor answers.
+        type: dict
+        suboptions:
+          name:
+            description:
+              - Its name in the inventory.
+            type: str
+            required: true
+          addresses:
+            description:
+              - Names or addresses it was reached by. Nothing may accept a connection there, to SSH
+                or to libvirt.
+            type: list
+            elements: str
+            default: []
   state:
     description:
       - V(moved) moves the VMs.
@@ -290,7 +312,7 @@ vms:
       description: Name of the VM.
       type: str
     source:
-      description: Name of this hypervisor.
+      description: Name of this hypervisor, or of the one that is lost.
       type: str
       returned: with O(stage=all)
     destination:
@@ -301,7 +323,8 @@ vms:
       description: How it moved, V(copy) with whole disks, V(overlay) with what lies on base images,
         V(shared) with disks that both hypervisors have, V(memory) without disks, V(offline) while
         it was shut off, V(finish) for the rest of an interrupted move, V(undo) for one that was
-        undone, so that the VM is where it was, V(none) if it was there already; null if nothing
+        undone, so that the VM is where it was, V(lost) for a VM that was lost with the hypervisor
+        that it came from (O(vms[].lost_source)), V(none) if it was there already; null if nothing
         came of it.
       type: str
       returned: with O(stage=all)
@@ -444,9 +467,8 @@ def main() -> None:
                 parallel=params["parallel"],
                 evacuating=bool(params["evacuated"]) and params["evacuated"] == here,
             )
-            jobs = [
-                migration_jobs.Job(*one) for one in migration_request.moves(params["vms"], here)
-            ]
+            wanted = migration_request.moves(params["vms"], here, repair=settings.repair)
+            jobs = [migration_jobs.Job(*one) for one in wanted]
             return migration.run(connection, jobs, settings, check=module.check_mode)
 
     run(module, work)

@@ -13,7 +13,7 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
-from ..._pure.migration.types import Destination, Options
+from ..._pure.migration.types import Destination, LostSource, Options
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,11 @@ class Settings:
 
 @dataclass
 class Job:
-    """One VM, and what becomes of it."""
+    """One VM, and what becomes of it; ``lost``: the hypervisor that it came from, if that is."""
 
     name: str
     destination: Destination
+    lost: LostSource | None = None
     flow: str | None = None
     steps: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
@@ -58,7 +59,7 @@ def result(jobs: t.Sequence[Job], settings: Settings) -> dict[str, t.Any]:
     vms = [
         {
             "name": job.name,
-            "source": settings.here,
+            "source": job.lost.name if job.lost else settings.here,
             "destination": job.destination.name,
             **{
                 key: getattr(job, key)
@@ -88,6 +89,6 @@ def _diff(job: Job, settings: Settings) -> dict[str, str]:
     return {
         "before_header": job.name,
         "after_header": job.name,
-        "before": text(settings.here, []),
+        "before": text(job.lost.name if job.lost else settings.here, []),
         "after": text(job.destination.name, job.steps),
     }

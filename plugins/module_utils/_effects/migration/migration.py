@@ -42,6 +42,7 @@ from . import facts as migration_facts
 from . import job as migration_job
 from . import jobs as migration_jobs
 from . import keys as migration_keys
+from . import lost_source as migration_lost
 from . import shared as migration_shared
 from . import volumes as migration_volumes
 from .ends import Ends
@@ -72,6 +73,9 @@ def run(
         # each has its own: libvirt 9.0's client loses answers that several threads wait for
         try:
             with connect(connection.uri, connection.timeout) as own:
+                if job.lost is not None:
+                    migration_lost.settle(own, job, settings.here, job.lost, check=check)
+                    return
                 mover = _Mover(own, job, settings, check=check)
                 with contextlib.closing(mover.ends):
                     mover.move()

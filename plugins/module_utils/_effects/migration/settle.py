@@ -163,10 +163,7 @@ class Settler:
 
     def _note_off(self, host: str) -> None:
         """Its hypervisor went down: the VM is left as it is, which has to be said."""
-        self.job.note = (
-            f"it ran before the move and is shut off on {host} now, where nothing starts it by"
-            " itself: start it with virt_state, state running"
-        )
+        self.job.note = went_off(host)
 
     def _forget_here(self, here: Here) -> None:
         """It is there, and what is here is a definition that was not taken away."""
@@ -188,18 +185,6 @@ class Settler:
         chosen = [one for one in volumes if one.role == "seed" or one.path in attached]
         stay = migration_volumes.remove_old(self.ends.connection, uuid, chosen)
         self.job.kept += stay
-
-    @staticmethod
-    def _pools_of(remote: Connection, volumes: t.Sequence[OwnVolume]) -> dict[str, str]:
-        """What the pools of volumes are called there, by the volumes' paths."""
-        found = {}
-        for folder in {posixpath.dirname(one.path) for one in volumes}:
-            pool = storage.pool_at(remote, folder)
-            if pool is not None:
-                found.update(
-                    {one.path: pool for one in volumes if posixpath.dirname(one.path) == folder}
-                )
-        return found
 
     def complete(self, remote: Connection, there: There, uuid: str) -> None:
         """It is there: its volumes here go, then the claim, and the marks last."""
@@ -240,25 +225,29 @@ class Settler:
                     for one in copied
                 ]
         copies = set(pools)
-        pools = {**self._pools_of(remote, kept.volumes), **pools}
+        pools = {**pools_of(remote, kept.volumes), **pools}
         migration_volumes.drop_claim(remote, name, uuid, volumes=False)
         if kept.move is not None and kept.move.autostart == "yes":
             remote.call("switch autostart on", there.raw.setAutostart, 1)
-        volumes = (
-            # what was copied is another file there
-            dataclasses.replace(
-                one,
-                pool=pools.get(one.path, one.pool),
-                made="" if one.path in copies else one.made,
-            )
-            for one in kept.volumes
-        )
-        plain = dataclasses.replace(
-            kept,
-            phase=None,
-            owner=None,
-            move=None,
-            volumes=tuple(volumes),
-            evacuated_from=metadata.arriving(kept, self.ends.where),
-        )
+        plain = metadata.settled(kept, self.ends.where, pools, copies)
         migration_ends.write_everywhere(remote, there.raw, plain)
+
+
+def went_off(host: str) -> str:
+    """Of a VM that ran before its move and does not any more."""
+    return (
+        f"it ran before the move and is shut off on {host} now, where nothing starts it by itself:"
+        " start it with virt_state, state running"
+    )
+
+
+def pools_of(connection: Connection, volumes: t.Sequence[OwnVolume]) -> dict[str, str]:
+    """What the pools of volumes are called there, by the volumes' paths."""
+    found = {}
+    for folder in {posixpath.dirname(one.path) for one in volumes}:
+        pool = storage.pool_at(connection, folder)
+        if pool is not None:
+            found.update(
+                {one.path: pool for one in volumes if posixpath.dirname(one.path) == folder}
+            )
+    return found

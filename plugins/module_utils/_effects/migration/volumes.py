@@ -142,6 +142,23 @@ def _is_blank(remote: Connection, volume: t.Any) -> bool:
     return blank_image.is_blank(read, hollow=not allocation) if allocation else True
 
 
+def written(connection: Connection, claim: Metadata) -> list[tuple[str, int]]:
+    """The volumes made under the claim that hold something, with how many bytes they take."""
+    found = []
+    for one in claim.volumes:
+        if one.made == NOT_MADE:
+            continue  # a file of that name is not of the move
+        pool = _pool(connection, one.pool)
+        _refresh(connection, pool)
+        volume = storage.find_volume(connection, pool, one.name)
+        if volume is None:
+            continue
+        action = f"read volume {one.name}"
+        if not connection.call(action, _is_blank, connection, volume):
+            found.append((one.path, int(connection.call(action, volume.info)[2])))
+    return found
+
+
 def _pool(connection: Connection, name: str) -> storage.Pool:
     pool = storage.find_pool(connection, name, None)
     if pool is None:
@@ -162,6 +179,12 @@ def drop_claim(remote: Connection, name: str, uuid: str, *, volumes: bool) -> bo
     raw = find_domain(remote, name + CLAIM)
     if raw is None or str(raw.UUIDString()) != migration_plan.claim_uuid(uuid):
         return False
+    drop(remote, name, raw, volumes=volumes)
+    return True
+
+
+def drop(remote: Connection, name: str, raw: t.Any, *, volumes: bool) -> None:
+    """Take the claim ``raw`` of the VM ``name`` away, as :func:`drop_claim` does."""
     kept = kept_metadata(remote, raw)
     if volumes and kept is not None:
         if find_domain(remote, name) is not None:
@@ -176,7 +199,6 @@ def drop_claim(remote: Connection, name: str, uuid: str, *, volumes: bool) -> bo
             if _foreign(remote, pool, volume.name, volume.made) is None:
                 storage.delete_volume(remote, pool, volume.name)
     domains.undefine(remote, raw)
-    return True
 
 
 def remove_old(connection: Connection, uuid: str, volumes: t.Sequence[OwnVolume]) -> list[str]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from ..._errors import XmlError
 from ..._lxml import add, new
@@ -141,6 +141,30 @@ def arriving(metadata: Metadata, host: str) -> tuple[str, ...]:
     """
     names = metadata.evacuated_from
     return names[: names.index(host)] if host in names else names
+
+
+def settled(
+    metadata: Metadata, host: str, pools: t.Mapping[str, str], copies: t.Collection[str]
+) -> Metadata:
+    """Of a VM that has come to ``host`` to stay.
+
+    ``pools`` are what the pools of its volumes are called there, by the volumes' paths; ``copies``
+    are the paths of those that were copied, and so are other files there.
+    """
+    volumes = (
+        replace(
+            one, pool=pools.get(one.path, one.pool), made="" if one.path in copies else one.made
+        )
+        for one in metadata.volumes
+    )
+    return replace(
+        metadata,
+        phase=None,
+        owner=None,
+        move=None,
+        volumes=tuple(volumes),
+        evacuated_from=arriving(metadata, host),
+    )
 
 
 # Fields that are one element with the text in it, attributes, or an element for each item

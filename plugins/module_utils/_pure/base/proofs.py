@@ -55,6 +55,12 @@ PROOFS: dict[str, Proof] = {
         "both ends of that move",
         CONCERNED,
     ),
+    "finish lost": Proof(
+        "``repair_vms``, where the source of an unfinished move is declared lost",
+        "what the destination has of the VM",
+        "the destination of that move",
+        CONCERNED,
+    ),
     "evacuate": Proof(
         "``evacuate``",
         "which VMs the hypervisor has",

@@ -18,6 +18,7 @@ from ..._units import MIB
 from ..base import proofs, twice
 from ..placement import placement
 from ..placement.types import DiskNeed, Placement, Policy, Request
+from . import lost_source
 
 Answer = t.Mapping[str, t.Any]
 Mute = t.Mapping[str, proofs.Silence]
@@ -25,9 +26,12 @@ Mute = t.Mapping[str, proofs.Silence]
 
 @dataclass
 class Decision:
-    """``shares``: hypervisor to VMs that move from there, each with its destination's name."""
+    """``shares``: hypervisor to VMs that move from there, each with its destination's name;
+    ``left``: destination to VMs that were moving there, each with the lost hypervisor it is from.
+    """
 
     shares: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    left: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     settled: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
@@ -60,10 +64,16 @@ def decide(
     return found
 
 
-def repair(names: t.Sequence[str], answers: t.Mapping[str, Answer], mute: Mute) -> Decision:
+def repair(
+    names: t.Sequence[str],
+    answers: t.Mapping[str, Answer],
+    mute: Mute,
+    lost: t.Collection[str] = (),
+) -> Decision:
     """What has to be looked at of interrupted moves: all of them, or those of ``names``.
 
-    One whose other end is silent is a problem; the others are repaired all the same.
+    One whose other end is silent is a problem; the others are repaired all the same. One whose
+    source is among ``lost``, those that are declared lost, is settled on its destination.
     """
     found = Decision()
     listed = [str(vm["name"]) for answer in answers.values() for vm in answer.get("vms") or ()]
@@ -72,9 +82,14 @@ def repair(names: t.Sequence[str], answers: t.Mapping[str, Answer], mute: Mute) 
         places = places_of(name, answers)
         ends = unfinished(name, places, answers)
         if ends is not None:
-            problem = ends_silent(name, ends, answers, mute)
+            gone = ends[0] in lost and ends[0] not in answers
+            problem = ends_silent(name, ends, answers, mute, gone=gone)
+            if gone and not problem:
+                problem = lost_source.elsewhere(name, ends, answers)
             if problem:
                 found.problems.append(problem)
+            elif gone:
+                found.left.setdefault(ends[1], []).append((name, ends[0]))
             else:
                 found.shares.setdefault(ends[0], []).append((name, ends[1]))
             continue
@@ -232,15 +247,30 @@ def _claims(answers: t.Mapping[str, Answer]) -> list[tuple[str, str, str]]:
 
 
 def ends_silent(
-    name: str, ends: tuple[str, str], answers: t.Mapping[str, Answer], mute: Mute
+    name: str,
+    ends: tuple[str, str],
+    answers: t.Mapping[str, Answer],
+    mute: Mute,
+    *,
+    gone: bool = False,
 ) -> str | None:
-    """Why an unfinished move cannot be looked at: only both ends tell which of them has the VM."""
+    """Why an unfinished move cannot be looked at: only both ends tell which of them has the VM,
+    unless the source is ``gone`` for good."""
     unknown = proofs.Silence("not among the hypervisors of this play, or declared lost")
     out = {one: mute.get(one, unknown) for one in ends if one not in answers}
-    missing = proofs.missing("finish", out, *ends)
+    if gone:
+        missing = proofs.missing("finish lost", out, ends[1])
+    else:
+        missing = proofs.missing("finish", out, *ends)
     if not missing:
         return None
     again = "run without --limit" if not any(_asked(missing)) else "bring it back"
+    only = missing.get(ends[0])
+    if only and len(missing) == 1 and only.asked and not only.reached:
+        again += (
+            " (if it is gone for good, settle the move without it: fleet.virt.repair_vms -e"
+            f" vm_name={name} -e virt_hypervisors_lost={ends[0]})"
+        )
     return (
         f"the move of {name!r} from {ends[0]} to {ends[1]} is unfinished, and"
         f" {' and '.join(missing)} is silent ({proofs.named(missing)}), so which of them has it is"

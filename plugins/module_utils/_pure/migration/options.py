@@ -25,6 +25,13 @@ VM: dict[str, dict[str, t.Any]] = {
             "coming": {"type": "list", "elements": "str", "default": []},
         },
     },
+    "lost_source": {
+        "type": "dict",
+        "options": {
+            "name": {"type": "str", "required": True},
+            "addresses": {"type": "list", "elements": "str", "default": []},
+        },
+    },
 }
 BASE: dict[str, dict[str, t.Any]] = {
     "volume": {"type": "str", "required": True},

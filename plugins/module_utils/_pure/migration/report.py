@@ -38,15 +38,19 @@ def report(
     rows: list[list[t.Any]] = [[name, None, None, "stays", None, None, None] for name in settled]
     lines: list[str] = []
     requested = {host: [str(vm["name"]) for vm in share] for host, share in shares.items()}
-    goals = {
-        (host, str(vm["name"])): vm["destination"]["name"]
-        for host, share in shares.items()
-        for vm in share
-    }
+    wanted = {(host, str(vm["name"])): vm for host, share in shares.items() for vm in share}
     found = outcomes(requested, answers)
     for one in found:
         lines += [clean(line) for line in (one.entry or {}).get("progress") or ()]
-        rows.append([one.name, one.host, goals[one.host, one.name], *_result(one, check=check)])
+        vm = wanted[one.host, one.name]
+        lost = vm.get("lost_source")
+        source = lost["name"] if lost else one.host
+        rows.append(
+            [
+                *(one.name, source, vm["destination"]["name"]),
+                *_result(one, check=check, known=bool(lost)),
+            ]
+        )
     if rows:
         lines.append(table(_HEADS, rows))
     lines += [
@@ -60,18 +64,19 @@ def report(
     return "".join(f"{line}\n" for line in lines), failures
 
 
-def _result(one: Outcome, *, check: bool) -> list[t.Any]:
-    """What became of it in a word, MiB, seconds and milliseconds of downtime."""
+def _result(one: Outcome, *, check: bool, known: bool) -> list[t.Any]:
+    """What became of it in a word, MiB, seconds and milliseconds of downtime; ``known``: check mode
+    knows how a move that was interrupted ends."""
     if one.entry is None:
         return ["failed", None, None, None]
     entry = one.entry
     if one.problem:
-        word = "failed"
+        word = "lost" if entry.get("flow") == "lost" else "failed"
     elif not entry.get("changed"):
         word = "was there"
     elif entry["flow"] == "undo":
         word = "stays (its move was undone)"
-    elif check and entry["flow"] == "finish":
+    elif check and entry["flow"] == "finish" and not known:
         word = "would be finished or undone"
     else:
         word = f"{'would move' if check else 'moved'} ({entry['flow']})"

@@ -13,7 +13,7 @@ import re
 import typing as t
 
 from ..._errors import Problem, SpecError
-from .types import Destination, Options
+from .types import Destination, LostSource, Options
 
 # A host name or an address: nothing that could be another part of a URI
 _ADDRESS = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
@@ -44,9 +44,12 @@ def options(given: t.Mapping[str, t.Any]) -> Options:
     )
 
 
-def moves(vms: t.Sequence[t.Mapping[str, t.Any]], here: str) -> list[tuple[str, Destination]]:
-    """The VMs with their destinations; raises SpecError with everything that is wrong."""
-    found: list[tuple[str, Destination]] = []
+def moves(
+    vms: t.Sequence[t.Mapping[str, t.Any]], here: str, *, repair: bool = False
+) -> list[tuple[str, Destination, LostSource | None]]:
+    """The VMs with their destinations, and with the hypervisor that each came from if that is lost;
+    raises SpecError with everything that is wrong."""
+    found: list[tuple[str, Destination, LostSource | None]] = []
     problems = []
     seen: set[str] = set()
     for index, one in enumerate(vms):
@@ -58,7 +61,10 @@ def moves(vms: t.Sequence[t.Mapping[str, t.Any]], here: str) -> list[tuple[str, 
         elif name in seen:
             problems.append(Problem(f"{where}.name", f"{name!r} is there twice; move it once"))
         seen.add(name)
-        if to["name"] == here:
+        lost = one.get("lost_source")
+        if lost is not None:
+            problems += _lost(f"{where}.lost_source", name, to["name"], lost, here, repair=repair)
+        elif to["name"] == here:
             text = f"{name!r} is to go from {here} to {here}; name another hypervisor"
             problems.append(Problem(f"{where}.destination", text))
         if not _ADDRESS.fullmatch(address):
@@ -74,7 +80,23 @@ def moves(vms: t.Sequence[t.Mapping[str, t.Any]], here: str) -> list[tuple[str, 
             expired=tuple(str(text) for text in to.get("expired") or ()),
             coming=tuple(str(volume) for volume in to.get("coming") or ()),
         )
-        found.append((name, there))
+        gone = None if lost is None else LostSource(lost["name"], tuple(lost["addresses"]))
+        found.append((name, there, gone))
     if problems:
         raise SpecError(problems)
+    return found
+
+
+def _lost(
+    path: str, name: str, to: str, lost: t.Mapping[str, t.Any], here: str, *, repair: bool
+) -> list[Problem]:
+    """What is wrong with what is said of a hypervisor that is gone."""
+    found = []
+    if not repair:
+        found.append(Problem(path, "only with state: repaired; nothing moves from a lost one"))
+    if to != here:
+        text = f"{name!r} was to go to {to}, and this is {here}; run it there"
+        found.append(Problem(path, text))
+    if lost["name"] == here:
+        found.append(Problem(f"{path}.name", f"{here} runs this; leave lost_source out"))
     return found

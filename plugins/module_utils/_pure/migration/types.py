@@ -39,6 +39,14 @@ class Destination:
 
 
 @dataclass(frozen=True)
+class LostSource:
+    """The hypervisor that a VM came from and that is declared lost, and where it was reached."""
+
+    name: str
+    addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Options:
     """How volumes are treated, which way it goes and how fast: MiB/s, milliseconds, seconds for
     each GiB."""
@@ -204,6 +212,7 @@ __all__ = [
     "Defined",
     "Destination",
     "Disk",
+    "LostSource",
     "Move",
     "NewVolume",
     "Options",

@@ -282,6 +282,44 @@ def test_nothing_is_repaired_in_silence_while_the_source_is_dead() -> None:
     assert "do not say between which hypervisors" in repair([], strange, {}).problems[0]
 
 
+def test_a_move_whose_source_is_declared_lost_is_settled_on_its_destination() -> None:
+    arrived = {"hv2": answer(vm(phase="migrating", move=MOVE)), "hv3": answer()}
+    coming = {"hv2": answer(claims=["web1"]), "hv3": answer()}
+    for answers in (arrived, coming):
+        for names in ([], ["web1"]):
+            found = repair(names, answers, {}, ["hv1"])
+            assert (found.shares, found.problems) == ({}, [])
+            assert found.left == {"hv2": [("web1", "hv1")]}
+        # whoever has not declared it lost is told how
+        found = repair([], answers, {"hv1": DOWN})
+        assert found.left == {}
+        assert "-e vm_name=web1 -e virt_hypervisors_lost=hv1" in found.problems[0]
+        away = {"hv1": Silence("it was not asked (--limit)", asked=False)}
+        assert "virt_hypervisors_lost" not in repair([], answers, away).problems[0]
+    # one that answers is not lost, whatever is said
+    found = repair([], {"hv1": answer(), **arrived}, {}, ["hv1"])
+    assert (found.shares, found.left) == ({"hv1": [("web1", "hv2")]}, {})
+    # another silent one has nothing to say about it, but may know of more
+    found = repair(["web1"], coming, {"hv4": DOWN}, ["hv1"])
+    assert (found.left, found.problems) == ({"hv2": [("web1", "hv1")]}, [])
+    assert len(repair([], coming, {"hv4": DOWN}, ["hv1"]).problems) == 1
+
+
+def test_a_destination_that_is_lost_is_not_settled_by_that() -> None:
+    half = vm(phase="migrating", move={**MOVE, "destination": "hv3"})
+    answers = {"hv1": answer(half), "hv2": answer()}
+    found = repair(["web1"], answers, {}, ["hv3"])
+    assert (found.shares, found.left) == ({}, {})
+    assert "from hv1 to hv3 is unfinished, and hv3 is silent" in found.problems[0]
+
+
+def test_what_a_lost_source_left_is_not_settled_where_a_third_one_has_the_vm() -> None:
+    answers = {"hv2": answer(claims=["web1"]), "hv3": answer(vm())}
+    found = repair(["web1"], answers, {}, ["hv1"])
+    assert found.left == {}
+    assert "'web1' is on hv3, and hv2 still has what its unfinished move" in found.problems[0]
+
+
 def test_options_and_moves() -> None:
     given: dict[str, t.Any] = {
         "keep_volumes": False,
@@ -306,7 +344,7 @@ def test_options_and_moves() -> None:
     fine = options(given)
     assert (fine.bandwidth, fine.max_downtime, fine.seconds_per_gib) == (None, 5, 1)
     to = {"name": "hv2", "address": None, "bridges": ["br0"]}
-    ((name, destination),) = moves([{"name": "web1", "destination": to}], "hv1")
+    ((name, destination, _lost),) = moves([{"name": "web1", "destination": to}], "hv1")
     assert (name, destination.address, destination.bridges) == ("web1", "hv2", ("br0",))
 
 

@@ -1,0 +1,255 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Settling, on the destination, a move whose source is declared lost.
+
+What is to be done says :mod:`._pure.migration.lost_source`; here it is seen and done.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import typing as t
+from dataclasses import dataclass
+
+from ..._errors import DeadlineExceeded, PlanRefused
+from ..._libvirt import (
+    DOMAIN_BLOCKED,
+    DOMAIN_PAUSED,
+    DOMAIN_PMSUSPENDED,
+    DOMAIN_RUNNING,
+    DOMAIN_RUNNING_POSTCOPY,
+    DOMAIN_RUNNING_POSTCOPY_FAILED,
+    DOMAIN_SHUTOFF,
+    DOMAIN_XML_INACTIVE,
+    DOMAIN_XML_SECURE,
+)
+from ..._pure.base import metadata
+from ..._pure.base.metadata import Metadata, Move
+from ..._pure.base.names import CLAIM
+from ..._pure.migration import lost_source as lost_plan
+from ..._pure.migration import plan as migration_plan
+from ..._pure.migration.lost_source import Seen
+from ..._pure.migration.types import LostSource
+from ..base import deadline, domains
+from ..base import owner as owners
+from ..base.connection import Connection
+from ..base.lookup import find_domain, kept_metadata
+from . import ends as migration_ends
+from . import facts as migration_facts
+from . import settle as migration_settle
+from . import volumes as migration_volumes
+from .jobs import Job
+
+_EXECUTES = (DOMAIN_RUNNING, DOMAIN_BLOCKED, DOMAIN_PMSUSPENDED)
+_POST_COPY = (DOMAIN_RUNNING_POSTCOPY, DOMAIN_RUNNING_POSTCOPY_FAILED)  # its memory is not whole
+_WHOLE = DOMAIN_XML_SECURE | DOMAIN_XML_INACTIVE
+_PORTS = (16514, 22)  # libvirt's TLS, SSH
+_CONNECT_SECONDS = 3.0
+_ASK_SECONDS = 30.0
+_STOP_SECONDS = 300.0
+
+
+def settle(connection: Connection, job: Job, here: str, lost: LostSource, *, check: bool) -> None:
+    """Settle the move of the job's VM from ``lost`` to ``here``; raises PlanRefused if it cannot be
+    settled, or if the VM is lost."""
+    _Settler(connection, job, here, lost, check=check).settle()
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What is here, for the plan and as it is worked with."""
+
+    seen: Seen
+    raw: t.Any
+    claimed: t.Any
+    uuid: str
+    state: int
+    kept: Metadata | None
+    claim: Metadata | None
+    written: t.Sequence[tuple[str, int]]
+
+    @property
+    def move(self) -> Move | None:
+        """The move, as it is noted with the VM or else with its claim."""
+        if self.seen.marks and self.kept is not None:
+            return self.kept.move
+        return self.claim.move if self.claim is not None else None
+
+
+class _Settler:
+    """One VM."""
+
+    def __init__(
+        self, connection: Connection, job: Job, here: str, lost: LostSource, *, check: bool
+    ) -> None:
+        self.connection = connection
+        self.job = job
+        self.name = job.name
+        self.here = here
+        self.lost = lost
+        self.check = check
+        self.answered = _answering(lost.addresses)
+
+    def settle(self) -> None:
+        found = self._see()
+        what = lost_plan.action(found.seen)
+        if what == lost_plan.NOTHING:
+            self._nothing(found)
+        elif what == lost_plan.ALIVE:
+            raise PlanRefused(lost_plan.alive(self.name, self.lost.name, str(self.answered)))
+        elif what == lost_plan.WAIT:
+            comes = found.seen.place == lost_plan.COMING
+            raise PlanRefused(lost_plan.waits(self.name, self.lost.name, self.here, comes=comes))
+        elif what == lost_plan.OTHER:
+            raise PlanRefused(lost_plan.other(self.name, self.lost.name, self.here))
+        elif what in (lost_plan.CLEAR, lost_plan.KEEP):
+            self._gone(found, clear=what == lost_plan.CLEAR)
+        else:
+            self._arrived(found, what)
+
+    def _see(self) -> _Found:
+        call = self.connection.call
+        claimed = find_domain(self.connection, self.name + CLAIM)
+        claim = kept_metadata(self.connection, claimed) if claimed is not None else None
+        if claim is None or claim.phase != "creating" or not self._is_this(claim.move):
+            claimed = claim = None
+        raw = find_domain(self.connection, self.name)
+        if raw is None:
+            written = migration_volumes.written(self.connection, claim) if claim else []
+            seen = Seen(claim=claim is not None, written=bool(written), answers=bool(self.answered))
+            return _Found(seen, None, claimed, "", 0, None, claim, written)
+        uuid = str(raw.UUIDString())
+        active = bool(call("read the state", raw.isActive))
+        state, reason = call("read the state", raw.state, 0)[:2]
+        place = lost_plan.DEFINED
+        if not call("read the state", raw.isPersistent):
+            place = lost_plan.LIVE if state in _EXECUTES else lost_plan.COMING
+        kept = kept_metadata(self.connection, raw)
+        seen = Seen(
+            place=place,
+            marks=kept is not None and kept.phase == "migrating" and self._is_this(kept.move),
+            phase=kept is not None and kept.phase is not None,
+            claim=claim is not None,
+            same=claimed is not None
+            and str(claimed.UUIDString()) == migration_plan.claim_uuid(uuid),
+            job=active
+            and (
+                (state in _EXECUTES and reason in _POST_COPY)
+                or migration_facts.job_of(self.connection, raw) is not None
+            ),
+            answers=bool(self.answered),
+        )
+        return _Found(seen, raw, claimed, uuid, int(state), kept, claim, [])
+
+    def _is_this(self, move: Move | None) -> bool:
+        return move is not None and (move.source, move.destination) == (self.lost.name, self.here)
+
+    def _nothing(self, found: _Found) -> None:
+        if found.raw is None:
+            raise PlanRefused(
+                f"{self.here} has nothing of {self.name!r} or of its move from {self.lost.name} any"
+                " more: another run may have settled it"
+            )
+        self.job.flow, self.job.msg = "none", f"it is on {self.here}"
+
+    def _gone(self, found: _Found, *, clear: bool) -> None:
+        """It was lost with its hypervisor: what holds nothing goes, what holds something stays."""
+        self.job.kept += [f"{path}: it may be all that is left" for path, _size in found.written]
+        if clear:
+            self.job.changed = True
+            self.job.steps.append(f"remove the place kept for {self.name}, and its empty volumes")
+            if not self.check:
+                migration_volumes.drop(self.connection, self.name, found.claimed, volumes=True)
+        self.job.flow = "lost"
+        raise PlanRefused(
+            lost_plan.gone(self.name, self.lost.name, self.here, found.written, check=self.check)
+        )
+
+    def _arrived(self, found: _Found, what: str) -> None:
+        """It is here, whole: it is made lasting, and nothing of the move is left."""
+        name, move = self.name, found.move
+        self.job.flow, self.job.changed = "finish", self.check
+        if what == lost_plan.DEFINE:
+            self.job.steps.append(f"define {name}, which only runs, for good")
+        self.job.steps.append(f"finish the move of {name}")
+        self.job.note = self._note(found)
+        if self.check:
+            return
+        if self._never_ran(found):
+            self.connection.call(f"stop {name}", found.raw.destroy, seconds=_STOP_SECONDS)
+        with owners.host_lock():
+            # another run may have finished it, and begun another move since
+            again = self._see()
+            if again.uuid != found.uuid or lost_plan.action(again.seen) != what:
+                raise PlanRefused(
+                    f"{name!r} was changed by another run meanwhile; run this again, which says"
+                    " how it is now"
+                )
+            self.job.changed = True
+            raw = again.raw
+            if what == lost_plan.DEFINE:
+                text = self.connection.call(f"read {name}", raw.XMLDesc, _WHOLE)
+                domains.define(self.connection, f"define {name}", text)
+            self._plain(again, move)
+
+    def _never_ran(self, found: _Found) -> bool:
+        """Whether it was shut off before, and was started for the move alone."""
+        move = found.move
+        return (
+            found.state == DOMAIN_PAUSED
+            and found.seen.marks
+            and move is not None
+            and move.state == "shutoff"
+        )
+
+    def _plain(self, found: _Found, move: Move | None) -> None:
+        """Autostart comes back, the marks go, and the claim last: one that has just been defined
+        has no marks that would tell the next run."""
+        raw, kept = found.raw, found.kept
+        copies = {one.path: one.pool for one in (found.claim.volumes if found.claim else ())}
+        if move is not None and move.autostart == "yes":
+            self.connection.call("switch autostart on", raw.setAutostart, 1)
+        if kept is not None:
+            pools = {**migration_settle.pools_of(self.connection, kept.volumes), **copies}
+            plain = metadata.settled(kept, self.here, pools, set(copies))
+            migration_ends.write_everywhere(self.connection, raw, plain)
+        migration_volumes.drop_claim(self.connection, self.name, found.uuid, volumes=False)
+
+    def _note(self, found: _Found) -> str:
+        """What is to be known of it, and of what it left behind."""
+        move, notes = found.move, []
+        if move is not None and move.state == "running":
+            if found.state == DOMAIN_SHUTOFF:
+                notes.append(migration_settle.went_off(self.here))
+            elif found.state == DOMAIN_PAUSED:
+                notes.append(
+                    f"it is paused on {self.here}, where nothing resumes it by itself; if it was"
+                    f" not paused before the move, resume it there (virsh resume {self.name})"
+                )
+        copied = {one.path for one in (found.claim.volumes if found.claim else ())}
+        old = [one.path for one in (found.kept.volumes if found.kept else ())]
+        left = [path for path in old if path in copied]
+        self.job.kept += [f"{path}: on {self.lost.name}, which is lost" for path in left]
+        return "; ".join([*notes, lost_plan.remains(self.name, self.lost.name, left)])
+
+
+def _answering(addresses: t.Sequence[str]) -> str | None:
+    """Where the hypervisor that is said to be lost accepts a connection; None if nowhere."""
+
+    def ask() -> str | None:
+        for address in addresses:
+            for port in _PORTS:
+                with contextlib.suppress(OSError):
+                    socket.create_connection((address, port), timeout=_CONNECT_SECONDS).close()
+                    return f"{address} (port {port})"
+        return None
+
+    # a name that cannot be resolved in that time is none that answers
+    with contextlib.suppress(DeadlineExceeded):
+        return deadline.call(ask, seconds=_ASK_SECONDS, what="look for the lost hypervisor")
+    return None
