@@ -9,7 +9,7 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test unit check integration lab
+.PHONY: help demo demo-down test unit faults check integration lab
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ test: ## every test: unit, contract and laboratory
 unit: ## tests that need no hypervisor
 	@tests/bootstrap unit
 	@$(PYTEST) tests/unit $(ARGS)
+
+faults: ## tests of the tests: faults that are put into a copy, and found
+	@tests/bootstrap unit
+	@.venv/bin/python tests/seeded_faults.py $(ARGS)
 
 check: ## lint, types, documentation, licences, packaging, versions of Ansible
 	@tests/bootstrap all

@@ -38,7 +38,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base import metad
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import Metadata
 
 Value = t.TypeVar("Value")
-_READS = ("close", "connect", "find", "list", "look", "open", "read")
+_READS = ("ask", "close", "connect", "find", "list", "look", "open", "read")
 _CHANGES = ("os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir")
 _CHANGES += ("os.symlink", "os.truncate")
 _NODE = """
@@ -139,14 +139,24 @@ class Machine:
         self.effects = Effects(root)
 
     def call(
-        self, verb: t.Callable[[Connection], Value], *, kill_at: int = 0, fail_at: int = 0
+        self,
+        verb: t.Callable[[Connection], Value],
+        *,
+        kill_at: int = 0,
+        fail_at: int = 0,
+        other: Machine | None = None,
     ) -> Value | None:
-        """What ``verb`` returns, None if it was killed; its effects are in ``effects``."""
+        """What ``verb`` returns, None if it was killed; its effects are in ``effects``.
+
+        ``other`` is a hypervisor that it works on as well.
+        """
         self.effects = effects = Effects(self.root, kill_at, fail_at)
-        with subprocess.Popen(["sleep", "600"]) as process, self._patch.context() as patch:
-            patch.setattr(os, "getpid", lambda: process.pid)
+        if other is not None:
+            other.effects = effects
+        with living() as number, self._patch.context() as patch:
+            patch.setattr(os, "getpid", lambda: number)
             patch.setattr(Connection, "local", True)
-            patch.setattr(Connection, "call", self._calls(Connection.call, effects))
+            patch.setattr(Connection, "call", self._calls(Connection.call, other))
             # no threads, and nothing reaches a disk: both take most of the time
             patch.setattr(deadline, "call", lambda function, **_limits: function())
             patch.setattr(os, "fsync", lambda _descriptor: None)
@@ -158,10 +168,8 @@ class Machine:
                     return verb(self.connection)
             except Killed:
                 return None
-            finally:
-                process.kill()
 
-    def _calls(self, real: t.Callable[..., t.Any], effects: Effects) -> t.Callable[..., t.Any]:
+    def _calls(self, real: t.Callable[..., t.Any], other: Machine | None) -> t.Callable[..., t.Any]:
         """``Connection.call`` with its effects counted, and the pool's folder in step with it."""
 
         def call(
@@ -174,13 +182,18 @@ class Machine:
             name = getattr(function, "__name__", "")
             if name == "blockInfo":  # the test driver invents it
                 return [os.stat(args[0]).st_size] * 3
+            if name == "jobInfo":  # it has no jobs
+                return [0]
             if action.split(maxsplit=1)[0] in _READS:
                 return real(this, action, function, *args, **more)
-            effects.next(action)
-            before = self.volumes()
+            machine = other if other is not None and this is other.connection else self
+            machine.effects.next(action)
+            before = machine.volumes()
             with counted(None):
                 if name == "undefineFlags":  # the test driver has no NVRAM and no checkpoints
                     args = (args[0] & 3,)
+                if name == "updateDeviceFlags":  # nor does it change devices
+                    return self._update(function.__self__, str(args[0]))
                 if name == "createWithFlags" and function.__self__.isActive():
                     raise LibvirtFailure(action, "it runs", code=ERR_OPERATION_INVALID)
                 paused = name == "createWithFlags" and args[0] & 1
@@ -190,12 +203,25 @@ class Machine:
                 if paused:
                     function.__self__.suspend()
                 if action.startswith("refresh"):
-                    self._refresh()
+                    machine._refresh()
                 else:
-                    self._follow(before, action)
+                    machine._follow(before, action)
             return answer
 
         return call
+
+    def _update(self, raw: t.Any, xml: str) -> None:
+        """A disk of the definition becomes this one."""
+        root, new = ElementTree.fromstring(raw.XMLDesc(3)), ElementTree.fromstring(xml)
+        devices = root.find("devices")
+        target = new.find("target")
+        if devices is None or target is None:
+            raise AssertionError(xml)
+        for at, old in enumerate(list(devices)):
+            found = old.find("target")
+            if found is not None and found.get("dev") == target.get("dev"):
+                devices[at] = new
+        self.connection.raw.defineXML(ElementTree.tostring(root, encoding="unicode"))
 
     def _refresh(self) -> None:
         """libvirt looks at the folder, which the test driver never does."""
@@ -291,6 +317,16 @@ class Machine:
         return found
 
 
+@contextlib.contextmanager
+def living() -> Iterator[int]:
+    """The number of a process of somebody else's, which is at work."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
 class Machines:
     """New hypervisors, each with nothing of ours on it."""
 
@@ -312,9 +348,13 @@ class Machines:
 
 def plain(text: str) -> dict[str, str]:
     """A definition as pairs that can be compared, without what each VM has of its own."""
-    found = {}
-    root = ElementTree.fromstring(text)
-    for number, element in enumerate(root.iter()):
-        if element.tag not in ("uuid",) and not element.tag.endswith("}volume"):
-            found[f"{number} {element.tag}"] = f"{element.attrib} {(element.text or '').strip()}"
-    return found
+    own = ("uuid", "metadata")  # an empty <metadata> stays behind
+    elements = [
+        element
+        for element in ElementTree.fromstring(text).iter()
+        if element.tag not in own and not element.tag.endswith("}volume")
+    ]
+    return {
+        f"{number} {element.tag}": f"{element.attrib} {(element.text or '').strip()}"
+        for number, element in enumerate(elements)
+    }

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ... import _lxml
-from ..._errors import PlanRefused, Problem, SpecError
+from ..._errors import DeadlineExceeded, PlanRefused, Problem, SpecError
 from ..._libvirt import DOMAIN_XML_INACTIVE, DOMAIN_XML_SECURE
 from ..._pure.base.metadata import BEGUN, Metadata, OwnVolume
 from ..._pure.base.names import check_host_name
@@ -357,7 +357,11 @@ def _seed(
 
     try:
         keep(dataclasses.replace(volume, made=BEGUN))
-        seed_nocloud.store(connection, pool, volume.name, medium.content, noted)
+        try:
+            seed_nocloud.store(connection, pool, volume.name, medium.content, noted)
+        except DeadlineExceeded:  # libvirt may do what it gave no answer to
+            made = made or [dataclasses.replace(volume, made=BEGUN)]
+            raise
         final = dataclasses.replace(
             seed_domain.with_record(kept, seed, vm.name), host_key=medium.host_key
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import subprocess
 import typing as t
 from pathlib import Path
 
@@ -29,12 +28,13 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain imp
     many,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement.demand import ImageFacts
-from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines, plain
+from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines, living, plain
 
 _IMAGE = b"a small system" * 100
 _RUN = "11111111-1111-4111-8111-111111111111"
 _NEXT_RUN = "22222222-2222-4222-8222-222222222222"
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
+_THIRD_RUN = "33333333-3333-4333-8333-333333333333"
 _SEED = {"user": "admin", "ssh_public_keys": [_KEY], "method": "nocloud"}
 _FILES = {"_system.raw", "_data.raw", "_seed.iso"}
 
@@ -222,14 +222,14 @@ def test_a_claim_of_the_living_is_left_alone(
 ) -> None:
     monkeypatch.setattr(creation, "_PATIENCE", 0.3)
     domains = _domains("web1")
-    with machines.new() as machine, subprocess.Popen(["sleep", "600"]) as living:
+    with machines.new() as machine, living() as number:
         create = functools.partial(_create, domains=domains, root=machine.root)
         machine.call(functools.partial(create, run=_RUN), kill_at=8)
         kept = machine.stored("web1")
         assert kept is not None
         assert machine.files()
         raw = machine.domains()["web1"]
-        at_work = dataclasses.replace(kept, owner=owner.of(living.pid, _RUN))
+        at_work = dataclasses.replace(kept, owner=owner.of(number, _RUN))
         creation.definition.write_metadata(
             t.cast("t.Any", machine), raw, at_work, creation.definition.AFFECT_CONFIG
         )
@@ -243,7 +243,6 @@ def test_a_claim_of_the_living_is_left_alone(
         # nor does another run finish it in its name
         result = machine.call(functools.partial(create, run=_NEXT_RUN, stage="finish"))
         assert machine.connection.raw.lookupByName("web1").XMLDesc(2) == before[1]
-        living.kill()
 
 
 def test_what_came_under_the_name_of_a_volume_stays(machines: Machines) -> None:
@@ -263,3 +262,42 @@ def test_what_came_under_the_name_of_a_volume_stays(machines: Machines) -> None:
             assert result is not None
             assert result["failed"]
             assert theirs.read_bytes() == b"an administrator's"
+
+
+def test_cleaning_up_after_a_dead_run_may_be_killed_too(machines: Machines) -> None:
+    domains = _domains("web1")
+    with machines.new() as machine:
+        create = functools.partial(_create, domains=domains, root=machine.root)
+        machine.call(functools.partial(create, run=_RUN))
+        made = machine.effects.done.index("set autostart of web1") + 1
+    number = 0
+    while True:
+        number += 1
+        with machines.new() as machine:
+            create = functools.partial(_create, domains=domains, root=machine.root)
+            machine.call(functools.partial(create, run=_RUN), kill_at=made)
+            assert len(machine.files()) == 3
+            machine.call(functools.partial(create, run=_NEXT_RUN), kill_at=number)
+            step = machine.effects.done[-1]
+            if step.startswith("define"):  # it is all gone, and begins anew
+                break
+            where = f"killed before {step!r} ({number})"
+            assert machine.faults() == [], where
+            result = machine.call(functools.partial(create, run=_THIRD_RUN))
+            assert result is not None
+            assert result.get("msg") is None, (where, result["msg"])
+            assert _faults(machine, "web1") == [], where
+    assert number >= 5
+
+
+def test_a_run_takes_back_its_own_claims_only(machines: Machines) -> None:
+    domains = _domains("web1")
+    with machines.new() as machine:
+        create = functools.partial(_create, domains=domains, run=_RUN, root=machine.root)
+        machine.call(functools.partial(create, stage="claim"))
+        names = ["web1", "theirs", "nowhere"]
+        assert machine.call(lambda this: creation.withdraw(this, names, _NEXT_RUN)) == []
+        assert list(machine.domains()) == ["web1"]
+        assert machine.call(lambda this: creation.withdraw(this, names, _RUN)) == ["web1"]
+        assert machine.domains() == {}
+        assert machine.faults() == []

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
 import time
 import typing as t
 from pathlib import Path
@@ -24,7 +23,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata imp
     OwnVolume,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.purge_plan import Options
-from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines, plain
+from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines, living, plain
 from lxml import etree
 
 _UUID = "6f3a0d4c-0c57-4f3e-9f0e-0d6d5c1f2a3b"
@@ -155,10 +154,10 @@ def test_what_a_run_that_lives_is_making_is_left_alone(
 ) -> None:
     passed = time.monotonic
     monkeypatch.setattr(time, "monotonic", lambda: passed() * 500)  # it waits for minutes
-    with subprocess.Popen(["sleep", "600"]) as living:
+    with living() as number:
         for phase in ("creating", "starting", "purging", "seeding"):
             with machines.new() as machine:
-                _define(machine, phase=phase, owner=owner.of(living.pid, "other"))
+                _define(machine, phase=phase, owner=owner.of(number, "other"))
                 before = machine.domains()["web1"].XMLDesc(2), machine.files()
                 machine.connection.timeout = 1e6
                 result = machine.call(_purge)
@@ -166,7 +165,6 @@ def test_what_a_run_that_lives_is_making_is_left_alone(
                 assert result["failed"], phase
                 assert machine.effects.done == [], phase
                 assert (machine.domains()["web1"].XMLDesc(2), machine.files()) == before
-        living.kill()
 
 
 def test_the_rest_of_a_dead_run_goes_and_what_came_later_stays(machines: Machines) -> None:

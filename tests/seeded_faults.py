@@ -1,0 +1,327 @@
+#!/usr/bin/env python3
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tests of the tests: faults that are put into a copy of the collection, and must be found.
+
+Each is a small change of one file, with the tests that have to fail because of it. Whoever changes
+those lines changes the fault with them: it has to apply exactly once.
+
+    make faults                        all
+    make faults ARGS="keys claim"      those with one of these words in their names
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+_COPIED = ("changelogs", "meta", "plugins", "roles", "playbooks", "tests/unit")
+_FILES = ("galaxy.yml", "pytest.ini", "tests/__init__.py", "tests/conftest.py")
+_FILES += ("tests/scheduling.py", "tests/durations.txt")
+_SECONDS = 300
+_PARALLEL = 2
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``old`` becomes ``new`` in ``file``, below plugins/module_utils/_effects; ``tests`` are below
+    tests/unit/module_utils/_effects."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+    @property
+    def path(self) -> str:
+        return f"plugins/module_utils/_effects/{self.file}"
+
+    def applied(self, text: str) -> str:
+        """The text with the fault; raises ValueError unless there is one place for it."""
+        found = text.count(self.old)
+        if found != 1:
+            raise ValueError(f"{self.name!r}: {found} places for it in {self.path}, not one")
+        return text.replace(self.old, self.new)
+
+
+_CREATION = "domain/test_creation_crashes.py"
+_PURGE = "lifecycle/test_purge_crashes.py"
+_OWNED = "machine/test_owned.py"
+_KEYS = "hypervisor/test_keys_crashes.py"
+_SEEDING = "seed/test_seeding_crashes.py"
+_SETTLE = "migration/test_settle.py"
+_JOURNAL = "bridge/test_journal_crashes.py"
+
+FAULTS = (
+    Fault(
+        "which files were made is not noted",
+        "domain/creation_volumes.py",
+        "    _note(host, job, job.disks)\n",
+        "",
+        f"{_CREATION}::test_a_killed_creation_is_finished_by_the_next",
+    ),
+    Fault(
+        "that making the volumes has begun is not noted",
+        "domain/creation.py",
+        "        mine = dataclasses.replace(kept, owner=me, volumes=volumes)\n",
+        "        mine = dataclasses.replace(kept, owner=me)\n",
+        f"{_CREATION}::test_a_killed_creation_is_finished_by_the_next",
+    ),
+    Fault(
+        "a claim is stolen from the living",
+        "base/owner.py",
+        "    return _start_time(owner.pid) == owner.start_time\n",
+        "    return False\n",
+        f"{_CREATION}::test_a_claim_of_the_living_is_left_alone",
+    ),
+    Fault(
+        "a run takes back claims of others",
+        "domain/creation.py",
+        ' or kept.phase != "creating" or kept.owner is None or kept.owner.run != run:\n',
+        ' or kept.phase != "creating":\n',
+        f"{_CREATION}::test_a_run_takes_back_its_own_claims_only",
+    ),
+    Fault(
+        "what failed is not undone",
+        "domain/creation.py",
+        "                    _undo(host, entry[0], run, entry[1])\n",
+        "                    pass\n",
+        f"{_CREATION}::test_a_creation_that_fails_leaves_nothing",
+    ),
+    Fault(
+        "volumes stay when their VM is given up",
+        "domain/creation.py",
+        "    if made:\n",
+        "    if made and not job.disks:\n",
+        f"{_CREATION}::test_a_creation_that_fails_leaves_nothing",
+    ),
+    Fault(
+        "a volume whose making got no answer is forgotten",
+        "domain/creation_volumes.py",
+        "        if plan not in made:\n            made.append(plan)\n",
+        "",
+        f"{_CREATION}::test_a_creation_that_fails_leaves_nothing",
+    ),
+    Fault(
+        "one that fails takes the others with it",
+        "domain/creation.py",
+        "                open_jobs[:] = [one for one in open_jobs if one is not entry]\n",
+        "                open_jobs[:] = []\n",
+        f"{_CREATION}::test_one_that_fails_takes_no_other_with_it",
+    ),
+    Fault(
+        "a dead run's claim goes before its volumes",
+        "domain/creation.py",
+        "    creation_rest.remove(host, raw, kept)\n    domains.undefine(host.connection, raw)\n",
+        "    domains.undefine(host.connection, raw)\n    creation_rest.remove(host, raw, kept)\n",
+        f"{_CREATION}::test_cleaning_up_after_a_dead_run_may_be_killed_too",
+    ),
+    Fault(
+        "a VM counts as whole before it was started",
+        "domain/creation.py",
+        "define_final(host, job, owners.myself(run) if domain.start else None)",
+        "define_final(host, job, None)",
+        f"{_CREATION}::test_a_killed_creation_is_finished_by_the_next",
+    ),
+    Fault(
+        "a guest that was started paused stays paused",
+        "domain/creation.py",
+        "    if state == DOMAIN_PAUSED:\n",
+        "    if state < 0:\n",
+        f"{_CREATION}::test_a_killed_creation_is_finished_by_the_next[names1]",
+    ),
+    Fault(
+        "what came under the name of a volume is taken for it",
+        "machine/owned.py",
+        '            return "it came after the name was claimed and before anything was'
+        ' made there"\n',
+        "            return None\n",
+        f"{_PURGE}::test_the_rest_of_a_dead_run_goes_and_what_came_later_stays",
+    ),
+    Fault(
+        "another file of the same name is taken for the one that was made",
+        "machine/owned.py",
+        "identity.is_same(volume.made, identity.of_open(descriptor))",
+        "volume.made",
+        f"{_OWNED}::test_another_file_of_its_name",
+    ),
+    Fault(
+        "a file that another domain uses is removed",
+        "machine/owned.py",
+        "    if users:\n",
+        "    if users and not proven:\n",
+        f"{_OWNED}::test_whoever_names_it_keeps_it",
+    ),
+    Fault(
+        "a purge removes the definition before the volumes",
+        "lifecycle/purge.py",
+        "    volumes = {volume.path: volume for volume in job.plan.volumes}\n",
+        "    domains.undefine(job.connection, job.raw)\n"
+        "    volumes = {volume.path: volume for volume in job.plan.volumes}\n",
+        f"{_PURGE}::test_a_killed_purge_is_finished_by_the_next",
+    ),
+    Fault(
+        "libvirt is not asked to remove a volume",
+        "machine/storage.py",
+        'patiently(connection, f"remove volume {name}", lambda: volume.delete(0))\n',
+        "volume.path()\n",
+        f"{_PURGE}::test_a_killed_purge_is_finished_by_the_next",
+    ),
+    Fault(
+        "keys are in use before all of them are written",
+        "hypervisor/keys.py",
+        "    _folders(new)\n    for kind",
+        "    _folders(new)\n    new.rename(version)\n    new.symlink_to(version)\n"
+        "    _switch(Path(CURRENT), version.name)\n    for kind",
+        f"{_KEYS}::test_a_renewal_is_there_at_once_or_not",
+    ),
+    Fault(
+        "a version of keys that was half written is taken up",
+        "hypervisor/keys.py",
+        "    shutil.rmtree(new, ignore_errors=True)\n",
+        "",
+        f"{_KEYS}::test_a_renewal_is_there_at_once_or_not",
+    ),
+    Fault(
+        "somebody else's keys are replaced and not kept",
+        "hypervisor/keys.py",
+        "        _adopt()\n",
+        "",
+        f"{_KEYS}::test_files_of_others_are_kept_and_read_until_there_are_ours",
+    ),
+    Fault(
+        "no keys are in use while the next are written",
+        "hypervisor/keys.py",
+        "        before = _link(Path(CURRENT))\n",
+        "        before = _link(Path(CURRENT))\n        Path(CURRENT).unlink(missing_ok=True)\n",
+        f"{_KEYS}::test_a_renewal_is_there_at_once_or_not",
+    ),
+    Fault(
+        "a switch of the network is applied before its rollback is armed",
+        "bridge/journal.py",
+        '    _start("rollback", identifier, ["timer", identifier], window)\n',
+        '    _start("apply", identifier, [], _APPLY_AFTER)\n'
+        '    _start("rollback", identifier, ["timer", identifier], window)\n',
+        f"{_JOURNAL}::test_a_switch_is_applied_only_when_it_can_be_undone",
+    ),
+    Fault(
+        "a switch that was taken back counts as confirmed",
+        "bridge/journal.py",
+        '    except FileNotFoundError:\n        return state() == "confirmed"\n',
+        "    except FileNotFoundError:\n        return True\n",
+        f"{_JOURNAL}::test_a_rollback_that_was_interrupted_goes_on_at_boot",
+    ),
+    Fault(
+        "a VM that arrived is undone because it is defined here still",
+        "migration/settle.py",
+        "remote is not None and there.arrived(uuid) and not (here and here.active):\n",
+        "remote is not None and there.arrived(uuid) and not here:\n",
+        f"{_SETTLE}::test_where_both_ends_tell",
+    ),
+    Fault(
+        "another VM of the same name is taken for the one that moved",
+        "migration/ends.py",
+        "        return self.raw is not None and str(self.raw.UUIDString()) == uuid\n",
+        "        return self.raw is not None\n",
+        f"{_SETTLE}::test_where_they_do_not_nothing_is_done",
+    ),
+    Fault(
+        "a definition that no move has marked is taken away",
+        "migration/settle.py",
+        '        if here.kept is None or here.kept.phase != "migrating":\n',
+        "        if here.kept is None:\n",
+        f"{_SETTLE}::test_where_they_do_not_nothing_is_done",
+    ),
+    Fault(
+        "the marks of a move go before what it left",
+        "migration/settle.py",
+        "        self.job.changed = True\n",
+        "        self.job.changed = True\n"
+        "        bare = dataclasses.replace(there.kept or metadata.Metadata(), phase=None)\n"
+        "        migration_ends.write_everywhere(remote, there.raw, bare)\n",
+        f"{_SETTLE}::test_settling_may_be_killed_and_is_done_again",
+    ),
+    Fault(
+        "a medium that could not be put in stays",
+        "seed/seeding.py",
+        "        seed_medium.delete(connection, vm.raw, made)\n",
+        "",
+        f"{_SEEDING}::test_a_seed_that_fails_changes_nothing",
+    ),
+    Fault(
+        "the medium that a VM has goes before it has another",
+        "seed/seeding.py",
+        "    _drop(connection, vm, [one for one in vm.media if one.path != current])\n",
+        "    _drop(connection, vm, list(vm.media))\n",
+        f"{_SEEDING}::test_a_medium_is_there_whole_or_the_one_before",
+    ),
+)
+
+
+def _copy(to: Path) -> None:
+    for name in _COPIED:
+        shutil.copytree(
+            CHECKOUT / name, to / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
+        )
+    for name in _FILES:
+        shutil.copy(CHECKOUT / name, to / name)
+
+
+def _run(root: Path, tests: list[str]) -> tuple[int, str]:
+    """pytest's status on these tests, and the end of what it says."""
+    words = [f"tests/unit/module_utils/_effects/{one}" for one in tests]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:xdist", *words],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_SECONDS,
+    )
+    return done.returncode, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+def _is_found(fault: Fault) -> str:
+    """Empty if its tests fail with the fault; else what they say."""
+    with tempfile.TemporaryDirectory(prefix="fleet-virt-fault-") as name:
+        root = Path(name)
+        _copy(root)
+        file = root / fault.path
+        file.write_text(fault.applied(file.read_text()))
+        try:
+            status, text = _run(root, [fault.tests])
+        except subprocess.TimeoutExpired:
+            return f"no end within {_SECONDS} seconds"
+    # 1: tests failed; anything else is not the fault's doing
+    return "" if status == 1 else f"pytest ended with {status}\n{text}"
+
+
+def main(words: list[str]) -> int:
+    """Seed the faults that have one of ``words`` in their names, all without any."""
+    faults = [one for one in FAULTS if not words or any(word in one.name for word in words)]
+    status, text = _run(CHECKOUT, sorted({fault.tests for fault in faults}))
+    if status:
+        print(text)
+        print("these tests fail without any fault")
+        return 1
+    with ThreadPoolExecutor(_PARALLEL) as pool:
+        answers = list(pool.map(_is_found, faults))
+    for fault, answer in zip(faults, answers):
+        print(f"{'NOT FOUND' if answer else 'found'}: {fault.name}")
+        if answer:
+            print(answer)
+    found = sum(not answer for answer in answers)
+    print(f"{found} of {len(faults)} found")
+    return 0 if found == len(faults) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
