@@ -56,6 +56,7 @@ _CREATION = "domain/test_creation_crashes.py"
 _PURGE = "lifecycle/test_purge_crashes.py"
 _OWNED = "machine/test_owned.py"
 _KEYS = "hypervisor/test_keys_crashes.py"
+_RELOAD = "hypervisor/test_key_reload_crashes.py"
 _SEEDING = "seed/test_seeding_crashes.py"
 _SETTLE = "migration/test_settle.py"
 _JOURNAL = "bridge/test_journal_crashes.py"
@@ -78,15 +79,15 @@ FAULTS = (
     Fault(
         "a claim is stolen from the living",
         "base/owner.py",
-        "    return _start_time(owner.pid) == owner.start_time\n",
+        "    return processes.start_time(owner.pid) == owner.start_time\n",
         "    return False\n",
         f"{_CREATION}::test_a_claim_of_the_living_is_left_alone",
     ),
     Fault(
         "a run takes back claims of others",
         "domain/creation.py",
-        ' or kept.phase != "creating" or kept.owner is None or kept.owner.run != run:\n',
-        ' or kept.phase != "creating":\n',
+        "    if kept.owner is None or kept.owner.run != run:\n        return False\n",
+        "    if kept.owner is None:\n        return False\n",
         f"{_CREATION}::test_a_run_takes_back_its_own_claims_only",
     ),
     Fault(
@@ -262,6 +263,22 @@ FAULTS = (
         "    _drop(connection, vm, [one for one in vm.media if one.path != current])\n",
         "    _drop(connection, vm, list(vm.media))\n",
         f"{_SEEDING}::test_a_medium_is_there_whole_or_the_one_before",
+    ),
+    Fault(
+        "a daemon's limits are changed before their return is certain",
+        "hypervisor/key_reload.py",
+        '    saved.write_text(json.dumps(limits), encoding="ascii")\n',
+        '    saved.write_text(json.dumps(limits), encoding="ascii")\n'
+        '    _admin(daemon, timeout, "server-clients-set", daemon, "--max-clients", "1",'
+        ' "--max-unauth-clients", "1")\n',
+        f"{_RELOAD}::test_people_get_in_again_whenever_it_is_killed",
+    ),
+    Fault(
+        "the limits that a killed run left are taken for the daemon's own",
+        "hypervisor/key_reload.py",
+        '    if limits["nclients_max"] == 1 and saved.exists():',
+        '    if limits["nclients_max"] == 0 and saved.exists():',
+        f"{_RELOAD}::test_people_get_in_again_whenever_it_is_killed",
     ),
 )
 

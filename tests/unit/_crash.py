@@ -196,6 +196,8 @@ class Machine:
                     return self._update(function.__self__, str(args[0]))
                 if name == "createWithFlags" and function.__self__.isActive():
                     raise LibvirtFailure(action, "it runs", code=ERR_OPERATION_INVALID)
+                if name == "create":  # nor makes it folders
+                    args = (0,)
                 paused = name == "createWithFlags" and args[0] & 1
                 if paused:  # nor does it start paused
                     args = (args[0] & ~1,)
