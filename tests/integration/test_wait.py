@@ -236,6 +236,27 @@ def test_the_console_of_one_that_does_not_answer(mute: Guests, ansible: Ansible)
     assert all(line.isprintable() for line in vm["console"])
 
 
+def test_a_login_prompt_of_a_guest_that_has_no_cloud_init_ends_the_wait(
+    mute: Guests, ansible: Ansible
+) -> None:
+    """Long before the time limit, and not before it has stood there for half a minute."""
+    medium = "pool='default' name='mute_seed.iso' path='/run/none.iso' target='sda' role='seed'"
+    key = f"<host_key>ssh-ed25519 {'A' * 68}</host_key>"
+    words = ("--key", "fleet", "--set", f"<fleet>{key}<volume {medium}/></fleet>")
+    mute.virsh("hv1", "metadata", "mute", NAMESPACE, *words, "--live", "--config")
+    mute.wait_agent("hv1", "mute", LIMIT)
+    typed(mute, "hv1", "mute", "(sleep 2; printf '\n\nmute login: ' > /dev/console) &")
+    begun = time.monotonic()
+    run = waiting(ansible, "hv1", {"names": ["mute"], "wait_timeout": 300})
+    took = time.monotonic() - begun
+    assert run.returncode != 0
+    assert 28 < took < 120
+    (vm,) = run.of("Wait")["hv1"]["vms"]
+    for said in ("has been at a login prompt for 30 s", "Make it anew with an image that has"):
+        assert said in vm["msg"], vm
+    assert vm["console"][-1] == "mute login:"
+
+
 def test_one_that_ends_meanwhile(mute: Guests, ansible: Ansible) -> None:
     mute.script("hv1", "systemd-run --quiet --on-active=8 virsh -q destroy mute")
     begun = time.monotonic()

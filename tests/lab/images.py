@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The laboratory's guest images, built from Debian's packages and cached.
 
-    python3 -m tests.lab.images tiny | debian     build if needed, print the image's path
-    python3 -m tests.lab.images packages          print the Debian packages that the machine needs
+    python3 -m tests.lab.images tiny | debian | hypervisor   build if needed, print the image's path
+    python3 -m tests.lab.images packages       print the Debian packages that the machine needs
 
 An image is known by the content of its recipe: suite, packages, the builder's own files and the
 files that go into the guest. Another recipe makes another folder; nothing but `--fresh` writes an
@@ -29,7 +29,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from . import images_debian, images_disk, images_packages, images_tiny, processes
+from . import (
+    images_debian,
+    images_disk,
+    images_hypervisor,
+    images_packages,
+    images_tiny,
+    processes,
+)
 from .errors import LabError, Progress
 from .paths import cache, locked
 
@@ -49,7 +56,11 @@ MACHINE_NEEDS = {
     "syslinux-common": str(images_disk.MBR_CODE),
     "util-linux": "setpriv",
 }
-RECIPES: dict[str, ModuleType] = {"tiny": images_tiny, "debian": images_debian}
+RECIPES: dict[str, ModuleType] = {
+    "tiny": images_tiny,
+    "debian": images_debian,
+    "hypervisor": images_hypervisor,
+}
 
 
 @dataclass(frozen=True)
@@ -77,7 +88,7 @@ def recipe_digest(name: str) -> str:
     """The digest over everything of ours that shapes the image."""
     recipe = _recipe(name)
     digest = hashlib.sha256()
-    for text in (name, SUITE, recipe.VARIANT, *recipe.OPTIONS, *recipe.PACKAGES):
+    for text in (name, _suite(recipe), recipe.VARIANT, *recipe.OPTIONS, *recipe.PACKAGES):
         digest.update(f"{text}\n".encode())
     here = Path(__file__).parent
     modules = (recipe, images_disk, images_packages)
@@ -132,6 +143,10 @@ def _recipe(name: str) -> ModuleType:
     return RECIPES[name]
 
 
+def _suite(recipe: ModuleType) -> str:
+    return str(getattr(recipe, "SUITE", SUITE))
+
+
 def _check_machine() -> None:
     missing = [
         package
@@ -159,11 +174,12 @@ def _clean(name: str, keep: Path) -> None:
 
 def _build(name: str, recipe: str, target: Path, progress: Progress) -> None:
     started = time.monotonic()
-    progress(f"building the guest image {name} from Debian's packages ({SUITE}), once")
+    suite = _suite(_recipe(name))
+    progress(f"building the guest image {name} from Debian's packages ({suite}), once")
     work = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=_folder()))
     mask = os.umask(0o022)  # the guest's files have their own modes, whoever builds
     try:
-        tree, packages = images_packages.bootstrap(_recipe(name), SUITE, work)
+        tree, packages = images_packages.bootstrap(_recipe(name), suite, work)
         ready = work / "ready"
         ready.mkdir(mode=0o755)
         path = ready / f"{name}.qcow2"
@@ -171,7 +187,7 @@ def _build(name: str, recipe: str, target: Path, progress: Progress) -> None:
         images_disk.write_disk(disk, path, uuid.UUID(recipe[:32]))
         path.chmod(0o444)
         seconds = round(time.monotonic() - started, 1)
-        record = Manifest(name, SUITE, recipe, file_digest(path), seconds, packages)
+        record = Manifest(name, suite, recipe, file_digest(path), seconds, packages)
         text = json.dumps(dataclasses.asdict(record), indent=1)
         (ready / "manifest.json").write_text(f"{text}\n", encoding="utf-8")
         if target.exists():  # who has the old one open keeps it

@@ -33,6 +33,7 @@ _POOL = "/var/lib/libvirt/images"
 _TINY = {"memory": 96, "image": "tiny.qcow2"}
 _WORK = "/run/fleet-virt-seed"  # where media are made
 _NAMESPACE = "urn:fleet.virt:1"
+_NO_PACKAGE = "no-such-package-in-any-archive"
 _TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "2"))
 _SEED = int(os.environ.get("FLEET_VIRT_SEED", "20261121"))
 # Kills the module by its number once it has run for $1 seconds; prints whether there was one
@@ -158,8 +159,11 @@ def test_a_first_boot_that_fails_is_told_until_it_is_acknowledged(fleet: Fleet) 
     (fleet.images / "debian12.qcow2").unlink(missing_ok=True)
     (fleet.images / "debian12.qcow2").symlink_to(images.image("debian"))
     vm = {"name": "fails", "vcpus": 2, "memory": 512, "image": "debian12.qcow2", "host": "hv1"}
-    vm["seed"] = {"commands": ["false", ["touch", "/var/tmp/after"]]}
-    failure = "its first boot failed: .*scripts.user.*make it anew"
+    # an archive that cannot be reached would be asked for minutes, and refuse every package
+    empty = {"path": "/etc/apt/sources.list", "content": "# no archive\n"}
+    commands = ["false", ["touch", "/var/tmp/after"]]
+    vm["seed"] = {"files": [empty], "packages": [_NO_PACKAGE], "commands": commands}
+    failure = f"its first boot failed: .*{_NO_PACKAGE}.*scripts.user.*make it anew"
     run = fleet.provision(virt_vms=[vm], virt_wait_timeout=400, limit=500)
     assert run.returncode != 0, run
     assert re.search(f"fails: .*{failure}", " ".join(run.stdout.split())), run
