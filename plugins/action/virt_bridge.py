@@ -12,6 +12,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._pure.bridge.options import (
     ARGUMENTS,
+    INTERNAL,
     parse,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
@@ -26,12 +27,12 @@ class ActionModule(FleetAction):
     """Starts the switch, and confirms it over a new connection."""
 
     def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        options = self.options(ARGUMENTS)
+        options = self.options(ARGUMENTS, INTERNAL)
         parse(options["bridges"], options["rollback_seconds"])
         host = str(task_vars.get("inventory_hostname"))
         finished = False
         for _round in range(_ROUNDS):
-            answer = self.module(task_vars, {**options, "stage": "switch"})
+            answer = self.module(task_vars, {**options, "_stage": "switch"})
             pending = answer.pop("pending", None)
             window = float(answer.pop("window", 0))
             resumed = answer.pop("resumed", False)
@@ -41,7 +42,7 @@ class ActionModule(FleetAction):
                 _say(f"{host}: an earlier run was interrupted after its switch; looking at it")
             else:
                 _tell(host, answer, window)
-            outcome, why = self._confirm({**options, "switch": pending}, window, task_vars)
+            outcome, why = self._confirm({**options, "_switch": pending}, window, task_vars)
             if outcome == "confirmed":
                 finished = True
                 if resumed:
@@ -65,7 +66,7 @@ class ActionModule(FleetAction):
                 self._connection.reset()
             time.sleep(_PAUSE)
             try:
-                answer = self.module(task_vars, {**options, "stage": "confirm"})
+                answer = self.module(task_vars, {**options, "_stage": "confirm"})
             except AnsibleConnectionFailure as error:
                 why = f"it cannot be reached ({error})"
                 continue

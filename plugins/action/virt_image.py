@@ -20,6 +20,8 @@ from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
 
+_INTERNAL = ("_results", "_expected", "_lost")
+
 
 class ActionModule(FleetAction):
     def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -41,7 +43,7 @@ class ActionModule(FleetAction):
         by_controller = _images.downloads_by_controller(by)
         source = _parsed(options)
         if source.kind not in ("file", "url"):
-            options.pop("source", None)
+            options.pop("_source", None)
             return None
         unknown = set(options) - {"image", *_images.OPTIONS}
         if unknown:
@@ -61,12 +63,12 @@ class ActionModule(FleetAction):
 
 def _with_sole_pools(options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
     """The options, with what all hypervisors said of their pools in place of where they said it."""
-    results, expected, lost = (options.pop(key, None) for key in ("results", "expected", "lost"))
+    results, expected, lost = (options.pop(key, None) for key in _INTERNAL)
     if results and expected:
         answers = registered(task_vars, results, "purge_look")
         seen = purge_decision.fleet(answers, "pool_ids", expected, lost or [])
         host = str(task_vars["inventory_hostname"])
-        options["sole_pool_ids"] = purge_decision.sole_pool_ids(host, seen)
+        options["_sole_pool_ids"] = purge_decision.sole_pool_ids(host, seen)
     return options
 
 

@@ -26,15 +26,15 @@ _SYSTEM = "qemu:///system"
 
 class ActionModule(FleetAction):
     def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        if self._task.args.get("stage") == "read":
+        if self._task.args.get("_stage") == "read":
             return self.module(task_vars, self._reading(task_vars))
-        earlier = to_plain(self._task.args.get("earlier") or {})
+        earlier = to_plain(self._task.args.get("_earlier") or {})
         if earlier.get("finished"):
             return _again(earlier)
         arguments = self._module_arguments(task_vars)
-        if not arguments["vms"] and not arguments.get("withdraw"):
+        if not arguments["vms"] and not arguments.get("_withdraw"):
             return {"changed": False, "vms": []}
-        if arguments.get("stage", "all") == "all" and _elsewhere.others(task_vars):
+        if arguments.get("_stage", "all") == "all" and _elsewhere.others(task_vars):
             return self._alone(arguments, task_vars)
         return self.module(task_vars, arguments)
 
@@ -50,8 +50,8 @@ class ActionModule(FleetAction):
 
         Whoever claims a name elsewhere at the same moment sees this claim, or is seen here.
         """
-        arguments = {**arguments, "run": arguments.get("run") or str(uuid.uuid4())}
-        claimed = self.module(task_vars, {**arguments, "stage": "claim"})
+        arguments = {**arguments, "_run": arguments.get("_run") or str(uuid.uuid4())}
+        claimed = self.module(task_vars, {**arguments, "_stage": "claim"})
         for key in ("host", "finished"):  # of that stage
             claimed.pop(key, None)
         names = [vm["name"] for vm in claimed.get("vms") or () if vm["changed"]]
@@ -68,14 +68,14 @@ class ActionModule(FleetAction):
         except BaseException as error:
             if not self._task.check_mode:
                 self.module(
-                    task_vars, {**arguments, "vms": [], "withdraw": names, "stage": "finish"}
+                    task_vars, {**arguments, "vms": [], "_withdraw": names, "_stage": "finish"}
                 )
             if isinstance(error, FleetVirtError):
                 return {"failed": True, "changed": False, "msg": str(error)}
             raise
         if self._task.check_mode:
             return claimed
-        return self.module(task_vars, {**arguments, "stage": "finish"})
+        return self.module(task_vars, {**arguments, "_stage": "finish"})
 
     def _module_arguments(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """The module's options: everything that variables and the controller's files decide."""
@@ -102,18 +102,18 @@ class ActionModule(FleetAction):
         _peers.refuse_hypervisors([domain.name for domain in domains], task_vars)
         check = bool(self._task.check_mode)
         images = _batch.controller_images(domains, variables, check=check)
-        if common.get("stage", "all") == "all" and not check:
+        if common.get("_stage", "all") == "all" and not check:
             self._bring(images, common, task_vars, variables)
         vms, seeds = _seeds.taken_out(vms)
-        kept = ("uri", "timeout", "stage", "run", "fleet_machine", "fleet_seen", "withdraw")
+        kept = ("uri", "timeout", "_stage", "_run", "_fleet_machine", "_fleet_seen", "_withdraw")
         arguments = {key: common[key] for key in kept if common.get(key) is not None}
         if arguments.get("uri", _SYSTEM) != _SYSTEM:
-            arguments.pop("fleet_seen", None)  # others are asked at that URI
+            arguments.pop("_fleet_seen", None)  # others are asked at that URI
         return {
             **arguments,
             "vms": vms,
-            "passwords": passwords,
-            "seeds": seeds,
+            "_passwords": passwords,
+            "_seeds": seeds,
             "disk_profiles": chosen.disk_profiles or {},
             "nic_profiles": chosen.nic_profiles or {},
             "pool": chosen.pool,
@@ -122,8 +122,8 @@ class ActionModule(FleetAction):
             "pool_paths": common.get("pool_paths") or variables.pool_paths(),
             "base_pool": common.get("base_pool") or variables.base_pool(),
             "limits": variables.limits(),
-            "home": str(task_vars["inventory_hostname"]),
-            "images": {
+            "_home": str(task_vars["inventory_hostname"]),
+            "_images": {
                 name: dataclasses.asdict(_batch.image_facts(local))
                 for name, local in images.items()
             },

@@ -9,9 +9,11 @@ import typing as t
 
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import answer_shapes
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import keys
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys_options import (
     ARGUMENTS,
+    INTERNAL,
     ON_HYPERVISOR,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils import (
@@ -25,21 +27,86 @@ from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._cryptography import require
 from ansible_collections.fleet.virt.plugins.plugin_utils._key_store import KeyStore
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import of_host
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import Answer, of_host, unsound
+
+_ROUNDS = 5  # an exchange of a CA takes four
 
 
 class ActionModule(FleetAction):
     """CAs are here, on the controller; a hypervisor's own files are the module's."""
 
-    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        if self._task.args.get("stage") in ON_HYPERVISOR:
+    def work(self, task_vars: Answer) -> Answer:
+        if self._task.args.get("_stage") in ON_HYPERVISOR:
             return self.module(task_vars)
-        options = self.options(ARGUMENTS)
+        options = to_plain(self.options(ARGUMENTS, INTERNAL))
         require()
-        stage = self._prepare if options["stage"] == "prepare" else self._apply
-        return stage(to_plain(options), task_vars)
+        if options["_stage"] == "all":
+            return self._alone(options, task_vars)
+        host = str(task_vars["inventory_hostname"])
 
-    def _prepare(self, options: dict[str, t.Any], values: dict[str, t.Any]) -> dict[str, t.Any]:
+        def look(name: str) -> _keys.Look | None:
+            return _answer(task_vars, name, options["_results"])
+
+        if options["_stage"] == "prepare":
+            return self._prepare(options, task_vars, look)
+        prepared = _registered(task_vars, host, options["_prepared"])
+        return self._apply(options, task_vars, look(host), prepared)
+
+    def _alone(self, options: Answer, values: Answer) -> Answer:
+        """All of it for one hypervisor; the others of the fleet are not asked, so they are silent.
+
+        An exchange of a CA takes several rounds; what was ordered is done in the first.
+        """
+        host = str(values["inventory_hostname"])
+        given = options["expected"] or _peers.names("hypervisors", values)
+        options = {**options, "expected": given}
+        done: Answer = {"changed": False, "diff": [], "issued": {}, "reloaded": []}
+        for _round in range(_ROUNDS):
+            found = self._on_hypervisor(options, values, "look")
+            if found.get("failed") or found.get("unreachable"):
+                return found
+            own = to_plain(found)
+            problem = answer_shapes.problem(own, "keys")
+            if problem:
+                return unsound(problem)
+            prepared = self._prepare(options, values, {host: own}.get)
+            diffs = [prepared.pop("diff")]
+            changed = prepared.pop("changed")
+            done.update(prepared)
+            if host not in prepared["revoked"]:
+                applied = self._apply(options, values, own, prepared)
+                if applied.get("failed") or applied.get("unreachable"):
+                    return applied
+                diffs += [applied["diff"]] if "diff" in applied else []
+                changed = changed or applied["changed"]
+                done["issued"].update(applied["issued"])
+                done["reloaded"] = sorted({*done["reloaded"], *applied["reloaded"]})
+            done["changed"] = done["changed"] or changed
+            done["diff"] += diffs
+            steady = set(prepared["phases"].values()) == {keys.STEADY}
+            if steady or prepared["waiting"] or self._task.check_mode:
+                break
+            options = {**options, "renew": False, "rotate": [], "revoke": [], "readmit": []}
+        return done
+
+    def _on_hypervisor(self, options: Answer, values: Answer, stage: str, **more: t.Any) -> Answer:
+        arguments = {
+            "_stage": stage,
+            "qemu_user": options["qemu_user"],
+            "timeout": options["timeout"],
+            **more,
+        }
+        answer: Answer = self._execute_module(
+            module_name="fleet.virt.virt_keys", module_args=arguments, task_vars=values
+        )
+        return answer
+
+    def _prepare(
+        self,
+        options: Answer,
+        values: Answer,
+        look: t.Callable[[str], _keys.Look | None],
+    ) -> Answer:
         store, now = self._store(options, values), time.time()
         everybody = options["rotate"] == ["all"]
         orders = _keys.Orders(
@@ -55,15 +122,20 @@ class ActionModule(FleetAction):
         looks: dict[str, _keys.Look | None] = {}
         for name in dict.fromkeys(str(name) for name in expected):
             if name not in away:
-                looks[name] = _answer(values, name, options["results"])
+                looks[name] = look(name)
         preparation = _keys.Preparation(
             store, _settings(options), _keys.Fleet(looks), now, check=bool(self._task.check_mode)
         )
         return preparation.run(orders)
 
-    def _apply(self, options: dict[str, t.Any], values: dict[str, t.Any]) -> dict[str, t.Any]:
+    def _apply(
+        self,
+        options: Answer,
+        values: Answer,
+        look: _keys.Look | None,
+        prepared: t.Mapping[str, t.Any],
+    ) -> Answer:
         host = str(values["inventory_hostname"])
-        look = _answer(values, host, options["results"])
         if look is None:
             raise FleetVirtError(f"{host} gave no answer")
         address = Variables(values, self._templar).get("ansible_host")
@@ -75,26 +147,17 @@ class ActionModule(FleetAction):
             wanted=_keys_signing.wanted_on(
                 _settings(options), host, address, options["names"], others
             ),
-            prepared=_registered(values, host, options["prepared"]),
+            prepared=prepared,
             replace=options["replace"],
             check=bool(self._task.check_mode),
         )
 
-        def module(stage: str, **more: t.Any) -> dict[str, t.Any]:
-            arguments = {
-                "stage": stage,
-                "qemu_user": options["qemu_user"],
-                "timeout": options["timeout"],
-                **more,
-            }
-            answer: dict[str, t.Any] = self._execute_module(
-                module_name="fleet.virt.virt_keys", module_args=arguments, task_vars=values
-            )
-            return answer
+        def module(stage: str, **more: t.Any) -> Answer:
+            return self._on_hypervisor(options, values, stage, **more)
 
         return _keys_apply.run(job, module, time.time())
 
-    def _store(self, options: dict[str, t.Any], values: dict[str, t.Any]) -> KeyStore:
+    def _store(self, options: Answer, values: Answer) -> KeyStore:
         if not options["keys_dir"]:
             raise FleetVirtError("keys_dir: name the folder of the fleet's CAs")
         variables = Variables(values, self._templar)
@@ -133,14 +196,12 @@ def _settings(options: t.Mapping[str, t.Any]) -> _keys_signing.Settings:
     )
 
 
-def _registered(values: t.Mapping[str, t.Any], host: str, variable: str | None) -> dict[str, t.Any]:
+def _registered(values: t.Mapping[str, t.Any], host: str, variable: str | None) -> Answer:
     """What a host registered, as plain data."""
     return of_host(values, host, variable)
 
 
-def _answer(
-    values: t.Mapping[str, t.Any], host: str, variable: str | None
-) -> dict[str, t.Any] | None:
+def _answer(values: t.Mapping[str, t.Any], host: str, variable: str | None) -> Answer | None:
     """What a host of the play answered, or None."""
     if host not in values["ansible_play_hosts_all"]:
         return None

@@ -29,7 +29,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import 
 from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import (
     request as migration_request,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.options import ARGUMENTS
+from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.options import (
+    ARGUMENTS,
+    INTERNAL,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import placement
 from ansible_collections.fleet.virt.plugins.module_utils._units import MIB
 from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _images, _peers, _placing
@@ -42,26 +45,27 @@ class ActionModule(FleetAction):
     """Stages of the hypervisor go to the module; those of the controller are here."""
 
     def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        stage = self._task.args.get("stage", "all")
+        stage = self._task.args.get("_stage", "all")
         works = {"decide": self._decide, "bases": self._bases, "report": self._report}
         if stage in works:
-            return works[stage](to_plain(self.options(ARGUMENTS)), task_vars)
+            return works[stage](to_plain(self.options(ARGUMENTS, INTERNAL)), task_vars)
         given = dict(self._task.args)
         given.setdefault("source", str(task_vars["inventory_hostname"]))
-        if self._task.check_mode and given.get("results"):
-            given["vms"] = _with_coming(to_plain(given["vms"]), given["results"], task_vars)
+        if self._task.check_mode and given.get("_results"):
+            given["vms"] = _with_coming(to_plain(given["vms"]), given["_results"], task_vars)
         return self.module(task_vars, given)
 
     def _bases(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         host = str(task_vars["inventory_hostname"])
         there: list[str] = []
         result: dict[str, t.Any] = {"changed": False, "bases": there, "diff": []}
-        for base in options["bases"]:
+        for base in options["_bases"]:
             volume = base["volume"]
             Display().display(f"{host}: getting base image {volume} from {base['peers'][0]}")
-            arguments = {key: options[key] for key in ("uri", "timeout", "base_pool", "base_path")}
+            arguments = {key: options[key] for key in ("uri", "timeout", "base_pool")}
             source = migration_bases.as_source(volume)
-            arguments.update(image=source["name"], source=source, peers=base["peers"])
+            arguments.update(base_path=options["_base_path"], peers=base["peers"])
+            arguments.update(image=source["name"], _source=source)
             answer = _images.run_module(self, task_vars, arguments)
             steps = list(answer.get("steps") or ())
             if answer.get("failed") or answer.get("missing"):
@@ -76,9 +80,9 @@ class ActionModule(FleetAction):
 
     def _decide(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         migration_request.options(options)  # or somebody is marked who then moves nothing
-        answers = registered(task_vars, options["results"], "migrate_look")
-        lost = options["lost"]
-        expected = options["expected"] or []
+        answers = registered(task_vars, options["_results"], "migrate_look")
+        lost = options["_lost"]
+        expected = options["_expected"] or []
         problem = proofs.unknown_lost(lost, list(dict.fromkeys([*answers, *expected])))
         if problem:
             raise PlanRefused(problem)
@@ -90,23 +94,23 @@ class ActionModule(FleetAction):
             pool_paths=variables.pool_paths(), base_pool=variables.base_pool()
         )
         if options["state"] == "repaired":
-            decision = migration_decision.repair(options["names"], heard, mute, lost)
+            decision = migration_decision.repair(options["_names"], heard, mute, lost)
         else:
             hosts = _placing.hosts_of(answers, limits, lost)
-            if options["evacuated"]:
+            if options["_evacuated"]:
                 decision = migration_evacuation.leave(
-                    options["evacuated"], heard, hosts, mute, policy
+                    options["_evacuated"], heard, hosts, mute, policy
                 )
-            elif options["home"]:
+            elif options["_home"]:
                 decision = migration_evacuation.come_back(
-                    options["home"], heard, hosts, mute, policy
+                    options["_home"], heard, hosts, mute, policy
                 )
             else:
                 decision = migration_decision.decide(
-                    options["names"], options["host"], heard, hosts, mute, policy
+                    options["_names"], options["_host"], heard, hosts, mute, policy
                 )
         # it is removed before they come, which check mode does not do
-        marked = {"marked": True} if options["home"] else {}
+        marked = {"marked": True} if options["_home"] else {}
         shares = {
             source: [
                 {
@@ -156,13 +160,13 @@ class ActionModule(FleetAction):
 
     def _report(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         check = bool(self._task.check_mode)
-        problems = [*_unmarked(options, task_vars), *options["problems"]]
-        if options["shares"] is None:
-            raise AnsibleActionFail("shares: missing; give what stage: decide returned as shares")
+        problems = [*_unmarked(options, task_vars), *options["_problems"]]
+        if options["_shares"] is None:
+            raise AnsibleActionFail("_shares: missing; give what _stage: decide returned as shares")
         text, failures = migration_report.report(
-            options["names"],
-            options["shares"],
-            registered(task_vars, options["results"], "moved"),
+            options["_names"],
+            options["_shares"],
+            registered(task_vars, options["_results"], "moved"),
             problems,
             state=options["state"],
             check=check,
@@ -210,11 +214,11 @@ def _with_coming(
 
 def _unmarked(options: dict[str, t.Any], task_vars: t.Mapping[str, t.Any]) -> list[str]:
     """That the maintenance mark could not be set, or removed, in words."""
-    host = options["evacuated"] or options["home"]
-    if not options["marked"] or not host:
+    host = options["_evacuated"] or options["_home"]
+    if not options["_marked"] or not host:
         return []
-    answers = registered(task_vars, options["marked"])
-    done = "be marked as in maintenance" if options["evacuated"] else "lose its maintenance mark"
+    answers = registered(task_vars, options["_marked"])
+    done = "be marked as in maintenance" if options["_evacuated"] else "lose its maintenance mark"
     return [
         f"{name}: it could not {done}, so no VM was moved: {outcomes.told(answers.get(name) or {})}"
         for name in outcomes.unheard([host], answers, "maintenance")

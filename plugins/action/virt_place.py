@@ -28,18 +28,19 @@ from ansible_collections.fleet.virt.plugins.plugin_utils._registered import regi
 _ATTEMPTS = 6
 _ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "vms": {"type": "list", "elements": "dict"},
-    "only": {"type": "list", "elements": "str"},
     "results": {"type": "str", "required": True},
-    "claims": {"type": "str"},
-    "brought": {"type": "str"},
-    "shares": {"type": "dict", "default": {}},
-    "run": {"type": "str"},
     "expected": {"type": "list", "elements": "str"},
     "lost": {"type": "list", "elements": "str", "default": []},
-    "attempt": {"type": "int", "default": 0},
-    "earlier": {"type": "dict", "default": {}},
-    "created": {"type": "str"},
-    "refresh_inventory": {"type": "bool", "default": True},
+}
+_INTERNAL: dict[str, dict[str, object]] = {
+    "_only": {"type": "list", "elements": "str"},
+    "_claims": {"type": "str"},
+    "_brought": {"type": "str"},
+    "_shares": {"type": "dict", "default": {}},
+    "_attempt": {"type": "int", "default": 0},
+    "_earlier": {"type": "dict", "default": {}},
+    "_created": {"type": "str"},
+    "_refresh_inventory": {"type": "bool", "default": True},
 }
 
 
@@ -47,9 +48,9 @@ class ActionModule(FleetAction):
     _requires_connection = False
 
     def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        options = self.options(_ARGUMENTS)
+        options = self.options(_ARGUMENTS, _INTERNAL)
         work = _Work(self, options, task_vars)
-        return work.confirm() if options["claims"] else work.place()
+        return work.confirm() if options["_claims"] else work.place()
 
 
 class _Work:
@@ -87,9 +88,9 @@ class _Work:
         unproven = self._unproven()
         if unproven:
             raise PlanRefused(unproven)
-        if self.options["attempt"]:
+        if self.options["_attempt"]:
             # others were faster, perhaps in step with us: no order between controllers is known
-            time.sleep(random.uniform(0.2, 1.5) * self.options["attempt"])  # noqa: S311
+            time.sleep(random.uniform(0.2, 1.5) * self.options["_attempt"])  # noqa: S311
         hosts = _placing.hosts_of(self.answers, self.limits, lost)
         found = _placing.place(self.domains, self.images, hosts, self.policy)
         every = Display().verbosity > 0
@@ -126,7 +127,7 @@ class _Work:
             "seen": self._seen() if len(shares) == 1 and not self.check else [],
             "machine": _placing.common_machine(self.answers),
             "run": GENERATED if self.check else str(uuid.uuid4()),
-            "refresh_inventory": self.options["refresh_inventory"],
+            "refresh_inventory": self.options["_refresh_inventory"],
         }
 
     def _limit(self, names: t.Collection[str]) -> int:
@@ -163,7 +164,7 @@ class _Work:
     def _waits(self, shares: t.Mapping[str, t.Collection[str]]) -> dict[str, list[str]]:
         """Those of each share that are to answer: seeded, started, and not shut off before."""
         again = {domain.name for domain in self.domains}
-        before = dict(self.options["earlier"]).get("waits") or {}
+        before = dict(self.options["_earlier"]).get("waits") or {}
         waits = {host: [name for name in before[host] if name not in again] for host in before}
         for host, names in shares.items():
             defined = {vm["name"]: vm for vm in self.answers[host]["host"]["vms"]}
@@ -182,13 +183,13 @@ class _Work:
         retry: dict[str, str] = {}
         hopeless: list[str] = []
         known = {domain.name: domain for domain in self.domains}
-        claimed = registered(self.task_vars, self.options["claims"], "claims")
+        claimed = registered(self.task_vars, self.options["_claims"], "claims")
         if sum(bool(answer.get("host")) for answer in claimed.values()) == 1:
             # nobody else of this run claimed later than it looked at itself
             self.answers.update({host: one for host, one in claimed.items() if one.get("host")})
         unproven = self._unproven()
         hopeless += self._not_brought()
-        for one in outcomes.outcomes(self.options["shares"], claimed):
+        for one in outcomes.outcomes(self.options["_shares"], claimed):
             host, name, entry = one.host, one.name, one.entry
             if entry is None:
                 hopeless.append(str(one.problem))
@@ -216,7 +217,7 @@ class _Work:
             for host, names in confirmed.items():
                 refused.setdefault(host, []).extend(names)
             confirmed = {}
-        attempt = self.options["attempt"] + 1
+        attempt = self.options["_attempt"] + 1
         if attempt >= _ATTEMPTS:
             hopeless += [f"{name} on {reason}" for name, reason in retry.items()]
         elif not hopeless:
@@ -244,8 +245,8 @@ class _Work:
     def _not_brought(self) -> list[str]:
         """The images that a hypervisor was to get and has not, with what they were for."""
         found = []
-        for host, answer in registered(self.task_vars, self.options["brought"]).items():
-            names = ", ".join(self.options["shares"].get(host) or ())
+        for host, answer in registered(self.task_vars, self.options["_brought"]).items():
+            names = ", ".join(self.options["_shares"].get(host) or ())
             for item in answer.get("results") or ():
                 if isinstance(item, dict) and not isinstance(item.get("image"), dict):
                     image = item.get(str(item.get("ansible_loop_var")))
@@ -265,7 +266,7 @@ class _Work:
 
     def _requested(self, confirmed: t.Mapping[str, list[str]]) -> dict[str, list[str]]:
         """What was to be made in this round and before it, by hypervisor."""
-        before = to_plain(dict(self.options["earlier"]).get("requested") or {})
+        before = to_plain(dict(self.options["_earlier"]).get("requested") or {})
         return {
             host: [*before.get(host, ()), *confirmed.get(host, ())]
             for host in {**before, **confirmed}
@@ -273,10 +274,10 @@ class _Work:
 
     def _done(self) -> dict[str, list[dict[str, t.Any]]]:
         """What became of what the rounds before this one were to create, by hypervisor."""
-        earlier = to_plain(self.options["earlier"])
+        earlier = to_plain(self.options["_earlier"])
         done: dict[str, list[dict[str, t.Any]]] = earlier.get("done") or {}
-        if self.options["created"]:
-            answers = registered(self.task_vars, self.options["created"], "made")
+        if self.options["_created"]:
+            answers = registered(self.task_vars, self.options["_created"], "made")
             for one in outcomes.outcomes(earlier.get("confirmed") or {}, answers):
                 entry = one.entry or outcomes.failed_entry(one, answers.get(one.host) or {})
                 done.setdefault(one.host, []).append(dict(entry))

@@ -16,26 +16,41 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.prefli
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.preflight_options import (
     ARGUMENTS,
+    INTERNAL,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._units import parse_mib
 from ansible_collections.fleet.virt.plugins.plugin_utils import _clock, _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered, unsound
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import (
+    Answer,
+    registered,
+    unsound,
+)
 
 
 class ActionModule(FleetAction):
     """Stages of the hypervisor go to the module; what spans hosts is here."""
 
-    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        options = to_plain(self.options(ARGUMENTS))
-        stages = {"read": self._read, "compare": self._compare}
-        return stages.get(options["stage"], self._report)(options, task_vars)
+    def work(self, task_vars: Answer) -> Answer:
+        options = to_plain(self.options(ARGUMENTS, INTERNAL))
+        stages = {"read": self._read, "compare": self._compare, "report": self._report}
+        return stages.get(options["_stage"], self._alone)(options, task_vars)
 
-    def _read(self, options: dict[str, t.Any], variables: dict[str, t.Any]) -> dict[str, t.Any]:
+    def _alone(self, options: Answer, variables: Answer) -> Answer:
+        """What speaks against this hypervisor, as far as it can tell without the others."""
+        read = self._read(options, variables)
+        if read.get("failed") or read.get("unreachable"):
+            return read
+        own = str(variables["inventory_hostname"])
+        ((_name, answer),) = _judged({own: to_plain(read)}).items()
+        one = preflight.Answer(own, answer.get("facts"), answer.get("msg"))
+        return {**read, **self._findings([one], [own], options)}
+
+    def _read(self, options: Answer, variables: Answer) -> Answer:
         own = str(variables.get("inventory_hostname"))
-        arguments = dict(self._task.args)
+        arguments = {**self._task.args, "_stage": "read"}
         if options["peers"] is None:
             arguments["peers"] = [
                 {"name": name, "address": _peers.address(name, variables)}
@@ -53,36 +68,45 @@ class ActionModule(FleetAction):
     def _date(self) -> str:
         return str(self._low_level_execute_command(_clock.COMMAND, sudoable=False)["stdout"])
 
-    def _compare(self, options: dict[str, t.Any], variables: dict[str, t.Any]) -> dict[str, t.Any]:
+    def _compare(self, options: Answer, variables: Answer) -> Answer:
         arguments = dict(self._task.args)
-        if options["cpus"] is None and options["results"]:
-            own = _facts(variables, options["results"]).get(str(variables["inventory_hostname"]))
+        if options["_cpus"] is None and options["_results"]:
+            own = _facts(variables, options["_results"]).get(str(variables["inventory_hostname"]))
             found = [
                 one["cpu"]["xml"]
-                for one in _facts(variables, options["results"]).values()
+                for one in _facts(variables, options["_results"]).values()
                 if (one.get("cpu") or {}).get("xml")
                 and own is not None
                 and one.get("arch") == own.get("arch")
             ]
-            arguments["cpus"] = sorted(set(found))
+            arguments["_cpus"] = sorted(set(found))
         return self.module(variables, arguments)
 
-    def _report(self, options: dict[str, t.Any], variables: dict[str, t.Any]) -> dict[str, t.Any]:
-        if not options["results"]:
+    def _report(self, options: Answer, variables: Answer) -> Answer:
+        if not options["_results"]:
             raise AnsibleActionFail(
-                "results: missing; name the variable that stage: read registered"
+                "_results: missing; name the variable that _stage: read registered"
             )
         answers = []
-        compared = registered(variables, options["compared"], "baseline")
-        for name, answer in _answers(variables, options["results"]).items():
+        compared = registered(variables, options["_compared"], "baseline")
+        for name, answer in _answers(variables, options["_results"]).items():
             facts = answer.get("facts")
             if facts is not None:
                 facts["baseline"] = compared[name].get("baseline")
-                if options["compared"] and facts["baseline"] is None:
+                if options["_compared"] and facts["baseline"] is None:
                     facts["not_compared"] = outcomes.reason(compared[name])
             answers.append(
                 preflight.Answer(name, facts, None if facts else outcomes.reason(answer))
             )
+        return self._findings(answers, _expected(options, variables), options)
+
+    def _findings(
+        self,
+        answers: list[preflight.Answer],
+        expected: list[str],
+        options: Answer,
+    ) -> Answer:
+        """The findings, shown; failed if there are errors among them."""
         try:
             min_free = parse_mib(options["min_free"])
         except ValueError as error:
@@ -92,8 +116,8 @@ class ActionModule(FleetAction):
             expiry_days=options["expiry_days"],
             clock_seconds=options["clock_seconds"],
         )
-        findings = preflight.judge(answers, _expected(options, variables), limits)
-        found: dict[str, t.Any] = {
+        findings = preflight.judge(answers, expected, limits)
+        found: Answer = {
             "findings": [one.as_dict() for one in findings],
             "summary": preflight.summary(findings),
         }
@@ -114,9 +138,12 @@ def _expected(options: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) 
     return options["expected"] or _peers.names("hypervisors", variables)
 
 
-def _answers(variables: t.Mapping[str, t.Any], name: str) -> dict[str, dict[str, t.Any]]:
+def _answers(variables: t.Mapping[str, t.Any], name: str) -> dict[str, Answer]:
     """What was registered; facts that cannot be judged alone are none."""
-    answers = registered(variables, name, "facts")
+    return _judged(registered(variables, name, "facts"))
+
+
+def _judged(answers: dict[str, Answer]) -> dict[str, Answer]:
     for host, answer in answers.items():
         if answer.get("facts") is not None:
             try:
@@ -126,6 +153,6 @@ def _answers(variables: t.Mapping[str, t.Any], name: str) -> dict[str, dict[str,
     return answers
 
 
-def _facts(variables: t.Mapping[str, t.Any], name: str) -> dict[str, dict[str, t.Any]]:
+def _facts(variables: t.Mapping[str, t.Any], name: str) -> dict[str, Answer]:
     answers = _answers(variables, name)
     return {host: one["facts"] for host, one in answers.items() if one.get("facts")}

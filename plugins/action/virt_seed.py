@@ -23,7 +23,7 @@ class ActionModule(FleetAction):
         options = to_plain(self._task.args)
         arguments = {key: options.pop(key) for key in _KEPT if key in options}
         if arguments.get("state") != "absent":
-            arguments["seed"] = _seeds.packed(self._seed(options, task_vars))
+            arguments["_seed"] = _seeds.packed(self._seed(options, task_vars))
         elif options:
             raise PlanRefused(
                 f"{', '.join(sorted(options))}: with state absent nothing is said of a seed; leave"

@@ -36,17 +36,19 @@ _STEP: dict[str, dict[str, t.Any]] = {
 _OPTIONS: dict[str, dict[str, t.Any]] = {
     "view": {"type": "str", "required": True, "choices": list(_VIEWS)},
     "results": {"type": "str", "required": True},
-    "requested": {"type": "dict"},
-    "waits": {"type": "dict", "default": {}},
-    "withdrawn": {"type": "dict", "default": {}},
     "problems": {"type": "list", "elements": "str", "default": []},
     "acted": {"type": "list", "elements": "dict", "options": _STEP, "default": []},
     "lost": {"type": "list", "elements": "str", "default": []},
     "addresses": {"type": "str"},
-    "earlier": {"type": "dict", "default": {}},
     "names": {"type": "list", "elements": "str", "default": []},
     "output": {"type": "str", "choices": ["table", "json", "yaml"], "default": "table"},
     "output_file": {"type": "path"},
+}
+_INTERNAL: dict[str, dict[str, object]] = {
+    "_requested": {"type": "dict"},
+    "_waits": {"type": "dict", "default": {}},
+    "_withdrawn": {"type": "dict", "default": {}},
+    "_earlier": {"type": "dict", "default": {}},
 }
 
 
@@ -54,7 +56,7 @@ class ActionModule(FleetAction):
     _requires_connection = False
 
     def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        options = to_plain(self.options(_OPTIONS))
+        options = to_plain(self.options(_OPTIONS, _INTERNAL))
         view, check = options["view"], bool(self._task.check_mode)
         problems = [*options["problems"], *_undone(task_vars, options)]
         if view == "vms":
@@ -89,7 +91,7 @@ def _made(
     """What became of VMs that were to be made; without ``requested``, of those in the results."""
     created = registered(task_vars, options["results"], "made")
     waited = registered(task_vars, options["addresses"], "waited")
-    requested = options["requested"]
+    requested = options["_requested"]
     if requested is None:
         requested = {
             host: [*dict.fromkeys(str(vm["name"]) for vm in answer["vms"])]
@@ -97,7 +99,7 @@ def _made(
             if answer.get("vms")
         }
     made = provision_report.Made(
-        requested, created, options["earlier"], options["waits"], waited, options["withdrawn"]
+        requested, created, options["_earlier"], options["_waits"], waited, options["_withdrawn"]
     )
     return provision_report.report(made, check=check)
 

@@ -17,6 +17,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 from ansible_collections.fleet.virt.plugins.plugin_utils._registered import unsound
 from ansible_collections.fleet.virt.plugins.plugin_utils._wait import Progress
 
+_INTERNAL = {"_earlier": {"type": "dict", "default": {}}}
 _RETRY_PAUSE = 2.0  # after a call that did not reach the hypervisor
 _LAST = 1.0  # seconds for one last look, however late it is
 # What may be gone when asked again: the daemon is started anew, a call hung
@@ -32,8 +33,8 @@ class ActionModule(FleetAction):
                 "port": {"type": "int", "default": 22},
                 "slice": {"type": "float", "default": 10},
                 "until": {"type": "str", "choices": ["ssh", "address"], "default": "ssh"},
-                "earlier": {"type": "dict", "default": {}},
-            }
+            },
+            _INTERNAL,
         )
         for name in ("wait_timeout", "slice"):
             if options[name] <= 0:
@@ -43,7 +44,7 @@ class ActionModule(FleetAction):
                 )
         if not 0 < options["port"] < 65536:
             raise AnsibleActionFail(f"port: {options['port']} is no TCP port; it is 1 to 65535")
-        earlier = to_plain(options.pop("earlier"))
+        earlier = to_plain(options.pop("_earlier"))
         progress = Progress(
             str(task_vars.get("inventory_hostname")),
             to_plain(list(dict.fromkeys(options["names"]))),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.respawn import (
     has_respawned,
     probe_interpreters_for_module,
@@ -23,6 +24,7 @@ from ._errors import FleetVirtError, LibvirtFailure, SpecError
 from ._libvirt import LIBVIRT_IMPORT_ERROR
 
 Spec = dict[str, dict[str, t.Any]]
+Internal = t.Mapping[str, t.Mapping[str, object]]
 
 # Twin of the documentation fragment ``fleet.virt._connection``
 CONNECTION: Spec = {
@@ -33,11 +35,44 @@ CONNECTION: Spec = {
 _INTERPRETERS = ("/usr/bin/python3", "/usr/libexec/platform-python")
 
 
-def create_module(options: Spec, **settings: t.Any) -> AnsibleModule:
-    """An AnsibleModule with the connection's options and ``options``."""
-    return AnsibleModule(
-        argument_spec={**options, **CONNECTION}, supports_check_mode=True, **settings
-    )
+class FleetModule(AnsibleModule):
+    """An AnsibleModule that also takes what playbooks, roles and action plugins of the collection
+    hand on between their steps.
+
+    Such options begin with an underscore. They are no part of what the module offers: no
+    documentation, no error about unknown options and no shown invocation names them.
+    """
+
+    def __init__(self, options: Spec, internal: Internal, **settings: t.Any) -> None:
+        self._internal_spec = internal
+        self._internal_problems: list[str] = []
+        self._internal: dict[str, t.Any] = {}
+        super().__init__(  # type: ignore[no-untyped-call]
+            argument_spec={**options, **CONNECTION}, supports_check_mode=True, **settings
+        )
+        if self._internal_problems:
+            self.fail_json(msg="; ".join(self._internal_problems))
+
+    def _load_params(self) -> None:
+        """Take them out before Ansible looks at the options; what is secret in them stays so."""
+        super()._load_params()  # type: ignore[no-untyped-call]
+        given = {name: self.params.pop(name) for name in self._internal_spec if name in self.params}
+        validated = ArgumentSpecValidator(self._internal_spec).validate(given)
+        self._internal = validated.validated_parameters
+        self._internal_problems = validated.error_messages
+        self.no_log_values.update(validated._no_log_values)
+
+    @property
+    def options(self) -> dict[str, t.Any]:
+        """All that was given."""
+        return {**self.params, **self._internal}
+
+
+def create_module(
+    options: Spec, internal: Internal | None = None, **settings: t.Any
+) -> FleetModule:
+    """A module with the connection's options, ``options`` and, unseen, ``internal``."""
+    return FleetModule(options, internal or {}, **settings)
 
 
 def run(

@@ -94,17 +94,6 @@ options:
         the machine; 5 to 3600. With DHCP, or a switch that learns slowly, not less than 30.
     type: int
     default: 60
-  stage:
-    description:
-      - V(switch) is what is done on the machine first; V(confirm) follows by itself, over a new
-        connection.
-    type: str
-    choices: [switch, confirm]
-    default: switch
-  switch:
-    description:
-      - Which switch is meant, for O(stage=confirm).
-    type: str
   uri:
     description:
       - Accepted so that it can be a default of the action group; it makes no difference here.
@@ -132,7 +121,7 @@ EXAMPLES = r"""
 RETURN = r"""
 bridges:
   description: The bridges, in the order of O(bridges).
-  returned: with O(stage=switch)
+  returned: success
   type: list
   elements: dict
   contains:
@@ -159,7 +148,7 @@ bridges:
 earlier:
   description: What became of an earlier switch that did not last, null if there was none or nothing
     is to be done now.
-  returned: with O(stage=switch)
+  returned: success
   type: dict
   contains:
     outcome:
@@ -171,38 +160,25 @@ earlier:
     reason:
       description: Why it did not last.
       type: str
-outcome:
-  description: What became of the switch, V(confirmed), V(rolled back), V(waiting) or V(old
-    connection).
-  returned: with O(stage=confirm)
-  type: str
-why:
-  description: What is missing, empty when it is confirmed.
-  returned: with O(stage=confirm)
-  type: str
 """
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.fleet.virt.plugins.module_utils._argspec import CONNECTION
+from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module
 from ansible_collections.fleet.virt.plugins.module_utils._effects.bridge import bridge
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.bridge.options import (
     ARGUMENTS,
+    INTERNAL,
     parse,
 )
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={**ARGUMENTS, **CONNECTION},
-        required_if=[("stage", "confirm", ["switch"])],
-        supports_check_mode=True,
-    )
-    params = module.params
+    module = create_module(ARGUMENTS, INTERNAL)
+    params = module.options
     try:
         wanted = parse(params["bridges"], params["rollback_seconds"])
-        if params["stage"] == "confirm":
-            result = bridge.confirm(params["switch"])
+        if params["_stage"] == "confirm":
+            result = bridge.confirm(params["_switch"])
         else:
             result = bridge.begin(wanted, params["rollback_seconds"], check=module.check_mode)
     except FleetVirtError as error:

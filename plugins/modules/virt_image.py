@@ -115,60 +115,12 @@ options:
       - V(pruned) removes all base images that nobody uses. Used is whatever something lies on, in
         any pool of the hypervisor, attached to a VM or not, and what a VM is being made of.
       - Images in a pool on shared storage are not removed, because other hypervisors may use them.
-        In a pool with an id, which the role P(fleet.virt.storage#role) gives it, they are removed
-        if O(results) shows that no other hypervisor has that pool.
+        In a pool with an id, which the role P(fleet.virt.storage#role) gives it, the playbook
+        C(fleet.virt.images) and the role P(fleet.virt.images#role) remove them once all hypervisors
+        of the fleet have been asked and no other has that pool.
     type: str
     choices: [present, absent, pruned]
     default: present
-  results:
-    description:
-      - Name of the variable that M(fleet.virt.virt_purge) with C(stage=look) registered on every
-        hypervisor, for O(state=absent) and O(state=pruned).
-    type: str
-  expected:
-    description:
-      - Names of all hypervisors of the fleet, for O(results). One that is missing there or did not
-        answer may have the same pool.
-    type: list
-    elements: str
-  lost:
-    description:
-      - Those of them that are off for good.
-    type: list
-    elements: str
-    default: []
-  sole_pool_ids:
-    description:
-      - What the action plugin of this module finds in O(results), ids of pools that no other
-        hypervisor has. Not for playbooks.
-    type: list
-    elements: str
-    default: []
-  source:
-    description:
-      - What the action plugin of this module knows of a file in O(image_dir). Not for playbooks.
-    type: dict
-    suboptions:
-      name:
-        description: Name of the file.
-        type: str
-        required: true
-      digest:
-        description: SHA-256 of its content.
-        type: str
-        required: true
-      format:
-        description: Format of its content.
-        type: str
-        choices: [qcow2, raw]
-        required: true
-      virtual_bytes:
-        description: Size of the disk in it.
-        type: int
-        required: true
-      received:
-        description: Where the file has arrived on the hypervisor.
-        type: path
 requirements:
   - qemu-img (package qemu-utils, elsewhere qemu-img)
 notes:
@@ -313,8 +265,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.images import 
 from ansible_collections.fleet.virt.plugins.module_utils._effects.images import users as image_users
 from ansible_collections.fleet.virt.plugins.module_utils._pure.images.options import (
     DOWNLOAD_TIMEOUT,
+    INTERNAL,
     MAX_UNPACKED,
-    SOURCE,
     limits_of,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.images.source import with_checksum
@@ -337,15 +289,11 @@ def main() -> None:
                 "choices": ["present", "absent", "pruned"],
                 "default": "present",
             },
-            "results": {"type": "str"},
-            "expected": {"type": "list", "elements": "str"},
-            "lost": {"type": "list", "elements": "str", "default": []},
-            "sole_pool_ids": {"type": "list", "elements": "str", "default": []},
-            "source": {"type": "dict", "options": SOURCE},
         },
+        INTERNAL,
         required_if=[("state", "present", ["image"]), ("state", "absent", ["image"])],
     )
-    params = module.params
+    params = module.options
 
     def make() -> dict[str, t.Any]:
         place = (params["base_pool"], params["base_path"])
@@ -353,12 +301,12 @@ def main() -> None:
         with connect(params["uri"], params["timeout"]) as connection:
             if params["state"] != "present":
                 one = str(params["image"]) if params["state"] == "absent" else None
-                sole = params["sole_pool_ids"]
+                sole = params["_sole_pool_ids"]
                 return image_users.removed(connection, one, *place, sole, check=check)
             return image_state.present(
                 connection,
                 with_checksum(params["image"], params["checksum"]),
-                image_state.Source(**params["source"]) if params["source"] else None,
+                image_state.Source(**params["_source"]) if params["_source"] else None,
                 *place,
                 limits_of(params),
                 params["peers"],

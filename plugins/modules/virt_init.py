@@ -378,31 +378,6 @@ options:
       - Several VMs, each with the options above as keys.
     type: list
     elements: dict
-  only:
-    description:
-      - Names of the VMs of the batch to take, and leave the others.
-    type: list
-    elements: str
-  stage:
-    description:
-      - V(claim) reserves name and capacity, V(finish) makes what O(run) has claimed. V(all) does
-        everything at once.
-      - V(read) only reads the hypervisor, as M(fleet.virt.virt_host_info) does with
-        O(fleet.virt.virt_host_info#module:placement=true). A playbook that goes on to create sends
-        one module to its hypervisors then, not two.
-    type: str
-    choices: [all, read, claim, finish]
-    default: all
-  withdraw:
-    description:
-      - Names of VMs whose claims by O(run) are taken back first.
-    type: list
-    elements: str
-    default: []
-  run:
-    description:
-      - Identity of the run that claims belong to; a new one if left out.
-    type: str
   disk_profiles:
     description:
       - Disk profiles; the variable C(virt_disk_profiles) if left out.
@@ -447,64 +422,6 @@ options:
         C(virt_disk_ratio), C(virt_zone) and C(virt_tags); its variables if left out.
     type: dict
     default: {}
-  home:
-    description:
-      - Name of the hypervisor in the inventory; filled in.
-    type: str
-    default: ""
-  fleet_machine:
-    description:
-      - Machine type of VMs that name none; C(fleet.virt.provision_vm) gives the newest that all
-        hypervisors have.
-    type: str
-  fleet_seen:
-    description:
-      - With O(stage=claim), every hypervisor of the fleet as it was when the VMs were placed;
-        C(fleet.virt.provision_vm) gives it if they all go to this one. Once they are claimed, this
-        hypervisor looks at the others itself, over libvirt's verified TLS. If all answer and have
-        the domains they had, the VMs are finished at once, and nobody needs to be asked again.
-      - Used with O(uri=qemu:///system) only.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      name:
-        description: Its name in the inventory.
-        type: str
-        required: true
-      address:
-        description: Where other hypervisors reach its libvirt, which its certificate has to name.
-        type: str
-        required: true
-      uuid:
-        description: Its UUID, of its capabilities.
-        type: str
-        required: true
-      domains:
-        description: SHA-256 of what placing needs to know of its domains.
-        type: str
-        required: true
-  earlier:
-    description:
-      - With O(stage=finish), what O(stage=claim) returned here. If that has finished the VMs, it is
-        returned again, and nothing is done.
-    type: dict
-    default: {}
-  images:
-    description:
-      - Facts of the controller's images, by name; filled in.
-    type: dict
-    default: {}
-  passwords:
-    description:
-      - Console passwords by VM; filled in from O(console), so that they are never shown.
-    type: dict
-    default: {}
-  seeds:
-    description:
-      - Seeds by VM; filled in from O(seed), so that what is secret in them is never shown.
-    type: str
-    default: ""
 seealso:
   - module: fleet.virt.virt_query
     description: What became of it.
@@ -538,11 +455,11 @@ host:
   description: The hypervisor, with the claims if there are any, as
     RV(fleet.virt.virt_host_info#module:host), read with
     O(fleet.virt.virt_host_info#module:placement=true).
-  returned: with O(stage=read), and with O(stage=claim) if something was claimed
+  returned: in playbooks of this collection
   type: dict
 finished:
-  description: Whether the VMs were finished as well, see O(fleet_seen).
-  returned: with O(stage=claim)
+  description: Whether the VMs were finished as well as claimed.
+  returned: in playbooks of this collection
   type: bool
 vms:
   description: One entry for each VM of the batch, in its order.
@@ -589,15 +506,16 @@ from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import (
     ARGUMENTS,
+    INTERNAL,
     OPTIONS,
 )
 
 
 def main() -> None:
-    module = create_module(ARGUMENTS)
-    params = module.params
+    module = create_module(ARGUMENTS, INTERNAL)
     for name in OPTIONS:  # written ones come in vms; the defaults would only be shown beside them
-        del params[name]
+        del module.params[name]
+    params = module.options
 
     def read() -> dict[str, t.Any]:
         from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import (
@@ -618,13 +536,13 @@ def main() -> None:
                 connection,
                 domains,
                 settings,
-                stage=params["stage"],
+                stage=params["_stage"],
                 check=module.check_mode,
-                withdraw=params["withdraw"],
+                withdraw=params["_withdraw"],
             )
 
     # Each stage imports its own: what is imported is compiled anew at every call
-    if params["stage"] == "read":
+    if params["_stage"] == "read":
         run(module, read)
     run(module, work, commands=("qemu-img",))
 

@@ -18,9 +18,10 @@ description:
   - All files of a hypervisor are exchanged at once, by renaming one link, and running daemons read
     them again without a restart. A daemon that had failed, as with an expired certificate it does,
     is started. A call that is killed is finished by the next.
-  - The role P(fleet.virt.libvirt_keys#role) runs the stages in order; it is the way to use this
-    module. V(look), V(request) and V(deploy) run on hypervisors, V(prepare) and V(apply) on the
-    controller.
+  - Brings the keys of the hypervisor that it runs on up to date, and the CAs, revocation lists and
+    certificate of the controller with them. It asks no other hypervisor, so that all others of the
+    fleet are silent to it; a first CA, and the rotation of one, need all of them. The role
+    P(fleet.virt.libvirt_keys#role) asks all and is the way for a fleet.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -41,19 +42,9 @@ requirements:
   - openssl, or certtool of GnuTLS, on hypervisors that make keys
   - the Python package cryptography on the controller, which ansible-core brings
 options:
-  stage:
-    description:
-      - V(look) returns what a hypervisor has.
-      - V(prepare), with C(run_once), makes CAs, revocation lists and the controller's own
-        certificate, and moves the exchange of a CA on by one phase if every hypervisor is ready.
-      - V(apply) gives a hypervisor what it lacks, by V(request) and V(deploy), which it runs there.
-    type: str
-    choices: [look, prepare, apply, request, deploy]
-    required: true
   keys_dir:
     description:
-      - Folder of the CAs on the controller, for its owner only. Required for V(prepare) and
-        V(apply).
+      - Folder of the CAs on the controller, for its owner only. Required.
     type: path
   organization:
     description:
@@ -81,14 +72,6 @@ options:
       - Certificates and revocation lists that are valid for fewer days yet are renewed.
     type: int
     default: 30
-  results:
-    description:
-      - Name of the variable that V(look) registered.
-    type: str
-  prepared:
-    description:
-      - Name of the variable that V(prepare) registered.
-    type: str
   passphrase_variable:
     description:
       - Name of the variable with the passphrase of the CAs' keys. Its name, so that the passphrase
@@ -105,8 +88,9 @@ options:
     type: str
   expected:
     description:
-      - Names of all hypervisors of the fleet. One that is not in the play (C(--limit)) counts as
-        silent when a CA is made or exchanged.
+      - Names of all hypervisors of the fleet; those of the group C(hypervisors) if left out. One
+        that is not asked, or not in the play (C(--limit)), counts as silent when a CA is made or
+        exchanged.
     type: list
     elements: str
   lost:
@@ -155,20 +139,6 @@ options:
       - User that guests run as, to whom keys for data belong. By default the one in
         C(/etc/libvirt/qemu.conf), else C(libvirt-qemu) or C(qemu).
     type: str
-  new_keys:
-    description:
-      - For V(request), by kind, whether to make a new key.
-    type: dict
-  files:
-    description:
-      - For V(deploy), by kind, C(ca), C(crl), C(certificate) and C(key_id).
-    type: dict
-  revoked:
-    description:
-      - For V(deploy), common names whose open connections to libvirt are closed.
-    type: list
-    elements: str
-    default: []
   uri:
     description:
       - Not used; accepted so that C(module_defaults) of the action group can set it.
@@ -185,40 +155,24 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: See which keys the hypervisors have
+- name: Bring the keys of a fleet of one hypervisor up to date
   fleet.virt.virt_keys:
-    stage: look
-  register: keys_look
-
-- name: Have CAs on this controller
-  fleet.virt.virt_keys:
-    stage: prepare
     keys_dir: ~/.local/share/fleet-virt/keys/fleet
-    results: keys_look
-    expected: "{{ groups['hypervisors'] }}"
-  register: keys_prepared
-  run_once: true
-
-- name: Give the hypervisors keys and certificates
-  fleet.virt.virt_keys:
-    stage: apply
-    keys_dir: ~/.local/share/fleet-virt/keys/fleet
-    results: keys_look
-    prepared: keys_prepared
+    expected: ["{{ inventory_hostname }}"]
 """
 
 RETURN = r"""
 tool:
   description: Program that makes keys here; null if there is none.
-  returned: with O(stage=look)
+  returned: in playbooks of this collection
   type: str
 qemu_user:
   description: User that guests run as; null if there is none yet.
-  returned: with O(stage=look)
+  returned: in playbooks of this collection
   type: str
 kinds:
   description: What is there, V(control) and V(data).
-  returned: with O(stage=look)
+  returned: in playbooks of this collection
   type: dict
   contains:
     control:
@@ -243,17 +197,17 @@ kinds:
       contains: *kind
 faults:
   description: What is wrong with links, owners and modes, and units of libvirt that have failed.
-  returned: with O(stage=look)
+  returned: in playbooks of this collection
   type: list
   elements: str
 daemons:
   description: Running daemons that have TLS.
-  returned: with O(stage=look)
+  returned: in playbooks of this collection
   type: list
   elements: str
 phases:
   description: Phase of each kind, V(steady), or of an exchange V(trust), V(certificates), V(drop).
-  returned: with O(stage=prepare)
+  returned: success
   type: dict
   contains:
     control:
@@ -264,17 +218,17 @@ phases:
       type: str
 waiting:
   description: Who keeps an exchange from its next phase, and why.
-  returned: with O(stage=prepare)
+  returned: success
   type: list
   elements: str
 pending:
   description: Kinds whose CA or revocation list changes with this run.
-  returned: with O(stage=prepare)
+  returned: success
   type: list
   elements: str
 made:
   description: For each kind that gets a new CA its name.
-  returned: with O(stage=prepare)
+  returned: success
   type: dict
   contains:
     control:
@@ -287,17 +241,17 @@ made:
       type: str
 refused:
   description: Names that were revoked and get no certificates.
-  returned: with O(stage=prepare)
+  returned: success
   type: list
   elements: str
 revoked:
   description: Names that this call was ordered to revoke.
-  returned: with O(stage=prepare)
+  returned: success
   type: list
   elements: str
 issued:
   description: For each kind with a new certificate the reason for it.
-  returned: with O(stage=apply)
+  returned: success
   type: dict
   contains:
     control:
@@ -310,12 +264,12 @@ issued:
       type: str
 reloaded:
   description: Daemons that have read their files again.
-  returned: with O(stage=apply) and O(stage=deploy)
+  returned: success
   type: list
   elements: str
 requests:
   description: Certificate requests by kind.
-  returned: with O(stage=request)
+  returned: in playbooks of this collection
   type: dict
   contains:
     control:
@@ -333,24 +287,25 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.hypervisor imp
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys_options import (
     ARGUMENTS,
+    INTERNAL,
 )
 
 
 def main() -> None:
-    module = create_module(ARGUMENTS)
-    params = module.params
+    module = create_module(ARGUMENTS, INTERNAL)
+    params = module.options
     user, timeout, check = params["qemu_user"], params["timeout"], module.check_mode
     try:
-        if params["stage"] == "look":
+        if params["_stage"] == "look":
             result = keys.look(user, timeout)
-        elif params["stage"] == "request":
-            result = keys.request(params["new_keys"] or {}, timeout, check=check)
-        elif params["stage"] == "deploy":
+        elif params["_stage"] == "request":
+            result = keys.request(params["_new_keys"] or {}, timeout, check=check)
+        elif params["_stage"] == "deploy":
             result = keys.deploy(
-                params["files"] or {}, params["revoked"], user, timeout, check=check
+                params["_files"] or {}, params["_revoked"], user, timeout, check=check
             )
         else:
-            raise FleetVirtError(f"stage: {params['stage']} is done by the controller")
+            raise FleetVirtError(f"stage: {params['_stage']} is done by the controller")
     except FleetVirtError as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)

@@ -29,7 +29,6 @@ author:
 extends_documentation_fragment:
   - fleet.virt._connection
   - fleet.virt._attributes
-  - fleet.virt._fleet
 attributes:
   check_mode:
     support: full
@@ -86,15 +85,14 @@ options:
             default: false
           expired:
             description:
-              - Certificates there that QEMU would show and that have expired, as RV(expired) of
-                O(stage=look). They are reasons against the move.
+              - Certificates there that QEMU would show and that have expired, in words. They are
+                reasons against the move.
             type: list
             elements: str
             default: []
           coming:
             description:
-              - Volumes of base images that are not there now and will be. In check mode the action
-                plugin finds them in O(results).
+              - In check mode, volumes of base images that are not there now and will be.
             type: list
             elements: str
             default: []
@@ -192,83 +190,6 @@ options:
       - Name of the pool of base images, in which the maintenance mark is.
     type: str
     default: base
-  base_path:
-    description:
-      - Folder of the pool of base images, for O(stage=look).
-    type: str
-    default: /var/lib/libvirt/base
-  stage:
-    description:
-      - V(all) moves. V(look) only returns what the choice of a destination needs.
-      - V(decide) and V(report) run on the controller, with C(run_once), on what V(look) and V(all)
-        registered on every hypervisor. V(decide) finds the hypervisor of each VM and chooses where
-        it goes, V(report) prints what became of it.
-      - V(bases) has the base images on this hypervisor that V(decide) says it lacks. One that does
-        not come is a reason against the move.
-    type: str
-    choices: [all, look, decide, bases, report]
-    default: all
-  bases:
-    description:
-      - For O(stage=bases), the base images to bring here.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      volume:
-        description:
-          - The volume of the base image, C(<sha256>-<name>.qcow2).
-        type: str
-        required: true
-      peers:
-        description:
-          - Names or addresses of hypervisors that have it, asked in this order.
-        type: list
-        elements: str
-        required: true
-  names:
-    description:
-      - Names of the VMs, for the other stages than V(all). With O(state=repaired), none stands for
-        all whose move was interrupted.
-    type: list
-    elements: str
-    default: []
-  shares:
-    description:
-      - What RV(shares) of O(stage=decide) said, for O(stage=report). A VM in it of which its
-        hypervisor says nothing has failed.
-    type: dict
-  marked:
-    description:
-      - Name of the variable that M(fleet.virt.virt_maintenance) registered before the VMs moved,
-        for O(stage=report), which fails if O(evacuated) or O(home) gave no result.
-    type: str
-  problems:
-    description:
-      - What RV(problems) of O(stage=decide) said, for O(stage=report), which fails with it.
-    type: list
-    elements: str
-    default: []
-  host:
-    description:
-      - Where they are to go, for O(stage=decide). Left out, the best hypervisor each.
-    type: str
-  evacuated:
-    description:
-      - A hypervisor that all VMs leave. All are placed at once, the largest first; one that fits
-        nowhere, or cannot be read, is one of RV(problems) and stops no other.
-      - With O(stage=all) it is noted with the VMs that they were evacuated from here, for O(home).
-    type: str
-  home:
-    description:
-      - A hypervisor that the VMs which were evacuated from there come back to, as far as they fit,
-        for O(stage=look) and O(stage=decide).
-    type: str
-  results:
-    description:
-      - Name of the variable that the earlier task registered, for O(stage=decide) and
-        O(stage=report). For O(stage=all) in check mode, what O(stage=bases) registered.
-    type: str
 seealso:
   - module: fleet.virt.virt_place
     description: Chooses hypervisors for new VMs.
@@ -302,9 +223,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 vms:
-  description: One entry for each VM, in the order of O(vms). With O(stage=look), only those that
-    are there, as the choice of a destination needs them; C(error) says why one cannot be read.
-  returned: with O(stage=all) and O(stage=look)
+  description: One entry for each VM, in the order of O(vms).
+  returned: success
   type: list
   elements: dict
   contains:
@@ -314,11 +234,9 @@ vms:
     source:
       description: Name of this hypervisor, or of the one that is lost.
       type: str
-      returned: with O(stage=all)
     destination:
       description: Name of the hypervisor it went to.
       type: str
-      returned: with O(stage=all)
     flow:
       description: How it moved, V(copy) with whole disks, V(overlay) with what lies on base images,
         V(shared) with disks that both hypervisors have, V(memory) without disks, V(offline) while
@@ -327,102 +245,89 @@ vms:
         that it came from (O(vms[].lost_source)), V(none) if it was there already; null if nothing
         came of it.
       type: str
-      returned: with O(stage=all)
     steps:
       description: What was done, in order.
       type: list
       elements: str
-      returned: with O(stage=all)
     findings:
       description: Everything that speaks against the move; then nothing was done.
       type: list
       elements: str
-      returned: with O(stage=all)
     kept:
       description: Files of the VM that stay here, and why.
       type: list
       elements: str
-      returned: with O(stage=all)
     progress:
       description: What was seen of the move on the way, a line every two seconds.
       type: list
       elements: str
-      returned: with O(stage=all)
     bytes_to_copy:
       description: Bytes of disks that have to travel, as allocated.
       type: int
-      returned: with O(stage=all)
     bytes:
       description: Bytes of memory and disks that travelled; null if none did.
       type: int
-      returned: with O(stage=all)
     seconds:
       description: How long it took in all.
       type: float
-      returned: with O(stage=all)
     downtime_ms:
       description: Milliseconds for which the guest stood still.
       type: int
-      returned: with O(stage=all)
     changed:
       description: Whether anything was changed.
       type: bool
-      returned: with O(stage=all)
     failed:
       description: Whether it could not be moved.
       type: bool
-      returned: with O(stage=all)
     msg:
       description: Why not, and what to do; or that it was there already; else null.
       type: str
-      returned: with O(stage=all)
     note:
       description: What is to be known though nothing failed, such as that the VM ran before its
         hypervisor went down in the middle of the move, and is shut off now; else null.
       type: str
-      returned: with O(stage=all)
 expired:
   description: Certificates that QEMU shows when a VM comes and that have expired, in words.
-  returned: with O(stage=look)
+  returned: in playbooks of this collection
   type: list
   elements: str
 claims:
   description: VMs that a place is kept for on this hypervisor while they move to it, each with
     C(name), C(source) and C(destination).
-  returned: with O(stage=look)
+  returned: in playbooks of this collection
   type: list
   elements: dict
 host:
   description: The hypervisor as placement sees it, as RV(fleet.virt.virt_host_info#module:host).
-  returned: with O(stage=look)
+  returned: in playbooks of this collection
   type: dict
 bases:
-  description: With O(stage=decide), for each hypervisor that lacks some, the base images that VMs
-    need there, as O(bases). With O(stage=bases), a list of the volumes that are there now.
-  returned: with O(stage=decide) and O(stage=bases)
+  description: For each hypervisor that lacks some, the base images that VMs need there; or a list
+    of the volumes that are there now.
+  returned: in playbooks of this collection
   type: raw
 shares:
   description: For each hypervisor the VMs to move from there, as O(vms).
-  returned: with O(stage=decide)
+  returned: in playbooks of this collection
   type: dict
 limits:
   description: For each hypervisor the seconds that moving its VMs may take before it is given up.
-  returned: with O(stage=decide)
+  returned: in playbooks of this collection
   type: dict
 problems:
   description: Interrupted moves that cannot be looked at now, and VMs that cannot leave or come
     back, and why.
-  returned: with O(stage=decide)
+  returned: in playbooks of this collection
   type: list
   elements: str
 settled:
   description: VMs that are where they are to be.
-  returned: with O(stage=decide)
+  returned: in playbooks of this collection
   type: list
   elements: str
 output:
   description: What was printed.
-  returned: with O(stage=report)
+  returned: in playbooks of this collection
   type: str
 """
 
@@ -438,24 +343,27 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.migration impo
 from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import (
     request as migration_request,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.options import ARGUMENTS
+from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.options import (
+    ARGUMENTS,
+    INTERNAL,
+)
 
 
 def main() -> None:
-    module = create_module(ARGUMENTS)
-    params = module.params
+    module = create_module(ARGUMENTS, INTERNAL)
+    params = module.options
 
     def work() -> dict[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
-            if params["stage"] == "look":
+            if params["_stage"] == "look":
                 return migration_look.look(
                     connection,
-                    params["names"],
+                    params["_names"],
                     params["base_pool"],
-                    params["base_path"],
-                    unfinished=params["state"] == "repaired" or bool(params["evacuated"]),
-                    every=bool(params["evacuated"]) and params["evacuated"] == params["source"],
-                    home=params["home"],
+                    params["_base_path"],
+                    unfinished=params["state"] == "repaired" or bool(params["_evacuated"]),
+                    every=bool(params["_evacuated"]) and params["_evacuated"] == params["source"],
+                    home=params["_home"],
                 )
             ask = connection.raw.getHostname
             here = params["source"] or str(connection.call("read the host name", ask))
@@ -465,7 +373,7 @@ def main() -> None:
                 migration_request.options(params),
                 repair=params["state"] == "repaired",
                 parallel=params["parallel"],
-                evacuating=bool(params["evacuated"]) and params["evacuated"] == here,
+                evacuating=bool(params["_evacuated"]) and params["_evacuated"] == here,
             )
             wanted = migration_request.moves(params["vms"], here, repair=settings.repair)
             jobs = [migration_jobs.Job(*one) for one in wanted]

@@ -36,33 +36,12 @@ options:
         C(virt_vms), else one VM of the variables C(vm_name), C(vm_vcpus) and so on.
     type: list
     elements: dict
-  only:
-    description:
-      - Names of the VMs to place; the others of the batch are left out.
-    type: list
-    elements: str
   results:
     description:
       - Name of the variable with the results of M(fleet.virt.virt_host_info), read with
         O(fleet.virt.virt_host_info#module:placement=true).
     type: str
     required: true
-  claims:
-    description:
-      - Name of the variable with the results of M(fleet.virt.virt_init) that claimed the VMs. Then
-        nothing is placed; found out is which claims may stay.
-    type: str
-  brought:
-    description:
-      - With O(claims), name of the variable with the results of M(fleet.virt.virt_image), in a loop
-        over RV(images). If one did not come, no VM is made.
-    type: str
-  shares:
-    description:
-      - With O(claims), what RV(shares) said when the VMs were placed. A VM in it of which its
-        hypervisor says nothing cannot be made, and then none is.
-    type: dict
-    default: {}
   expected:
     description:
       - Names of all hypervisors of the fleet. One that is not in the play (C(--limit)) may have a
@@ -76,25 +55,6 @@ options:
     type: list
     elements: str
     default: []
-  attempt:
-    description:
-      - How often it was tried before; later attempts wait a random time first.
-    type: int
-    default: 0
-  earlier:
-    description:
-      - What this module returned in the round before, if this is another one.
-    type: dict
-    default: {}
-  refresh_inventory:
-    description:
-      - Whether the inventory is to be read again for new VMs; returned as it is, for later tasks.
-    type: bool
-    default: true
-  created:
-    description:
-      - Name of the variable with what M(fleet.virt.virt_init) created in the round before.
-    type: str
 seealso:
   - module: fleet.virt.virt_init
     description: Creates the VMs.
@@ -119,7 +79,7 @@ EXAMPLES = r"""
 RETURN = r"""
 placements:
   description: One entry for each VM, in the order of the batch.
-  returned: without O(claims)
+  returned: success
   type: list
   elements: dict
   contains:
@@ -144,75 +104,75 @@ placements:
       elements: dict
 shares:
   description: Hypervisor to the names of the VMs it is to have.
-  returned: without O(claims)
+  returned: success
   type: dict
 limits:
   description: Hypervisor to the seconds that making its VMs may take before it is given up.
-  returned: without O(claims)
+  returned: success
   type: dict
 transfers:
   description: Image of the controller to the seconds that bringing it to a hypervisor may take.
-  returned: without O(claims)
+  returned: success
   type: dict
 images:
   description: Hypervisor to the controller's images it lacks.
-  returned: without O(claims)
+  returned: success
   type: dict
 peers:
   description: Each of these images to the addresses of the hypervisors that have it.
-  returned: without O(claims)
+  returned: success
   type: dict
 waits:
   description: Hypervisor to the names of the VMs that are to answer.
-  returned: without O(claims)
+  returned: success
   type: dict
 seen:
-  description: The fleet as suboptions of O(fleet.virt.virt_init#module:fleet_seen); empty in check
-    mode, and if the VMs go to several hypervisors.
-  returned: without O(claims)
+  description: The fleet as it was when the VMs were placed; empty in check mode, and if the VMs go
+    to several hypervisors.
+  returned: success
   type: list
   elements: dict
 machine:
   description: The newest versioned machine type that all hypervisors have.
-  returned: without O(claims)
+  returned: success
   type: str
 refresh_inventory:
-  description: What O(refresh_inventory) said.
-  returned: without O(claims)
+  description: Whether the inventory is to be read again for new VMs.
+  returned: success
   type: bool
 run:
   description: Identity of this run.
-  returned: without O(claims)
+  returned: success
   type: str
 confirmed:
   description: Hypervisor to the names of the VMs whose claims stay.
-  returned: with O(claims)
+  returned: in playbooks of this collection
   type: dict
 refused:
   description: Hypervisor to the names of the VMs whose claims must be withdrawn.
-  returned: with O(claims)
+  returned: in playbooks of this collection
   type: dict
 pending:
   description: VMs to be tried again.
-  returned: with O(claims)
+  returned: in playbooks of this collection
   type: list
   elements: str
 attempt:
   description: How often it was tried by now.
-  returned: with O(claims)
+  returned: in playbooks of this collection
   type: int
 done:
   description: What the rounds before have created, as hypervisor to a list like
     RV(fleet.virt.virt_init#module:vms).
-  returned: with O(claims)
+  returned: in playbooks of this collection
   type: dict
 problems:
   description: Why VMs cannot be made, empty if all is well.
-  returned: with O(claims)
+  returned: in playbooks of this collection
   type: list
   elements: str
 requested:
   description: What was to be created in this round and before it, as hypervisor to names of VMs.
-  returned: with O(claims)
+  returned: in playbooks of this collection
   type: dict
 """

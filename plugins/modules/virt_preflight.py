@@ -10,13 +10,14 @@ module: virt_preflight
 short_description: Find what would keep a hypervisor from being one of the fleet
 version_added: 0.1.0
 description:
-  - Looks at each hypervisor, and at all of them together, for what goes wrong later. KVM is tried
-    by booting a guest of 512 bytes, TLS by connecting to every other hypervisor with names
-    verified, the clock by asking for the time.
+  - Looks at a hypervisor for what goes wrong later, and prints it. KVM is tried by booting a guest
+    of 512 bytes, TLS by connecting to every other hypervisor with names verified, the clock by
+    asking for the time.
   - Each finding has an id that stays the same, a severity, the hosts it is about, a message with
     the value that was found, and a remedy. Only errors fail the task.
   - A hypervisor whose libvirt is down is looked at as far as that is possible.
-  - Needs root on the hypervisor. The playbook C(fleet.virt.preflight) runs all stages.
+  - Needs root on the hypervisor. The playbook C(fleet.virt.preflight) looks at all hypervisors of
+    the fleet together, so that it also finds what differs between them.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -24,14 +25,6 @@ extends_documentation_fragment:
   - fleet.virt._attributes
   - fleet.virt._attributes.reading
 options:
-  stage:
-    description:
-      - V(read) returns the facts of the hypervisor, V(compare) what it makes of the CPUs of all.
-      - V(report) runs on the controller, with C(run_once), on what V(read) and V(compare)
-        registered on every hypervisor, and prints the findings.
-    type: str
-    choices: [read, compare, report]
-    default: read
   expected:
     description:
       - Names of all hypervisors of the fleet, whatever C(--limit) says. By default the hosts of
@@ -40,7 +33,7 @@ options:
     elements: str
   peers:
     description:
-      - Hypervisors that TLS is tried to, for O(stage=read). By default all others of O(expected).
+      - Hypervisors that TLS is tried to. By default all others of O(expected).
     type: list
     elements: dict
     suboptions:
@@ -66,20 +59,6 @@ options:
     type: list
     elements: str
     default: [default, base]
-  cpus:
-    description:
-      - CPUs as XML, for O(stage=compare). By default those that O(results) has.
-    type: list
-    elements: str
-  results:
-    description:
-      - Name of the variable that O(stage=read) registered, for O(stage=compare) and
-        O(stage=report).
-    type: str
-  compared:
-    description:
-      - Name of the variable that O(stage=compare) registered, for O(stage=report).
-    type: str
   min_free:
     description:
       - Space that should be free in each pool, as C(10GiB); a bare number is MiB.
@@ -99,7 +78,7 @@ options:
     default: 1.0
   output:
     description:
-      - A table for people, JSON or YAML, for O(stage=report).
+      - A table for people, JSON or YAML.
     type: str
     choices: [table, json, yaml]
     default: table
@@ -115,31 +94,17 @@ options:
 EXAMPLES = r"""
 - name: Look at every hypervisor
   fleet.virt.virt_preflight:
-  register: preflight
-
-- name: Compare their CPUs
-  fleet.virt.virt_preflight:
-    stage: compare
-    results: preflight
-  register: compared
-
-- name: Print what was found
-  fleet.virt.virt_preflight:
-    stage: report
-    results: preflight
-    compared: compared
-  run_once: true
 """
 
 RETURN = r"""
 facts:
   description: What was found on the hypervisor, unjudged; what could not be found out is in
     C(errors).
-  returned: with O(stage=read)
+  returned: success
   type: dict
 baseline:
   description: The CPU that all hypervisors have.
-  returned: with O(stage=compare)
+  returned: in playbooks of this collection
   type: dict
   contains:
     model:
@@ -157,7 +122,7 @@ baseline:
       type: str
 findings:
   description: What was found, errors first.
-  returned: with O(stage=report)
+  returned: success
   type: list
   elements: dict
   contains:
@@ -179,7 +144,7 @@ findings:
       type: str
 summary:
   description: How many findings there are of each severity.
-  returned: with O(stage=report)
+  returned: success
   type: dict
   contains:
     error:
@@ -193,7 +158,7 @@ summary:
       type: int
 output:
   description: The text that was printed or written.
-  returned: with O(stage=report)
+  returned: success
   type: str
 """
 
@@ -201,16 +166,17 @@ from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_
 from ansible_collections.fleet.virt.plugins.module_utils._effects.hypervisor import preflight
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.preflight_options import (
     ARGUMENTS,
+    INTERNAL,
 )
 
 
 def main() -> None:
-    module = create_module(ARGUMENTS)
-    params = module.params
+    module = create_module(ARGUMENTS, INTERNAL)
+    params = module.options
 
     def work() -> dict[str, object]:
-        if params["stage"] == "compare":
-            found = preflight.compare(params["uri"], params["timeout"], params["cpus"] or [])
+        if params["_stage"] == "compare":
+            found = preflight.compare(params["uri"], params["timeout"], params["_cpus"] or [])
             return {"changed": False, "baseline": found}
         settings = preflight.Settings(
             uri=params["uri"],

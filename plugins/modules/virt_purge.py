@@ -29,7 +29,6 @@ author:
 extends_documentation_fragment:
   - fleet.virt._connection
   - fleet.virt._attributes
-  - fleet.virt._fleet
 attributes:
   check_mode:
     support: full
@@ -68,35 +67,6 @@ options:
     type: list
     elements: str
     default: []
-  stage:
-    description:
-      - V(all) removes. V(look) only returns what other hypervisors have to know first.
-      - V(decide) and V(report) run on the controller, with C(run_once), on what V(look) and V(all)
-        registered on every hypervisor. V(decide) finds the hypervisor of each domain and refuses
-        what is not proven, V(report) prints what was removed.
-    type: str
-    choices: [all, look, decide, report]
-    default: all
-  files:
-    description:
-      - Names of files; with O(stage=look), whoever uses one is returned.
-    type: list
-    elements: str
-    default: []
-  results:
-    description:
-      - Name of the variable that the earlier task registered, for O(stage=decide) and
-        O(stage=report).
-    type: str
-  shares:
-    description:
-      - What RV(shares) of O(stage=decide) said, for O(stage=report). A domain in it of which its
-        hypervisor says nothing has failed.
-    type: dict
-  users:
-    description:
-      - Name of the variable that O(stage=look) with O(files) registered, for O(stage=decide).
-    type: str
 seealso:
   - module: fleet.virt.virt_state
     description: Shuts a domain down before it is removed.
@@ -115,9 +85,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 vms:
-  description: One entry for each domain, in the order of O(names). With O(stage=look), only those
-    that are there, with V(name), V(uuid) and V(volumes).
-  returned: with O(stage=all) and O(stage=look)
+  description: One entry for each domain, in the order of O(names).
+  returned: success
   type: list
   elements: dict
   contains:
@@ -167,40 +136,40 @@ vms:
       type: str
 pool_ids:
   description: Identities of the pools of this hypervisor that have one.
-  returned: with O(stage=look)
+  returned: in playbooks of this collection
   type: list
   elements: str
 users:
-  description: Those of O(files) that are used here, with V(file) and V(users).
-  returned: with O(stage=look)
+  description: Files that were asked about and are used here, with V(file) and V(users).
+  returned: in playbooks of this collection
   type: list
   elements: dict
 shares:
   description: For each hypervisor the names of the domains to remove there.
-  returned: with O(stage=decide)
+  returned: in playbooks of this collection
   type: dict
 absent:
   description: Names that are proven to be nowhere.
-  returned: with O(stage=decide)
+  returned: in playbooks of this collection
   type: list
   elements: str
 files:
   description: Names of files on shared storage that all hypervisors have to be asked about.
-  returned: with O(stage=decide)
+  returned: in playbooks of this collection
   type: list
   elements: str
 asked:
   description: Paths of those files.
-  returned: with O(stage=decide)
+  returned: in playbooks of this collection
   type: list
   elements: str
 homes:
   description: For each of those files the hypervisor of its domain.
-  returned: with O(stage=decide)
+  returned: in playbooks of this collection
   type: dict
 output:
   description: What was printed.
-  returned: with O(stage=report)
+  returned: in playbooks of this collection
   type: str
 """
 
@@ -209,21 +178,22 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connectio
 from ansible_collections.fleet.virt.plugins.module_utils._effects.lifecycle import purge
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.purge_options import (
     ARGUMENTS,
+    INTERNAL,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.purge_plan import Options
 
 
 def main() -> None:
-    module = create_module(ARGUMENTS)
-    params = module.params
+    module = create_module(ARGUMENTS, INTERNAL)
+    params = module.options
     settings = purge.Settings(
         Options(force=params["force"], base_pool=params["base_pool"]), tuple(params["asked"])
     )
 
     def work() -> dict[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
-            if params["stage"] == "look":
-                return purge.look(connection, params["names"], params["files"])
+            if params["_stage"] == "look":
+                return purge.look(connection, params["names"], params["_files"])
             return purge.run(connection, params["names"], settings, check=module.check_mode)
 
     run(module, work)

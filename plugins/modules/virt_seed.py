@@ -68,11 +68,6 @@ options:
       - Pool the medium is made in. Left out, that of the VM's first own volume, else V(default),
         else the pool whose folder the first disk is in.
     type: str
-  seed:
-    description:
-      - The options above; filled in, so that what is secret in them is never shown.
-    type: str
-    default: ""
 seealso:
   - module: fleet.virt.virt_init
     description: Makes VMs and seeds them.
@@ -184,10 +179,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.settings imp
 
 
 def main() -> None:
-    module = create_module(seeding.ARGUMENTS)
-    params = module.params
-    for name in names(SEED):  # written ones come in seed; the defaults would only be shown
-        del params[name]
+    module = create_module(seeding.ARGUMENTS, seeding.INTERNAL)
+    for name in names(SEED):  # written ones come in _seed; the defaults would only be shown
+        del module.params[name]
+    params = module.options
 
     def work() -> dict[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
@@ -195,7 +190,7 @@ def main() -> None:
                 connection,
                 params["name"],
                 params["state"],
-                seed_nocloud.unpacked(params["seed"]),
+                seed_nocloud.unpacked(params["_seed"]),
                 params["pool"],
                 check=module.check_mode,
             )

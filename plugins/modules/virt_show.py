@@ -84,34 +84,12 @@ options:
     description:
       - With O(view=vms), name of the variable with results of M(fleet.virt.virt_wait).
     type: str
-  requested:
-    description:
-      - With O(view=vms), hypervisor to the names of the VMs that it was to make. The task fails for
-        one of which its hypervisor says nothing. Left out, those in O(results).
-    type: dict
-  waits:
-    description:
-      - With O(view=vms), hypervisor to the names of the VMs that O(addresses) is about. The task
-        fails for one that was made and did not answer.
-    type: dict
-    default: {}
-  withdrawn:
-    description:
-      - With O(view=vms), hypervisor to the names of the VMs whose claims O(results) has taken back.
-    type: dict
-    default: {}
   problems:
     description:
       - What went wrong before; the task fails with it after it has shown what there is.
     type: list
     elements: str
     default: []
-  earlier:
-    description:
-      - With O(view=vms), what was made before O(results), as hypervisor to a list like
-        RV(fleet.virt.virt_init#module:vms).
-    type: dict
-    default: {}
   names:
     description:
       - Names of domains that must have been found on some hypervisor; the task fails for one that

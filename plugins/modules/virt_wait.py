@@ -82,12 +82,6 @@ options:
     type: str
     choices: [ssh, address]
     default: ssh
-  earlier:
-    description:
-      - What an earlier task returned that waited for the same VMs with O(until=address). The
-        seconds it took are part of O(wait_timeout), and what it has told is not told again.
-    type: dict
-    default: {}
 seealso:
   - module: fleet.virt.virt_query
     description: Addresses of virtual machines as they are now.
@@ -104,13 +98,6 @@ EXAMPLES = r"""
   fleet.virt.virt_wait:
     names: [web1, web2]
     until: address
-  register: addressed
-
-- name: Wait until they answer, for as long altogether
-  fleet.virt.virt_wait:
-    names: [web1, web2]
-    earlier: "{{ addressed }}"
-  register: waited
 
 - name: Show where they are
   ansible.builtin.debug:
@@ -168,7 +155,7 @@ vms:
       type: list
       elements: str
 elapsed:
-  description: Seconds that this task and those of O(earlier) took.
+  description: Seconds that it took.
   returned: when it was waited for
   type: float
 waiting:
@@ -191,7 +178,6 @@ def main() -> None:
             "port": {"type": "int", "default": 22},
             "slice": {"type": "float", "default": 10},
             "until": {"type": "str", "choices": list(wait.UNTIL), "default": "ssh"},
-            "earlier": {"type": "dict", "default": {}},
         }
     )
     params = module.params

@@ -14,6 +14,7 @@ import gc
 import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes
@@ -42,9 +43,6 @@ class FleetAction(ActionBase):
     that, also where the action does nothing else.
     """
 
-    if t.TYPE_CHECKING:  # ansible-core states no types for it
-        validate_argument_spec: t.Any
-
     _values: t.Mapping[str, t.Any] = {}
 
     def run(
@@ -69,13 +67,28 @@ class FleetAction(ActionBase):
         """The result of the action for the task's host."""
         raise NotImplementedError
 
-    def options(self, arguments: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
+    def options(
+        self,
+        arguments: t.Mapping[str, t.Mapping[str, object]],
+        internal: t.Mapping[str, t.Mapping[str, object]] | None = None,
+    ) -> dict[str, t.Any]:
         """The task's options by an argument spec, which every action's ``uri`` and ``timeout`` are
-        added to."""
-        _validation, options = self.validate_argument_spec(
-            argument_spec={**arguments, **_CONNECTION}
-        )
-        return t.cast("dict[str, t.Any]", options)
+        added to.
+
+        ``internal`` are those that the collection's own tasks give; no error lists them.
+        """
+        given, own = dict(self._task.args), dict(internal or {})
+        kept = {name: given.pop(name) for name in own if name in given}
+        found: dict[str, t.Any] = {}
+        for spec, values in (({**arguments, **_CONNECTION}, given), (own, kept)):
+            validated = ArgumentSpecValidator(spec).validate(values)
+            if validated.error_messages:
+                problem = validated.error_messages[0]
+                if validated.unsupported_parameters:
+                    problem = f"Unsupported parameters for ({self._task.action}) module: {problem}"
+                raise AnsibleActionFail(problem)
+            found.update(validated.validated_parameters)
+        return found
 
     def _require_there(self) -> None:
         """Nothing is asked of a hypervisor that is declared lost: it counts as unreachable."""

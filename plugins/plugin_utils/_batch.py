@@ -136,12 +136,12 @@ def divided(given: Mapping[str, t.Any]) -> tuple[dict[str, t.Any], dict[str, t.A
 def requested(options: Mapping[str, t.Any], variables: Variables) -> list[dict[str, t.Any]]:
     """The VMs as plain mappings: option ``vms``, else ``virt_vms``, else the ``vm_*`` variables.
 
-    ``only`` (names) leaves out the rest. Raises SpecError when nothing is asked for, or both ways.
+    ``_only`` (names) leaves out the rest. Raises SpecError when nothing is asked for, or both ways.
     """
     vms = options.get("vms")
     if vms is None:
         vms = _from_variables(variables)
-    only = options.get("only")
+    only = options.get("_only")
     vms = to_plain(vms)
     if not isinstance(vms, list):
         raise SpecError(

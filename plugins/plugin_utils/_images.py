@@ -181,7 +181,7 @@ def ensure_on_host(
     several = _image_spread.several(task_vars)
 
     def call(peers: t.Sequence[str] = (), **more: t.Any) -> dict[str, t.Any]:
-        arguments = {**given, "image": local.name, "source": {**source, **more}}
+        arguments = {**given, "image": local.name, "_source": {**source, **more}}
         return run_module(action, task_vars, {**arguments, "peers": list(peers)})
 
     # where several get it, the play decides who asks whom

@@ -143,7 +143,7 @@ def _deploy(
     new_keys = {part.kind: part.reason.new_key for part in parts if part.reason}
     requests: dict[str, str] = {}
     if new_keys:
-        answer = module("request", new_keys=new_keys)
+        answer = module("request", _new_keys=new_keys)
         if answer.get("failed") or answer.get("unreachable"):
             return answer
         requests = answer["requests"]
@@ -160,7 +160,7 @@ def _deploy(
             entry["key_id"] = _x509.key_id(public_key)
             entry["certificate"] = _sign(job, part.kind, public_key, now)
         files[part.kind] = entry
-    answer = module("deploy", files=files, revoked=list(job.prepared.get("refused", ())))
+    answer = module("deploy", _files=files, _revoked=list(job.prepared.get("refused", ())))
     if answer.get("failed") or answer.get("unreachable"):
         return answer
     result["reloaded"] = answer["reloaded"]

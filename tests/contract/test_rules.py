@@ -353,7 +353,7 @@ def asks_a_hypervisor(task: dict[str, Any]) -> bool:
     short = name.rpartition(".")[2]
     if not name.startswith("fleet.virt."):
         return not _BUILTIN_AT_HOME.match(short)
-    return short not in _AT_HOME and (task[name] or {}).get("stage") not in _STAGES_AT_HOME
+    return short not in _AT_HOME and (task[name] or {}).get("_stage") not in _STAGES_AT_HOME
 
 
 def tasks_of_playbooks_and_roles() -> list[tuple[Path, dict[str, Any]]]:

@@ -171,7 +171,7 @@ def _init(props: Props) -> Stage:
 def _keys(props: Props) -> Stage:
     props.keys = True
     folder = str(props.folder / "keys")
-    return Stage("hypervisors", replaced={"~/.local/share/fleet-virt/keys/fleet": folder})
+    return Stage(replaced={"~/.local/share/fleet-virt/keys/fleet": folder})
 
 
 def _purge(props: Props) -> Stage:

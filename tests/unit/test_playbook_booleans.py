@@ -9,6 +9,7 @@ Conditions are Ansible's own to evaluate, so this runs it, on each version that 
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -27,6 +28,8 @@ FILES = sorted((ROOT / "playbooks").rglob("*.yml"))
 ELSEWHERE = {"virt_become", "libvirt_keys_renew", "libvirt_keys_replace"}
 CHECKS = ("ansible.builtin.validate_argument_spec", "ansible.builtin.assert")
 Task = dict[str, t.Any]
+
+_ACTIONS = "ansible_collections.fleet.virt.plugins.action"
 
 
 def tasks_of(path: Path) -> list[Task]:
@@ -50,6 +53,9 @@ def option_type(module: str, option: str) -> str:
     name = module.removeprefix("fleet.virt.")
     source = (ROOT / "plugins" / "modules" / f"{name}.py").read_text(encoding="utf-8")
     documented = source.split('DOCUMENTATION = r"""')[1].split('"""')[0]
+    if option.startswith("_"):  # in no documentation
+        action = importlib.import_module(f"{_ACTIONS}.{name}")
+        return str(action._INTERNAL[option]["type"])
     return str(yaml.safe_load(documented)["options"][option]["type"])
 
 

@@ -240,9 +240,24 @@ def test_limit_names_those_that_do_not_know_the_new_one(fleet: Fleet) -> None:
 def test_without_libvirt_the_rest_is_looked_at(fleet: Fleet) -> None:
     options = {"uri": "qemu+unix:///system?socket=/nonexistent", "bridges": ["br0"]}
     found = fleet.controller.module("hv1", "virt_preflight", options)["hv1"]
-    assert not found["failed"], found
+    assert found["failed"], found
+    assert "libvirt_silent" in {one["id"] for one in found["findings"]}, found["findings"]
     assert "cannot connect" in found["facts"]["errors"]["libvirt"]
     assert found["facts"]["bridges"][0]["up"]
+
+
+def test_a_hypervisor_alone_is_judged_in_one_call(fleet: Fleet) -> None:
+    found = fleet.controller.module("hv1", "virt_preflight", {})["hv1"]
+    assert not found["failed"], found
+    assert {one["id"] for one in found["findings"]} <= NATURE
+    assert {host for one in found["findings"] for host in one["hosts"]} <= {"hv1"}
+    assert found["summary"]["error"] == 0
+    assert found["output"]
+    assert undocumented("virt_preflight", found) == []
+    found = fleet.controller.module("hv1", "virt_preflight", {"pools": ["nowhere"]})["hv1"]
+    assert found["failed"], found
+    assert "nowhere" in found["msg"]
+    assert found["summary"]["error"] > 0
 
 
 def test_a_hypervisor_that_is_cut_off_is_named(fleet: Fleet) -> None:

@@ -40,7 +40,7 @@ def sure(_trust: None, fleet: Fleet) -> Fleet:
 def _seen(fleet: Fleet) -> list[dict[str, str]]:
     """The fleet as it is now, as virt_place hands it on."""
     read = fleet.ansible.module(
-        "hypervisors", "virt_init", {"stage": "read"}, extra=fleet.variables
+        "hypervisors", "virt_init", {"_stage": "read"}, extra=fleet.variables
     )
     return [
         {
@@ -55,7 +55,7 @@ def _seen(fleet: Fleet) -> list[dict[str, str]]:
 
 def _claim(fleet: Fleet, seen: list[dict[str, str]], **more: Any) -> dict[str, Any]:
     vms = [{"name": "web1", **_BLANK}]
-    return fleet.init("hv1", stage="claim", run=_RUN, vms=vms, fleet_seen=seen, **more)
+    return fleet.init("hv1", _stage="claim", _run=_RUN, vms=vms, _fleet_seen=seen, **more)
 
 
 def _phase(fleet: Fleet) -> str:
@@ -81,7 +81,7 @@ def _stay_claims(fleet: Fleet, seen: list[dict[str, str]], **more: Any) -> None:
     assert result["vms"][0]["changed"]
     assert "creating" in _phase(fleet)
     assert fleet.files("hv1") == []
-    back = fleet.init("hv1", stage="finish", run=_RUN, vms=[], withdraw=["web1"])
+    back = fleet.init("hv1", _stage="finish", _run=_RUN, vms=[], _withdraw=["web1"])
     assert back["changed"]
     assert "web1" not in fleet.domains()["hv1"]
 

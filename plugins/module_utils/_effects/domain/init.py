@@ -35,11 +35,11 @@ _CLEAR = ("new", "same")
 def read_options(params: t.Mapping[str, t.Any]) -> tuple[list[Domain], Settings]:
     """The validated batch and its settings; raises SpecError with every problem of every VM."""
     vms = []
-    seeds = seed_nocloud.unpacked(params["seeds"])
+    seeds = seed_nocloud.unpacked(params["_seeds"])
     for given in params["vms"] or ():
         seed = seeds.get(str(given.get("name")))
         vm = given if seed is None else {**given, "seed": seed}
-        password = params["passwords"].get(str(vm.get("name")))
+        password = params["_passwords"].get(str(vm.get("name")))
         console = {**vm["console"], "password": password} if password else vm.get("console")
         vms.append(vm if console is None else {**vm, "console": console})
     defaults = Defaults(
@@ -53,18 +53,18 @@ def read_options(params: t.Mapping[str, t.Any]) -> tuple[list[Domain], Settings]
     if problems:
         raise SpecError(problems)
     return domains, Settings(
-        run=params["run"] or str(uuid.uuid4()),
-        home=params["home"],
+        run=params["_run"] or str(uuid.uuid4()),
+        home=params["_home"],
         pool_paths={str(name): str(path) for name, path in params["pool_paths"].items()},
         base_pool=params["base_pool"],
         limits=params["limits"],
-        machine=params["fleet_machine"],
-        seen=params["fleet_seen"],
+        machine=params["_fleet_machine"],
+        seen=params["_fleet_seen"],
         facts={
             name: ImageFacts(
                 str(one["name"]), str(one["digest"]), str(one["format"]), int(one["virtual_bytes"])
             )
-            for name, one in params["images"].items()
+            for name, one in params["_images"].items()
         },
     )
 

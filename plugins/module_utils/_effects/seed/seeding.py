@@ -50,8 +50,8 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "pool": {"type": "str"},
     # _pure/seed/seed.py reads them, and reports every problem at once
     **argument_spec(SEED),
-    "seed": {"type": "str", "default": "", "no_log": True},
 }
+INTERNAL: dict[str, dict[str, object]] = {"_seed": {"type": "str", "default": "", "no_log": True}}
 _LOCK = "seed"  # two calls for one VM would undo each other
 _NAMES = ("_seed.iso", "_seed2.iso")
 

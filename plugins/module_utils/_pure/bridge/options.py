@@ -34,8 +34,10 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
         "default": [{"name": "br0"}],
     },
     "rollback_seconds": {"type": "int", "default": 60},
-    "stage": {"type": "str", "choices": ["switch", "confirm"], "default": "switch"},
-    "switch": {"type": "str"},
+}
+INTERNAL: dict[str, dict[str, object]] = {
+    "_stage": {"type": "str", "choices": ["switch", "confirm"], "default": "switch"},
+    "_switch": {"type": "str"},
 }
 WINDOW = (5, 3600)
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}"

@@ -23,11 +23,7 @@ STAGES = ("all", "read", "claim", "finish")
 OPTIONS = tuple(names(VM))
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     **argument_spec(VM),
-    "run": {"type": "str"},
     "vms": {"type": "list", "elements": "dict"},
-    "only": {"type": "list", "elements": "str"},
-    "withdraw": {"type": "list", "elements": "str", "default": []},
-    "stage": {"type": "str", "choices": list(STAGES), "default": "all"},
     "disk_profiles": {"type": "dict", "default": {}},
     "nic_profiles": {"type": "dict", "default": {}},
     "pool": {"type": "str", "default": "default"},
@@ -36,11 +32,17 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "ssh_public_keys": {"type": "list", "elements": "str", "default": [], "no_log": False},
     "fleet": {"type": "str", "default": ""},
     "limits": {"type": "dict", "default": {}},
-    "home": {"type": "str", "default": ""},
-    "fleet_machine": {"type": "str"},
-    "fleet_seen": {"type": "list", "elements": "dict", "default": [], "options": SEEN},
-    "earlier": {"type": "dict", "default": {}},
-    "images": {"type": "dict", "default": {}},
-    "passwords": {"type": "dict", "default": {}, "no_log": True},
-    "seeds": {"type": "str", "default": "", "no_log": True},
+}
+INTERNAL: dict[str, dict[str, object]] = {
+    "_stage": {"type": "str", "choices": list(STAGES), "default": "all"},
+    "_run": {"type": "str"},
+    "_only": {"type": "list", "elements": "str"},
+    "_withdraw": {"type": "list", "elements": "str", "default": []},
+    "_home": {"type": "str", "default": ""},
+    "_fleet_machine": {"type": "str"},
+    "_fleet_seen": {"type": "list", "elements": "dict", "default": [], "options": SEEN},
+    "_earlier": {"type": "dict", "default": {}},
+    "_images": {"type": "dict", "default": {}},
+    "_passwords": {"type": "dict", "default": {}, "no_log": True},
+    "_seeds": {"type": "str", "default": "", "no_log": True},
 }

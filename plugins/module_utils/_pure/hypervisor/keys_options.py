@@ -11,20 +11,17 @@ from __future__ import annotations
 
 import typing as t
 
-STAGES = ("look", "prepare", "apply", "request", "deploy")
+STAGES = ("all", "look", "prepare", "apply", "request", "deploy")
 # Stages that the module does on a hypervisor; the others are the controller's
 ON_HYPERVISOR = ("look", "request", "deploy")
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
-    "stage": {"type": "str", "choices": list(STAGES), "required": True},
     "keys_dir": {"type": "path"},
     "organization": {"type": "str", "default": "fleet"},
     "client_name": {"type": "str", "default": "controller"},
     "days": {"type": "int", "default": 365},
     "ca_days": {"type": "int", "default": 3650},
     "renew_days": {"type": "int", "default": 30},
-    "results": {"type": "str"},
-    "prepared": {"type": "str"},
     "passphrase_variable": {"type": "str", "no_log": False},
     "control_ca_variable": {"type": "str"},
     "data_ca_variable": {"type": "str"},
@@ -37,7 +34,12 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "readmit": {"type": "list", "elements": "str", "default": []},
     "replace": {"type": "bool", "default": False},
     "qemu_user": {"type": "str"},
-    "new_keys": {"type": "dict", "no_log": False},
-    "files": {"type": "dict"},
-    "revoked": {"type": "list", "elements": "str", "default": []},
+}
+INTERNAL: dict[str, dict[str, object]] = {
+    "_stage": {"type": "str", "choices": list(STAGES), "default": "all"},
+    "_results": {"type": "str"},
+    "_prepared": {"type": "str"},
+    "_new_keys": {"type": "dict", "no_log": False},
+    "_files": {"type": "dict"},
+    "_revoked": {"type": "list", "elements": "str", "default": []},
 }

@@ -12,7 +12,6 @@ from __future__ import annotations
 import typing as t
 
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
-    "stage": {"type": "str", "choices": ["read", "compare", "report"], "default": "read"},
     "expected": {"type": "list", "elements": "str"},
     "peers": {
         "type": "list",
@@ -24,12 +23,15 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     },
     "bridges": {"type": "list", "elements": "str"},
     "pools": {"type": "list", "elements": "str", "default": ["default", "base"]},
-    "cpus": {"type": "list", "elements": "str"},
-    "results": {"type": "str"},
-    "compared": {"type": "str"},
     "min_free": {"type": "str", "default": "10GiB"},
     "expiry_days": {"type": "int", "default": 30},
     "clock_seconds": {"type": "float", "default": 1.0},
     "output": {"type": "str", "choices": ["table", "json", "yaml"], "default": "table"},
     "output_file": {"type": "path"},
+}
+INTERNAL: dict[str, dict[str, object]] = {
+    "_stage": {"type": "str", "choices": ["all", "read", "compare", "report"], "default": "all"},
+    "_cpus": {"type": "list", "elements": "str"},
+    "_results": {"type": "str"},
+    "_compared": {"type": "str"},
 }

@@ -21,13 +21,17 @@ from ..base.options import show
 # Zeros take hardly any space in a compressed file and none on a disk, but each of them takes time
 MAX_UNPACKED = "256GiB"
 DOWNLOAD_TIMEOUT = 30.0
-# What the controller knows of a file of its own, as suboptions of virt_image
+# What the controller knows of a file of its own, as suboptions of _source
 SOURCE: dict[str, dict[str, t.Any]] = {
     "name": {"type": "str", "required": True},
     "digest": {"type": "str", "required": True},
     "format": {"type": "str", "required": True, "choices": ["qcow2", "raw"]},
     "virtual_bytes": {"type": "int", "required": True},
     "received": {"type": "path"},
+}
+INTERNAL: dict[str, dict[str, object]] = {
+    "_source": {"type": "dict", "options": SOURCE},
+    "_sole_pool_ids": {"type": "list", "elements": "str", "default": []},
 }
 # Nothing that would say more in a URI than where it leads: no_verify, pkipath, another user
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")

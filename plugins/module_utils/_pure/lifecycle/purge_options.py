@@ -16,11 +16,13 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "force": {"type": "bool", "default": False},
     "base_pool": {"type": "str", "default": "base"},
     "asked": {"type": "list", "elements": "str", "default": []},
-    "stage": {"type": "str", "choices": ["all", "look", "decide", "report"], "default": "all"},
-    "files": {"type": "list", "elements": "str", "default": []},
-    "results": {"type": "str"},
-    "users": {"type": "str"},
-    "shares": {"type": "dict"},
-    "expected": {"type": "list", "elements": "str"},
-    "lost": {"type": "list", "elements": "str", "default": []},
+}
+INTERNAL: dict[str, dict[str, object]] = {
+    "_stage": {"type": "str", "choices": ["all", "look", "decide", "report"], "default": "all"},
+    "_files": {"type": "list", "elements": "str", "default": []},
+    "_results": {"type": "str"},
+    "_users": {"type": "str"},
+    "_shares": {"type": "dict"},
+    "_expected": {"type": "list", "elements": "str"},
+    "_lost": {"type": "list", "elements": "str", "default": []},
 }
