@@ -92,7 +92,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Look at every hypervisor
+- name: Check every hypervisor
   fleet.virt.virt_preflight:
 """
 

@@ -34,7 +34,7 @@ from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 _TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "1"))
 _WINDOW = 8  # seconds until it comes back
-_TASK = "fleet.virt.bridge : Make the bridges"
+_TASK = "fleet.virt.bridge : Create the bridges"
 # What a bridge is wrongly given; each cuts the connection in another way
 _WRONG: dict[str, dict[str, Any]] = {
     "another network": {"addresses": ["203.0.113.5/24"], "gateways": ["203.0.113.1"]},

@@ -121,7 +121,7 @@ def test_the_command_of_the_guide(site: Site) -> None:
     place = {"virt_base_pool": POOL, "virt_base_path": FOLDER, "virt_image_dir": site.images}
     settings = [word for key, value in place.items() for word in ("-e", f"{key}={value}")]
     run = site.ansible.run(program, [*words, *settings]).succeeded()
-    (result,) = run.of("Have the image").values()
+    (result,) = run.of("Ensure the image is present").values()
     assert [step.rpartition(" from ")[2] for step in result["steps"]] == [address(site, "hv1")]
     site.only("hv2", f"{digest(path)}-debian12.qcow2")
 

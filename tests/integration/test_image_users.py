@@ -61,7 +61,10 @@ def site(ansible: Ansible, lab: Laboratory, tmp_path: Path) -> Iterator[Site]:
             made.convert(f"{name}.qcow2", os.urandom(MIB), 8 * MIB)
         wanted = {"name": VM, "image": "used.qcow2", "seed": False, "start": False, "nics": []}
         tasks = [
-            {"name": "Have the image", MODULE: {"image": "spare.qcow2", **made.options}},
+            {
+                "name": "Ensure the image is present",
+                MODULE: {"image": "spare.qcow2", **made.options},
+            },
             {"name": "Have the VM", "fleet.virt.virt_init": wanted},
         ]
         made.ansible.play(tasks, "hv1", become=True, vars=_variables(made)).succeeded()

@@ -104,7 +104,7 @@ def test_a_fleet_in_order(fleet: Fleet) -> None:
     }
     assert undocumented("virt_preflight", result) == []
     assert all(one["remedy"] and one["hosts"] for one in findings)
-    looked = run.of("Look at every hypervisor")
+    looked = run.of("Check every hypervisor")
     for host, peer in (("hv1", "hv2"), ("hv2", "hv1")):
         facts = looked[host]["facts"]
         assert facts["errors"] == {}
@@ -118,7 +118,7 @@ def test_a_fleet_in_order(fleet: Fleet) -> None:
         # one machine has one clock: what is measured has to be nothing
         clock = facts["clock"]
         assert abs(clock["offset"]) <= clock["uncertainty"] < 1
-    baselines = run.of("Compare their CPUs").values()
+    baselines = run.of("Compare the CPUs").values()
     assert all(one["baseline"]["runs"] and not one["baseline"]["error"] for one in baselines)
     assert json.loads(json.dumps(looked["hv1"]["changed"])) is False
 

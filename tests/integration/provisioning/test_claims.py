@@ -19,7 +19,7 @@ from .conftest import Fleet
 _HOSTS = ("hv1", "hv2")
 _BLANK = {"memory": 64, "seed": False, "start": False}
 _RUN = "4ff5bd3b-1a79-4f0a-b4a5-3a9a6f0f6f1e"
-_AGAIN = "Read every hypervisor again, now that the claims are there"
+_AGAIN = "Read every hypervisor again with the claims"
 _DOMAIN = """
 <domain type='qemu'><name>{name}</name><memory>65536</memory><os><type>hvm</type></os></domain>
 """
@@ -155,7 +155,7 @@ def test_what_fails_in_the_second_step_fails_the_play_and_leaves_nothing(sure: F
     vm = {"name": "web1", "memory": 64, "seed": False, "cpu": {"model": "NoSuchCpu"}}
     run = sure.provision(virt_vms=[{**vm, "host": "hv1"}])
     assert run.returncode != 0
-    message = run.of("Show them")["hv1"]["msg"]
+    message = run.of("Show the VMs")["hv1"]["msg"]
     assert message.startswith("web1 on hv1: "), message
     assert "NoSuchCpu" in message
     assert sure.domains() == {"hv1": [], "hv2": []}

@@ -111,7 +111,7 @@ def test_b26_two_of_one_image_are_known_before_they_boot_and_stay_who_they_are(
         for name, full in names.items()
     ]
     run = fleet.provision(virt_vms=vms).succeeded()
-    waited = run.of("Wait until they answer")["hv1"]
+    waited = run.of("Wait for SSH")["hv1"]
     assert waited["changed"]
     found = {vm["name"]: vm["address"] for vm in waited["vms"]}
     kept = {name: metadata(fleet, "hv1", name) for name in names}

@@ -56,7 +56,7 @@ if "FLEET_VIRT_TRIALS" in os.environ:
         _NAT.start(fleet.lab, "hv1")
         try:
             run = fleet.provision(virt_vms=[vm], virt_wait_timeout=600).succeeded()
-            (waited,) = run.of("Wait until they answer")["hv1"]["vms"]
+            (waited,) = run.of("Wait for SSH")["hv1"]["vms"]
             assert (waited["address"], waited["source"]) == (address, "static")
             key = metadata(fleet, "hv1", "three")["host_key"]
 

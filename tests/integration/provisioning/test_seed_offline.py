@@ -130,7 +130,7 @@ if "FLEET_VIRT_TRIALS" in os.environ:
             virt_vms=[vm], virt_wait_timeout=600, limit=900, args=("-vvv",)
         ).succeeded()
         assert "HUSH" not in run.stdout + run.stderr
-        (waited,) = run.of("Wait until they answer")["hv1"]["vms"]
+        (waited,) = run.of("Wait for SSH")["hv1"]["vms"]
         assert (waited["address"], waited["source"]) == (address, "static")
         (made,) = [
             one

@@ -41,7 +41,7 @@ if "FLEET_VIRT_TRIALS" in os.environ:
         vm["nics"] = [{"name": "eth0", "bridge": "br0"}]
         vm["seed"] = {"method": "nocloud"}
         run = fleet.provision(virt_vms=[vm], virt_wait_timeout=600, limit=900).succeeded()
-        (waited,) = run.of("Wait until they answer")["hv1"]["vms"]
+        (waited,) = run.of("Wait for SSH")["hv1"]["vms"]
         assert waited["answered"]
         assert waited["source"] in ("neighbour", "console"), waited
         # it is the address that the DHCP server gave to its NIC

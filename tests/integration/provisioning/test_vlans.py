@@ -26,7 +26,7 @@ def _nested(fleet: Fleet, folder: Path) -> tuple[Ansible, str, str]:
     (fleet.images / "hypervisor.qcow2").symlink_to(images.image("hypervisor"))
     vm = {"name": "nested", "vcpus": 2, "memory": 1024, "image": "hypervisor.qcow2", "host": "hv2"}
     run = fleet.provision(virt_vms=[vm], virt_wait_timeout=800, limit=900).succeeded()
-    (waited,) = run.of("Wait until they answer")["hv2"]["vms"]
+    (waited,) = run.of("Wait for SSH")["hv2"]["vms"]
     address, key = waited["address"], metadata(fleet, "hv2", "nested")["host_key"]
     known = folder / "known_hosts"
     known.write_text(f"{address} {key}\n")

@@ -65,14 +65,14 @@ def cut(lab: Laboratory, ansible: Ansible) -> Iterator[str]:
 
 def _shown(run: Run) -> str:
     """What the playbook printed between Ansible's own lines."""
-    lines = run.stdout.split("TASK [Show what they answered]", 1)[1].splitlines()[1:]
+    lines = run.stdout.split("TASK [Show the answers]", 1)[1].splitlines()[1:]
     end = next(i for i, line in enumerate(lines) if line.startswith(("ok:", "changed:", "fatal:")))
     return "\n".join(lines[:end]).rstrip() + "\n"
 
 
 def _documented(run: Run) -> bool:
     """Whether the showing task returned what its documentation says."""
-    result = run.of("Show what they answered")["hv1"]
+    result = run.of("Show the answers")["hv1"]
     known = {key: result[key] for key in ("hypervisors", "output")}
     return undocumented("virt_show", known) == []
 
@@ -179,7 +179,7 @@ def test_the_file_changes_when_its_content_does(
     assert fleet.guests.made
     path = tmp_path / "list"
     variables = {"virt_output_file": str(path)}
-    show = "Show what they answered"
+    show = "Show the answers"
 
     def changed(check: bool) -> Any:
         run = ansible.playbook("list", variables, check=check).succeeded()
@@ -252,7 +252,7 @@ def test_nobody_answers(ansible: Ansible, lab: Laboratory, dead: Path) -> None:
     assert "no hypervisor answered: hv9: " in run.stdout
     run = ansible.playbook("list", {"virt_uri": "qemu+tcp://127.0.0.1:1/system"})
     assert run.returncode != 0
-    message = run.of("Show what they answered")["hv1"]["msg"]
+    message = run.of("Show the answers")["hv1"]["msg"]
     for name in ("hv1", "hv2"):
         assert f"{name}: cannot connect to libvirt at qemu+tcp://127.0.0.1:1/system" in message
 
