@@ -67,6 +67,11 @@ for turn in $(seq 1 1200); do
   sleep 0.1
 done
 """
+_NO_PACKAGE = "no-such-package-in-any-archive"
+_FAILED = (
+    f"these packages were not installed: {_NO_PACKAGE}; a command failed; the journal of the unit"
+    " has its output"
+)
 _HASH = "$6$HUSHHUSH$" + "a" * 86
 
 
@@ -121,17 +126,22 @@ if "FLEET_VIRT_TRIALS" in os.environ:
                 {"path": "/etc/token", "content": "HUSH\n", "mode": "0600", "owner": "alice"}
             ],
             "timezone": "Europe/Berlin",
-            "commands": [["touch", "/var/tmp/last"]],
+            "packages": [_NO_PACKAGE],
+            "commands": ["false", ["touch", "/var/tmp/last"]],
         }
         nics = [{"name": name, "bridge": "br0"} for name in ("eth0", "eth1")]
         vm = {"name": "plain1", "vcpus": 2, "memory": 512, "image": plain, "host": "hv1"}
         vm.update(nics=nics, seed=seed)
-        run = fleet.provision(
-            virt_vms=[vm], virt_wait_timeout=600, limit=900, args=("-vvv",)
-        ).succeeded()
+        run = fleet.provision(virt_vms=[vm], virt_wait_timeout=600, limit=900, args=("-vvv",))
+        assert run.returncode != 0, run
         assert "HUSH" not in run.stdout + run.stderr
         (waited,) = run.of("Wait for SSH")["hv1"]["vms"]
         assert (waited["address"], waited["source"]) == (address, "static")
+        assert not waited["answered"]
+        assert waited["msg"].startswith(f"its first boot failed: {_FAILED}. The VM is left as"), (
+            waited["msg"]
+        )
+        assert f"plain1: {waited['msg']}" in " ".join(run.stdout.split())
         (made,) = [
             one
             for event in run.events
@@ -161,6 +171,10 @@ if "FLEET_VIRT_TRIALS" in os.environ:
         wait_for(lambda: said("ls /var/lib/fleet-virt || echo gone") == "gone\n", 300, "first boot")
         first = said(_WHO).splitlines()
         _check(first, address)
+        # where the message sends to, there it is
+        journal = said("sudo journalctl --no-pager -o cat -u fleet-virt-first-boot")
+        assert "fleet.virt: command 1 ended with 1" in journal, journal
+        assert _NO_PACKAGE in journal
         left = said(
             "ls -d /usr/bin/cloud-init /etc/cloud /run/cloud-init"
             " /etc/systemd/system/fleet-virt-first-boot.service 2>/dev/null; df -m --output=size /"
@@ -174,6 +188,9 @@ if "FLEET_VIRT_TRIALS" in os.environ:
             keys = fleet.host("hv1", f"grep -rlsI 'OPENSSH PRIVATE KEY' {place} || true")
             assert keys == ""
 
+        mended = {"name": "plain1", "state": "absent"}
+        acknowledged = fleet.ansible.module("hv1", "virt_seed", mended)["hv1"]
+        assert acknowledged["steps"] == ["forget how its first boot ended"], acknowledged
         again = fleet.provision(virt_vms=[vm]).succeeded()
         assert all(not event.result.get("changed") for event in again.events), str(again)
         ssh(fleet, address, kept["host_key"], "sudo systemctl reboot")
