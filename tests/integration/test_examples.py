@@ -27,6 +27,9 @@ from ansible_collections.fleet.virt.tests.integration.keys.test_documented impor
 from ansible_collections.fleet.virt.tests.integration.migration.test_documented import (
     COMMANDS as OF_MIGRATION,
 )
+from ansible_collections.fleet.virt.tests.integration.migration.test_lost_source import (
+    OF_A_LOST_SOURCE,
+)
 from ansible_collections.fleet.virt.tests.integration.preflight.test_preflight import (
     COMMANDS as OF_PREFLIGHT,
 )
@@ -369,6 +372,7 @@ def test_every_command_shown_is_run() -> None:
         *OF_MIGRATION,
         *OF_PREFLIGHT,
         OF_THE_LOST,
+        OF_A_LOST_SOURCE,
         *CREATING,
         CREATING_SEVERAL,
         *_OF_THE_DEMONSTRATION,
