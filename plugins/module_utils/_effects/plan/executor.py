@@ -29,15 +29,12 @@ class Work(t.Protocol[Snapshot]):
 
     def do(self, step: Step[Snapshot]) -> Turns:
         """Do ``step``; raises if it failed."""
-        ...
 
     def undo(self, step: Step[Snapshot]) -> None:
         """Take back ``step``, which was done; not called once one that is forward has begun."""
-        ...
 
     def finish(self) -> None:
         """See what came of it; called in the end, also after a failure."""
-        ...
 
 
 @dataclass

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base import processes
@@ -30,6 +31,10 @@ def test_a_process_of_this_machine() -> None:
 def test_one_that_has_ended_has_not_begun() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         assert processes.start_time(process.pid) is not None
+        # a program's words are there a moment after it has begun
+        limit = time.monotonic() + 10
+        while processes.arguments(process.pid) == ("",) and time.monotonic() < limit:
+            time.sleep(0.01)
         assert processes.arguments(process.pid)[:2] == ("sleep", "60")
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
