@@ -99,7 +99,6 @@ def _define_claim(host: Host, job: Job, owner: Owner) -> None:
 def _take_over(host: Host, job: Job, limit: float) -> None:
     """Remove the rest of a dead run, so that the job is new; or see a live one finish it, until the
     moment ``limit``.
-
     """
     watch = lease.Watch(host.settings.observe)
     while True:

@@ -79,10 +79,12 @@ def wait_for_others(connection: Connection, names: t.Iterable[str]) -> None:
     """
     limit = time.monotonic() + PATIENCE
     watches = {name: Watch() for name in names}
-    while watches:
-        # each is looked at in every round: how long its claim lies still is seen from here
-        busy = [name for name, watch in watches.items() if not _is_free(connection, name, watch)]
-        if not busy or time.monotonic() >= limit:
+    while True:
+        # who is free is not asked about again
+        watches = {
+            name: watch for name, watch in watches.items() if not _is_free(connection, name, watch)
+        }
+        if not watches or time.monotonic() >= limit:
             return
         time.sleep(_POLL)
 
