@@ -171,6 +171,15 @@ def test_the_consoles_word_where_nobody_else_knows(web: Guests, ansible: Ansible
         )
 
 
+def test_an_address_that_the_console_told_earlier_is_not_the_end(
+    web: Guests, ansible: Ansible
+) -> None:
+    web.script("hv1", "ip neigh flush dev br0")
+    vm = by_name(waiting(ansible, "hv1", {"names": ["web2"]}).succeeded())["web2"]
+    assert (vm["answered"], vm["source"]) == (True, "neighbour")
+    assert vm["addresses"] == ["10.99.0.5", vm["address"]]
+
+
 def test_a_closed_port(web: Guests, ansible: Ansible) -> None:
     web.wait_agent("hv1", "web1", LIMIT)
     run = waiting(ansible, "hv1", {"names": ["web1"], "port": 2222, "wait_timeout": 6})

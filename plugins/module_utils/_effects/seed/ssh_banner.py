@@ -23,12 +23,14 @@ _MOST = 4096  # bytes; RFC 4253 allows other lines before the banner
 class Answer:
     """``ok`` with the banner, or what happened instead.
 
-    ``refused``: the machine is there, and nobody listens on the port yet.
+    ``refused``: the machine is there, and nobody listens on the port yet. ``silent``: no machine
+    said anything at all.
     """
 
     ok: bool
     text: str
     refused: bool = False
+    silent: bool = False
 
 
 def probe(address: str, port: int, note: t.Callable[[Answer], None] = lambda _: None) -> Answer:
@@ -39,10 +41,11 @@ def probe(address: str, port: int, note: t.Callable[[Answer], None] = lambda _: 
     try:
         link = socket.create_connection((address, port), timeout=_CONNECT_SECONDS)
     except socket.timeout:
-        return Answer(False, f"port {port} does not answer")
+        return Answer(False, f"port {port} does not answer", silent=True)
     except OSError as error:
         refused = isinstance(error, ConnectionRefusedError)
-        return Answer(False, f"port {port}: {error.strerror or error}", refused)
+        text = f"port {port}: {error.strerror or error}"
+        return Answer(False, text, refused, silent=not refused)
     with link:
         note(Answer(False, f"port {port} is open, but sends no SSH banner"))
         if link.getsockname()[0] == link.getpeername()[0]:

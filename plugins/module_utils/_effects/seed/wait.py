@@ -210,8 +210,17 @@ class _Wait:
             self._settle(one)
             if self.settings.until == "ssh" and not one.over:
                 self._give_up(one)
-            if not one.candidates and self.connection.local:
+            if self.connection.local and self._nobody_there(one):
                 self._stir(one.guest)
+
+    @staticmethod
+    def _nobody_there(one: _Watched) -> bool:
+        """Whether no address is known, or nothing is at those that are: a console goes on telling
+        an address that the VM had earlier, and a request one that it never took."""
+        answers = [one.tries[address].answer for address in one.candidates if address in one.tries]
+        return len(answers) == len(one.candidates) and all(
+            answer is not None and answer.silent for answer in answers
+        )
 
     def _try(self, guest: Guest, address: str, attempt: _Try) -> None:
         def note(answer: Answer) -> None:
