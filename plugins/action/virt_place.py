@@ -16,6 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base import (
     outcomes,
     tables,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import GENERATED
 from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import fleet_seen
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import demand, placement
@@ -26,13 +27,13 @@ from ansible_collections.fleet.virt.plugins.plugin_utils._registered import regi
 
 # rounds in which others may be faster before a VM is given up
 _ATTEMPTS = 6
-_ARGUMENTS: dict[str, dict[str, t.Any]] = {
+_ARGUMENTS: Spec = {
     "vms": {"type": "list", "elements": "dict"},
     "results": {"type": "str", "required": True},
     "expected": {"type": "list", "elements": "str"},
     "lost": {"type": "list", "elements": "str", "default": []},
 }
-_INTERNAL: dict[str, dict[str, object]] = {
+_INTERNAL: Spec = {
     "_only": {"type": "list", "elements": "str"},
     "_claims": {"type": "str"},
     "_brought": {"type": "str"},

@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes, tables
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import (
     report as provision_report,
 )
@@ -28,12 +29,12 @@ _VIEWS = {
 _KINDS = {"host_info": "host_info", "images": "images", "list": "domains", "query": "domains"}
 
 
-_STEP: dict[str, dict[str, t.Any]] = {
+_STEP: Spec = {
     "results": {"type": "str", "required": True},
     "returns": {"type": "str", "required": True},
     "undone": {"type": "str", "required": True},
 }
-_OPTIONS: dict[str, dict[str, t.Any]] = {
+_OPTIONS: Spec = {
     "view": {"type": "str", "required": True, "choices": list(_VIEWS)},
     "results": {"type": "str", "required": True},
     "problems": {"type": "list", "elements": "str", "default": []},
@@ -44,7 +45,7 @@ _OPTIONS: dict[str, dict[str, t.Any]] = {
     "output": {"type": "str", "choices": ["table", "json", "yaml"], "default": "table"},
     "output_file": {"type": "path"},
 }
-_INTERNAL: dict[str, dict[str, object]] = {
+_INTERNAL: Spec = {
     "_requested": {"type": "dict"},
     "_waits": {"type": "dict", "default": {}},
     "_withdrawn": {"type": "dict", "default": {}},

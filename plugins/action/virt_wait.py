@@ -12,12 +12,13 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.utils.display import Display
 from ansible.utils.unsafe_proxy import wrap_var
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import answer_shapes
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 from ansible_collections.fleet.virt.plugins.plugin_utils._registered import unsound
 from ansible_collections.fleet.virt.plugins.plugin_utils._wait import Progress
 
-_INTERNAL = {"_earlier": {"type": "dict", "default": {}}}
+_INTERNAL: Spec = {"_earlier": {"type": "dict", "default": {}}}
 _RETRY_PAUSE = 2.0  # after a call that did not reach the hypervisor
 _LAST = 1.0  # seconds for one last look, however late it is
 # What may be gone when asked again: the daemon is started anew, a call hung

@@ -22,9 +22,7 @@ from ansible.module_utils.common.respawn import (
 from ._effects.base import company, requirements
 from ._errors import FleetVirtError, LibvirtFailure, SpecError
 from ._libvirt import LIBVIRT_IMPORT_ERROR
-
-Spec = dict[str, dict[str, t.Any]]
-Internal = t.Mapping[str, t.Mapping[str, object]]
+from ._pure.base.arguments import Spec
 
 # Twin of the documentation fragment ``fleet.virt._connection``
 CONNECTION: Spec = {
@@ -43,7 +41,7 @@ class FleetModule(AnsibleModule):
     documentation, no error about unknown options and no shown invocation names them.
     """
 
-    def __init__(self, options: Spec, internal: Internal, **settings: t.Any) -> None:
+    def __init__(self, options: Spec, internal: Spec, **settings: t.Any) -> None:
         self._internal_spec = internal
         self._internal_problems: list[str] = []
         self._internal: dict[str, t.Any] = {}
@@ -68,16 +66,14 @@ class FleetModule(AnsibleModule):
         return {**self.params, **self._internal}
 
 
-def create_module(
-    options: Spec, internal: Internal | None = None, **settings: t.Any
-) -> FleetModule:
+def create_module(options: Spec, internal: Spec | None = None, **settings: t.Any) -> FleetModule:
     """A module with the connection's options, ``options`` and, unseen, ``internal``."""
     return FleetModule(options, internal or {}, **settings)
 
 
 def run(
     module: AnsibleModule,
-    function: t.Callable[[], dict[str, t.Any]],
+    function: t.Callable[[], t.Mapping[str, object]],
     commands: t.Sequence[str] = (),
     *,
     needs_libvirt: bool = True,
@@ -105,7 +101,8 @@ def run(
     except FleetVirtError as error:
         module.fail_json(msg=str(error), **_details(error))
     if result.get("failed"):
-        module.fail_json(**{"msg": "failed", **result})
+        failure: dict[str, t.Any] = {"msg": "failed", **result}
+        module.fail_json(**failure)
     module.exit_json(**result)
 
 

@@ -86,12 +86,17 @@ pools:
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._effects.hypervisor import pool_setup
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
 
 
 def main() -> None:
-    pool = {"name": {"type": "str", "required": True}, "path": {"type": "path", "required": True}}
-    pools = {"type": "list", "elements": "dict", "required": True, "options": pool}
-    module = create_module({"pools": pools})
+    pool: Spec = {
+        "name": {"type": "str", "required": True},
+        "path": {"type": "path", "required": True},
+    }
+    module = create_module(
+        {"pools": {"type": "list", "elements": "dict", "required": True, "options": pool}}
+    )
     params = module.params
     run(
         module,

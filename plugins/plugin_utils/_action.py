@@ -18,10 +18,11 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
 from ansible_collections.fleet.virt.plugins.plugin_utils import _alive, _answers
 
 # As every module of the action group accepts them
-_CONNECTION: dict[str, dict[str, t.Any]] = {
+_CONNECTION: Spec = {
     "uri": {"type": "str", "default": "qemu:///system"},
     "timeout": {"type": "float", "default": 10.0},
 }
@@ -69,8 +70,8 @@ class FleetAction(ActionBase):
 
     def options(
         self,
-        arguments: t.Mapping[str, t.Mapping[str, object]],
-        internal: t.Mapping[str, t.Mapping[str, object]] | None = None,
+        arguments: Spec,
+        internal: Spec | None = None,
     ) -> dict[str, t.Any]:
         """The task's options by an argument spec, which every action's ``uri`` and ``timeout`` are
         added to.

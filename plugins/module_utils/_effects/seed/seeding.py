@@ -24,6 +24,7 @@ from pathlib import Path
 from ... import _lxml
 from ..._errors import DeadlineExceeded, PlanRefused, Problem, SpecError
 from ..._libvirt import DOMAIN_XML_INACTIVE, DOMAIN_XML_SECURE
+from ..._pure.base.arguments import Spec
 from ..._pure.base.metadata import BEGUN, Metadata, OwnVolume
 from ..._pure.base.names import check_host_name
 from ..._pure.base.settings import argument_spec
@@ -44,14 +45,14 @@ if t.TYPE_CHECKING:
 
 GENERATED = "(generated)"
 STATES = ("present", "absent")
-ARGUMENTS: dict[str, dict[str, t.Any]] = {
+ARGUMENTS: Spec = {
     "name": {"type": "str", "required": True},
     "state": {"type": "str", "choices": list(STATES), "default": "present"},
     "pool": {"type": "str"},
     # _pure/seed/seed.py reads them, and reports every problem at once
     **argument_spec(SEED),
 }
-INTERNAL: dict[str, dict[str, object]] = {"_seed": {"type": "str", "default": "", "no_log": True}}
+INTERNAL: Spec = {"_seed": {"type": "str", "default": "", "no_log": True}}
 _LOCK = "seed"  # two calls for one VM would undo each other
 _NAMES = ("_seed.iso", "_seed2.iso")
 

@@ -21,11 +21,12 @@ import typing as t
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .arguments import Argument, Type
+
 if t.TYPE_CHECKING:
     from .options import Reader
 
 Default_co = t.TypeVar("Default_co", covariant=True)
-Argument = dict[str, object]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -38,7 +39,7 @@ class Setting(t.Generic[Default_co]):
     xml: str = ""
     aliases: tuple[str, ...] = ()
 
-    type: t.ClassVar[str] = "str"
+    type: t.ClassVar[Type] = "str"
 
     def argument(self) -> Argument:
         """The setting in an argument spec; what is empty is left out."""
@@ -149,8 +150,8 @@ class Words(Setting[None]):
 class Value(Setting[Default_co]):
     """What its feature reads; ``of`` is Ansible's type, ``elements`` that of a list's items."""
 
-    of: str = "str"
-    elements: str = ""
+    of: Type = "str"
+    elements: Type | None = None
     required: bool = False
     secret: bool | None = None
 

@@ -14,10 +14,11 @@ import typing as t
 
 from ..._errors import Problem, SpecError
 from ..base import ip
+from ..base.arguments import Spec
 from ..base.options import show
 from .types import Wanted
 
-BRIDGE: dict[str, dict[str, t.Any]] = {
+BRIDGE: Spec = {
     "name": {"type": "str", "required": True},
     "uplink": {"type": "str", "default": "auto"},
     "stp": {"type": "bool", "default": False},
@@ -26,7 +27,7 @@ BRIDGE: dict[str, dict[str, t.Any]] = {
     "gateways": {"type": "list", "elements": "str", "default": []},
     "nameservers": {"type": "list", "elements": "str", "default": []},
 }
-ARGUMENTS: dict[str, dict[str, t.Any]] = {
+ARGUMENTS: Spec = {
     "bridges": {
         "type": "list",
         "elements": "dict",
@@ -35,7 +36,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     },
     "rollback_seconds": {"type": "int", "default": 60},
 }
-INTERNAL: dict[str, dict[str, object]] = {
+INTERNAL: Spec = {
     "_stage": {"type": "str", "choices": ["switch", "confirm"], "default": "switch"},
     "_switch": {"type": "str"},
 }

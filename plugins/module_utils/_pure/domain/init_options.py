@@ -9,8 +9,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import typing as t
-
+from ..base.arguments import Spec
 from ..base.settings import argument_spec, names
 from ..machine.fleet_seen import SEEN
 from .settings import VM
@@ -21,7 +20,7 @@ STAGES = ("all", "read", "claim", "finish")
 # Every key that describes a VM; _pure/domain/domain.py reads them, and reports every problem of a
 # batch at once. The action plugin hands them on in ``vms``.
 OPTIONS = tuple(names(VM))
-ARGUMENTS: dict[str, dict[str, t.Any]] = {
+ARGUMENTS: Spec = {
     **argument_spec(VM),
     "vms": {"type": "list", "elements": "dict"},
     "disk_profiles": {"type": "dict", "default": {}},
@@ -33,7 +32,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "fleet": {"type": "str", "default": ""},
     "limits": {"type": "dict", "default": {}},
 }
-INTERNAL: dict[str, dict[str, object]] = {
+INTERNAL: Spec = {
     "_stage": {"type": "str", "choices": list(STAGES), "default": "all"},
     "_run": {"type": "str"},
     "_only": {"type": "list", "elements": "str"},

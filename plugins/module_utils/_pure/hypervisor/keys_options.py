@@ -9,13 +9,13 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import typing as t
+from ..base.arguments import Spec
 
 STAGES = ("all", "look", "prepare", "apply", "request", "deploy")
 # Stages that the module does on a hypervisor; the others are the controller's
 ON_HYPERVISOR = ("look", "request", "deploy")
 
-ARGUMENTS: dict[str, dict[str, t.Any]] = {
+ARGUMENTS: Spec = {
     "keys_dir": {"type": "path"},
     "organization": {"type": "str", "default": "fleet"},
     "client_name": {"type": "str", "default": "controller"},
@@ -35,7 +35,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "replace": {"type": "bool", "default": False},
     "qemu_user": {"type": "str"},
 }
-INTERNAL: dict[str, dict[str, object]] = {
+INTERNAL: Spec = {
     "_stage": {"type": "str", "choices": list(STAGES), "default": "all"},
     "_results": {"type": "str"},
     "_prepared": {"type": "str"},

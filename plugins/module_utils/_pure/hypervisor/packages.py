@@ -14,9 +14,10 @@ import typing as t
 
 from ..._errors import FleetVirtError
 from ..base import answer_shapes, outcomes
+from ..base.arguments import Spec
 from ..base.tables import clean
 
-ARGUMENTS: dict[str, dict[str, t.Any]] = {
+ARGUMENTS: Spec = {
     "names": {"type": "list", "elements": "str", "default": []},
 }
 

@@ -9,9 +9,9 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import typing as t
+from ..base.arguments import Spec
 
-ARGUMENTS: dict[str, dict[str, t.Any]] = {
+ARGUMENTS: Spec = {
     "expected": {"type": "list", "elements": "str"},
     "peers": {
         "type": "list",
@@ -29,7 +29,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "output": {"type": "str", "choices": ["table", "json", "yaml"], "default": "table"},
     "output_file": {"type": "path"},
 }
-INTERNAL: dict[str, dict[str, object]] = {
+INTERNAL: Spec = {
     "_stage": {"type": "str", "choices": ["all", "read", "compare", "report"], "default": "all"},
     "_cpus": {"type": "list", "elements": "str"},
     "_results": {"type": "str"},

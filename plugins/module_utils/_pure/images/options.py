@@ -16,20 +16,21 @@ from dataclasses import dataclass
 from ..._errors import PlanRefused
 from ..._units import MIB, parse_mib
 from ..base import ip
+from ..base.arguments import Spec
 from ..base.options import show
 
 # Zeros take hardly any space in a compressed file and none on a disk, but each of them takes time
 MAX_UNPACKED = "256GiB"
 DOWNLOAD_TIMEOUT = 30.0
 # What the controller knows of a file of its own, as suboptions of _source
-SOURCE: dict[str, dict[str, t.Any]] = {
+SOURCE: Spec = {
     "name": {"type": "str", "required": True},
     "digest": {"type": "str", "required": True},
     "format": {"type": "str", "required": True, "choices": ["qcow2", "raw"]},
     "virtual_bytes": {"type": "int", "required": True},
     "received": {"type": "path"},
 }
-INTERNAL: dict[str, dict[str, object]] = {
+INTERNAL: Spec = {
     "_source": {"type": "dict", "options": SOURCE},
     "_sole_pool_ids": {"type": "list", "elements": "str", "default": []},
 }

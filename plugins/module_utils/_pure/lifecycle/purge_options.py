@@ -9,15 +9,15 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import typing as t
+from ..base.arguments import Spec
 
-ARGUMENTS: dict[str, dict[str, t.Any]] = {
+ARGUMENTS: Spec = {
     "names": {"type": "list", "elements": "str", "required": True, "aliases": ["name"]},
     "force": {"type": "bool", "default": False},
     "base_pool": {"type": "str", "default": "base"},
     "asked": {"type": "list", "elements": "str", "default": []},
 }
-INTERNAL: dict[str, dict[str, object]] = {
+INTERNAL: Spec = {
     "_stage": {"type": "str", "choices": ["all", "look", "decide", "report"], "default": "all"},
     "_files": {"type": "list", "elements": "str", "default": []},
     "_results": {"type": "str"},

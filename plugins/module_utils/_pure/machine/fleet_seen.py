@@ -13,8 +13,10 @@ import hashlib
 import json
 import typing as t
 
+from ..base.arguments import Spec
+
 # A suboption of virt_init for each hypervisor
-SEEN: dict[str, dict[str, t.Any]] = {
+SEEN: Spec = {
     "name": {"type": "str", "required": True},
     "address": {"type": "str", "required": True},
     "uuid": {"type": "str", "required": True},

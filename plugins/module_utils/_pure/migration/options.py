@@ -9,9 +9,9 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import typing as t
+from ..base.arguments import Spec
 
-VM: dict[str, dict[str, t.Any]] = {
+VM: Spec = {
     "name": {"type": "str", "required": True},
     "destination": {
         "type": "dict",
@@ -33,12 +33,12 @@ VM: dict[str, dict[str, t.Any]] = {
         },
     },
 }
-BASE: dict[str, dict[str, t.Any]] = {
+BASE: Spec = {
     "volume": {"type": "str", "required": True},
     "peers": {"type": "list", "elements": "str", "required": True},
 }
 
-ARGUMENTS: dict[str, dict[str, t.Any]] = {
+ARGUMENTS: Spec = {
     "vms": {"type": "list", "elements": "dict", "options": VM, "default": []},
     "state": {"type": "str", "choices": ["moved", "repaired"], "default": "moved"},
     "source": {"type": "str"},
@@ -53,7 +53,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "on_timeout": {"type": "str", "choices": ["abort", "pause"], "default": "abort"},
     "base_pool": {"type": "str", "default": "base"},
 }
-INTERNAL: dict[str, dict[str, object]] = {
+INTERNAL: Spec = {
     "_stage": {
         "type": "str",
         "choices": ["all", "look", "decide", "bases", "report"],
