@@ -1,0 +1,493 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The one shape of a hypervisor and of what is on it, in sections.
+
+Readers fill it, results show it as it is (``RETURN`` of ``virt_query`` and ``virt_host_info`` says
+what each key means), placement and planners take it. Every key is always there; what is unknown is
+None. Keys that only some readers add stand in a class of their own, ``total=False``.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+# --- a domain ------------------------------------------------------------------------------------
+
+
+class DiskEntry(t.TypedDict):
+    """A disk; sizes, and where they tell it pool and volume, come from the storage."""
+
+    target: str | None
+    bus: str | None
+    device: str
+    type: str
+    source: str | None
+    pool: str | None
+    volume: str | None
+    format: str | None
+    backing: str | None
+    backing_known: bool
+    readonly: bool
+    shareable: bool
+    size_mib: int | None
+    allocation_mib: int | None
+
+
+class NicEntry(t.TypedDict):
+    """A NIC; ``addresses`` are the guest's, empty until somebody asks for them."""
+
+    mac: str | None
+    type: str | None
+    source: str | None
+    model: str | None
+    link: str | None
+    target: str | None
+    vlan: list[int]
+    addresses: list[str]
+
+
+class GraphicsEntry(t.TypedDict):
+    """A console with pictures."""
+
+    type: str | None
+    listen: str | None
+    port: int | None
+    tls_port: int | None
+    socket: str | None
+
+
+class ConsoleEntry(t.TypedDict):
+    """A serial line or a console."""
+
+    type: str | None
+    path: str | None
+    target: str | None
+    log: str | None
+
+
+class HostdevEntry(t.TypedDict):
+    """A device of the hypervisor that was given to the guest."""
+
+    type: str | None
+    source: str | None
+
+
+class FirmwareEntry(t.TypedDict):
+    """``bios`` or ``efi``, with the paths of its image and of its variables."""
+
+    type: str | None
+    loader: str | None
+    nvram: str | None
+
+
+class OwnerEntry(t.TypedDict):
+    """The process that is at work on the domain."""
+
+    boot_id: str
+    pid: int
+    start_time: int
+    run: str
+
+
+class ImageEntry(t.TypedDict):
+    """The image that the domain was made from."""
+
+    name: str
+    digest: str
+    format: str
+
+
+class OwnVolumeEntry(t.TypedDict):
+    """A volume that was made for the domain."""
+
+    pool: str
+    name: str
+    path: str
+    target: str
+    role: str
+
+
+class MoveEntry(t.TypedDict):
+    """Where the domain goes."""
+
+    source: str
+    destination: str
+    run: str
+    autostart: str
+    state: str
+
+
+class MetadataEntry(t.TypedDict):
+    """What the collection keeps with a domain, without what is for its own use alone."""
+
+    managed: bool
+    phase: str | None
+    owner: OwnerEntry | None
+    home: str | None
+    image: ImageEntry | None
+    groups: list[str]
+    anti_affinity: list[str]
+    tags: list[str]
+    zone: str | None
+    user: str | None
+    host_key: str | None
+    volumes: list[OwnVolumeEntry]
+    addresses: list[str]
+    evacuated_from: list[str]
+    move: MoveEntry | None
+    first_boot: str | None
+
+
+class DomainInfo(t.TypedDict):
+    """What a domain's XML says."""
+
+    name: str | None
+    uuid: str | None
+    title: str | None
+    description: str | None
+    domain_type: str | None
+    arch: str | None
+    machine: str | None
+    firmware: FirmwareEntry
+    cpu_mode: str | None
+    cpu_model: str | None
+    vcpus: int | None
+    vcpus_max: int | None
+    memory_mib: int | None
+    memory_max_mib: int | None
+    disks: list[DiskEntry]
+    nics: list[NicEntry]
+    graphics: list[GraphicsEntry]
+    consoles: list[ConsoleEntry]
+    hostdevs: list[HostdevEntry]
+    agent: bool | None
+    metadata: MetadataEntry
+
+
+class SnapshotInfo(t.TypedDict):
+    """What the XML of a domain's snapshot says."""
+
+    name: str | None
+    created: int | None
+    state: str | None
+
+
+class SnapshotEntry(SnapshotInfo):
+    """A snapshot; ``current``: the domain goes on from this one."""
+
+    current: bool
+
+
+class CpuStats(t.TypedDict):
+    """Time spent."""
+
+    time_ns: int | None
+    user_ns: int | None
+    system_ns: int | None
+
+
+class MemoryStats(t.TypedDict):
+    """Memory as balloon, guest and process have it."""
+
+    actual_mib: int | None
+    unused_mib: int | None
+    available_mib: int | None
+    usable_mib: int | None
+    rss_mib: int | None
+
+
+class NicStats(t.TypedDict):
+    """Counters of a NIC by the name of its interface on the hypervisor."""
+
+    target: str
+    receive_bytes: int | None
+    receive_packets: int | None
+    receive_errors: int | None
+    receive_dropped: int | None
+    transmit_bytes: int | None
+    transmit_packets: int | None
+    transmit_errors: int | None
+    transmit_dropped: int | None
+
+
+class DiskStats(t.TypedDict):
+    """Counters of a disk."""
+
+    target: str
+    read_bytes: int | None
+    read_requests: int | None
+    write_bytes: int | None
+    write_requests: int | None
+    flush_requests: int | None
+    errors: int | None
+
+
+class Stats(t.TypedDict):
+    """Counters since the domain started."""
+
+    cpu: CpuStats
+    memory: MemoryStats
+    nics: list[NicStats]
+    disks: list[DiskStats]
+
+
+class DomainEntry(DomainInfo):
+    """A domain of a hypervisor; ``error`` says what could not be read of it."""
+
+    state: str | None
+    reason: str | None
+    autostart: bool | None
+    persistent: bool | None
+    managed_save: bool | None
+    snapshots: list[SnapshotEntry]
+    stats: Stats | None
+    error: str | None
+
+
+# --- storage -------------------------------------------------------------------------------------
+
+
+class PoolSource(t.TypedDict):
+    """Where a pool's space comes from."""
+
+    name: str | None
+    format: str | None
+    dir: str | None
+    hosts: list[str]
+    devices: list[str]
+
+
+class PoolInfo(t.TypedDict):
+    """What a pool's XML says."""
+
+    name: str | None
+    uuid: str | None
+    type: str | None
+    path: str | None
+    capacity_mib: int | None
+    allocation_mib: int | None
+    available_mib: int | None
+    source: PoolSource
+
+
+class VolumeInfo(t.TypedDict):
+    """What a volume's XML says."""
+
+    name: str | None
+    key: str | None
+    type: str | None
+    path: str | None
+    format: str | None
+    capacity_bytes: int | None
+    allocation_bytes: int | None
+    capacity_mib: int | None
+    allocation_mib: int | None
+    backing: str | None
+    backing_format: str | None
+
+
+class PoolPromises(t.TypedDict, total=False):
+    """What placement wants to know of a pool besides.
+
+    ``promised_mib`` is the sum of virtual sizes, ``claimed_mib`` that of the disks of VMs in
+    creation, whose volumes may not exist yet, ``volume_allocation_mib`` what the volumes take.
+    """
+
+    promised_mib: int
+    claimed_mib: int
+    volume_allocation_mib: int
+
+
+class PoolEntry(PoolPromises):
+    """A pool of a hypervisor; ``error`` says what could not be read of it."""
+
+    name: str
+    type: str | None
+    state: str | None
+    path: str | None
+    capacity_mib: int | None
+    allocation_mib: int | None
+    available_mib: int | None
+    error: str | None
+
+
+# --- networks ------------------------------------------------------------------------------------
+
+
+class NetworkInfo(t.TypedDict):
+    """What a virtual network's XML says; ``tags``: libvirt sets the VLAN tags of its NICs."""
+
+    name: str | None
+    uuid: str | None
+    bridge: str | None
+    forward: str | None
+    devices: list[str]
+    portgroups: list[str]
+    addresses: list[str]
+    tags: bool
+    dhcp: bool
+
+
+class InterfaceInfo(t.TypedDict):
+    """What the XML of an interface of the host says."""
+
+    name: str | None
+    type: str | None
+    mac: str | None
+    members: list[str]
+
+
+class NetworkEntry(t.TypedDict):
+    """A virtual network of a hypervisor; ``error`` says why the rest is unknown."""
+
+    name: str
+    bridge: str | None
+    forward: str | None
+    active: bool | None
+    autostart: bool | None
+    error: str | None
+
+
+# --- a hypervisor --------------------------------------------------------------------------------
+
+
+class Topology(t.TypedDict):
+    """Sockets of a host, cores of a socket, threads of a core."""
+
+    sockets: int | None
+    cores: int | None
+    threads: int | None
+
+
+class Hugepages(t.TypedDict):
+    """Pages of one size, and how many there are."""
+
+    size_kib: int
+    total: int | None
+
+
+class NumaEntry(t.TypedDict):
+    """A NUMA node."""
+
+    id: int | None
+    memory_mib: int | None
+    cpus: int
+    free_mib: int | None
+    hugepages: list[Hugepages]
+
+
+class Capabilities(t.TypedDict):
+    """What libvirt says its host can do."""
+
+    uuid: str | None
+    arch: str | None
+    domain_types: list[str]
+    machines: list[str]
+    cpu_model: str | None
+    cpu_vendor: str | None
+    topology: Topology
+    numa: list[NumaEntry]
+    iommu: bool | None
+    migration_transports: list[str]
+
+
+class CpuEntry(t.TypedDict):
+    """Processors; ``running`` and ``defined`` are the vCPUs of domains."""
+
+    model: str
+    sockets: int
+    cores: int
+    threads: int
+    total: int
+    running: int
+    defined: int
+
+
+class MemoryEntry(t.TypedDict):
+    """Memory in MiB; ``running`` and ``defined`` are that of domains."""
+
+    total: int
+    free: int | None
+    running: int
+    defined: int
+
+
+class HostEntry(t.TypedDict):
+    """A hypervisor; ``domains`` are numbers by state, ``maintenance`` None is not known."""
+
+    name: str
+    uri: str
+    uuid: str | None
+    libvirt_version: str | None
+    hypervisor_version: str | None
+    domain_types: list[str]
+    arch: str | None
+    cpu: CpuEntry
+    memory_mib: MemoryEntry
+    numa: list[NumaEntry]
+    pools: list[PoolEntry]
+    networks: list[NetworkEntry]
+    bridges: list[str] | None
+    domains: dict[str, int]
+    maintenance: bool | None
+    errors: list[str]
+
+
+# --- what placement asks for ---------------------------------------------------------------------
+
+
+class DefinedEntry(t.TypedDict):
+    """A domain as far as it may mind where another is placed."""
+
+    name: str
+    uuid: str
+    managed: bool
+    phase: str | None
+    run: str | None
+    groups: list[str]
+    anti_affinity: list[str]
+    macs: list[str]
+
+
+class PlacedEntry(DefinedEntry):
+    """The same, and whether it runs."""
+
+    active: bool
+
+
+class PlacementEntry(HostEntry):
+    """A hypervisor with all that placement asks for; ``images`` are names in the base pool."""
+
+    vms: list[PlacedEntry]
+    machines: list[str]
+    firmwares: list[str] | None
+    tagging_bridges: list[str]
+    tagging_networks: list[str]
+    images: list[str]
+
+
+# --- what all hypervisors answered ---------------------------------------------------------------
+
+
+class Answered(t.TypedDict):
+    """A hypervisor by its name in the inventory; ``error`` says why it did not answer."""
+
+    name: str
+    answered: bool
+    error: str | None
+
+
+class DomainsAnswer(Answered):
+    """With its domains, none if it did not answer."""
+
+    domains: list[DomainEntry]
+
+
+class HostAnswer(Answered):
+    """With what it is, None if it did not answer."""
+
+    host: HostEntry | None
