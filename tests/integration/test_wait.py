@@ -177,7 +177,7 @@ def test_an_address_that_the_console_told_earlier_is_not_the_end(
     web.script("hv1", "ip neigh flush dev br0")
     vm = by_name(waiting(ansible, "hv1", {"names": ["web2"]}).succeeded())["web2"]
     assert (vm["answered"], vm["source"]) == (True, "neighbour")
-    assert vm["addresses"] == ["10.99.0.5", vm["address"]]
+    assert vm["addresses"] == [vm["address"], "10.99.0.5"]
 
 
 def test_a_closed_port(web: Guests, ansible: Ansible) -> None:
