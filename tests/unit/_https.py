@@ -11,6 +11,7 @@ import datetime
 import hashlib
 import http.server
 import ipaddress
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ from cryptography.x509.oid import NameOID
 class Server:
     """``files`` by their paths, ``redirects`` to where; what is asked for is kept in ``asked``.
 
+    ``logins`` are what was sent with each of those as ``Authorization``, ``code`` is a redirect's.
+
     ``silent``: for these paths there is no answer while the server lives. ``stalls``: half is sent,
     and then nothing. ``cut``: half is sent, and the connection ends. ``drips``: a byte every tenth
     of a second.
@@ -42,6 +45,8 @@ class Server:
     cut: set[str] = field(default_factory=set)
     drips: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
+    logins: list[str | None] = field(default_factory=list)
+    code: int = 302
     over: threading.Event = field(default_factory=threading.Event)
 
     def url(self, path: str) -> str:
@@ -57,6 +62,8 @@ class Server:
         for kept in (self.files, self.redirects, self.silent, self.stalls, self.cut, self.drips):
             kept.clear()
         self.asked.clear()
+        self.logins.clear()
+        self.code = 302
 
 
 @contextlib.contextmanager
@@ -72,11 +79,12 @@ def serving(address: str, folder: Path) -> Iterator[Server]:
 
         def do_GET(self) -> None:
             server.asked.append(self.path)
+            server.logins.append(self.headers.get("Authorization"))
             if self.path in server.silent:
                 server.over.wait()
                 return
             if self.path in server.redirects:
-                self.send_response(302)
+                self.send_response(server.code)
                 self.send_header("Location", server.redirects[self.path])
                 self.send_header("Content-Length", "0")
                 self.end_headers()
@@ -128,6 +136,44 @@ def serving(address: str, folder: Path) -> Iterator[Server]:
             server.over.set()
             httpd.shutdown()
             thread.join()
+
+
+@contextlib.contextmanager
+def proxy() -> Iterator[tuple[str, list[str]]]:
+    """A proxy's URL, and what it is asked to connect to."""
+    asked: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_CONNECT(self) -> None:
+            asked.append(self.path)
+            host, _, port = self.path.partition(":")
+            with socket.create_connection((host, int(port))) as there:
+                self.send_response(200)
+                self.end_headers()
+                back = threading.Thread(target=_pass_on, args=(there, self.connection), daemon=True)
+                back.start()
+                _pass_on(self.connection, there)
+                back.join()
+
+        def log_message(self, *_args: object) -> None:
+            """Nothing is told."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
+        httpd.daemon_threads = True
+        thread = threading.Thread(target=httpd.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{httpd.server_address[1]}", asked
+        finally:
+            httpd.shutdown()
+            thread.join()
+
+
+def _pass_on(one: socket.socket, other: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while block := one.recv(65536):
+            other.sendall(block)
+        other.shutdown(socket.SHUT_WR)
 
 
 def _certificates(address: str, folder: Path) -> tuple[Path, Path, Path]:

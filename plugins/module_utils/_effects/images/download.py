@@ -12,14 +12,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import http.client
+import netrc
 import os
 import socket
 import ssl
+import string
 import time
 import typing as t
-import urllib.request
 from urllib.error import HTTPError, URLError
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 from ..._errors import DeadlineExceeded, PlanRefused
 from ..._pure.images.source import ImageSource
@@ -31,49 +32,8 @@ _PIECE = 1 << 18
 SLOWEST = 1024  # bytes a second; less is a server that stalls
 LONGEST = 6 * 3600.0  # seconds for all of it
 _SETTLED = 20.0  # seconds after which a rate says how long it will take
-
-if t.TYPE_CHECKING:
-    from http.client import HTTPMessage
-
-
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows to https only: what is named in an answer is not to be trusted."""
-
-    def http_error_302(
-        self,
-        req: urllib.request.Request,
-        fp: t.IO[bytes],
-        code: int,
-        msg: str,
-        headers: HTTPMessage,
-    ) -> t.Any:
-        target = urljoin(req.full_url, headers.get("location") or "")
-        if urlsplit(target).scheme != "https":
-            fp.close()
-            shown = target[:200] if target.isprintable() else "something else"
-            raise PlanRefused(
-                f"image {req.full_url}: the server redirects to {shown}; only https is followed:"
-                " give the URL of the image itself"
-            )
-        code = 307 if code == 308 else code  # which Python knows from 3.11 on
-        return super().http_error_302(req, fp, code, msg, headers)
-
-    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    """What opens https, through the environment's proxy if there is one; no files, no ftp."""
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler(),
-        urllib.request.HTTPSHandler(context=ssl.create_default_context()),
-        _Redirects(),
-        urllib.request.HTTPErrorProcessor(),
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.UnknownHandler(),
-    ):
-        opener.add_handler(handler)
-    return opener
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MOST_REDIRECTS = 10
 
 
 class Download:
@@ -152,22 +112,59 @@ class Download:
 @contextlib.contextmanager
 def opened(source: ImageSource, seconds: float, limit: int) -> t.Iterator[Download]:
     """The answer to the URL; raises PlanRefused when there is none within ``seconds``."""
-    request = urllib.request.Request(  # noqa: S310 - the opener knows nothing but https
-        source.url, headers={"User-Agent": "fleet.virt", "Accept-Encoding": "identity"}
-    )
 
     def ask() -> t.Any:
         with _told(source, seconds):
-            return _opener().open(request, timeout=seconds)
+            return _answer(source.url, seconds)
 
     try:
         response = deadline.call(ask, seconds=2 * seconds, what="open")
     except DeadlineExceeded:
         raise _stalled(source, 2 * seconds) from None
-    if response is None or response.status != 200:
+    if response.status != 200:
         raise PlanRefused(f"image {source.url}: the server sends no file; check the URL")
     with contextlib.closing(response):
         yield Download(source, response, seconds, limit)
+
+
+def _answer(image_url: str, seconds: float) -> t.Any:
+    """What the server answers to Ansible's client, which knows proxy, CAs and netrc.
+
+    Redirects are followed here and to https only: what is named in an answer is not to be trusted,
+    and each server gets the password that is meant for it.
+    """
+    # its import takes longer than that of all the rest, and most calls download nothing
+    from ansible.module_utils.urls import open_url
+
+    url = image_url
+    for followed in range(_MOST_REDIRECTS + 1):
+        try:
+            return open_url(
+                url,
+                headers={"Accept-Encoding": "identity"},
+                http_agent="fleet.virt",
+                timeout=seconds,
+                follow_redirects="none",
+                decompress=False,
+            )
+        except HTTPError as error:
+            location = error.headers.get("location")
+            if error.code not in _REDIRECTS or not location or followed == _MOST_REDIRECTS:
+                raise
+            error.close()
+            url = _redirected(image_url, urljoin(url, location))
+    raise AssertionError("the last answer is returned or raised")
+
+
+def _redirected(image_url: str, target: str) -> str:
+    """The URL to go on with; raises PlanRefused unless it is one of https."""
+    if urlsplit(target).scheme != "https":
+        shown = target[:200] if target.isprintable() else "something else"
+        raise PlanRefused(
+            f"image {image_url}: the server redirects to {shown}; only https is followed: give the"
+            " URL of the image itself"
+        )
+    return quote(target, safe=string.punctuation, encoding="iso-8859-1")
 
 
 def _stalled(source: ImageSource, seconds: float) -> PlanRefused:
@@ -200,6 +197,11 @@ def _told(source: ImageSource, seconds: float) -> t.Iterator[None]:
                 " in the task's environment)"
             )
         raise PlanRefused(f"image {source.url}: {error.reason}; {remedy}") from None
+    except netrc.NetrcParseError as error:  # its words may be a password of that file
+        raise PlanRefused(
+            f"image {source.url}: {error.filename} is not as netrc(5) says, or is readable to"
+            " others; correct it"
+        ) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise PlanRefused(
             f"image {source.url}: {error or type(error).__name__}; try again"

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
 import lzma
@@ -43,7 +44,8 @@ def trusted(
     """This machine trusts the server's CA; nothing is between the two."""
     monkeypatch.setenv("SSL_CERT_FILE", str(server.ca))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name in ("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy"):
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    for name in ("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     yield
     server.forget()
@@ -75,6 +77,55 @@ def test_redirects_to_https_are_followed(server: _https.Server) -> None:
     server.files["/elsewhere"] = server.files.pop("/disk.raw")
     server.redirects["/disk.raw"] = "/elsewhere"
     assert fetch(image) == RAW
+
+
+@pytest.mark.parametrize("code", [301, 303, 307, 308])
+def test_redirects_of_every_kind(server: _https.Server, code: int) -> None:
+    image = server.put("/a/disk.raw", RAW)
+    server.files["/b/its disk.raw".replace(" ", "%20")] = server.files.pop("/a/disk.raw")
+    server.redirects["/a/disk.raw"], server.code = "../b/its disk.raw", code
+    assert fetch(image) == RAW
+
+
+def test_through_a_proxy(server: _https.Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with _https.proxy() as (url, asked):
+        monkeypatch.setenv("https_proxy", url)
+        assert fetch(server.put("/disk.raw", RAW)) == RAW
+        assert asked == [f"127.0.0.1:{server.port}"]
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        assert fetch(server.put("/disk.raw", RAW)) == RAW
+        assert len(asked) == 1
+
+
+def test_a_password_of_netrc_goes_to_its_server_alone(
+    server: _https.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password secret\n")
+    (tmp_path / "netrc").chmod(0o600)
+    with _https.serving("127.0.0.2", tmp_path) as mirror:
+        both = tmp_path / "both.pem"
+        both.write_bytes(server.ca.read_bytes() + mirror.ca.read_bytes())
+        monkeypatch.setenv("SSL_CERT_FILE", str(both))
+        image = server.put("/disk.raw", RAW)
+        mirror.put("/disk.raw", RAW)
+        server.redirects["/disk.raw"] = mirror.url("/disk.raw")
+        assert fetch(image) == RAW
+        assert server.logins == ["Basic " + base64.b64encode(b"me:secret").decode()]
+        assert mirror.logins == [None]
+
+
+def test_a_netrc_that_cannot_be_read_is_named_without_what_it_holds(
+    server: _https.Server, tmp_path: Path
+) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me passwort secret\n")
+    (tmp_path / "netrc").chmod(0o600)
+    with pytest.raises(
+        PlanRefused, match=r"/netrc is not as netrc\(5\) says.*correct it"
+    ) as refused:
+        fetch(server.put("/disk.raw", RAW))
+    assert "passwort" not in str(refused.value)
+    assert "secret" not in str(refused.value)
+    assert server.asked == []
 
 
 @pytest.mark.parametrize(
