@@ -47,10 +47,14 @@ SOURCES = (*_claims.STRONG, "agent", "arp", *_near.SOURCES)
 _RUNNING = ("running", "blocked")
 # Reached from their hypervisor only: translated addresses, and networks without a way out
 _BEHIND = ("nat", None)
-_KEPT = ("name", "uuid", "state", "vcpus", "memory_mib", "title", "metadata", "error")
 _NEAR_SECONDS = 10.0
 
-Entry = dict[str, t.Any]
+if t.TYPE_CHECKING:
+    from ansible_collections.fleet.virt.plugins.module_utils._pure.machine.snapshot import (
+        DomainEntry,
+    )
+
+Entry = dict[str, t.Any]  # what is kept of a guest
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ def read(reached: _ssh.Reached, settings: Settings) -> list[Entry]:
         return [search.guest(entry) for entry in domains]
 
 
-def _domains(connection: Connection) -> list[Entry]:
+def _domains(connection: Connection) -> list[DomainEntry]:
     """Every domain as ``virt_query`` describes it, with its state and nothing that is slow.
 
     Two calls for what all have in common, one description each.
@@ -117,21 +121,17 @@ def _domains(connection: Connection) -> list[Entry]:
     outcomes = connection.each(
         lambda one: _described(*one), states, lambda one: f"read domain {one[0].name()}"
     )
-    entries = []
-    for (domain, state), outcome in zip(states, outcomes):
-        name, uuid = str(domain.name()), str(domain.UUIDString())
+    entries: list[DomainEntry] = []
+    for (domain, _state), outcome in zip(states, outcomes):
         if isinstance(outcome, deadline.Failed):
             error = outcome.error
             if isinstance(error, LibvirtFailure) and error.code == _libvirt.ERR_NO_DOMAIN:
                 continue  # removed meanwhile
-            entry = domain_entry.unreadable(name, uuid)
-            entry.update(state=None, error=str(error))
+            name, uuid = str(domain.name()), str(domain.UUIDString())
+            entries.append(domain_entry.unreadable(name, uuid, str(error)))
         else:
-            entry = outcome.value
-            entry.update(uuid=uuid, error=None)
-            entry["state"] = state_name(entry["state"] if state is None else state)
-        entries.append(entry)
-    return sorted(entries, key=lambda entry: str(entry["name"]))
+            entries.append(outcome.value)
+    return sorted(entries, key=lambda entry: entry["name"])
 
 
 def _states(connection: Connection) -> list[tuple[t.Any, t.Any]]:
@@ -153,9 +153,11 @@ def _states(connection: Connection) -> list[tuple[t.Any, t.Any]]:
     return [(domain, None) for domain in listed]
 
 
-def _described(domain: t.Any, state: t.Any) -> Entry:
-    entry = domain_info.parse(domain.XMLDesc(0), f"domain {domain.name()}")
-    entry["state"] = state if state is not None else domain.state(0)[0]
+def _described(domain: t.Any, state: t.Any) -> DomainEntry:
+    name, uuid = str(domain.name()), str(domain.UUIDString())
+    info = domain_info.parse(domain.XMLDesc(0), f"domain {name}")
+    entry = domain_entry.described(info, name, uuid)
+    entry["state"] = state_name(state if state is not None else domain.state(0)[0])
     return entry
 
 
@@ -167,7 +169,7 @@ class _Search:
         reached: _ssh.Reached,
         connection: Connection,
         settings: Settings,
-        domains: list[Entry],
+        domains: list[DomainEntry],
     ) -> None:
         self.reached = reached
         self.connection = connection
@@ -201,10 +203,10 @@ class _Search:
             if uuid in self.found:
                 self.found[uuid].update(sources)
 
-    def _unknown(self, running: list[Entry]) -> list[Entry]:
+    def _unknown(self, running: list[DomainEntry]) -> list[DomainEntry]:
         return [one for one in running if one["nics"] and not any(self.found[one["uuid"]].values())]
 
-    def _networks(self, first: Entry) -> None:
+    def _networks(self, first: DomainEntry) -> None:
         def read() -> list[str]:
             return [network.XMLDesc(0) for network in self.connection.raw.listAllNetworks(0)]
 
@@ -222,7 +224,7 @@ class _Search:
         self,
         source: str,
         ask: t.Callable[[t.Any], dict[str, list[str]]],
-        guests: list[Entry],
+        guests: list[DomainEntry],
         *,
         quiet: bool = False,
     ) -> None:
@@ -239,7 +241,7 @@ class _Search:
             elif not quiet:
                 _note(one, str(outcome.error))
 
-    def _ask_agents(self, guests: list[Entry]) -> None:
+    def _ask_agents(self, guests: list[DomainEntry]) -> None:
         if not guests or self.connection.hanging:
             return
         outcomes = _agents.ask(self.connection, [one["uuid"] for one in guests])
@@ -250,15 +252,23 @@ class _Search:
                 self.found[one["uuid"]]["agent"] = _of_nics(one, outcome.value.addresses)
                 self.hostnames[one["uuid"]] = outcome.value.hostname
 
-    def guest(self, entry: Entry) -> Entry:
+    def guest(self, entry: DomainEntry) -> Entry:
         """What is kept of a domain, with its addresses."""
-        kept = {key: entry[key] for key in _KEPT}
-        kept["macs"] = [str(nic["mac"]).lower() for nic in entry["nics"] if nic["mac"]]
-        kept["hostname"] = self.hostnames.get(entry["uuid"])
-        kept["addresses"] = self._addresses(entry)
-        return kept
+        return {
+            "name": entry["name"],
+            "uuid": entry["uuid"],
+            "state": entry["state"],
+            "vcpus": entry["vcpus"],
+            "memory_mib": entry["memory_mib"],
+            "title": entry["title"],
+            "metadata": entry["metadata"],
+            "error": entry["error"],
+            "macs": [str(nic["mac"]).lower() for nic in entry["nics"] if nic["mac"]],
+            "hostname": self.hostnames.get(entry["uuid"]),
+            "addresses": self._addresses(entry),
+        }
 
-    def _addresses(self, entry: Entry) -> list[dict[str, t.Any]]:
+    def _addresses(self, entry: DomainEntry) -> list[dict[str, t.Any]]:
         """In the order in which they are believed, IPv4 first in each source.
 
         IPv4 is what a network without router advertisements has.
@@ -282,10 +292,10 @@ class _Search:
         return list(found.values())
 
 
-def _of_nics(entry: Entry, by_mac: t.Mapping[str, list[str]]) -> list[str]:
+def _of_nics(entry: DomainEntry, by_mac: t.Mapping[str, list[str]]) -> list[str]:
     macs = [str(nic["mac"] or "").lower() for nic in entry["nics"]]
     return [address for mac in macs for address in by_mac.get(mac, ())]
 
 
-def _note(entry: Entry, problem: str) -> None:
+def _note(entry: DomainEntry, problem: str) -> None:
     entry["error"] = problem if entry["error"] is None else f"{entry['error']}; {problem}"

@@ -9,9 +9,9 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
-    Metadata,
-    as_dict,
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import Metadata
+from ansible_collections.fleet.virt.plugins.module_utils._pure.machine.domain_info import (
+    metadata_entry,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils import _guests
 
@@ -20,7 +20,7 @@ BEHIND = {"address": "192.168.122.5", "source": "agent", "behind": True}
 
 
 def metadata(managed: bool = True, **values: t.Any) -> dict[str, t.Any]:
-    return {"managed": managed, **as_dict(Metadata(**values))}
+    return {**metadata_entry(Metadata(**values)), "managed": managed}
 
 
 def guest(name: str = "web1", **values: t.Any) -> dict[str, t.Any]:

@@ -42,13 +42,14 @@ from .creation_volumes import build
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+    from ..._pure.machine.snapshot import PlacementEntry
 
 _START_SECONDS = 300.0
 _POLL = 0.25
 _PATIENCE = 180.0  # seconds that a live run on this host may take to finish its VM
 
 
-def claim(host: Host, jobs: t.Sequence[Job], owner: Owner) -> dict[str, t.Any] | None:
+def claim(host: Host, jobs: t.Sequence[Job], owner: Owner) -> PlacementEntry | None:
     """Define a claim for every new job; those that cannot stay are failed and leave nothing.
 
     Returns the facts of the host with the claims, None if nothing was claimed.

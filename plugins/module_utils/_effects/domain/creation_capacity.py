@@ -15,6 +15,9 @@ from ..._pure.placement import demand, placement
 from ..machine import placement_facts
 from .creation_types import Host, Job
 
+if t.TYPE_CHECKING:
+    from ..._pure.machine.snapshot import PlacementEntry
+
 
 def place(host: Host, jobs: t.Sequence[Job]) -> None:
     """Fail the jobs that this hypervisor cannot take, all together."""
@@ -34,14 +37,14 @@ def place(host: Host, jobs: t.Sequence[Job]) -> None:
                 )
 
 
-def excess(host: Host) -> tuple[str, dict[str, t.Any]]:
+def excess(host: Host) -> tuple[str, PlacementEntry]:
     """What is promised beyond a limit now, empty if nothing is; and the host's facts."""
     facts = _read(host)
     found = placement.excess(_candidate(host, facts), _policy(host))
     return "; ".join(entry.reason for entry in found), facts
 
 
-def _read(host: Host) -> dict[str, t.Any]:
+def _read(host: Host) -> PlacementEntry:
     base = host.settings.base_pool
     return placement_facts.read(host.connection, base, host.settings.pool_paths.get(base, ""))
 
@@ -50,5 +53,5 @@ def _policy(host: Host) -> placement.Policy:
     return placement.Policy(pool_paths=host.settings.pool_paths, base_pool=host.settings.base_pool)
 
 
-def _candidate(host: Host, facts: t.Mapping[str, t.Any]) -> placement.PlacementHost:
+def _candidate(host: Host, facts: PlacementEntry) -> placement.PlacementHost:
     return placement.host_from_info(facts, host.settings.limits, name=host.settings.home)

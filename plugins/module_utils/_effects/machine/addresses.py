@@ -18,12 +18,13 @@ from ..._pure.base.ip import usable
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+    from ..._pure.machine.snapshot import DomainEntry
 
 _ANY_PORT = 9
 _MOST = 64  # addresses of one NIC; a guest may claim any number
 
 
-def read(domain: VirDomain, entry: dict[str, t.Any]) -> None:
+def read(domain: VirDomain, entry: DomainEntry) -> None:
     """Fill ``addresses`` of each NIC of ``entry``: from the guest agent, else from leases.
 
     Raises LibvirtFailure when an agent that is connected does not answer; a guest without an

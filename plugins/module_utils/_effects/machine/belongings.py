@@ -33,6 +33,7 @@ from .ownership import References
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+    from ..._pure.machine.snapshot import DiskEntry, DomainInfo
 
 BACKING = "a backing file"
 _LOG_FOLDER = "/var/log/libvirt/qemu"
@@ -81,7 +82,7 @@ def _snapshots(raw: VirDomain, which: int) -> tuple[str, ...]:
     return tuple(sorted(str(one.getName()) for one in raw.listAllSnapshots(which)))
 
 
-def _disks(info: t.Mapping[str, t.Any], references: References) -> t.Iterator[tuple[str, str]]:
+def _disks(info: DomainInfo, references: References) -> t.Iterator[tuple[str, str]]:
     """Each disk that is there with what it is, and what it lies on."""
     for disk in info["disks"]:
         path = _path_of(disk, references)
@@ -98,7 +99,7 @@ def _disks(info: t.Mapping[str, t.Any], references: References) -> t.Iterator[tu
                 waiting += references.chains.get(below, ())
 
 
-def _path_of(disk: t.Mapping[str, t.Any], references: References) -> str | None:
+def _path_of(disk: DiskEntry, references: References) -> str | None:
     if disk["type"] == "volume":
         pool = references.pools.get(str(disk["pool"]))
         return f"{pool.path}/{disk['volume']}" if pool and pool.path else None
@@ -120,9 +121,7 @@ def _own_nvram(path: str, uuid: str, references: References) -> bool:
     )
 
 
-def _logs(
-    name: str, uuid: str, info: t.Mapping[str, t.Any], references: References
-) -> t.Iterator[str]:
+def _logs(name: str, uuid: str, info: DomainInfo, references: References) -> t.Iterator[str]:
     """The serial console's log of our own naming, with what virtlogd has put away of it."""
     path = f"{_LOG_FOLDER}/{name}-console.log"
     if path not in [console["log"] for console in info["consoles"]]:

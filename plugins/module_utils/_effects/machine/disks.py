@@ -18,7 +18,9 @@ from ..base import paths
 from ..base.connection import Connection
 from .pools import VolumeHandle, Volumes, describe_volume
 
-Entry = dict[str, t.Any]
+if t.TYPE_CHECKING:
+    from ..._pure.machine.snapshot import DiskEntry, DomainEntry
+
 # virStorageType: what has a path on the hypervisor
 _LOCAL = ("file", "block")
 
@@ -26,31 +28,31 @@ _LOCAL = ("file", "block")
 class Disks:
     """What is known of the disks of all domains of a host, asked for as few times as possible."""
 
-    def __init__(self, connection: Connection, entries: t.Sequence[Entry]) -> None:
+    def __init__(self, connection: Connection, entries: t.Sequence[DomainEntry]) -> None:
         self._volumes = Volumes(connection)
         self._found = paths.Probed()
         if connection.local:
             wanted = (path for entry in entries for path in self._paths(entry))
             self._found = paths.probe(wanted, connection.timeout)
 
-    def _handle(self, disk: Entry) -> VolumeHandle | None:
+    def _handle(self, disk: DiskEntry) -> VolumeHandle | None:
         if disk["type"] == "volume":
             return self._volumes.named(str(disk["pool"]), str(disk["volume"]))
         return self._volumes.at_path(disk["source"])
 
-    def _paths(self, entry: Entry) -> list[str]:
+    def _paths(self, entry: DomainEntry) -> list[str]:
         """The files that libvirt would open to tell the sizes of the entry's disks."""
         found = []
         for disk in entry["disks"]:
             found += [self._path(disk, self._handle(disk)), disk["backing"] or ""]
         return [path for path in found if path.startswith("/")]
 
-    def hang(self, entry: Entry) -> bool:
+    def hang(self, entry: DomainEntry) -> bool:
         """Whether a disk of the domain lies on something that does not answer."""
         return not self._found.hanging.isdisjoint(self._paths(entry))
 
     def complete(
-        self, entry: Entry, sizes: t.Mapping[str, tuple[int | None, int | None]]
+        self, entry: DomainEntry, sizes: t.Mapping[str | None, tuple[int | None, int | None]]
     ) -> list[str]:
         """Fill in the entry's disks, ``sizes`` by target being known already; what is wrong.
 
@@ -79,12 +81,14 @@ class Disks:
         return problems
 
     @staticmethod
-    def _path(disk: Entry, handle: VolumeHandle | None) -> str:
+    def _path(disk: DiskEntry, handle: VolumeHandle | None) -> str:
         if handle is not None:
             return handle.path
         return str(disk["source"]) if disk["type"] in _LOCAL and disk["source"] else ""
 
-    def _why_unknown(self, disk: Entry, handle: VolumeHandle | None, state: str) -> str | None:
+    def _why_unknown(
+        self, disk: DiskEntry, handle: VolumeHandle | None, state: str | None
+    ) -> str | None:
         """Why there is no size; None where nothing is wrong (a disk of another machine)."""
         path = self._path(disk, handle)
         for candidate in (path, str(disk["backing"])):
@@ -104,7 +108,7 @@ class Disks:
 
 
 def _from_volume(
-    disk: Entry, handle: VolumeHandle, file: paths.File | None, state: str
+    disk: DiskEntry, handle: VolumeHandle, file: paths.File | None, state: str | None
 ) -> str | None:
     """Complete the disk from its volume; why that failed, if it was needed and did."""
     # libvirt states the chain of a running domain; of one that is shut off only if its

@@ -27,6 +27,7 @@ from .disks import Disks
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+    from ..._pure.machine.snapshot import DomainEntry, SnapshotEntry
 
 _VANISHED = "vanished while it was read"
 _QEMU = _libvirt.DOMAIN_STATS_BALLOON | _libvirt.DOMAIN_STATS_VCPU  # statistics that ask it
@@ -39,7 +40,7 @@ _LISTED = {  # what libvirt tells of all domains at once, by listing those that 
     "snapshots": _libvirt.CONNECT_LIST_DOMAINS_HAS_SNAPSHOT,
 }
 
-_Read = tuple["VirDomain", dict[str, t.Any]]  # with its entry
+_Read = tuple["VirDomain", "DomainEntry"]  # with its entry
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class _Host:
     """The answers that cover all domains of one host."""
 
     flagged: dict[str, set[str] | None] = field(default_factory=dict)
-    stats: dict[str, dict[str, t.Any]] = field(default_factory=dict)
+    stats: dict[str, domain_stats.Values] = field(default_factory=dict)
     stats_errors: dict[str, str] = field(default_factory=dict)
     disks: Disks | None = None
 
@@ -67,7 +68,7 @@ class _Host:
         return None if uuids is None else uuid in uuids
 
 
-def read_domains(connection: Connection, wanted: Wanted) -> list[dict[str, t.Any]]:
+def read_domains(connection: Connection, wanted: Wanted) -> list[DomainEntry]:
     """One entry a domain, sorted by name, the same keys in each.
 
     Raises SpecError for a name that is not there, LibvirtFailure when the list itself cannot be
@@ -80,14 +81,16 @@ def read_domains(connection: Connection, wanted: Wanted) -> list[dict[str, t.Any
     if not domains:
         return []
     host = _Host(flagged=_flagged(connection))
-    entries = []
+    entries: list[DomainEntry] = []
     readable: list[_Read] = []
     outcomes = connection.each(
         lambda domain: _describe(domain, host), domains, lambda one: f"read domain {one.name()}"
     )
     for domain, outcome in zip(domains, outcomes):
         if isinstance(outcome, Failed):
-            entry = _broken(str(domain.name()), str(domain.UUIDString()), outcome.error)
+            entry = domain_entry.unreadable(
+                str(domain.name()), str(domain.UUIDString()), _reason(outcome.error)
+            )
         else:
             entry = outcome.value
             readable.append((domain, entry))
@@ -108,16 +111,16 @@ def read_domains(connection: Connection, wanted: Wanted) -> list[dict[str, t.Any
     return entries
 
 
-def still_there(entries: t.Iterable[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+def still_there(entries: t.Iterable[DomainEntry]) -> list[DomainEntry]:
     """Those that did not vanish while they were read, as what is moved or removed does."""
     return [entry for entry in entries if _VANISHED not in (entry["error"] or "")]
 
 
-def _note(entry: dict[str, t.Any], problem: str) -> None:
+def _note(entry: DomainEntry, problem: str) -> None:
     if entry["error"] is None:
         entry["error"] = problem
     elif problem not in entry["error"]:
-        entry["error"] += f"; {problem}"
+        entry["error"] = f"{entry['error']}; {problem}"
 
 
 def _chosen(domains: list[t.Any], wanted: Wanted) -> list[t.Any]:
@@ -174,7 +177,7 @@ def _bulk(connection: Connection, chosen: list[_Read], groups: int, host: _Host)
     if not chosen:
         return
 
-    def read(some: list[_Read]) -> list[tuple[str, dict[str, t.Any]]]:
+    def read(some: list[_Read]) -> list[tuple[str, domain_stats.Values]]:
         domains = [domain for domain, _dummy in some]
         answer = connection.raw.domainListGetStats(
             domains, groups, _libvirt.CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
@@ -199,60 +202,48 @@ def _bulk(connection: Connection, chosen: list[_Read], groups: int, host: _Host)
             host.stats.update(outcome.value)
 
 
-def _describe(domain: VirDomain, host: _Host) -> dict[str, t.Any]:
+def _describe(domain: VirDomain, host: _Host) -> DomainEntry:
     """The entry as far as libvirt's own memory knows it: nothing here touches a disk."""
     name, uuid = str(domain.name()), str(domain.UUIDString())
-    entry = domain_info.parse(domain.XMLDesc(0), f"domain {name}")
-    entry["uuid"] = uuid
-    entry["state"] = entry["reason"] = None
+    info = domain_info.parse(domain.XMLDesc(0), f"domain {name}")
+    entry = domain_entry.described(info, name, uuid)
     entry["autostart"] = host.has("autostart", uuid)
     entry["persistent"] = host.has("persistent", uuid)
     entry["managed_save"] = host.has("managed_save", uuid)
     entry["snapshots"] = _snapshots(domain) if host.has("snapshots", uuid) else []
-    entry["stats"] = entry["error"] = None
     return entry
 
 
-def _complete(domain: VirDomain, entry: dict[str, t.Any], host: _Host, wanted: Wanted) -> None:
+def _complete(domain: VirDomain, entry: DomainEntry, host: _Host, wanted: Wanted) -> None:
     """Add the state, the counters and what is known of the disks."""
     values = host.stats.get(entry["uuid"], {})
-    if "state.state" in values:
-        numbers = [values["state.state"], values.get("state.reason", 0)]
-    else:
-        numbers = domain.state(0)
-    entry["state"] = state_name(numbers[0])
-    entry["reason"] = reason_name(entry["state"], numbers[1])
+    number, reason = values.get("state.state"), values.get("state.reason", 0)
+    if not isinstance(number, int) or not isinstance(reason, int):
+        number, reason = domain.state(0)
+    state = state_name(number)
+    entry["state"] = state
+    entry["reason"] = reason_name(state, reason)
     problem = host.stats_errors.get(entry["uuid"])
     if problem is not None:
         _note(entry, problem)
-    active = entry["state"] in ACTIVE_STATES
+    active = state in ACTIVE_STATES
     if wanted.stats:
-        entry["stats"] = domain_stats.counters(values)
-        if active and entry["stats"]["cpu"]["time_ns"] is None:
+        counted = entry["stats"] = domain_stats.counters(values)
+        if active and counted["cpu"]["time_ns"] is None:
             # libvirt takes it from control groups there; from the process here (virDomainGetInfo)
-            entry["stats"]["cpu"]["time_ns"] = int(domain.info()[4])
+            counted["cpu"]["time_ns"] = int(domain.info()[4])
     if host.disks is not None:
         for problem in host.disks.complete(entry, domain_stats.disk_sizes(values, active)):
             _note(entry, problem)
 
 
-def _snapshots(domain: VirDomain) -> list[dict[str, t.Any]]:
+def _snapshots(domain: VirDomain) -> list[SnapshotEntry]:
     current = domain.snapshotCurrent(0).getName() if domain.hasCurrentSnapshot(0) else None
-    found = []
+    found: list[SnapshotEntry] = []
     for snapshot in domain.listAllSnapshots(0):
         entry = domain_entry.snapshot(snapshot.getXMLDesc(0))
         found.append({**entry, "current": entry["name"] == current})
     return sorted(found, key=lambda entry: (entry["created"] or 0, entry["name"]))
-
-
-def _broken(name: str, uuid: str, error: FleetVirtError) -> dict[str, t.Any]:
-    """An entry of the usual shape for a domain that could not be read."""
-    entry = domain_entry.unreadable(name, uuid)
-    for key in ("state", "reason", "autostart", "persistent", "managed_save", "stats"):
-        entry[key] = None
-    entry["snapshots"] = []
-    entry["error"] = _reason(error)
-    return entry
 
 
 def _reason(error: FleetVirtError) -> str:

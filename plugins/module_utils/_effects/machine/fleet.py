@@ -16,6 +16,9 @@ from ..base import deadline
 from ..base.connection import connect
 from .domains import Wanted, read_domains
 
+if t.TYPE_CHECKING:
+    from ..._pure.machine.snapshot import DomainEntry
+
 _PARALLEL = 64
 
 
@@ -29,14 +32,14 @@ class Target:
 
 def read_fleet(
     targets: t.Sequence[Target], wanted: Wanted, *, call_timeout: float, host_timeout: float
-) -> list[deadline.Outcome[list[dict[str, t.Any]]]]:
+) -> list[deadline.Outcome[list[DomainEntry]]]:
     """Domains of every target, in the order of ``targets``.
 
     ``call_timeout`` (seconds) limits a single call to libvirt, ``host_timeout`` all of one
     hypervisor: a dead one costs that much, whatever it does, and is an outcome like any other.
     """
 
-    def read(target: Target) -> list[dict[str, t.Any]]:
+    def read(target: Target) -> list[DomainEntry]:
         with connect(target.uri, call_timeout) as connection:
             return read_domains(connection, wanted)
 

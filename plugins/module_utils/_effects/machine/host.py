@@ -21,15 +21,16 @@ from ..base.deadline import Failed
 from .domains import Wanted, read_domains, still_there
 from .pools import pool_entries
 
+if t.TYPE_CHECKING:
+    from ..._pure.machine.snapshot import DomainEntry, HostEntry, NetworkEntry, NumaEntry
+
 MAINTENANCE_VOLUME = "fleet-virt.maintenance"
 _INTERFACE_BRIDGE = "bridge"
 _MIB = 1024 * 1024
 _TEST = "TEST"  # libvirt's test driver gives in KiB what is documented to be bytes
 
 
-def read_host(
-    connection: Connection, base_pool: str, base_path: str | None = None
-) -> dict[str, t.Any]:
+def read_host(connection: Connection, base_pool: str, base_path: str | None = None) -> HostEntry:
     """The hypervisor behind ``connection``, as documented for ``virt_host_info``.
 
     The mark is looked for in the pool ``base_pool``, else in the one at ``base_path``.
@@ -42,8 +43,8 @@ def read_host(
         connection.call("read capabilities", raw.getCapabilities), "capabilities"
     )
     topology = capabilities["topology"]
-    memory = _memory(connection, int(installed))
-    numa = _numa(connection, capabilities["numa"], memory["total"])
+    total, free = _memory(connection, int(installed))
+    numa = _numa(connection, capabilities["numa"], total)
     # one that has gone meanwhile was promised nothing, and is no reason not to know the rest
     domains = still_there(read_domains(connection, Wanted(storage=False)))
     active = [entry for entry in domains if entry["state"] in ACTIVE_STATES]
@@ -69,7 +70,8 @@ def read_host(
             "defined": sum(entry["vcpus_max"] or 0 for entry in domains),
         },
         "memory_mib": {
-            **memory,
+            "total": total,
+            "free": free,
             "running": sum(entry["memory_max_mib"] or 0 for entry in active),
             "defined": sum(entry["memory_max_mib"] or 0 for entry in domains),
         },
@@ -83,7 +85,7 @@ def read_host(
     }
 
 
-def _counts(domains: list[dict[str, t.Any]]) -> dict[str, int]:
+def _counts(domains: list[DomainEntry]) -> dict[str, int]:
     counts = dict.fromkeys((*STATES, "unknown"), 0)
     for entry in domains:
         counts[entry["state"] or "unknown"] += 1
@@ -107,8 +109,8 @@ def version(number: int | None) -> str | None:
     return f"{number // 1_000_000}.{number // 1_000 % 1_000}.{number % 1_000}"
 
 
-def _memory(connection: Connection, installed: int) -> dict[str, int | None]:
-    """``total`` and ``free``, MiB; ``installed`` is what virNodeGetInfo says.
+def _memory(connection: Connection, installed: int) -> tuple[int, int | None]:
+    """What there is and what is free, MiB; ``installed`` is what virNodeGetInfo says.
 
     virNodeGetMemoryStats reads what the system itself counts with; virNodeGetInfo asks NUMA nodes
     first, which on some machines say less than there is.
@@ -117,16 +119,14 @@ def _memory(connection: Connection, installed: int) -> dict[str, int | None]:
     total = int(stats["total"]) // 1024 if stats.get("total") else installed
     if "free" in stats:
         free = sum(int(stats.get(key, 0)) for key in ("free", "buffers", "cached")) // 1024
-        return {"total": total, "free": free}
+        return total, free
     free_bytes = None
     if connection.raw.getType() != _TEST:
         free_bytes = _optional(connection, "read memory", connection.raw.getFreeMemory)
-    return {"total": total, "free": None if free_bytes is None else int(free_bytes) // _MIB}
+    return total, None if free_bytes is None else int(free_bytes) // _MIB
 
 
-def _numa(
-    connection: Connection, cells: list[dict[str, t.Any]], total: int | None
-) -> list[dict[str, t.Any]]:
+def _numa(connection: Connection, cells: list[NumaEntry], total: int) -> list[NumaEntry]:
     """The cells of the capabilities with what is free in each (virNodeGetCellsFreeMemory)."""
     if len(cells) == 1:
         cells[0]["memory_mib"] = total
@@ -144,30 +144,40 @@ def _numa(
     return cells
 
 
-def _networks(connection: Connection) -> list[dict[str, t.Any]]:
+def _networks(connection: Connection) -> list[NetworkEntry]:
     networks = _optional(connection, "list networks", connection.raw.listAllNetworks) or []
     networks.sort(key=lambda network: str(network.name()))
 
-    def read(network: t.Any) -> dict[str, t.Any]:
-        info = network_info.network(network.XMLDesc(0), f"network {network.name()}")
+    def read(network: t.Any) -> NetworkEntry:
+        name = str(network.name())
+        info = network_info.network(network.XMLDesc(0), f"network {name}")
         return {
+            "name": name,
             "bridge": info["bridge"],
             "forward": info["forward"],
             "active": bool(network.isActive()),
             "autostart": bool(network.autostart()),
+            "error": None,
         }
 
     outcomes = connection.each(read, networks, lambda network: f"read network {network.name()}")
-    entries = []
-    for network, outcome in zip(networks, outcomes):
-        entry = dict.fromkeys(("bridge", "forward", "active", "autostart"))
-        error: str | None = None
-        if isinstance(outcome, Failed):
-            error = str(outcome.error)
-        else:
-            entry = outcome.value
-        entries.append({"name": str(network.name()), **entry, "error": error})
-    return entries
+    return [
+        _unread(str(network.name()), str(outcome.error))
+        if isinstance(outcome, Failed)
+        else outcome.value
+        for network, outcome in zip(networks, outcomes)
+    ]
+
+
+def _unread(name: str, error: str) -> NetworkEntry:
+    return {
+        "name": name,
+        "bridge": None,
+        "forward": None,
+        "active": None,
+        "autostart": None,
+        "error": error,
+    }
 
 
 def _bridges(connection: Connection) -> list[str] | None:

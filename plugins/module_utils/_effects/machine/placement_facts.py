@@ -29,11 +29,17 @@ from .pools import describe_volume, list_handles, list_pools
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+    from ..._pure.machine.snapshot import (
+        DefinedEntry,
+        HostEntry,
+        PlacementEntry,
+        PoolEntry,
+    )
 
 _TAGS_ON_BRIDGES = 11_000_000  # libvirt 11.0.0 sets VLAN tags on Linux bridges that filter VLANs
 
 
-def read(connection: Connection, base_pool: str, base_path: str) -> dict[str, t.Any]:
+def read(connection: Connection, base_pool: str, base_path: str) -> PlacementEntry:
     """``read_host`` with ``vms``, ``machines``, ``images`` and the pools' promises, and more.
 
     ``firmwares`` are what libvirt can choose among, ``tagging_networks`` and ``tagging_bridges``
@@ -45,13 +51,18 @@ def read(connection: Connection, base_pool: str, base_path: str) -> dict[str, t.
     domains = _domains(connection)
     listing = (connection.raw.listAllDomains, CONNECT_LIST_DOMAINS_ACTIVE)
     active = {str(domain.UUIDString()) for domain in connection.call("list domains", *listing)}
-    host["vms"] = [{**_entry(*one), "active": one[1] in active} for one in domains]
     text = connection.call("read capabilities", connection.raw.getCapabilities)
-    host["machines"] = host_info.capabilities(text)["machines"]
-    host["firmwares"] = _firmwares(connection, host)
-    host["tagging_bridges"] = _tagging_bridges(connection)
-    host["tagging_networks"] = _tagging_networks(connection, host)
-    host["images"] = []
+    machine_types = host_info.capabilities(text)["machines"]
+    tagging_bridges = _tagging_bridges(connection)
+    facts: PlacementEntry = {
+        **host,
+        "vms": [{**_entry(*one), "active": one[1] in active} for one in domains],
+        "machines": machine_types,
+        "firmwares": _firmwares(connection, host, machine_types),
+        "tagging_bridges": tagging_bridges,
+        "tagging_networks": _tagging_networks(connection, host, tagging_bridges),
+        "images": [],
+    }
     listed: set[str] = set()
     for raw in list_pools(connection, active_only=True):
         entry = next(pool for pool in host["pools"] if pool["name"] == str(raw.name()))
@@ -70,7 +81,7 @@ def read(connection: Connection, base_pool: str, base_path: str) -> dict[str, t.
                 entry["error"] = f"{min(probed.hanging)} does not answer"
                 continue
         if entry["name"] == base_pool or entry["path"] == base_path:
-            host["images"] = sorted(one.name for path, one in handles.items() if path in there)
+            facts["images"] = sorted(one.name for path, one in handles.items() if path in there)
         outcomes = connection.each(
             describe_volume, list(handles.values()), lambda handle: f"read volume {handle.name}"
         )
@@ -80,13 +91,15 @@ def read(connection: Connection, base_pool: str, base_path: str) -> dict[str, t.
         listed.update(handles)
     for pool in host["pools"]:
         pool["claimed_mib"] = _claimed(domains, pool, listed)
-    return host
+    return facts
 
 
-def _firmwares(connection: Connection, host: t.Mapping[str, t.Any]) -> list[str] | None:
+def _firmwares(
+    connection: Connection, host: HostEntry, machine_types: list[str]
+) -> list[str] | None:
     """Of the machine type that VMs get; None where libvirt does not tell."""
     kind = "kvm" if "kvm" in host["domain_types"] else "qemu"
-    machine = machines.newest_common([host["machines"]], None)
+    machine = machines.newest_common([machine_types], None)
     try:
         text = connection.call(
             "read domain capabilities",
@@ -109,10 +122,12 @@ def _tagging_bridges(connection: Connection) -> list[str]:
     return sorted(found)
 
 
-def _tagging_networks(connection: Connection, host: t.Mapping[str, t.Any]) -> list[str]:
+def _tagging_networks(
+    connection: Connection, host: HostEntry, tagging_bridges: list[str]
+) -> list[str]:
     def read(network: t.Any) -> bool:
         info = network_info.network(network.XMLDesc(0), f"network {network.name()}")
-        return bool(info["tags"]) or info["bridge"] in host["tagging_bridges"]
+        return bool(info["tags"]) or info["bridge"] in tagging_bridges
 
     if not host["networks"]:
         return []
@@ -125,7 +140,7 @@ def _tagging_networks(connection: Connection, host: t.Mapping[str, t.Any]) -> li
     )
 
 
-def defined(connection: Connection) -> list[dict[str, t.Any]]:
+def defined(connection: Connection) -> list[DefinedEntry]:
     """``vms`` of :func:`read`, but not which of them are ``active``."""
     return [_entry(*one) for one in _domains(connection)]
 
@@ -145,7 +160,7 @@ def _domains(connection: Connection) -> list[tuple[str, str, list[str], Metadata
     return sorted((entry for _domain, entry in found), key=lambda entry: str(entry[0]))
 
 
-def _entry(name: str, uuid: str, macs: list[str], kept: Metadata | None) -> dict[str, t.Any]:
+def _entry(name: str, uuid: str, macs: list[str], kept: Metadata | None) -> DefinedEntry:
     known = kept or Metadata()
     return {
         "name": name,
@@ -161,7 +176,7 @@ def _entry(name: str, uuid: str, macs: list[str], kept: Metadata | None) -> dict
 
 def _claimed(
     domains: t.Sequence[tuple[str, str, list[str], Metadata | None]],
-    pool: t.Mapping[str, t.Any],
+    pool: PoolEntry,
     listed: set[str],
 ) -> int:
     """MiB of disks that VMs in creation were promised in ``pool`` and that are not there yet."""

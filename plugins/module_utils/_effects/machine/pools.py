@@ -17,7 +17,10 @@ from ..._libvirt import CONNECT_LIST_STORAGE_POOLS_ACTIVE, ERR_NO_SUPPORT
 from ..._pure.base.states import pool_state_name
 from ..._pure.machine import storage_info
 from ..base.connection import Connection
-from ..base.deadline import Failed, Ok
+from ..base.deadline import Failed
+
+if t.TYPE_CHECKING:
+    from ..._pure.machine.snapshot import PoolEntry, VolumeInfo
 
 
 @dataclass(frozen=True)
@@ -45,24 +48,43 @@ def list_pools(connection: Connection, *, active_only: bool = False) -> list[t.A
     return sorted(pools, key=lambda pool: str(pool.name()))
 
 
-def pool_entries(connection: Connection) -> list[dict[str, t.Any]]:
+def pool_entries(connection: Connection) -> list[PoolEntry]:
     """One entry a pool as ``virt_host_info`` returns it; a broken pool has ``error``."""
 
-    def read(pool: t.Any) -> dict[str, t.Any]:
+    def read(pool: t.Any) -> PoolEntry:
         info = storage_info.pool(pool.XMLDesc(0))
-        return {**info, "state": pool_state_name(pool.info()[0])}
+        return {
+            "name": str(pool.name()),
+            "type": info["type"],
+            "state": pool_state_name(pool.info()[0]),
+            "path": info["path"],
+            "capacity_mib": info["capacity_mib"],
+            "allocation_mib": info["allocation_mib"],
+            "available_mib": info["available_mib"],
+            "error": None,
+        }
 
     pools = list_pools(connection)
-    entries = []
     outcomes = connection.each(read, pools, lambda pool: f"read pool {pool.name()}")
-    for pool, outcome in zip(pools, outcomes):
-        found: dict[str, t.Any] = outcome.value if isinstance(outcome, Ok) else {}
-        entry = {"name": pool.name()}
-        for key in ("type", "state", "path", "capacity_mib", "allocation_mib", "available_mib"):
-            entry[key] = found.get(key)
-        entry["error"] = str(outcome.error) if isinstance(outcome, Failed) else None
-        entries.append(entry)
-    return entries
+    return [
+        _unread(str(pool.name()), str(outcome.error))
+        if isinstance(outcome, Failed)
+        else outcome.value
+        for pool, outcome in zip(pools, outcomes)
+    ]
+
+
+def _unread(name: str, error: str) -> PoolEntry:
+    return {
+        "name": name,
+        "type": None,
+        "state": None,
+        "path": None,
+        "capacity_mib": None,
+        "allocation_mib": None,
+        "available_mib": None,
+        "error": error,
+    }
 
 
 def list_handles(pool: t.Any) -> dict[str, VolumeHandle]:
@@ -74,7 +96,7 @@ def list_handles(pool: t.Any) -> dict[str, VolumeHandle]:
         path, own = str(volume.key()), str(volume.name())
         if not path.startswith("/"):  # the key is a path in directory pools only
             if target is None:
-                target = str(storage_info.pool(pool.XMLDesc(0)).get("path") or "")
+                target = str(storage_info.pool(pool.XMLDesc(0))["path"] or "")
             path = f"{target}/{own}" if target else f"{name}/{own}"
         found[path] = VolumeHandle(name, own, path, volume)
     return found
@@ -113,7 +135,7 @@ class Volumes:
         return self._by_name.get((pool, name))
 
 
-def describe_volume(handle: VolumeHandle) -> dict[str, t.Any]:
+def describe_volume(handle: VolumeHandle) -> VolumeInfo:
     """``storage_info.volume`` of one volume: opens it (virStorageVolGetXMLDesc reads its header).
 
     To be called inside :meth:`Connection.each`: the file may lie on a mount that hangs.

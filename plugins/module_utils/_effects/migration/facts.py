@@ -41,6 +41,7 @@ from ..machine.pools import describe_volume, list_handles, list_pools
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
     from ..._lxml import Element
+    from ..._pure.machine.snapshot import Capabilities, DomainInfo
 
 _JOBS = {DOMAIN_JOB_BOUNDED: "bounded", DOMAIN_JOB_UNBOUNDED: "unbounded"}
 _MAX_DEPTH = 16  # of a chain that is followed
@@ -113,7 +114,7 @@ def _parse(connection: Connection, raw: VirDomain, flags: int) -> Element:
     return _lxml.parse(connection.call(f"read domain {name}", raw.XMLDesc, flags), f"domain {name}")
 
 
-def _capabilities(connection: Connection) -> dict[str, t.Any]:
+def _capabilities(connection: Connection) -> Capabilities:
     text = connection.call("read capabilities", connection.raw.getCapabilities)
     return host_info.capabilities(text)
 
@@ -132,7 +133,7 @@ def _disks(
     connection: Connection,
     raw: VirDomain,
     root: Element,
-    info: t.Mapping[str, t.Any],
+    info: DomainInfo,
     kept: Metadata | None,
     *,
     active: bool,

@@ -28,6 +28,7 @@ from .first_boot import FirstBoot
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+    from ..._pure.machine.snapshot import NicEntry
 
 # In the order in which they are believed
 SOURCES = ("static", "lease", "agent", "neighbour", "console")
@@ -51,7 +52,7 @@ class Guest:
         self.state: str | None = None
         self.reason: str | None = None
         self.ended: str | None = None  # why waiting for it is over, other than by an answer
-        self.nics: list[dict[str, t.Any]] = []
+        self.nics: list[NicEntry] = []
         self.agent_note = "no guest agent is connected"
         self.note = ""  # what went wrong when looking
         self.not_its: str | None = None  # an address that it claims, and this machine has

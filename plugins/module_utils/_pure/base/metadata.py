@@ -251,35 +251,6 @@ def to_plain_element(metadata: Metadata) -> Element:
     return root
 
 
-def as_dict(metadata: Metadata) -> dict[str, t.Any]:
-    """The fields for a result: JSON's types only, every key always there."""
-    return {
-        "phase": metadata.phase,
-        # vars, not asdict: these records are flat, and a listing makes hundreds of them
-        "owner": dict(vars(metadata.owner)) if metadata.owner else None,
-        "home": metadata.home,
-        "image": dict(vars(metadata.image)) if metadata.image else None,
-        "groups": list(metadata.groups),
-        "anti_affinity": list(metadata.anti_affinity),
-        "tags": list(metadata.tags),
-        "zone": metadata.zone,
-        "user": metadata.user,
-        "host_key": metadata.host_key,
-        "volumes": [_as_dict(volume) for volume in metadata.volumes],
-        "request": metadata.request,
-        "addresses": list(metadata.addresses),
-        "evacuated_from": list(metadata.evacuated_from),
-        "seed": metadata.seed,
-        "move": dict(vars(metadata.move)) if metadata.move else None,
-        "first_boot": metadata.first_boot,
-    }
-
-
-def _as_dict(volume: OwnVolume) -> dict[str, str]:
-    """What tells people something: which file was made means nothing to them."""
-    return {key: value for key, value in vars(volume).items() if key != "made"}
-
-
 def _local(element: Element) -> str:
     """Tag without our namespace; ``""`` for another namespace, a comment and the like."""
     tag = element.tag

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Parts of a domain's entry that are not in its own XML.
+"""A domain's entry before anything but its own XML is known, and its snapshots.
 
 This file is private to the collection.
 """
@@ -14,16 +14,36 @@ import typing as t
 from ..base.xml_values import first_children, number, read_root, text_of
 from . import domain_info
 
+if t.TYPE_CHECKING:
+    from .snapshot import DomainEntry, DomainInfo, SnapshotInfo
+
 _EMPTY = "<domain><name>unreadable</name></domain>"
 
 
-def unreadable(name: str, uuid: str) -> dict[str, t.Any]:
-    """An entry with every key of :func:`domain_info.parse`, of which only these two are known."""
-    entry = domain_info.parse(_EMPTY, f"domain {name}")
-    return {**entry, "name": name, "uuid": uuid, "agent": None}
+def described(info: DomainInfo, name: str, uuid: str) -> DomainEntry:
+    """The entry of the domain that ``info`` describes, for the caller to complete."""
+    return {
+        **info,
+        "name": name,
+        "uuid": uuid,
+        "state": None,
+        "reason": None,
+        "autostart": None,
+        "persistent": None,
+        "managed_save": None,
+        "snapshots": [],
+        "stats": None,
+        "error": None,
+    }
 
 
-def snapshot(xml: str) -> dict[str, t.Any]:
+def unreadable(name: str, uuid: str, error: str) -> DomainEntry:
+    """An entry with every key of which nothing but these is known."""
+    entry = described(domain_info.parse(_EMPTY, f"domain {name}"), name, uuid)
+    return {**entry, "agent": None, "error": error}
+
+
+def snapshot(xml: str) -> SnapshotInfo:
     """``name``, ``created`` (seconds since 1970) and ``state`` of a ``<domainsnapshot>``."""
     top = first_children(read_root(xml, "domainsnapshot", "snapshot"))
     return {

@@ -29,6 +29,17 @@ from ..base.xml_values import (
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
+    from .snapshot import (
+        ConsoleEntry,
+        DiskEntry,
+        DomainInfo,
+        FirmwareEntry,
+        GraphicsEntry,
+        HostdevEntry,
+        MetadataEntry,
+        NicEntry,
+        OwnVolumeEntry,
+    )
 
 _X86 = ("x86_64", "i686")
 
@@ -52,13 +63,14 @@ _NIC_SOURCE = {
     "vdpa": "dev",
     "vds": "switchid",
 }
+_DEVICES = ("disk", "interface", "graphics", "serial", "console", "hostdev", "channel")
 # Name by which QEMU's guest agent finds its channel
 _AGENT_CHANNEL = "org.qemu.guest_agent.0"
 # Interfaces that are a socket between two hypervisors
 _NIC_SOCKETS = ("server", "client", "mcast", "udp")
 
 
-def parse(xml: str, what: str) -> dict[str, t.Any]:
+def parse(xml: str, what: str) -> DomainInfo:
     """Facts about the domain that ``xml`` describes; ``what`` names it in errors.
 
     Sizes are MiB, rounded up. ``size_mib`` and ``allocation_mib`` of disks and ``addresses`` of
@@ -79,7 +91,8 @@ def parse(xml: str, what: str) -> dict[str, t.Any]:
     arch, machine = attribute(machine_type, "arch"), attribute(machine_type, "machine")
     cpu = top.get("cpu")
     cpu_model = text_of(first_children(cpu).get("model"))
-    facts: dict[str, t.Any] = {
+    devices = _by_tag(top.get("devices"))
+    return {
         "name": text_of(top.get("name")),
         "uuid": text_of(top.get("uuid")),
         "title": text_of(top.get("title")),
@@ -94,18 +107,71 @@ def parse(xml: str, what: str) -> dict[str, t.Any]:
         "vcpus_max": vcpus_max,
         "memory_mib": mib_up(memory_max if memory is None else memory),
         "memory_max_mib": mib_up(memory_max),
+        "disks": [_disk(one) for one in devices["disk"]],
+        "nics": [_nic(one) for one in devices["interface"]],
+        "graphics": [_graphics(one) for one in devices["graphics"]],
+        "consoles": _consoles(devices["serial"], devices["console"]),
+        "hostdevs": [_hostdev(one) for one in devices["hostdev"]],
+        "agent": any(_is_open_agent(one) for one in devices["channel"]),
+        "metadata": _metadata(top.get("metadata")),
     }
-    facts.update(_devices(top.get("devices")))
-    facts["metadata"] = _metadata(top.get("metadata"))
-    return facts
 
 
-def _metadata(element: Element | None) -> dict[str, t.Any]:
-    """Our metadata with ``managed``; without what is large and for our own use."""
-    found = None if element is None else own_metadata.parse(element)
-    fields = own_metadata.as_dict(found or own_metadata.Metadata())
-    del fields["request"], fields["seed"]
-    return {"managed": found is not None, **fields}
+def _metadata(element: Element | None) -> MetadataEntry:
+    return metadata_entry(None if element is None else own_metadata.parse(element))
+
+
+def metadata_entry(found: own_metadata.Metadata | None) -> MetadataEntry:
+    """Our metadata for a result: JSON's types only, every key always there; without what is large
+    and for our own use."""
+    known = found or own_metadata.Metadata()
+    owner, image, move = known.owner, known.image, known.move
+    return {
+        "managed": found is not None,
+        "phase": known.phase,
+        "owner": {
+            "boot_id": owner.boot_id,
+            "pid": owner.pid,
+            "start_time": owner.start_time,
+            "run": owner.run,
+        }
+        if owner
+        else None,
+        "home": known.home,
+        "image": {"name": image.name, "digest": image.digest, "format": image.format}
+        if image
+        else None,
+        "groups": list(known.groups),
+        "anti_affinity": list(known.anti_affinity),
+        "tags": list(known.tags),
+        "zone": known.zone,
+        "user": known.user,
+        "host_key": known.host_key,
+        "volumes": [_own_volume(volume) for volume in known.volumes],
+        "addresses": list(known.addresses),
+        "evacuated_from": list(known.evacuated_from),
+        "move": {
+            "source": move.source,
+            "destination": move.destination,
+            "run": move.run,
+            "autostart": move.autostart,
+            "state": move.state,
+        }
+        if move
+        else None,
+        "first_boot": known.first_boot,
+    }
+
+
+def _own_volume(volume: own_metadata.OwnVolume) -> OwnVolumeEntry:
+    """What tells people something: which file was made means nothing to them."""
+    return {
+        "pool": volume.pool,
+        "name": volume.name,
+        "path": volume.path,
+        "target": volume.target,
+        "role": volume.role,
+    }
 
 
 def _firmware(
@@ -114,7 +180,7 @@ def _firmware(
     domain_type: str | None,
     arch: str | None,
     machine: str | None,
-) -> dict[str, t.Any]:
+) -> FirmwareEntry:
     loader = children.get("loader")
     kind = attribute(system, "firmware")
     if kind is None and attribute(loader, "type") == "pflash":
@@ -138,41 +204,16 @@ def _nvram(element: Element | None) -> str | None:
     return _disk_source(kind, first_children(element).get("source"))[0]
 
 
-def _devices(devices: Element | None) -> dict[str, t.Any]:
-    disks: list[dict[str, t.Any]] = []
-    nics: list[dict[str, t.Any]] = []
-    graphics: list[dict[str, t.Any]] = []
-    serials: list[dict[str, t.Any]] = []
-    consoles: list[dict[str, t.Any]] = []
-    hostdevs: list[dict[str, t.Any]] = []
-    agents: list[dict[str, t.Any]] = []
-    readers: dict[str, tuple[list[dict[str, t.Any]], t.Callable[[Element], dict[str, t.Any]]]] = {
-        "disk": (disks, _disk),
-        "interface": (nics, _nic),
-        "graphics": (graphics, _graphics),
-        "serial": (serials, _console),
-        "console": (consoles, _console),
-        "hostdev": (hostdevs, _hostdev),
-        "channel": (agents, _agent),
-    }
+def _by_tag(devices: Element | None) -> dict[str, list[Element]]:
+    """The devices of each kind that is shown, in the document's order."""
+    found: dict[str, list[Element]] = {tag: [] for tag in _DEVICES}
     if devices is not None:
-        for device in devices.iterchildren(*readers):
-            found, read = readers[device.tag]
-            found.append(read(device))
-    # libvirt lists the first serial port a second time, as a console of target "serial"
-    if serials:
-        consoles = [console for console in consoles if console["target"] not in (None, "serial")]
-    return {
-        "disks": disks,
-        "nics": nics,
-        "graphics": graphics,
-        "consoles": serials + consoles,
-        "hostdevs": hostdevs,
-        "agent": any(channel["connected"] for channel in agents),
-    }
+        for device in devices.iterchildren(*_DEVICES):
+            found[device.tag].append(device)
+    return found
 
 
-def _disk(disk: Element) -> dict[str, t.Any]:
+def _disk(disk: Element) -> DiskEntry:
     children = first_children(disk)
     kind = attribute(disk, "type") or "file"
     source, target = children.get("source"), children.get("target")
@@ -243,7 +284,7 @@ def _on_network(source: Element) -> str | None:
     return f"{protocol}:{name}" if name else protocol
 
 
-def _nic(nic: Element) -> dict[str, t.Any]:
+def _nic(nic: Element) -> NicEntry:
     children = first_children(nic)
     kind = attribute(nic, "type")
     link = attribute(children.get("link"), "state") or "up"
@@ -274,7 +315,7 @@ def _nic_source(kind: str | None, source: Element | None) -> str | None:
     return None
 
 
-def _graphics(graphics: Element) -> dict[str, t.Any]:
+def _graphics(graphics: Element) -> GraphicsEntry:
     listens = list(graphics.iterchildren("listen"))
     return {
         "type": graphics.get("type"),
@@ -290,7 +331,14 @@ def _first(elements: t.Iterable[Element], name: str) -> str | None:
     return next((value for value in (item.get(name) for item in elements) if value), None)
 
 
-def _console(console: Element) -> dict[str, t.Any]:
+def _consoles(serials: list[Element], consoles: list[Element]) -> list[ConsoleEntry]:
+    found = [_console(one) for one in serials]
+    others = [_console(one) for one in consoles]
+    # libvirt lists the first serial port a second time, as a console of target "serial"
+    return found + [one for one in others if not serials or one["target"] not in (None, "serial")]
+
+
+def _console(console: Element) -> ConsoleEntry:
     children = first_children(console)
     source = children.get("source")
     path = attribute(source, "path") or attribute(console, "tty")
@@ -304,16 +352,13 @@ def _console(console: Element) -> dict[str, t.Any]:
     }
 
 
-def _agent(channel: Element) -> dict[str, t.Any]:
+def _is_open_agent(channel: Element) -> bool:
     """Whether a channel is the guest agent's and somebody in the guest has it open."""
     target = first_children(channel).get("target")
-    return {
-        "connected": attribute(target, "name") == _AGENT_CHANNEL
-        and attribute(target, "state") == "connected"
-    }
+    return attribute(target, "name") == _AGENT_CHANNEL and attribute(target, "state") == "connected"
 
 
-def _hostdev(hostdev: Element) -> dict[str, t.Any]:
+def _hostdev(hostdev: Element) -> HostdevEntry:
     """``type`` and ``source`` of a passed-through device: a PCI address, vendor:product, a path."""
     kind = attribute(hostdev, "type")
     children = first_children(first_children(hostdev).get("source"))

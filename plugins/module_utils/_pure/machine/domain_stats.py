@@ -15,28 +15,15 @@ import typing as t
 
 from ..._units import MIB
 
-_BLOCK = {
-    "read_bytes": "rd.bytes",
-    "read_requests": "rd.reqs",
-    "write_bytes": "wr.bytes",
-    "write_requests": "wr.reqs",
-    "flush_requests": "fl.reqs",
-    "errors": "errors",
-}
-_NET = {
-    "receive_bytes": "rx.bytes",
-    "receive_packets": "rx.pkts",
-    "receive_errors": "rx.errs",
-    "receive_dropped": "rx.drop",
-    "transmit_bytes": "tx.bytes",
-    "transmit_packets": "tx.pkts",
-    "transmit_errors": "tx.errs",
-    "transmit_dropped": "tx.drop",
-}
+if t.TYPE_CHECKING:
+    from .snapshot import DiskStats, NicStats, Stats
+
+Values = t.Mapping[str, object]  # a domain's record of virDomainListGetStats
+
 _MAX_DEVICES = 4096
 
 
-def _records(values: t.Mapping[str, t.Any], group: str) -> list[tuple[str, str]]:
+def _records(values: Values, group: str) -> list[tuple[str, str]]:
     """(prefix, device name) for each device of ``group``, in libvirt's order."""
     count = values.get(f"{group}.count")
     if not isinstance(count, int):
@@ -51,13 +38,16 @@ def _records(values: t.Mapping[str, t.Any], group: str) -> list[tuple[str, str]]
     return [(prefix, name) for name, prefix in found.items()]
 
 
-def _mib(value: t.Any) -> int | None:
+def _mib(value: object) -> int | None:
     return -(-value // MIB) if isinstance(value, int) and value >= 0 else None
 
 
-def disk_sizes(
-    values: t.Mapping[str, t.Any], active: bool
-) -> dict[str, tuple[int | None, int | None]]:
+def _count(values: Values, key: str) -> int | None:
+    value = values.get(key)
+    return value if isinstance(value, int) else None
+
+
+def disk_sizes(values: Values, active: bool) -> dict[str | None, tuple[int | None, int | None]]:
     """Target (``vda``) to (virtual size, allocation), both MiB rounded up, None unknown.
 
     What the image occupies is libvirt's ``allocation`` while nobody uses it. While a domain does,
@@ -70,30 +60,52 @@ def disk_sizes(
     }
 
 
-def counters(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def counters(values: Values) -> Stats:
     """Counters since the domain started; the same keys for every domain, None unknown."""
-    balloon = {
-        "actual_mib": values.get("balloon.current"),
-        "unused_mib": values.get("balloon.unused"),
-        "available_mib": values.get("balloon.available"),
-        "usable_mib": values.get("balloon.usable"),
-        "rss_mib": values.get("balloon.rss"),
-    }
     return {
         "cpu": {
-            "time_ns": values.get("cpu.time"),
-            "user_ns": values.get("cpu.user"),
-            "system_ns": values.get("cpu.system"),
+            "time_ns": _count(values, "cpu.time"),
+            "user_ns": _count(values, "cpu.user"),
+            "system_ns": _count(values, "cpu.system"),
         },
         "memory": {
-            key: value // 1024 if isinstance(value, int) else None for key, value in balloon.items()
+            "actual_mib": _from_kib(values, "balloon.current"),
+            "unused_mib": _from_kib(values, "balloon.unused"),
+            "available_mib": _from_kib(values, "balloon.available"),
+            "usable_mib": _from_kib(values, "balloon.usable"),
+            "rss_mib": _from_kib(values, "balloon.rss"),
         },
-        "nics": [
-            {"target": name, **{key: values.get(prefix + tail) for key, tail in _NET.items()}}
-            for prefix, name in _records(values, "net")
-        ],
-        "disks": [
-            {"target": name, **{key: values.get(prefix + tail) for key, tail in _BLOCK.items()}}
-            for prefix, name in _records(values, "block")
-        ],
+        "nics": [_nic(values, prefix, name) for prefix, name in _records(values, "net")],
+        "disks": [_disk(values, prefix, name) for prefix, name in _records(values, "block")],
+    }
+
+
+def _from_kib(values: Values, key: str) -> int | None:
+    value = _count(values, key)
+    return None if value is None else value // 1024
+
+
+def _nic(values: Values, prefix: str, name: str) -> NicStats:
+    return {
+        "target": name,
+        "receive_bytes": _count(values, prefix + "rx.bytes"),
+        "receive_packets": _count(values, prefix + "rx.pkts"),
+        "receive_errors": _count(values, prefix + "rx.errs"),
+        "receive_dropped": _count(values, prefix + "rx.drop"),
+        "transmit_bytes": _count(values, prefix + "tx.bytes"),
+        "transmit_packets": _count(values, prefix + "tx.pkts"),
+        "transmit_errors": _count(values, prefix + "tx.errs"),
+        "transmit_dropped": _count(values, prefix + "tx.drop"),
+    }
+
+
+def _disk(values: Values, prefix: str, name: str) -> DiskStats:
+    return {
+        "target": name,
+        "read_bytes": _count(values, prefix + "rd.bytes"),
+        "read_requests": _count(values, prefix + "rd.reqs"),
+        "write_bytes": _count(values, prefix + "wr.bytes"),
+        "write_requests": _count(values, prefix + "wr.reqs"),
+        "flush_requests": _count(values, prefix + "fl.reqs"),
+        "errors": _count(values, prefix + "errors"),
     }

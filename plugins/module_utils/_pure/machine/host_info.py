@@ -24,9 +24,10 @@ from ..base.xml_values import (
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
+    from .snapshot import Capabilities, Hugepages, NumaEntry, Topology
 
 
-def capabilities(xml: str, what: str = "capabilities") -> dict[str, t.Any]:
+def capabilities(xml: str, what: str = "capabilities") -> Capabilities:
     """Facts about the host. ``domain_types`` are those for the host's own architecture.
 
     ``topology`` counts the host's sockets, the cores of a socket and the threads of a core.
@@ -100,7 +101,7 @@ def _domain_types(root: Element, arch: str | None) -> list[str]:
     )
 
 
-def _topology(cells: t.Sequence[Element], summary: Element | None) -> dict[str, int | None]:
+def _topology(cells: t.Sequence[Element], summary: Element | None) -> Topology:
     """From the list of processors: the summary counts the sockets of one NUMA node only.
 
     The summary is used where the list does not say (a processor that is off has its id only).
@@ -128,14 +129,14 @@ def _topology(cells: t.Sequence[Element], summary: Element | None) -> dict[str, 
     }
 
 
-def _cell(cell: Element) -> dict[str, t.Any]:
+def _cell(cell: Element) -> NumaEntry:
     children = first_children(cell)
-    sizes = []
+    sizes: list[Hugepages] = []
     for pages in cell.iterchildren("pages"):
         size = scaled(attribute(pages, "size"), attribute(pages, "unit") or "KiB")
         if size is not None:
             sizes.append({"size_kib": size // 1024, "total": number(text_of(pages))})
-    sizes.sort(key=lambda pages: pages["size_kib"] or 0)
+    sizes.sort(key=lambda pages: pages["size_kib"])
     return {
         "id": number(cell.get("id")),
         "memory_mib": mib_down(bytes_of(children.get("memory"), "KiB")),

@@ -16,9 +16,10 @@ from ..base.xml_values import attribute, first_children, read_root, text_of
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
+    from .snapshot import InterfaceInfo, NetworkInfo
 
 
-def network(xml: str, what: str = "network") -> dict[str, t.Any]:
+def network(xml: str, what: str = "network") -> NetworkInfo:
     """Facts about a virtual network; ``forward`` is None for an isolated one.
 
     Raises XmlError if the document is not readable or not a ``<network>``.
@@ -43,7 +44,7 @@ def network(xml: str, what: str = "network") -> dict[str, t.Any]:
     }
 
 
-def interface(xml: str, what: str = "interface") -> dict[str, t.Any]:
+def interface(xml: str, what: str = "interface") -> InterfaceInfo:
     """Facts about a host interface; ``members`` are those of a bridge or bond.
 
     Raises XmlError if the document is not readable or not an ``<interface>``.

@@ -142,11 +142,9 @@ class MetadataEntry(t.TypedDict):
     first_boot: str | None
 
 
-class DomainInfo(t.TypedDict):
-    """What a domain's XML says."""
+class DomainDescription(t.TypedDict):
+    """What a domain's XML says, but whose it is."""
 
-    name: str | None
-    uuid: str | None
     title: str | None
     description: str | None
     domain_type: str | None
@@ -164,8 +162,15 @@ class DomainInfo(t.TypedDict):
     graphics: list[GraphicsEntry]
     consoles: list[ConsoleEntry]
     hostdevs: list[HostdevEntry]
-    agent: bool | None
     metadata: MetadataEntry
+
+
+class DomainInfo(DomainDescription):
+    """What a domain's XML says."""
+
+    name: str | None
+    uuid: str | None
+    agent: bool
 
 
 class SnapshotInfo(t.TypedDict):
@@ -235,9 +240,12 @@ class Stats(t.TypedDict):
     disks: list[DiskStats]
 
 
-class DomainEntry(DomainInfo):
+class DomainEntry(DomainDescription):
     """A domain of a hypervisor; ``error`` says what could not be read of it."""
 
+    name: str
+    uuid: str
+    agent: bool | None
     state: str | None
     reason: str | None
     autostart: bool | None

@@ -26,9 +26,10 @@ from ..base.xml_values import (
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
+    from .snapshot import PoolInfo, PoolSource, VolumeInfo
 
 
-def pool(xml: str, what: str = "pool") -> dict[str, t.Any]:
+def pool(xml: str, what: str = "pool") -> PoolInfo:
     """Facts about a storage pool. Of an inactive pool libvirt states sizes of 0.
 
     Raises XmlError if the document is not readable or not a ``<pool>``.
@@ -47,7 +48,7 @@ def pool(xml: str, what: str = "pool") -> dict[str, t.Any]:
     }
 
 
-def _pool_source(source: Element | None) -> dict[str, t.Any]:
+def _pool_source(source: Element | None) -> PoolSource:
     """Where the pool's space comes from; logins (``<auth>``) are left out."""
     children = first_children(source)
     hosts = [] if source is None else [host.get("name") for host in source.iterchildren("host")]
@@ -61,7 +62,7 @@ def _pool_source(source: Element | None) -> dict[str, t.Any]:
     }
 
 
-def volume(xml: str, what: str = "volume") -> dict[str, t.Any]:
+def volume(xml: str, what: str = "volume") -> VolumeInfo:
     """Facts about a storage volume.
 
     Raises XmlError if the document is not readable or not a ``<volume>``.

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 
 import pytest
@@ -160,23 +159,6 @@ READ = {
 @pytest.mark.parametrize(("xml", "expected"), READ.values(), ids=READ.keys())
 def test_reading_takes_what_makes_sense(xml: str, expected: Metadata | None) -> None:
     assert metadata.parse(_lxml.parse(xml, "document")) == expected
-
-
-@pytest.mark.parametrize("value", [Metadata(), FULL], ids=["nothing", "everything"])
-def test_as_dict_is_json_with_every_key(value: Metadata) -> None:
-    result = metadata.as_dict(value)
-    assert json.loads(json.dumps(result)) == result
-    assert list(result) == list(vars(FULL))
-
-
-def test_as_dict_shows_the_owner() -> None:
-    assert metadata.as_dict(FULL)["owner"] == {
-        "boot_id": "2a1e1c7e-6a0b-4b07-9bfa-0b2f7c3d9e10",
-        "pid": 4711,
-        "start_time": 18_446_744_073,
-        "run": "run-1",
-    }
-    assert metadata.as_dict(FULL)["volumes"][1]["role"] == "seed"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,13 @@ from pathlib import Path
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils import _lxml
 from ansible_collections.fleet.virt.plugins.module_utils._errors import XmlError
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
+    ImageRef,
+    Metadata,
+    Move,
+    Owner,
+    OwnVolume,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import domain_info
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "domain"
@@ -534,3 +541,25 @@ def test_what_libvirt_makes_of_a_definition_reads_the_same(connection: t.Any, na
             graphics["port"] = None
     for key in set(written) - DECIDED:
         assert stored[key] == written[key], key
+
+
+def test_our_metadata_is_json_with_every_key_but_those_for_our_own_use() -> None:
+    full = Metadata(
+        phase="creating",
+        owner=Owner("boot", 4711, 18_446_744_073, "run-1"),
+        image=ImageRef("debian-12", "ab" * 32, "qcow2"),
+        volumes=(OwnVolume("default", "v", "/v", "vda", "seed", "yes"),),
+        request="{}",
+        seed="{}",
+        move=Move("hv1", "hv2", "run-1", "yes", "running"),
+    )
+    shown = domain_info.metadata_entry(full)
+    assert json.loads(json.dumps(shown)) == shown
+    assert set(shown) == {"managed", *vars(full)} - {"request", "seed"}
+    assert set(shown) == set(domain_info.metadata_entry(None))
+    assert shown["owner"] == vars(full.owner)
+    assert shown["image"] == vars(full.image)
+    assert shown["move"] == vars(full.move)
+    assert shown["volumes"] == [
+        {"pool": "default", "name": "v", "path": "/v", "target": "vda", "role": "seed"}
+    ]
