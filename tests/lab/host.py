@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import cgroups, fabric, processes, proxy
+from . import cgroups, compiled, fabric, processes, proxy
 from .errors import LabError
 from .recipe import QEMU_CONF
 from .record import HostRecord, Record
@@ -182,6 +182,7 @@ class Host:
             (upper / configuration).parent.mkdir(mode=0o755, exist_ok=True)
             shipped = (self.root / configuration).read_text()
             (upper / configuration).write_text(f'{shipped}\nhost_uuid = "{self.uuid}"\n')
+        compiled.bring(Path(self._record.directory), upper)
         key = etc / "ssh/ssh_host_ed25519_key"
         key.unlink(missing_ok=True)
         processes.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(key)])

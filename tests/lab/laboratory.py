@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from . import cleanup, diagnosis, fabric, kvm, processes, proxy, roots, starting
+from . import cleanup, compiled, diagnosis, fabric, kvm, processes, proxy, roots, starting
 from .errors import LabError, Progress
 from .host import Host
 from .paths import RUN, Layout, locked, valid_name
@@ -40,6 +40,9 @@ class Laboratory:
         # A connection of its own costs a command ten times the command: with this, those of
         # :meth:`ssh` share one for each host. Not for tests of who is let in or of networks.
         self.keep_connections = False
+        # Half of a short module's time is compiling it: with this, its hosts do that once. Not for
+        # benchmarks. What is up already stays as it is.
+        self.compile_once = False
 
     # What there is
 
@@ -338,6 +341,8 @@ class Laboratory:
                 kvm=use_kvm,
             )
             record.save()
+            if self.compile_once:
+                compiled.keep(self.directory)
             fabric.raise_inotify(self.progress)
         for path in (self.layout.key, self.layout.control_key):
             comment = f"fleet-virt-{self.name}"
