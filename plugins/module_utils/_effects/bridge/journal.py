@@ -161,7 +161,8 @@ def disarm() -> None:
 
 
 def _clear() -> None:
-    for name in os.listdir(FOLDER):
+    # the state first: what is said of it is read from the rest
+    for name in sorted(os.listdir(FOLDER), key=lambda name: name not in _STATES):
         path = f"{FOLDER}/{name}"
         if name == "lock":
             continue

@@ -73,13 +73,15 @@ def switch(
     # Each file keeps its part: what several say of one list is put together by netplan
     home = next(iter(changed), FILE)
     if home not in changed:
-        there = facts.netplan[home][1] if home in facts.netplan else {"network": {"version": 2}}
-        changed[home] = json.loads(json.dumps(there))
+        there = facts.netplan[home][1] if home in facts.netplan else None
+        whole = there if _network(there) else {"network": {"version": 2}}
+        changed[home] = json.loads(json.dumps(whole))
     for path, data in changed.items():
         moved = {} if wanted.explicit else found.get(path, {})
         definition = {**(_own(wanted, manager, link) if path == home else {}), **moved}
         if definition:
-            data["network"].setdefault("bridges", {})[bridge] = definition
+            network = data["network"]
+            network["bridges"] = {**(network.get("bridges") or {}), bridge: definition}
         text = _HEAD.format(bridge=bridge) + render(data)
         after[path] = (text, data)
     files = [

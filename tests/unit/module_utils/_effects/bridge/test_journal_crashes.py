@@ -134,6 +134,22 @@ def test_a_switch_is_applied_only_when_it_can_be_undone(
         assert journal.state() == "rolled-back", where
 
 
+def test_a_state_is_never_without_what_is_said_of_it(machine: t.Callable[[], Machine]) -> None:
+    """A run after one that was killed ended in a traceback, and so did every one after it."""
+
+    def rolled_back() -> Machine:
+        one = machine()
+        one.arm()
+        one.script("rollback", "timer", _ID)
+        assert journal.state() == "rolled-back"
+        return one
+
+    effects = len(rolled_back().arm().done)
+    for number in range(1, effects + 1):
+        step = rolled_back().arm(number).done[-1]
+        assert not journal.state() or journal.record().get("armed"), f"{step!r} ({number})"
+
+
 @pytest.mark.parametrize("who", [("timer", _ID), ("boot",)])
 def test_once_applied_it_is_kept_or_taken_back_never_both(
     machine: t.Callable[[], Machine], who: tuple[str, ...]

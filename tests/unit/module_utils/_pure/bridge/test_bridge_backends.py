@@ -310,6 +310,14 @@ def test_netplan_without_uplink_is_a_file_of_its_own() -> None:
     assert sorted(data["network"]["bridges"]) == ["br0", "br1"]
 
 
+@pytest.mark.parametrize("data", [None, {"network": None}, {"network": {"bridges": None}}])
+def test_netplan_takes_a_section_that_is_there_and_empty(data: Any) -> None:
+    facts = netplan(data, bridge_netplan.FILE)
+    done = bridge_netplan.switch(facts, Manager("netplan"), BR0, None)
+    found = yaml.safe_load(files(done)["90-fleet-virt.yaml"])
+    assert list(found["network"]["bridges"]) == ["br0"]
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
