@@ -177,10 +177,11 @@ def main() -> None:
     params = module.options
     try:
         wanted = parse(params["bridges"], params["rollback_seconds"])
-        if params["_stage"] == "confirm":
-            result = bridge.confirm(params["_switch"])
-        else:
-            result = bridge.begin(wanted, params["rollback_seconds"], check=module.check_mode)
+        result = (
+            bridge.confirm(params["_switch"])
+            if params["_stage"] == "confirm"
+            else bridge.begin(wanted, params["rollback_seconds"], check=module.check_mode)
+        )
     except FleetVirtError as error:
         module.fail_json(msg=str(error), error=type(error).__name__)
     module.exit_json(**result)

@@ -19,7 +19,7 @@ import uuid
 
 from ..._errors import FleetVirtError
 from ..._pure.bridge import plan as bridge_plan
-from ..._pure.bridge.types import File, Plan, Wanted
+from ..._pure.bridge.types import Entry, File, Plan, Wanted
 from ..base import processes
 from . import journal
 from . import session as bridge_session
@@ -33,7 +33,49 @@ _SECRET = re.compile(
 )
 
 
-def begin(wanted: t.Sequence[Wanted], window: int, *, check: bool) -> dict[str, t.Any]:
+class Earlier(t.TypedDict):
+    """A switch before that did not last."""
+
+    outcome: str
+    armed: str
+    reason: str
+
+
+class Diff(t.TypedDict):
+    """A file before and after, as Ansible shows it."""
+
+    before_header: str
+    after_header: str
+    before: str
+    after: str
+
+
+class Pending(t.TypedDict, total=False):
+    """A switch that waits for its confirmation; ``resumed``: an earlier run began it."""
+
+    pending: str
+    window: float
+    resumed: bool
+
+
+class Begun(Pending):
+    """What is done, or in check mode would be."""
+
+    changed: bool
+    bridges: list[Entry]
+    earlier: Earlier | None
+    diff: list[Diff]
+
+
+class Confirmed(t.TypedDict):
+    """What became of a switch, and why."""
+
+    changed: bool
+    outcome: str
+    why: str
+
+
+def begin(wanted: t.Sequence[Wanted], window: int, *, check: bool) -> Begun | Pending:
     """Plan, and unless nothing is to be done (or in check mode) arm and start the switch."""
     if check:
         return _begin(wanted, window, check=True)
@@ -41,17 +83,18 @@ def begin(wanted: t.Sequence[Wanted], window: int, *, check: bool) -> dict[str, 
         return _begin(wanted, window, check=False)
 
 
-def _begin(wanted: t.Sequence[Wanted], window: int, *, check: bool) -> dict[str, t.Any]:
+def _begin(wanted: t.Sequence[Wanted], window: int, *, check: bool) -> Begun | Pending:
     if not check and journal.state() == "rolling-back":
         _wait_rolled_back()
-    if journal.state() == "armed" and not check:
+    armed = journal.record() if journal.state() == "armed" else None
+    if armed is not None and not check:
         # An earlier run ended between switch and confirmation: this one is the confirmation
-        left = max(journal.seconds_left(), 0)
-        return {"pending": journal.record()["id"], "window": left, "resumed": True}
+        left = max(journal.seconds_left(armed), 0)
+        return {"pending": armed["id"], "window": left, "resumed": True}
     plan = bridge_plan.make(wanted, gather(wanted))
-    result: dict[str, t.Any] = {
+    result: Begun = {
         "changed": plan.switch is not None,
-        "bridges": [dict(entry) for entry in plan.bridges],
+        "bridges": list(plan.bridges),
         "earlier": _earlier() if plan.switch else None,
         "diff": _diff(plan),
     }
@@ -66,20 +109,21 @@ def _begin(wanted: t.Sequence[Wanted], window: int, *, check: bool) -> dict[str,
     return result
 
 
-def confirm(identifier: str) -> dict[str, t.Any]:
+def confirm(identifier: str) -> Confirmed:
     """What became of a switch; confirms it if all is right and the connection is a new one."""
     with journal.alone():
-        if journal.record().get("id") != identifier:
+        kept = journal.record()
+        if kept is None or kept["id"] != identifier:
             raise FleetVirtError(f"there is no switch {identifier} here; run again")
         deadline = time.monotonic() + _LOOK
         while True:
-            outcome, why = _outcome()
+            outcome, why = _outcome(kept)
             if outcome != "waiting" or time.monotonic() > deadline:
                 return {"changed": False, "outcome": outcome, "why": why}
             time.sleep(0.2)
 
 
-def _outcome() -> tuple[str, str]:
+def _outcome(kept: journal.Record) -> tuple[str, str]:
     state = journal.state()
     if state == "rolled-back":
         return "rolled back", journal.reason()
@@ -95,7 +139,11 @@ def _outcome() -> tuple[str, str]:
     if started is not None and started < processes.parse(mark).start_time:
         return "old connection", "this connection is from before the switch"
     facts = network()
-    lost = [line for one in journal.expected() for line in bridge_plan.missing(one, facts)]
+    lost = [
+        line
+        for one in journal.expected(kept["expected"])
+        for line in bridge_plan.missing(one, facts)
+    ]
     if lost:
         journal.note(lost)
         return "waiting", "; ".join(lost)
@@ -113,29 +161,24 @@ def _wait_rolled_back() -> None:
         time.sleep(0.2)
 
 
-def _earlier() -> dict[str, str] | None:
+def _earlier() -> Earlier | None:
     """What became of the last switch, if it was rolled back."""
-    state = journal.state()
+    state, kept = journal.state(), journal.record()
+    if kept is None:
+        return None
     if state == "rolled-back":
-        return {
-            "outcome": "rolled back",
-            "armed": journal.record()["armed"],
-            "reason": journal.reason(),
-        }
+        return {"outcome": "rolled back", "armed": kept["armed"], "reason": journal.reason()}
     if state in ("armed", "rolling-back"):
-        return {
-            "outcome": "under way",
-            "armed": journal.record()["armed"],
-            "reason": "an earlier run was interrupted",
-        }
+        why = "an earlier run was interrupted"
+        return {"outcome": "under way", "armed": kept["armed"], "reason": why}
     return None
 
 
-def _diff(plan: Plan) -> list[dict[str, str]]:
+def _diff(plan: Plan) -> list[Diff]:
     return [_file_diff(file) for file in plan.switch.files] if plan.switch else []
 
 
-def _file_diff(file: File) -> dict[str, str]:
+def _file_diff(file: File) -> Diff:
     """A file before and after, without the passwords that a profile may hold."""
 
     def shown(text: str | None) -> str:

@@ -19,6 +19,7 @@ import typing as t
 from dataclasses import replace
 
 from ..._errors import DeadlineExceeded, DependencyMissing, FleetVirtError
+from ..._pure.base.json_values import Json
 from ..._pure.bridge import facts as bridge_facts
 from ..._pure.bridge import ifupdown as bridge_ifupdown
 from ..._pure.bridge import networkd as bridge_networkd
@@ -188,10 +189,10 @@ def _field(line: str) -> tuple[str, str]:
     return name, value.replace("\\:", ":")
 
 
-def _netplan() -> dict[str, tuple[str, t.Any]]:
+def _netplan() -> dict[str, tuple[str, Json]]:
     """netplan's files by path, with what is in them; of one name, the one in /etc counts."""
     names = {os.path.basename(path) for path in glob.glob("/*/netplan/*.yaml")}
-    found = {}
+    found: dict[str, tuple[str, Json]] = {}
     for name in sorted(names):
         path = next(
             file

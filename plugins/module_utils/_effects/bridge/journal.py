@@ -18,7 +18,7 @@ import os
 import shutil
 import time
 import typing as t
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from ..._errors import FleetVirtError, PlanRefused
 from ..._pure.bridge import scripts
@@ -36,24 +36,47 @@ def state() -> str:
     return next((name for name in _STATES if os.path.exists(f"{FOLDER}/{name}")), "")
 
 
-def record() -> dict[str, t.Any]:
-    """What was written down when it was armed."""
+class Awaited(t.TypedDict):
+    """:class:`Expected`, as JSON has it."""
+
+    bridge: str
+    uplink: str
+    mac: str
+    addresses: list[str]
+    routes: list[tuple[str, str]]
+    nameservers: list[str]
+
+
+class Record(t.TypedDict):
+    """What is written down when a switch is armed."""
+
+    id: str
+    window: int
+    deadline: float  # by the clock since the boot
+    armed: str
+    expected: list[Awaited]
+    files: list[str]
+
+
+def record() -> Record | None:
+    """What was written down when it was armed, None if nothing was."""
     text = read(f"{FOLDER}/plan.json")
-    return t.cast("dict[str, t.Any]", json.loads(text)) if text else {}
+    found: Record | None = json.loads(text) if text else None
+    return found
 
 
-def expected() -> list[Expected]:
+def expected(entries: t.Sequence[Awaited]) -> list[Expected]:
     """What has to be so before it is confirmed."""
     return [
         Expected(
-            **{
-                **entry,
-                "addresses": tuple(entry["addresses"]),
-                "routes": tuple((one, other) for one, other in entry["routes"]),
-                "nameservers": tuple(entry["nameservers"]),
-            }
+            bridge=entry["bridge"],
+            uplink=entry["uplink"],
+            mac=entry["mac"],
+            addresses=tuple(entry["addresses"]),
+            routes=tuple((one, other) for one, other in entry["routes"]),
+            nameservers=tuple(entry["nameservers"]),
         )
-        for entry in record()["expected"]
+        for entry in entries
     ]
 
 
@@ -65,7 +88,8 @@ def reason() -> str:
         failed = ": ".join([failed, *lines[-3:]])
     seen = read(f"{FOLDER}/seen").strip().splitlines()
     word = read(f"{FOLDER}/reason").strip()
-    return scripts.reason(word, failed, int(record().get("window", 0)), seen)
+    kept = record()
+    return scripts.reason(word, failed, kept["window"] if kept else 0, seen)
 
 
 def note(lines: t.Sequence[str]) -> None:
@@ -79,9 +103,9 @@ def applied() -> str:
     return read(f"{FOLDER}/applied")
 
 
-def seconds_left() -> float:
+def seconds_left(armed: Record) -> float:
     """Seconds until the rollback, of a switch that is armed."""
-    return float(record()["deadline"]) - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return armed["deadline"] - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @contextlib.contextmanager
@@ -115,12 +139,22 @@ def arm(plan: Plan, switch: Switch, identifier: str, window: int) -> None:
     _write("rollback", scripts.rollback(switch, identifier))
     _write("apply", scripts.apply(switch, identifier))
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
-    content = {
+    content: Record = {
         "id": identifier,
         "window": window,
         "deadline": now + window,
         "armed": time.strftime("%Y-%m-%d %H:%M:%S %z"),
-        "expected": [asdict(one) for one in plan.expected],
+        "expected": [
+            {
+                "bridge": one.bridge,
+                "uplink": one.uplink,
+                "mac": one.mac,
+                "addresses": list(one.addresses),
+                "routes": list(one.routes),
+                "nameservers": list(one.nameservers),
+            }
+            for one in plan.expected
+        ],
         "files": [file.path for file in files],
     }
     _write("plan.json", json.dumps(content, indent=2))

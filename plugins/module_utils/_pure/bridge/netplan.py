@@ -13,9 +13,10 @@ import dataclasses
 import ipaddress
 import json
 import re
-import typing as t
+from collections.abc import Mapping
 
 from ..._errors import PlanRefused
+from ..base.json_values import Json, as_list
 from .networkd import identity
 from .types import Facts, File, Link, Manager, Switch, Wanted
 
@@ -28,7 +29,7 @@ _ADDRESSING = frozenset(
         *("ipv6-privacy", "ipv6-address-generation", "ipv6-address-token", "link-local"),
     )
 )
-Definition = dict[str, t.Any]
+Definition = Mapping[str, Json]
 
 
 def known(facts: Facts, manager: Manager, _uplink: str) -> set[str]:
@@ -36,7 +37,7 @@ def known(facts: Facts, manager: Manager, _uplink: str) -> set[str]:
     found = set()
     for _text, data in facts.netplan.values():
         for definition in _definitions(data, manager.ident):
-            for entry in definition.get("addresses") or ():
+            for entry in as_list(definition.get("addresses")):
                 address = next(iter(entry)) if isinstance(entry, dict) else entry
                 found.add(str(ipaddress.ip_interface(str(address))))
     return found
@@ -49,7 +50,7 @@ def switch(
     bridge, uplink = wanted.name, link.name if link else ""
     for path, (_text, data) in facts.netplan.items():
         network = _network(data)
-        if bridge in (network.get("bridges") or {}):
+        if bridge in _mapping(network.get("bridges")):
             raise PlanRefused(
                 f"bridge {bridge}: {path} defines it, but it is not up; run `netplan apply`, or"
                 " remove it there to have it made anew"
@@ -60,34 +61,35 @@ def switch(
                 " supported through netplan; set `renderer: networkd` there, or define the bridge"
                 " there yourself: it is left alone then"
             )
-    found: Definition = {}
-    after: dict[str, tuple[str, t.Any]] = dict(facts.netplan)
-    changed: dict[str, t.Any] = {}
+    found: dict[str, dict[str, Json]] = {}
+    after = dict(facts.netplan)
+    changed: dict[str, Definition] = {}
     for path, (_text, data) in facts.netplan.items():
-        if uplink and _definitions(data, manager.ident):
-            copy = json.loads(json.dumps(data))
-            for definition in _definitions(copy, manager.ident):
-                for key in [key for key in definition if key in _ADDRESSING]:
-                    found.setdefault(path, {})[key] = definition.pop(key)
-            changed[path] = copy
+        definitions = _definitions(data, manager.ident) if uplink else []
+        if definitions:
+            found[path] = {
+                key: value
+                for definition in definitions
+                for key, value in definition.items()
+                if key in _ADDRESSING
+            }
+            changed[path] = _without_addressing(_network(data), manager.ident)
     # Each file keeps its part: what several say of one list is put together by netplan
     home = next(iter(changed), FILE)
     if home not in changed:
         there = facts.netplan[home][1] if home in facts.netplan else None
-        whole = there if _network(there) else {"network": {"version": 2}}
-        changed[home] = json.loads(json.dumps(whole))
-    for path, data in changed.items():
+        changed[home] = _network(there) or {"version": 2}
+    files: list[File] = []
+    for path, network in changed.items():
+        former, data = facts.netplan.get(path, (None, None))
         moved = {} if wanted.explicit else found.get(path, {})
         definition = {**(_own(wanted, manager, link) if path == home else {}), **moved}
-        if definition:
-            network = data["network"]
-            network["bridges"] = {**(network.get("bridges") or {}), bridge: definition}
-        text = _HEAD.format(bridge=bridge) + render(data)
-        after[path] = (text, data)
-    files = [
-        File(path, facts.netplan[path][0] if path in facts.netplan else None, after[path][0], 0o600)
-        for path in changed
-    ]
+        bridges = {**_mapping(network.get("bridges")), bridge: definition}
+        whole = {**network, "bridges": bridges} if definition else network
+        document = {**_mapping(data), "network": whole}
+        text = _HEAD.format(bridge=bridge) + render(document)
+        after[path] = (text, document)
+        files.append(File(path, former, text, 0o600))
     if not wanted.explicit and identity(manager.identity):
         files.append(_identity(bridge, manager.identity))
     bring = ["netplan generate", "networkctl reload"]
@@ -103,23 +105,36 @@ def switch(
     return done, dataclasses.replace(facts, netplan=after)
 
 
-def _network(data: t.Any) -> Definition:
-    network = data.get("network") if isinstance(data, dict) else None
-    return network if isinstance(network, dict) else {}
+def _mapping(value: Json) -> Definition:
+    return value if isinstance(value, Mapping) else {}
 
 
-def _definitions(data: t.Any, ident: str) -> list[Definition]:
+def _network(data: Json) -> Definition:
+    return _mapping(_mapping(data).get("network"))
+
+
+def _definitions(data: Json, ident: str) -> list[Definition]:
     """Everything a file says of a definition, of whatever type."""
-    found = []
-    for kind in _network(data).values():
-        if isinstance(kind, dict) and isinstance(kind.get(ident), dict):
-            found.append(kind[ident])
-    return found
+    found = [_mapping(kind).get(ident) for kind in _network(data).values()]
+    return [one for one in found if isinstance(one, Mapping)]
+
+
+def _without_addressing(network: Definition, ident: str) -> Definition:
+    """A network section in which the definition has only what stays with the wire."""
+    return {
+        name: {
+            **kind,
+            ident: {key: value for key, value in one.items() if key not in _ADDRESSING},
+        }
+        if isinstance(kind, Mapping) and isinstance(one := kind.get(ident), Mapping)
+        else kind
+        for name, kind in network.items()
+    }
 
 
 def _own(wanted: Wanted, manager: Manager, link: Link | None) -> Definition:
     """What the bridge has that the uplink had not."""
-    definition: Definition = {"interfaces": [manager.ident or link.name] if link else []}
+    definition: dict[str, Json] = {"interfaces": [manager.ident or link.name] if link else []}
     if link is not None:
         definition["macaddress"] = link.mac
     definition["parameters"] = {"stp": True} if wanted.stp else {"stp": False, "forward-delay": 0}
@@ -145,7 +160,7 @@ def _identity(bridge: str, client_id: str) -> File:
     return File(f"{folder}/fleet-virt.conf", None, _HEAD.format(bridge=bridge) + text)
 
 
-def render(data: t.Any, indent: str = "") -> str:
+def render(data: Json, indent: str = "") -> str:
     """Plain data as YAML: what netplan's files hold, in block style."""
     if isinstance(data, dict) and data:
         return "".join(_entry(f"{_scalar(key)}:", value, indent) for key, value in data.items())
@@ -154,13 +169,13 @@ def render(data: t.Any, indent: str = "") -> str:
     return f"{indent}{_scalar(data)}\n"
 
 
-def _entry(head: str, value: t.Any, indent: str) -> str:
+def _entry(head: str, value: Json, indent: str) -> str:
     if isinstance(value, (dict, list)) and value:
         return f"{indent}{head}\n{render(value, indent + '  ')}"
     return f"{indent}{head} {_scalar(value)}\n"
 
 
-def _scalar(value: t.Any) -> str:
+def _scalar(value: Json) -> str:
     """A scalar; text that YAML could read as anything else is quoted."""
     plain = r"[A-Za-z][A-Za-z0-9_.@/-]*"
     if isinstance(value, str) and re.fullmatch(plain, value) and not _ambiguous(value):

@@ -18,6 +18,19 @@ from ..base.arguments import Spec
 from ..base.options import show
 from .types import Wanted
 
+
+class Bridge(t.TypedDict):
+    """An entry of ``bridges``, as Ansible's validation by :data:`BRIDGE` leaves it."""
+
+    name: str
+    uplink: str
+    stp: bool
+    dhcp: bool
+    addresses: list[str]
+    gateways: list[str]
+    nameservers: list[str]
+
+
 BRIDGE: Spec = {
     "name": {"type": "str", "required": True},
     "uplink": {"type": "str", "default": "auto"},
@@ -46,7 +59,7 @@ _NAME_RULE = "1 to 15 letters, digits, _ . and -, not beginning with . or -"
 _RESERVED = ("all", "auto", "default", "lo", "none")
 
 
-def parse(bridges: t.Sequence[t.Mapping[str, t.Any]], rollback_seconds: int) -> tuple[Wanted, ...]:
+def parse(bridges: t.Sequence[Bridge], rollback_seconds: int) -> tuple[Wanted, ...]:
     """The bridges asked for.
 
     :raises SpecError: every rule that is broken.
@@ -80,11 +93,11 @@ def parse(bridges: t.Sequence[t.Mapping[str, t.Any]], rollback_seconds: int) -> 
     return tuple(wanted)
 
 
-def _bridge(entry: t.Mapping[str, t.Any], path: str, problems: list[Problem]) -> Wanted:
+def _bridge(entry: Bridge, path: str, problems: list[Problem]) -> Wanted:
     def problem(key: str, message: str) -> None:
         problems.append(Problem(f"{path}.{key}", message))
 
-    name, uplink = str(entry["name"]), str(entry["uplink"])
+    name, uplink = entry["name"], entry["uplink"]
     if re.fullmatch(_NAME, name) is None or name in _RESERVED:
         problem("name", f"{show(name)} cannot be the name of a bridge: it is {_NAME_RULE}")
     if re.fullmatch(_NAME, uplink) is None or uplink == "lo":
@@ -116,8 +129,8 @@ def _bridge(entry: t.Mapping[str, t.Any], path: str, problems: list[Problem]) ->
     return Wanted(
         name,
         uplink,
-        stp=bool(entry["stp"]),
-        dhcp=bool(entry["dhcp"]),
+        stp=entry["stp"],
+        dhcp=entry["dhcp"],
         addresses=tuple(str(address) for address in addresses),
         gateways=tuple(str(gateway) for gateway in gateways),
         nameservers=tuple(str(server) for server in nameservers),

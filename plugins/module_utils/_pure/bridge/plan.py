@@ -18,9 +18,22 @@ from . import netplan as bridge_netplan
 from . import networkd as bridge_networkd
 from . import networkmanager as bridge_networkmanager
 from .facts import TAKERS
-from .types import BACKENDS, Expected, Facts, Link, Manager, Plan, Switch, Wanted
+from .types import BACKENDS, Entry, Expected, Facts, File, Link, Manager, Plan, Switch, Wanted
 
-_BACKENDS: dict[str, t.Any] = {
+
+class _Backend(t.Protocol):
+    """What a file of one has for the plan."""
+
+    def known(self, facts: Facts, manager: Manager, uplink: str, /) -> set[str]:
+        """The addresses, with their prefix lengths, that it gives to the uplink."""
+
+    def switch(
+        self, facts: Facts, manager: Manager, wanted: Wanted, link: Link | None, /
+    ) -> tuple[Switch, Facts]:
+        """The files and commands, and the facts as the next bridge finds them."""
+
+
+_BACKENDS: dict[str, _Backend] = {
     "ifupdown": bridge_ifupdown,
     "networkd": bridge_networkd,
     "networkmanager": bridge_networkmanager,
@@ -35,7 +48,7 @@ def make(wanted: t.Sequence[Wanted], facts: Facts) -> Plan:
 
     :raises PlanRefused: it cannot be done, or not without losing something.
     """
-    entries: list[dict[str, t.Any]] = []
+    entries: list[Entry] = []
     switches: list[Switch] = []
     expected: list[Expected] = []
     for bridge in wanted:
@@ -52,7 +65,8 @@ def make(wanted: t.Sequence[Wanted], facts: Facts) -> Plan:
         switches.append(switch)
         aim = _expected(bridge, link, facts)
         expected.append(aim)
-        entry.update(backend=manager.backend, mac=aim.mac, addresses=list(aim.addresses))
+        entry["backend"], entry["mac"] = manager.backend, aim.mac
+        entry["addresses"] = list(aim.addresses)
     if not switches:
         return Plan(tuple(entries))
     return Plan(tuple(entries), _merge(switches), tuple(expected))
@@ -90,7 +104,7 @@ def missing(expected: Expected, facts: Facts) -> list[str]:
     return found
 
 
-def _look(wanted: Wanted, facts: Facts) -> tuple[dict[str, t.Any], str]:
+def _look(wanted: Wanted, facts: Facts) -> tuple[Entry, str]:
     """The entry of a bridge in the result, and its uplink (empty for none)."""
     name = wanted.name
     bridge = facts.links.get(name)
@@ -124,7 +138,7 @@ def _look(wanted: Wanted, facts: Facts) -> tuple[dict[str, t.Any], str]:
         _require_right(wanted, bridge, uplink, facts)
     elif uplink:
         _require_usable(wanted, uplink, facts)
-    found = {
+    found: Entry = {
         "name": name,
         "uplink": uplink or None,
         "changed": bridge is None,
@@ -250,7 +264,7 @@ def _expected(wanted: Wanted, link: Link | None, facts: Facts) -> Expected:
 
 def _merge(switches: t.Sequence[Switch]) -> Switch:
     """One switch of several; a file that more than one changes goes from the first to the last."""
-    files: dict[str, t.Any] = {}
+    files: dict[str, File] = {}
     for switch in switches:
         for file in switch.files:
             former = files.get(file.path)

@@ -12,12 +12,25 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ..base.json_values import Json
+
 BACKENDS = {
     "ifupdown": "ifupdown (/etc/network/interfaces)",
     "networkd": "systemd-networkd",
     "networkmanager": "NetworkManager",
     "netplan": "netplan",
 }
+
+
+class Entry(t.TypedDict):
+    """A bridge in the result."""
+
+    name: str
+    uplink: str | None
+    changed: bool
+    backend: str | None
+    mac: str | None
+    addresses: list[str]
 
 
 @dataclass(frozen=True)
@@ -102,7 +115,7 @@ class Facts:
     managers: t.Mapping[str, Manager] = field(default_factory=dict)
     # By path: all of ifupdown's files, and netplan's with what is in them
     interfaces: t.Mapping[str, str] = field(default_factory=dict)
-    netplan: t.Mapping[str, tuple[str, t.Any]] = field(default_factory=dict)
+    netplan: t.Mapping[str, tuple[str, Json]] = field(default_factory=dict)
     existing: frozenset[str] = frozenset()  # files of ours that are there already
 
     @property
@@ -155,6 +168,6 @@ class Expected:
 class Plan:
     """What is to be done for all bridges; nothing is without ``switch``."""
 
-    bridges: tuple[dict[str, t.Any], ...]
+    bridges: tuple[Entry, ...]
     switch: Switch | None = None
     expected: tuple[Expected, ...] = ()
