@@ -184,7 +184,7 @@ def main() -> None:
         del module.params[name]
     params = module.options
 
-    def work() -> dict[str, object]:
+    def work() -> seeding.Result:
         with connect(params["uri"], params["timeout"]) as connection:
             return seeding.run(
                 connection,

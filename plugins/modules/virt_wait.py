@@ -185,7 +185,7 @@ def main() -> None:
         params["wait_timeout"], params["port"], params["slice"], params["until"]
     )
 
-    def work() -> dict[str, object]:
+    def work() -> wait.Result:
         if module.check_mode:
             return wait.predict(params["names"])
         uri, timeout = params["uri"], params["timeout"]

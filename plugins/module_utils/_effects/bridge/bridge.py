@@ -18,6 +18,7 @@ import typing as t
 import uuid
 
 from ..._errors import FleetVirtError
+from ..._pure.base.results import Diff
 from ..._pure.bridge import plan as bridge_plan
 from ..._pure.bridge.types import Entry, File, Plan, Wanted
 from ..base import processes
@@ -39,15 +40,6 @@ class Earlier(t.TypedDict):
     outcome: str
     armed: str
     reason: str
-
-
-class Diff(t.TypedDict):
-    """A file before and after, as Ansible shows it."""
-
-    before_header: str
-    after_header: str
-    before: str
-    after: str
 
 
 class Pending(t.TypedDict, total=False):

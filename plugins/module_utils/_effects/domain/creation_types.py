@@ -18,6 +18,7 @@ from ..._pure.domain.devices import Disk
 from ..._pure.domain.domain import Domain
 from ..._pure.machine import host_info
 from ..._pure.placement.demand import ImageFacts
+from ..._pure.seed.guest_image import Seeded
 from ..base.connection import Connection
 from ..images.images import BaseImage
 from ..machine import storage
@@ -76,7 +77,7 @@ class Job:
     uuid: str | None = None
     host_key: str | None = None  # public half of the key that its seed gives it
     made: dict[str, str] = field(default_factory=dict)  # path -> which file was made there
-    seeded: dict[str, t.Any] | None = None  # how it was seeded, and what its image has
+    seeded: Seeded | None = None  # how it was seeded, and what its image has
     # new; mine: claimed by this run before; half: another run's, to be finished; same; failed
     state: str = "new"
     msg: str | None = None

@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import importlib
 import os
+import types
 import typing as t
 
 from ..._errors import DependencyMissing, PlanRefused
@@ -23,6 +24,7 @@ from ..._pure.seed import guest_paths
 from ..._pure.seed.guest_files import Plan
 from ..._pure.seed.guest_image import Image
 from . import guest_system
+from .guest_system import Handle
 
 _MEMORY = 512  # MiB
 _LARGEST = 2 * 1024 * 1024  # bytes of a file of the guest that is read
@@ -43,7 +45,7 @@ def require() -> None:
     _binding()
 
 
-def _binding() -> t.Any:
+def _binding() -> types.ModuleType:
     try:
         # by name, so that it is asked for only where it is wanted
         return importlib.import_module("guestfs")
@@ -77,11 +79,11 @@ def opened(disks: Disks, *, readonly: bool = False) -> t.Iterator[Guest]:
         handle.close()
 
 
-def _launched(disks: Disks, *, readonly: bool) -> t.Any:
+def _launched(disks: Disks, *, readonly: bool) -> Handle:
     """A running appliance; without KVM if it does not come up with it."""
     for emulated in (False, True):
         # nothing of the environment: it could have every call written down, with what it writes
-        handle = _binding().GuestFS(python_return_dict=True, environment=False)
+        handle: Handle = _binding().GuestFS(python_return_dict=True, environment=False)
         try:
             handle.set_backend("direct")
             handle.set_memsize(_MEMORY)
@@ -104,7 +106,7 @@ def _launched(disks: Disks, *, readonly: bool) -> t.Any:
     raise AssertionError("not reached")
 
 
-def _launch(handle: t.Any, path: str) -> None:
+def _launch(handle: Handle, path: str) -> None:
     try:
         handle.launch()
     except RuntimeError as error:
@@ -134,7 +136,7 @@ class HalfWritten(PlanRefused):
 class Guest:
     """The mounted file systems of a guest, and what its image has."""
 
-    def __init__(self, handle: t.Any, system: guest_system.System, path: str) -> None:
+    def __init__(self, handle: Handle, system: guest_system.System, path: str) -> None:
         self._handle = handle
         self._system = system
         self._disk = path

@@ -18,6 +18,8 @@ import typing as t
 from pathlib import Path
 
 from ..._errors import DependencyMissing, PlanRefused
+from ..._pure.base.json_values import Json
+from ..._pure.seed.guest_image import Seeded
 from ..._pure.seed.types import HostKey, Seed, SeededNic
 from ..base.connection import Connection
 from ..machine import storage
@@ -30,7 +32,7 @@ _PROGRAMS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 _SECONDS = 60
 # How a VM is seeded where nothing else was chosen, as results tell it
-CHOSEN: t.Mapping[str, t.Any] = {"method": "nocloud", "reason": "as set", "found": None}
+CHOSEN: Seeded = {"method": "nocloud", "reason": "as set", "found": None}
 _FOLDER = Path("/run/fleet-virt-seed")
 _ENTROPY = 64  # bytes
 
@@ -42,9 +44,10 @@ class Medium(t.NamedTuple):
     host_key: str
 
 
-def unpacked(text: str) -> dict[str, t.Any]:
+def unpacked(text: str) -> dict[str, Json]:
     """What the controller packed into an option that is never shown; empty if that is empty."""
-    return t.cast("dict[str, t.Any]", json.loads(base64.b64decode(text))) if text else {}
+    found: dict[str, Json] = json.loads(base64.b64decode(text)) if text else {}
+    return found
 
 
 def program() -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import typing as t
 
 from ..._errors import DeadlineExceeded, PlanRefused
 from ..._pure.seed import guest_files
+from ..._pure.seed.guest_image import Found, Seeded
 from ..._pure.seed.types import Seed, SeededNic
 from ..base import deadline
 from ..machine import storage
@@ -31,9 +32,9 @@ class Chosen(t.NamedTuple):
     method: str
     reason: str
     host_key: str | None
-    found: dict[str, t.Any] | None
+    found: Found | None
 
-    def shown(self) -> dict[str, t.Any]:
+    def shown(self) -> Seeded:
         """What a result tells of it."""
         return {"method": self.method, "reason": self.reason, "found": self.found}
 

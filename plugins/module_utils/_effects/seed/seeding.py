@@ -25,12 +25,15 @@ from ... import _lxml
 from ..._errors import DeadlineExceeded, PlanRefused, Problem, SpecError
 from ..._libvirt import DOMAIN_XML_INACTIVE, DOMAIN_XML_SECURE
 from ..._pure.base.arguments import Spec
+from ..._pure.base.json_values import Json
 from ..._pure.base.metadata import BEGUN, Metadata, OwnVolume
 from ..._pure.base.names import check_host_name
+from ..._pure.base.results import Diff
 from ..._pure.base.settings import argument_spec
 from ..._pure.domain import request, seed_domain
 from ..._pure.seed import network as seed_network
 from ..._pure.seed import seed as seeds
+from ..._pure.seed.guest_image import Seeded
 from ..._pure.seed.settings import SEED
 from ..._pure.seed.types import Seed, SeededNic
 from ..base import domains, identity, lookup
@@ -42,6 +45,7 @@ from . import nocloud as seed_nocloud
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+    from ..._lxml import Element
 
 GENERATED = "(generated)"
 STATES = ("present", "absent")
@@ -63,12 +67,12 @@ class _Vm:
 
     raw: VirDomain
     name: str
-    root: t.Any  # its definition
+    root: Element  # its definition
     kept: Metadata | None
     active: bool
     steps: list[str] = field(default_factory=list)
     host_key: str | None = None
-    seeded: dict[str, t.Any] | None = None  # how, and what its image has
+    seeded: Seeded | None = None
 
     @property
     def uuid(self) -> str:
@@ -80,15 +84,29 @@ class _Vm:
         return tuple(volume for volume in volumes if volume.role == "seed")
 
 
+class _Diff(t.TypedDict, total=False):
+    diff: list[Diff]
+
+
+class Result(_Diff):
+    """The module's result; ``seed`` is how, and what its image has."""
+
+    changed: bool
+    name: str
+    host_key: str | None
+    steps: list[str]
+    seed: Seeded | None
+
+
 def run(
     connection: Connection,
     name: str,
     state: str,
-    options: t.Mapping[str, t.Any],
+    options: t.Mapping[str, object],
     pool: str | None,
     *,
     check: bool,
-) -> dict[str, t.Any]:
+) -> Result:
     """Bring the seed medium of the VM ``name`` to ``state``; the module's result."""
     if not connection.local:
         raise PlanRefused(f"a medium is made on the hypervisor itself; {connection.uri} is another")
@@ -100,11 +118,11 @@ def _run(
     connection: Connection,
     name: str,
     state: str,
-    options: t.Mapping[str, t.Any],
+    options: t.Mapping[str, object],
     pool: str | None,
     *,
     check: bool,
-) -> dict[str, t.Any]:
+) -> Result:
     vm = _read(connection, name)
     if vm.kept is not None and vm.kept.phase not in (None, "seeding"):
         raise PlanRefused(
@@ -140,7 +158,7 @@ def _read(connection: Connection, name: str) -> _Vm:
     return _Vm(raw, name, _lxml.parse(text, f"domain {name}"), kept, active)
 
 
-def _absent(connection: Connection, vm: _Vm, *, check: bool) -> dict[str, t.Any]:
+def _absent(connection: Connection, vm: _Vm, *, check: bool) -> Result:
     vm.steps = [f"remove {one.pool}/{one.name}" for one in vm.media]
     media = bool(vm.steps)
     failed = vm.kept is not None and vm.kept.first_boot is not None
@@ -165,14 +183,14 @@ def _present(
     pool_name: str | None,
     *,
     check: bool,
-) -> dict[str, t.Any]:
+) -> Result:
     before = seed_domain.recorded(vm.kept)
     after = seed_domain.as_plain(seed, vm.name)
     drive = seed_domain.drive_with(vm.root, [one.path for one in vm.media])
     current = drive.find("source").get("file") if drive is not None else None
     booted = vm.kept is not None and vm.kept.host_key is not None and not vm.media
     ready = booted or (current is not None and os.path.exists(current))
-    shown: dict[str, t.Any] = {"media": [one.path for one in vm.media], "seed": before}
+    shown: dict[str, Json] = {"media": [one.path for one in vm.media], "seed": before}
     if vm.kept is not None and vm.kept.phase is not None:
         from . import seeding_offline
 
@@ -192,8 +210,8 @@ def _present(
         chosen = seeding_offline.choose(seed, vm.root, check=check)
         vm.seeded = chosen.shown()
         if chosen.method == "offline":
-            return _offline(connection, vm, seed, nics, shown, after, check=check)
-    vm.seeded = vm.seeded or dict(seed_nocloud.CHOSEN)
+            return _offline(connection, vm, seed, nics, vm.seeded, shown, after, check=check)
+    vm.seeded = vm.seeded or seed_nocloud.CHOSEN
     seed_nocloud.require_programs()
     pool = _pool(connection, vm, pool_name)
     volume = _new_volume(connection, vm, pool, current)
@@ -213,11 +231,12 @@ def _offline(
     vm: _Vm,
     seed: Seed,
     nics: t.Sequence[SeededNic],
-    before: t.Mapping[str, t.Any],
-    after: t.Mapping[str, t.Any],
+    seeded: Seeded,
+    before: t.Mapping[str, Json],
+    after: t.Mapping[str, Json],
     *,
     check: bool,
-) -> dict[str, t.Any]:
+) -> Result:
     """Write the seed into the VM's own disk."""
     from . import guest_disk, seeding_offline
 
@@ -234,7 +253,7 @@ def _offline(
     if not check:
         vm.kept, chosen = seeding_offline.write(connection, vm.raw, vm.root, vm.kept, seed, nics)
         vm.host_key = vm.kept.host_key
-        vm.seeded = {**(vm.seeded or {}), "found": chosen.found}
+        vm.seeded = {**seeded, "found": chosen.found}
     return _result(vm, before, {"media": [], "seed": after})
 
 
@@ -379,9 +398,9 @@ def _seed(
     _drop(connection, vm, [one for one in vm.media if one.path != volume.path])
 
 
-def _result(vm: _Vm, before: t.Any, after: t.Any) -> dict[str, t.Any]:
+def _result(vm: _Vm, before: t.Mapping[str, Json], after: t.Mapping[str, Json]) -> Result:
     changed = bool(vm.steps)
-    result: dict[str, t.Any] = {
+    result: Result = {
         "changed": changed,
         "name": vm.name,
         "host_key": vm.host_key,

@@ -35,12 +35,13 @@ from . import offline as seed_offline
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+    from ..._lxml import Element
 
 PHASE = "seeding"
 _MARKER = ".fleet-virt-seeding"
 
 
-def disks_of(domain: t.Any) -> list[tuple[str, str]]:
+def disks_of(domain: Element) -> list[tuple[str, str]]:
     """Path and format of the VM's disks that are files it may write to."""
     found = []
     for disk in domain.findall("devices/disk"):
@@ -67,14 +68,14 @@ def unfinished(kept: Metadata | None, seed: Seed, name: str) -> bool:
     return True
 
 
-def choose(seed: Seed, domain: t.Any, *, check: bool) -> seed_offline.Chosen:
+def choose(seed: Seed, domain: Element, *, check: bool) -> seed_offline.Chosen:
     """How it is to be seeded: for method auto, and in check mode, its disk is looked into."""
     if seed.method != "auto" and not check:
         return seed_offline.Chosen(seed.method, seed_nocloud.CHOSEN["reason"], None, None)
     return seed_offline.look(seed, disks_of(domain))
 
 
-def require_own(connection: Connection, name: str, uuid: str, domain: t.Any) -> None:
+def require_own(connection: Connection, name: str, uuid: str, domain: Element) -> None:
     """Raise PlanRefused unless the VM's disks are files that nobody else uses or lies on."""
     disks = disks_of(domain)
     if not disks:
@@ -93,7 +94,7 @@ def require_own(connection: Connection, name: str, uuid: str, domain: t.Any) -> 
 def write(
     connection: Connection,
     raw: VirDomain,
-    domain: t.Any,
+    domain: Element,
     kept: Metadata | None,
     seed: Seed,
     nics: t.Sequence[SeededNic],

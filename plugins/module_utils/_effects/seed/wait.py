@@ -17,6 +17,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 import typing as t
@@ -98,13 +99,50 @@ class _Watched:
         return self.answered or self.guest.ended is not None
 
 
-def predict(names: t.Sequence[str]) -> dict[str, t.Any]:
+class Entry(t.TypedDict):
+    """What is known of a VM; ``answered`` is None where nobody asked."""
+
+    name: str
+    address: str | None
+    addresses: list[str]
+    source: str | None
+    seconds: float | None
+    state: str | None
+    reason: str | None
+    answered: bool | None
+    msg: str
+    console: list[str]
+    changed: bool
+
+
+class _Failure(t.TypedDict, total=False):
+    failed: bool
+    msg: str
+
+
+class Result(_Failure):
+    """The module's result; ``waiting`` are names of those that are still to be waited for."""
+
+    changed: bool
+    vms: list[Entry]
+    waiting: list[str]
+
+
+def predict(names: t.Sequence[str]) -> Result:
     """The result in check mode: VMs that may not even be there answer or not, nobody knows."""
-    keys = ("address", "source", "seconds", "state", "reason", "answered")
-    vms: list[dict[str, t.Any]] = [
+    vms: list[Entry] = [
         {
-            **{"name": name, **dict.fromkeys(keys), "addresses": []},
-            **{"msg": _CHECK_MODE, "console": [], "changed": False},
+            "name": name,
+            "address": None,
+            "addresses": [],
+            "source": None,
+            "seconds": None,
+            "state": None,
+            "reason": None,
+            "answered": None,
+            "msg": _CHECK_MODE,
+            "console": [],
+            "changed": False,
         }
         for name in dict.fromkeys(names)
     ]
@@ -113,7 +151,7 @@ def predict(names: t.Sequence[str]) -> dict[str, t.Any]:
 
 def wait(
     connection: Connection, agents: Connection, names: t.Sequence[str], settings: Settings
-) -> dict[str, t.Any]:
+) -> Result:
     """The module's result. Raises SpecError for names that are not there.
 
     ``agents`` is a second connection for calls to guest agents, which may hang it.
@@ -135,13 +173,13 @@ class _Wait:
         found = require_domains(connection, names)
         self.watched = [_Watched(Guest(connection, agents, raw)) for raw in found.values()]
 
-    def run(self) -> dict[str, t.Any]:
+    def run(self) -> Result:
         self.started = time.monotonic()
         limit = self.settings.wait_timeout
         slicing = self.settings.slice is not None and self.settings.slice < limit
         if slicing:
             limit = t.cast("float", self.settings.slice)
-        threads = [self._begin(self._observe, one.guest) for one in self.watched]
+        threads = [self._begin(functools.partial(self._observe, one.guest)) for one in self.watched]
         try:
             while not all(one.over for one in self.watched):
                 passed = time.monotonic() - self.started
@@ -171,10 +209,10 @@ class _Wait:
         self.connection.hanging += stuck
         self.agents.hanging += stuck
 
-    def _begin(self, function: t.Callable[..., None], *args: t.Any) -> threading.Thread:
+    def _begin(self, work: t.Callable[[], None]) -> threading.Thread:
         def guarded() -> None:
             try:
-                function(*args)
+                work()
             except BaseException as error:  # a defect of ours, raised by the caller's thread
                 self.bug = error
 
@@ -206,7 +244,7 @@ class _Wait:
                 attempt = one.tries.setdefault(address, _Try())
                 if not attempt.busy and time.monotonic() >= attempt.due:
                     attempt.busy = True
-                    self._begin(self._try, one.guest, address, attempt)
+                    self._begin(functools.partial(self._try, one.guest, address, attempt))
             self._settle(one)
             if self.settings.until == "ssh" and not one.over:
                 self._give_up(one)
@@ -339,7 +377,7 @@ class _Wait:
                 self.stirred[bridge] = now
                 neighbours.stir(bridge)
 
-    def _result(self, *, final: bool) -> dict[str, t.Any]:
+    def _result(self, *, final: bool) -> Result:
         """What is known now; failed when waiting is over for good and somebody did not answer."""
         open_ends = [one for one in self.watched if not one.over]
         silent = [
@@ -359,7 +397,7 @@ class _Wait:
             if isinstance(outcome, deadline.Ok)
         }
         vms = [self._entry(one, consoles.get(one.guest.name, [])) for one in self.watched]
-        result: dict[str, t.Any] = {
+        result: Result = {
             "changed": any(vm["changed"] for vm in vms),
             "vms": vms,
             "waiting": [] if final else [one.guest.name for one in open_ends],
@@ -371,7 +409,7 @@ class _Wait:
             )
         return result
 
-    def _entry(self, one: _Watched, console_end: list[str]) -> dict[str, t.Any]:
+    def _entry(self, one: _Watched, console_end: list[str]) -> Entry:
         guest = one.guest
         if not one.answered and one.candidates:
             one.address, one.source = next(iter(one.candidates.items()))

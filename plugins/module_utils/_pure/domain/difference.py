@@ -182,7 +182,7 @@ def _creation(found: _Differences, domain: Domain, kept: Mapping[str, t.Any]) ->
     if not found.written("seed") or "seed" not in kept:
         return
     seed, now = kept["seed"], as_plain(domain)["seed"]
-    if not isinstance(seed, dict) or now is None:
+    if not isinstance(seed, dict) or not isinstance(now, dict):
         if (seed is None) != (now is None):
             found.add("seed", now is not None, seed is not None)
         return

@@ -16,18 +16,20 @@ import dataclasses
 import json
 import typing as t
 
+from ..base.json_values import Json
 from .domain import Domain
 
 # what belongs to the run that creates, not to the VM
 _NOT_KEPT = ("start", "wait", "placement", "written")
 
 
-def as_plain(domain: Domain) -> dict[str, t.Any]:
+def as_plain(domain: Domain) -> dict[str, Json]:
     """The request as JSON's types, without secrets and without what only its run needs."""
     plain = dataclasses.asdict(domain.without_secrets())
     for key in _NOT_KEPT:
         del plain[key]
-    return t.cast("dict[str, t.Any]", json.loads(json.dumps(plain)))
+    found: dict[str, Json] = json.loads(json.dumps(plain))
+    return found
 
 
 def to_text(domain: Domain) -> str:
@@ -50,20 +52,20 @@ def differences(kept: str | None, domain: Domain) -> list[str]:
     return compare(old, as_plain(domain))
 
 
-def compare(old: t.Mapping[str, t.Any], new: t.Mapping[str, t.Any]) -> list[str]:
+def compare(old: t.Mapping[str, Json], new: t.Mapping[str, Json]) -> list[str]:
     """As :func:`differences`, of two plain mappings."""
     return _compare("", old, new)
 
 
-def _compare(path: str, old: t.Any, new: t.Any) -> list[str]:
+def _compare(path: str, old: Json, new: Json) -> list[str]:
     if isinstance(old, dict) and isinstance(new, dict):
-        found = []
+        found: list[str] = []
         for key in new:
             if key in old:
                 found += _compare(f"{path}.{key}" if path else key, old[key], new[key])
         return found
-    if _named(old) and _named(new):
-        before, after = ({entry["name"]: entry for entry in one} for one in (old, new))
+    before, after = _by_name(old), _by_name(new)
+    if before is not None and after is not None:
         found = _compare(path, before, {name: after[name] for name in after if name in before})
         found += [f"{path}.{name}: not asked for, is there" for name in before if name not in after]
         found += [f"{path}.{name}: asked for, is not there" for name in after if name not in before]
@@ -73,11 +75,18 @@ def _compare(path: str, old: t.Any, new: t.Any) -> list[str]:
     return [] if old == new else [f"{path}: asked {_show(new)}, is {_show(old)}"]
 
 
-def _named(value: t.Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in value
-    )
+def _by_name(value: Json) -> dict[str, Json] | None:
+    """The mappings of a list by their names; None for a list of anything else, or no list."""
+    if not isinstance(value, list):
+        return None
+    found: dict[str, Json] = {}
+    for entry in value:
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if not isinstance(name, str):
+            return None
+        found[name] = entry
+    return found
 
 
-def _show(value: t.Any) -> str:
+def _show(value: Json) -> str:
     return "none" if value is None else str(value) if isinstance(value, str) else json.dumps(value)

@@ -14,6 +14,7 @@ import typing as t
 
 from ... import _lxml
 from ..base import metadata
+from ..base.json_values import Json
 from ..base.metadata import Metadata
 from ..seed import first_boot
 from ..seed.types import Seed, SeededNic
@@ -44,7 +45,7 @@ def _names(kept: Metadata | None) -> dict[str, str]:
     return names
 
 
-def _request(kept: Metadata | None) -> dict[str, t.Any]:
+def _request(kept: Metadata | None) -> dict[str, Json]:
     try:
         found = json.loads(kept.request or "{}") if kept is not None else {}
     except ValueError:
@@ -52,13 +53,14 @@ def _request(kept: Metadata | None) -> dict[str, t.Any]:
     return found if isinstance(found, dict) else {}
 
 
-def as_plain(seed: Seed, name: str) -> dict[str, t.Any]:
+def as_plain(seed: Seed, name: str) -> dict[str, Json]:
     """The seed of the VM ``name`` as JSON's types, without secrets."""
-    plain = json.dumps(dataclasses.asdict(seed.without_secrets(name)))
-    return t.cast("dict[str, t.Any]", json.loads(plain))
+    text = json.dumps(dataclasses.asdict(seed.without_secrets(name)))
+    plain: dict[str, Json] = json.loads(text)
+    return plain
 
 
-def recorded(kept: Metadata | None) -> dict[str, t.Any] | None:
+def recorded(kept: Metadata | None) -> dict[str, Json] | None:
     """What the VM was seeded with before, as of :func:`as_plain`; None if it never was."""
     if kept is None:
         return None

@@ -19,6 +19,7 @@ import re
 import typing as t
 from collections.abc import Mapping
 
+from ..base.json_values import Json
 from . import first_boot
 from .types import HostKey, NicConfig, Seed, SeededNic, User
 
@@ -59,10 +60,11 @@ def nocloud(
     data = _user_data(seed, hostname, fqdn, uuid, host_key, entropy)
     if seed.user_data is not None:
         data = merged(data, json.loads(seed.user_data))
-    if isinstance(data.get("runcmd"), list):
-        data["runcmd"] = first_boot.watched(data["runcmd"])
-    if not data["runcmd"]:
-        del data["runcmd"]  # cloud-init's schema has no empty list
+    commands = data.pop("runcmd")
+    if isinstance(commands, list):
+        commands = first_boot.watched(commands)
+    if commands:  # cloud-init's schema has no empty list
+        data["runcmd"] = commands
     return {
         "meta-data": _document(meta),
         "network-config": _document(network(seed, nics)),
@@ -77,11 +79,15 @@ def host_names(seed: Seed, name: str) -> tuple[str, str | None]:
     return short, full if dot else None
 
 
-def merged(ours: t.Any, theirs: t.Any) -> t.Any:
+def merged(ours: Mapping[str, Json], theirs: Mapping[str, Json]) -> dict[str, Json]:
     """Mappings key by key, lists one after the other, else what the user wrote."""
+    both = {key: _merged(ours[key], theirs[key]) for key in ours if key in theirs}
+    return {**ours, **theirs, **both}
+
+
+def _merged(ours: Json, theirs: Json) -> Json:
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
-        both = {key: merged(ours[key], theirs[key]) for key in ours if key in theirs}
-        return {**ours, **theirs, **both}
+        return merged(ours, theirs)
     if isinstance(ours, list) and isinstance(theirs, list):
         return [*ours, *theirs]
     return theirs
@@ -94,9 +100,9 @@ def _user_data(
     uuid: str,
     host_key: HostKey,
     entropy: bytes,
-) -> dict[str, t.Any]:
+) -> dict[str, Json]:
     machine_id = uuid.replace("-", "")
-    data: dict[str, t.Any] = {
+    data: dict[str, Json] = {
         "bootcmd": [
             ["sh", "-c", _MACHINE_ID, "machine-id", machine_id],
             ["sh", "-c", first_boot.REPORT, "first-boot", _DISABLED],
@@ -148,12 +154,12 @@ def logins(seed: Seed) -> list[tuple[User, bool]]:
     return [(first, not root), *((user, True) for user in seed.users)]
 
 
-def _user(user: User, *, lock: bool) -> dict[str, t.Any]:
-    entry: dict[str, t.Any] = {"name": user.name}
+def _user(user: User, *, lock: bool) -> dict[str, Json]:
+    entry: dict[str, Json] = {"name": user.name}
     if user.ssh_public_keys:
         entry["ssh_authorized_keys"] = list(user.ssh_public_keys)
     if user.password_hash is not None:
-        entry.update(hashed_passwd=user.password_hash, lock_passwd=False)
+        entry["hashed_passwd"], entry["lock_passwd"] = user.password_hash, False
     elif lock:
         entry["lock_passwd"] = True
     if user.sudo is not None:
@@ -165,9 +171,9 @@ def _user(user: User, *, lock: bool) -> dict[str, t.Any]:
     return entry
 
 
-def _files(seed: Seed) -> list[dict[str, t.Any]]:
+def _files(seed: Seed) -> list[dict[str, Json]]:
     trust = b"# Made by fleet.virt: this VM stays the instance it was seeded as.\n"
-    files = [
+    files: list[dict[str, Json]] = [
         {
             "path": _TRUST,
             "content": base64.b64encode(trust + b"manual_cache_clean: true\n").decode("ascii"),
@@ -177,7 +183,7 @@ def _files(seed: Seed) -> list[dict[str, t.Any]]:
         }
     ]
     for file in seed.files:
-        entry: dict[str, t.Any] = {
+        entry: dict[str, Json] = {
             "path": file.path,
             "content": file.content,
             "encoding": "b64",
@@ -229,30 +235,29 @@ def told(seed: Seed, nics: t.Sequence[SeededNic]) -> list[ToldNic]:
     return found
 
 
-def network(seed: Seed, nics: t.Sequence[SeededNic]) -> dict[str, t.Any]:
+def network(seed: Seed, nics: t.Sequence[SeededNic]) -> dict[str, Json]:
     """Version 2 network configuration: every NIC found by its address.
 
     The DHCP client identifies itself by the MAC address: by default it would use the machine id,
     so that a VM made anew under the same address is given another lease, and two of one image may
     be given the same.
     """
-    ethernets: dict[str, t.Any] = {}
+    ethernets: dict[str, Json] = {}
     for nic, config, first in told(seed, nics):
-        ethernets[nic.name] = _ethernet(nic, config)
-        if not first:
-            ethernets[nic.name]["optional"] = True
+        optional = {} if first else {"optional": True}
+        ethernets[nic.name] = {**_ethernet(nic, config), **optional}
     return {"version": 2, "ethernets": ethernets}
 
 
-def _ethernet(nic: SeededNic, config: NicConfig) -> dict[str, t.Any]:
-    entry: dict[str, t.Any] = {"match": {"macaddress": nic.mac}, "dhcp4": config.dhcp4}
+def _ethernet(nic: SeededNic, config: NicConfig) -> dict[str, Json]:
+    entry: dict[str, Json] = {"match": {"macaddress": nic.mac}, "dhcp4": config.dhcp4}
     if config.dhcp4:
         entry["dhcp-identifier"] = "mac"
     if config.dhcp6:
         entry["dhcp6"] = True
     if config.addresses:
         entry["addresses"] = list(config.addresses)
-    routes: list[dict[str, t.Any]] = [
+    routes: list[dict[str, Json]] = [
         {"to": _ROUTES[6 if ":" in gateway else 4], "via": gateway} for gateway in config.gateways
     ]
     for route in config.routes:
@@ -261,7 +266,7 @@ def _ethernet(nic: SeededNic, config: NicConfig) -> dict[str, t.Any]:
             routes[-1]["metric"] = route.metric
     if routes:
         entry["routes"] = routes
-    servers: dict[str, t.Any] = {}
+    servers: dict[str, Json] = {}
     if config.dns_servers:
         servers["addresses"] = list(config.dns_servers)
     if config.dns_search:
@@ -273,7 +278,7 @@ def _ethernet(nic: SeededNic, config: NicConfig) -> dict[str, t.Any]:
     return entry
 
 
-def _document(content: t.Mapping[str, t.Any]) -> bytes:
+def _document(content: t.Mapping[str, Json]) -> bytes:
     # not ASCII only: JSON's surrogate pairs are not YAML
     text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False)
     text = _NOT_YAML.sub(lambda found: f"\\u{ord(found.group()):04x}", text)

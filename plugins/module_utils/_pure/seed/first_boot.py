@@ -22,6 +22,8 @@ from ..machine import console
 if t.TYPE_CHECKING:
     from .types import Seed  # which needs what is here
 
+Command = t.TypeVar("Command")  # a line for the shell, or whatever else a list of them may hold
+
 MARK = "fleet.virt first boot:"
 # In the metadata: a medium was given, the disk was written to, or nobody can tell the end
 PENDING, WRITTEN, UNKNOWN, FAILED = "pending", "written", "unknown", "failed: "
@@ -74,7 +76,7 @@ def expected(seed: Seed | None) -> str | None:
     return WRITTEN if seed.method == "offline" else PENDING
 
 
-def watched(commands: t.Sequence[t.Any]) -> list[t.Any]:
+def watched(commands: t.Sequence[Command]) -> list[Command | str]:
     """The commands, which are one script, so that it fails if one of them does.
 
     Left as they are if one of them is but a part of a statement; then the last one counts.
@@ -82,7 +84,7 @@ def watched(commands: t.Sequence[t.Any]) -> list[t.Any]:
     texts = [one if isinstance(one, str) else "" for one in commands]
     if not commands or any(_OPEN.search(text) or _CLOSED.search(text) for text in texts):
         return list(commands)
-    found: list[t.Any] = []
+    found: list[Command | str] = []
     for number, command in enumerate(commands, 1):
         note = f'echo "fleet.virt: command {number} ended with $fleet_virt"; fleet_virt_failed=1'
         found += [command, f"fleet_virt=$?; [ $fleet_virt = 0 ] || {{ {note}; }}"]

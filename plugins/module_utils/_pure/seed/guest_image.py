@@ -40,6 +40,25 @@ TRUST: dict[str, str] = {
 }
 
 
+class Found(t.TypedDict):
+    """What a result tells of an image."""
+
+    os: str
+    cloud_init: bool
+    agent: bool
+    python: bool
+    sshd: bool
+    network: str | None
+
+
+class Seeded(t.TypedDict):
+    """What a result tells of how a VM is seeded, and of its image if that was looked into."""
+
+    method: str
+    reason: str
+    found: Found | None
+
+
 @dataclass(frozen=True)
 class Image:
     """What was found; ``network`` is one of guest_network.BACKENDS, units are names."""
@@ -58,10 +77,16 @@ class Image:
     bash: bool = False
     resolved: bool = False
 
-    def shown(self) -> dict[str, t.Any]:
+    def shown(self) -> Found:
         """What a result tells of it."""
-        keys = ("os", "cloud_init", "agent", "python", "sshd", "network")
-        return {key: getattr(self, key) for key in keys}
+        return {
+            "os": self.os,
+            "cloud_init": self.cloud_init,
+            "agent": self.agent,
+            "python": self.python,
+            "sshd": self.sshd,
+            "network": self.network,
+        }
 
 
 def look(there: There, os: str) -> Image:

@@ -61,7 +61,7 @@ def _routes(config: NicConfig) -> list[tuple[str, str, int | None]]:
     return [*gateways, *((route.to, route.via, route.metric) for route in config.routes)]
 
 
-def _section(name: str, *lines: tuple[str, t.Any]) -> str:
+def _section(name: str, *lines: tuple[str, str | int | None]) -> str:
     """A section with the lines that have a value; empty without any."""
     given = [f"{key}={value}\n" for key, value in lines if value not in (None, "", False)]
     return f"[{name}]\n{''.join(given)}\n" if given else ""

@@ -9,6 +9,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 import typing as t
 from collections.abc import Mapping
@@ -25,13 +26,14 @@ _BROADCAST = ip.address("255.255.255.255")
 _EXAMPLE = "[{name: eth0, addresses: [192.0.2.10/24], gateway: 192.0.2.1}]"
 
 
-def read(reader: Reader) -> dict[str, t.Any]:
-    """The fields of a Seed that the network's options set."""
-    return {
-        "network": _nics(reader),
-        "dns_servers": _servers(reader),
-        "dns_search": settings.DNS_SEARCH.read(reader),
-    }
+def read(reader: Reader, seed: Seed) -> Seed:
+    """``seed`` with what the network's options set."""
+    return dataclasses.replace(
+        seed,
+        network=_nics(reader),
+        dns_servers=_servers(reader),
+        dns_search=settings.DNS_SEARCH.read(reader),
+    )
 
 
 def _nics(reader: Reader) -> tuple[NicConfig, ...]:
@@ -39,7 +41,7 @@ def _nics(reader: Reader) -> tuple[NicConfig, ...]:
     if value is None:
         return ()
     origin = reader.at("network")
-    entries: list[tuple[str, t.Any, str | None]] = []
+    entries: list[tuple[str, object, str | None]] = []
     if isinstance(value, Mapping):
         entries = [(f"{origin}.{name}", entry, str(name)) for name, entry in value.items()]
     elif isinstance(value, (list, tuple)):

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import dataclasses
 import json
 import re
-import typing as t
 from collections.abc import Mapping
 
 from ..._errors import Problem
@@ -49,23 +49,24 @@ _OURS = {
 }
 
 
-def read(reader: Reader, seed: Seed, read_yaml: ReadYaml | None) -> dict[str, t.Any]:
-    """The fields of ``seed`` that these options set."""
+def read(reader: Reader, seed: Seed, read_yaml: ReadYaml | None) -> Seed:
+    """``seed`` with what these options set."""
     users = _users(reader, seed)
-    return {
-        "fqdn": _fqdn(reader, seed),
-        "sudo": _sudo(reader, True),
-        "password_hash": _password_hash(reader),
-        "users": users,
-        "timezone": settings.TIMEZONE.read(reader),
-        "locale": settings.LOCALE.read(reader),
-        "ca_certificates": _certificates(reader),
-        "files": _files(reader),
-        "packages": settings.PACKAGES.read(reader),
-        "commands": _commands(reader),
-        "grow_root": settings.GROW_ROOT.read(reader),
-        "user_data": _user_data(reader, read_yaml),
-    }
+    return dataclasses.replace(
+        seed,
+        fqdn=_fqdn(reader, seed),
+        sudo=_sudo(reader, True),
+        password_hash=_password_hash(reader),
+        users=users,
+        timezone=settings.TIMEZONE.read(reader),
+        locale=settings.LOCALE.read(reader),
+        ca_certificates=_certificates(reader),
+        files=_files(reader),
+        packages=settings.PACKAGES.read(reader),
+        commands=_commands(reader),
+        grow_root=settings.GROW_ROOT.read(reader),
+        user_data=_user_data(reader, read_yaml),
+    )
 
 
 def _fqdn(reader: Reader, seed: Seed) -> str | None:
@@ -120,7 +121,7 @@ def _password_hash(reader: Reader) -> str | None:
     return str(value)
 
 
-def _entries(reader: Reader, key: str, example: str) -> list[tuple[str, Mapping[str, t.Any]]]:
+def _entries(reader: Reader, key: str, example: str) -> list[tuple[str, Mapping[str, object]]]:
     """Path and mapping of each entry of the list under ``key``."""
     value = reader.structure(key, secret=True)
     if value is None:
@@ -128,7 +129,7 @@ def _entries(reader: Reader, key: str, example: str) -> list[tuple[str, Mapping[
     if not isinstance(value, (list, tuple)):
         reader.problem(key, f"this is not a list; write {example}")
         return []
-    found: list[tuple[str, Mapping[str, t.Any]]] = []
+    found: list[tuple[str, Mapping[str, object]]] = []
     for index, entry in enumerate(value):
         path = f"{reader.at(key)}[{index}]"
         if isinstance(entry, Mapping):
@@ -306,7 +307,7 @@ def _user_data(reader: Reader, read_yaml: ReadYaml | None) -> str | None:
     return text
 
 
-def user_data_json(value: t.Any, read_yaml: ReadYaml | None) -> str:
+def user_data_json(value: object, read_yaml: ReadYaml | None) -> str:
     """User-data (a mapping, or YAML text) as JSON; ValueError with what is wrong, showing none."""
     example = "write a mapping of cloud-config, for example {swap: {size: 0}}"
     if isinstance(value, str):

@@ -33,7 +33,7 @@ def public_keys(
     """The public keys under ``key``: a list, or text with one on each line."""
     written = reader.structure(key, secret=True)
     origin = reader.at(key)
-    lines: t.Any = list(default) if written is None else written
+    lines: object = list(default) if written is None else written
     if isinstance(lines, str):
         lines = [lines] if "PRIVATE KEY" in lines else lines.splitlines()
     if not isinstance(lines, (list, tuple)):
@@ -60,7 +60,7 @@ def public_keys(
     return tuple(keys)
 
 
-def public_key_problem(text: t.Any) -> str | None:
+def public_key_problem(text: object) -> str | None:
     """What is wrong with one line of ``authorized_keys``; never shows any of it."""
     remedy = "give the one line of the .pub file, such as ssh-ed25519 AAAA... name"
     if not isinstance(text, str):

@@ -12,7 +12,6 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 from collections.abc import Mapping
 
@@ -29,7 +28,7 @@ _NETWORK = ("network", "dns_servers", "dns_search")
 _FEW = ("hostname", "user", "ssh_public_keys", "method")
 
 
-def wanted(value: t.Any, default: bool) -> bool:
+def wanted(value: object, default: bool) -> bool:
     """Whether ``seed: value`` asks for seeding: a boolean, a word for one, or a mapping."""
     if value is None:
         return default
@@ -41,7 +40,7 @@ def wanted(value: t.Any, default: bool) -> bool:
 
 
 def from_options(
-    value: t.Any,
+    value: object,
     path: str,
     default_keys: t.Sequence[str],
     problems: list[Problem],
@@ -74,11 +73,11 @@ def from_options(
     if any(reader.given(key) for key in known if key not in (*_FEW, *_NETWORK)):
         from . import options as seed_options
 
-        seed = dataclasses.replace(seed, **seed_options.read(reader, seed, read_yaml))
+        seed = seed_options.read(reader, seed, read_yaml)
     if any(reader.given(key) for key in _NETWORK):
         from . import network as seed_network
 
-        seed = dataclasses.replace(seed, **seed_network.read(reader))
+        seed = seed_network.read(reader, seed)
     if method == "offline" and seed.user_data is not None:
         reader.problem(
             "user_data",

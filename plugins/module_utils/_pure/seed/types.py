@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from .settings import DEFAULT_USER, METHODS
 
 ALL_SUDO = "ALL=(ALL) NOPASSWD:ALL"
-ReadYaml = t.Callable[[str], t.Any]
+ReadYaml = t.Callable[[str], object]
 _ROUNDS = 100_000  # some 50 ms; see Seed.without_secrets
 
 

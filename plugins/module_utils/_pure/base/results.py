@@ -1,0 +1,21 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What results of several features have in common.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+
+class Diff(t.TypedDict):
+    """Text before and after, as Ansible shows it."""
+
+    before_header: str
+    after_header: str
+    before: str
+    after: str
