@@ -249,6 +249,17 @@ def test_helpers_never_import_upwards(path: Path) -> None:
         assert not below or below[0] == "module_utils", f"line {line}: {'.'.join(below)}"
 
 
+def for_types_alone(path: Path) -> set[int]:
+    """Lines that only the type checker reads."""
+    return {
+        line
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "t.TYPE_CHECKING"
+        for one in node.body
+        for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)
+    }
+
+
 @each(ON_HYPERVISORS)
 def test_hypervisors_need_only_libvirt_and_lxml(path: Path) -> None:
     doors = {"libvirt": "_libvirt.py", "libvirt_qemu": "_libvirt.py", "lxml": "_lxml.py"}
@@ -258,6 +269,8 @@ def test_hypervisors_need_only_libvirt_and_lxml(path: Path) -> None:
         where = f"line {line}: {name[0]}"
         if name[0] in doors:
             assert path.name == doors[name[0]], f"{where} is imported in {doors[name[0]]} only"
+        elif name[0] == "typing_extensions":
+            assert line in for_types_alone(path), f"{where} is not on hypervisors"
         else:
             assert name[0] in sys.stdlib_module_names, f"{where} is not on hypervisors"
             if name[0] == "importlib":

@@ -16,6 +16,15 @@ from urllib.parse import urlsplit
 from ... import _libvirt
 from ..._errors import NO_CODE, DeadlineExceeded, HostUnreachable, LibvirtFailure
 from . import deadline
+from .deadline import Item, Value
+
+if t.TYPE_CHECKING:
+    # for checking alone: hypervisors need not have it
+    from typing_extensions import TypeVarTuple, Unpack
+
+    from ..._libvirt import VirConnect
+
+    Given = TypeVarTuple("Given")
 
 _REMEDIES = (
     ("No such file or directory", "is libvirtd running there? (systemctl status libvirtd)"),
@@ -35,7 +44,7 @@ _MOST_HANGING = 5
 class Connection:
     """One open connection: ``raw`` is libvirt's ``virConnect``; every limit is ``timeout``."""
 
-    def __init__(self, raw: t.Any, uri: str, timeout: float) -> None:
+    def __init__(self, raw: VirConnect, uri: str, timeout: float) -> None:
         self.raw = raw
         self.uri = uri
         self.timeout = timeout
@@ -49,10 +58,10 @@ class Connection:
     def call(
         self,
         action: str,
-        function: t.Callable[..., t.Any],
-        *args: t.Any,
+        function: t.Callable[[Unpack[Given]], Value],
+        *args: Unpack[Given],
         seconds: float | None = None,
-    ) -> t.Any:
+    ) -> Value:
         """``function(*args)`` within the limit, libvirt's error as LibvirtFailure.
 
         ``seconds`` replaces the connection's limit for work that is known to take longer.
@@ -60,7 +69,7 @@ class Connection:
         if self.hanging >= _MOST_HANGING:
             raise deadline.TooManyHang(action, self.hanging)
 
-        def guarded() -> t.Any:
+        def guarded() -> Value:
             with _libvirt.calling(action):
                 return function(*args)
 
@@ -72,14 +81,14 @@ class Connection:
 
     def each(
         self,
-        function: t.Callable[[t.Any], t.Any],
-        items: t.Sequence[t.Any],
-        what: t.Callable[[t.Any], str],
+        function: t.Callable[[Item], Value],
+        items: t.Sequence[Item],
+        what: t.Callable[[Item], str],
         parallel: int = 1,
-    ) -> list[deadline.Outcome[t.Any]]:
+    ) -> list[deadline.Outcome[Value]]:
         """:func:`deadline.each` with libvirt's errors as outcomes; ``function`` only reads."""
 
-        def guarded(item: t.Any) -> t.Any:
+        def guarded(item: Item) -> Value:
             try:
                 with _libvirt.calling(what(item)):
                     return function(item)
@@ -106,11 +115,11 @@ class Connection:
 
     def each_there(
         self,
-        function: t.Callable[[t.Any], t.Any],
-        items: t.Sequence[t.Any],
-        what: t.Callable[[t.Any], str],
+        function: t.Callable[[Item], Value],
+        items: t.Sequence[Item],
+        what: t.Callable[[Item], str],
         gone: int,
-    ) -> list[tuple[t.Any, t.Any]]:
+    ) -> list[tuple[Item, Value]]:
         """Items with their values; what vanished after it was listed, for which libvirt has the
         code ``gone``, is left out. Raises what else failed."""
         found = []
@@ -158,7 +167,7 @@ def connect(uri: str, timeout: float) -> t.Iterator[Connection]:
     ``timeout`` (seconds) limits opening and then each single call. Raises HostUnreachable.
     """
 
-    def opened() -> t.Any:
+    def opened() -> VirConnect:
         with _libvirt.calling("connect"):
             return _libvirt.open_connection(uri)
 

@@ -198,7 +198,7 @@ def _complete(host: Host, job: Job, run: str, *, paused: bool) -> None:
     """The claim, whose volumes are there, becomes the VM, and is started if it is to be."""
     connection, domain = host.connection, job.domain
     if domain.autostart:
-        raw = connection.call("find the claim", connection.raw.lookupByUUIDString, job.uuid)
+        raw = connection.call("find the claim", connection.raw.lookupByUUIDString, str(job.uuid))
         connection.call(f"set autostart of {domain.name}", raw.setAutostart, 1)
     raw = definition.define_final(host, job, owners.myself(run) if domain.start else None)
     if domain.start:
@@ -209,7 +209,7 @@ def _release(host: Host, job: Job) -> None:
     """Let it run, and note that nothing is left to do."""
     if job.domain.start:
         raw = host.connection.call(
-            f"find {job.domain.name}", host.connection.raw.lookupByUUIDString, job.uuid
+            f"find {job.domain.name}", host.connection.raw.lookupByUUIDString, str(job.uuid)
         )
         _let_run(host, raw, definition.kept_of(host, job, None, None))
     job.changed = True
@@ -246,7 +246,7 @@ def _start(host: Host, raw: VirDomain, *, paused: bool) -> None:
 
 def _let_run(host: Host, raw: VirDomain, kept: Metadata) -> None:
     """Resume the domain if it was started paused, and write its final metadata."""
-    state, _reason = host.connection.call("read the state", raw.state)
+    state, _reason = host.connection.call("read the state", raw.state, 0)
     if state == DOMAIN_PAUSED:
         host.connection.call(f"resume {raw.name()}", raw.resume)
     definition.write_metadata(host, raw, kept, definition.AFFECT_CONFIG)

@@ -72,7 +72,9 @@ def _note(host: Host, job: Job, plans: t.Sequence[DiskPlan]) -> None:
     """Keep with the claim which files were made."""
     job.made.update((plan.path, identity.of_file(plan.path)) for plan in plans)
     raw = host.connection.call(
-        f"find the claim of {job.domain.name}", host.connection.raw.lookupByUUIDString, job.uuid
+        f"find the claim of {job.domain.name}",
+        host.connection.raw.lookupByUUIDString,
+        str(job.uuid),
     )
     kept = lookup.kept_metadata(host.connection, raw)
     if kept is None or kept.phase != "creating":

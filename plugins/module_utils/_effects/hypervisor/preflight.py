@@ -136,7 +136,9 @@ def compare(uri: str, timeout: float, cpus: t.Sequence[str]) -> dict[str, t.Any]
     return found
 
 
-def _baseline(connection: Connection, where: t.Sequence[t.Any], cpus: list[str]) -> str:
+def _baseline(
+    connection: Connection, where: tuple[None, str | None, None, str], cpus: list[str]
+) -> str:
     """The common CPU; features that this libvirt is too old to know are left out of all."""
     while True:
         try:

@@ -128,9 +128,7 @@ def find_base(connection: Connection, pool: Pool, digest: str) -> BaseImage | No
                 return _read_base(pool, name)
         return None
 
-    return t.cast(
-        "BaseImage | None", connection.call(f"look for base image {digest}", read, seconds=_SHORT)
-    )
+    return connection.call(f"look for base image {digest}", read, seconds=_SHORT)
 
 
 def is_known(connection: Connection, pool: Pool, base: BaseImage) -> bool:
@@ -143,7 +141,7 @@ def settle(connection: Connection, pool: Pool, base: BaseImage) -> None:
     base_file.make_immutable(base.path)
     if is_known(connection, pool, base):
         return
-    storage.patiently(connection, f"refresh pool {pool.name}", lambda: pool.raw.refresh(0))
+    storage.patiently(connection, f"refresh pool {pool.name}", lambda: pool.existing.refresh(0))
     if not is_known(connection, pool, base):
         raise LibvirtFailure(
             f"refresh pool {pool.name}",

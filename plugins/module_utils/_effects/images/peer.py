@@ -134,7 +134,7 @@ def _find(far: Connection, base_pool: str, base_path: str, digest: str) -> t.Any
     pool = storage.find_pool(far, base_pool, base_path)
     if pool is None:
         return None
-    names = far.call(f"list pool {pool.name}", pool.raw.listVolumes)
+    names = far.call(f"list pool {pool.name}", pool.existing.listVolumes)
     for name in sorted(str(name) for name in names):
         if name.startswith(f"{digest}-") and images.is_base_name(name):
             return storage.find_volume(far, pool, name)

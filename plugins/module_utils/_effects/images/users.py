@@ -209,7 +209,7 @@ def _require_own(connection: Connection, pool: Pool, sole_pool_ids: t.Collection
 
 def _forget(connection: Connection, pool: Pool) -> None:
     """Have libvirt see what is gone."""
-    storage.patiently(connection, f"refresh pool {pool.name}", lambda: pool.raw.refresh(0))
+    storage.patiently(connection, f"refresh pool {pool.name}", lambda: pool.existing.refresh(0))
 
 
 def _digest(path: str) -> str:

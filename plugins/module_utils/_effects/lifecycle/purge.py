@@ -305,7 +305,7 @@ def _delete(connection: Connection, facts: VolumeFacts) -> None:
         raise PlanRefused(f"pool {facts.own.pool!r} is gone")
     if not storage.delete_volume(connection, pool, facts.own.name):
         # there, but libvirt has not looked since it came
-        storage.patiently(connection, f"refresh pool {pool.name}", lambda: pool.raw.refresh(0))
+        storage.patiently(connection, f"refresh pool {pool.name}", lambda: pool.existing.refresh(0))
         storage.delete_volume(connection, pool, facts.own.name)
     if os.path.lexists(path):
         raise PlanRefused(f"{path} is still there, although libvirt has removed it")

@@ -9,6 +9,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import functools
 import glob
 import os
 import stat
@@ -40,6 +41,16 @@ _LOG_FOLDER = "/var/log/libvirt/qemu"
 _NVRAM_FOLDER = "/var/lib/libvirt/qemu/nvram/"
 
 
+class _Live(t.TypedDict):
+    uuid: str
+    active: bool
+    persistent: bool
+    managed_save: bool
+    internal_snapshots: tuple[str, ...]
+    external_snapshots: tuple[str, ...]
+    state: str
+
+
 def read_domain(
     connection: Connection, raw: VirDomain, references: References, me: Owner | None = None
 ) -> DomainFacts:
@@ -49,9 +60,9 @@ def read_domain(
     """
     name = str(raw.name())
 
-    def ask() -> tuple[str, dict[str, t.Any]]:
+    def ask() -> tuple[str, _Live]:
         state = state_name(raw.state(0)[0])
-        facts = {
+        facts: _Live = {
             "uuid": str(raw.UUIDString()),
             "active": bool(raw.isActive()),
             "persistent": bool(raw.isPersistent()),
@@ -152,25 +163,25 @@ def read_volume(
     if pool is None or pool.path is None or pool.type not in ownership.FOLDER_TYPES:
         return VolumeFacts(own, pool.type if pool else None, left_behind=left_behind)
     path = f"{pool.path}/{own.name}"
-    place: dict[str, t.Any] = {
-        "pool_type": pool.type,
-        "pool_path": pool.path,
-        "pool_active": pool.active,
-        "shared": pool.shared,
-        "asked": path in asked,
-    }
+    found = functools.partial(
+        VolumeFacts,
+        own,
+        pool_type=pool.type,
+        pool_path=pool.path,
+        pool_active=pool.active,
+        shared=pool.shared,
+        asked=path in asked,
+    )
     inside = own.name not in (".", "..") and "/" not in own.name
     if not inside:
-        return VolumeFacts(own, **place, left_behind=left_behind)
+        return found(left_behind=left_behind)
     kind = _kind(path)
     if kind != "file":
-        return VolumeFacts(own, **place, path=path, kind=kind, left_behind=left_behind)
+        return found(path=path, kind=kind, left_behind=left_behind)
     users = references.users(path)
     overlays = {user.image for user in users if user.image is not None} & set(disks)
     others = {user.text for user in users if user.uuid != uuid and user.image not in overlays}
-    return VolumeFacts(
-        own,
-        **place,
+    return found(
         path=path,
         kind=kind,
         size_mib=_size(path),

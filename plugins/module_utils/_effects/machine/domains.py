@@ -98,14 +98,14 @@ def read_domains(connection: Connection, wanted: Wanted) -> list[DomainEntry]:
     if wanted.storage:
         host.disks = Disks(connection, [entry for _dummy, entry in readable])
     _read_stats(connection, readable, wanted, host)
-    outcomes = connection.each(
+    completed = connection.each(
         lambda one: _complete(one[0], one[1], host, wanted),
         readable,
         lambda one: f"read domain {one[1]['name']}",
     )
-    for (_dummy, entry), outcome in zip(readable, outcomes):
-        if isinstance(outcome, Failed):
-            _note(entry, _reason(outcome.error))
+    for (_dummy, entry), done in zip(readable, completed):
+        if isinstance(done, Failed):
+            _note(entry, _reason(done.error))
     if wanted.addresses:
         _add_addresses(connection, readable)
     return entries
@@ -123,7 +123,7 @@ def _note(entry: DomainEntry, problem: str) -> None:
         entry["error"] = f"{entry['error']}; {problem}"
 
 
-def _chosen(domains: list[t.Any], wanted: Wanted) -> list[t.Any]:
+def _chosen(domains: list[VirDomain], wanted: Wanted) -> list[VirDomain]:
     names = wanted.names or ()
     known = {str(domain.name()) for domain in domains}
     unknown = [name for name in names if name not in known]

@@ -17,11 +17,12 @@ from ..._libvirt import ERR_NO_STORAGE_POOL, ERR_NO_STORAGE_VOL, ERR_NO_SUPPORT
 from ..._pure.base.states import ACTIVE_STATES, STATES
 from ..._pure.machine import host_info, network_info
 from ..base.connection import Connection
-from ..base.deadline import Failed
+from ..base.deadline import Failed, Value
 from .domains import Wanted, read_domains, still_there
 from .pools import pool_entries
 
 if t.TYPE_CHECKING:
+    from ..._libvirt import VirInterface, VirNetwork
     from ..._pure.machine.snapshot import DomainEntry, HostEntry, NetworkEntry, NumaEntry
 
 MAINTENANCE_VOLUME = "fleet-virt.maintenance"
@@ -92,7 +93,7 @@ def _counts(domains: list[DomainEntry]) -> dict[str, int]:
     return counts
 
 
-def _optional(connection: Connection, action: str, function: t.Callable[..., t.Any]) -> t.Any:
+def _optional(connection: Connection, action: str, function: t.Callable[[], Value]) -> Value | None:
     """The answer, or None from a driver that does not know the call."""
     try:
         return connection.call(action, function)
@@ -145,10 +146,10 @@ def _numa(connection: Connection, cells: list[NumaEntry], total: int) -> list[Nu
 
 
 def _networks(connection: Connection) -> list[NetworkEntry]:
-    networks = _optional(connection, "list networks", connection.raw.listAllNetworks) or []
-    networks.sort(key=lambda network: str(network.name()))
+    networks = _optional(connection, "list networks", lambda: connection.raw.listAllNetworks(0))
+    networks = sorted(networks or [], key=lambda network: str(network.name()))
 
-    def read(network: t.Any) -> NetworkEntry:
+    def read(network: VirNetwork) -> NetworkEntry:
         name = str(network.name())
         info = network_info.network(network.XMLDesc(0), f"network {name}")
         return {
@@ -188,11 +189,13 @@ def _bridges(connection: Connection) -> list[str] | None:
     """
     if connection.local:
         return sorted(path.parent.name for path in Path("/sys/class/net").glob("*/bridge"))
-    interfaces = _optional(connection, "list interfaces", connection.raw.listAllInterfaces)
+    interfaces = _optional(
+        connection, "list interfaces", lambda: connection.raw.listAllInterfaces(0)
+    )
     if interfaces is None:
         return None
 
-    def read(interface: t.Any) -> str | None:
+    def read(interface: VirInterface) -> str | None:
         name = str(interface.name())
         info = network_info.interface(interface.XMLDesc(0), f"interface {name}")
         return name if info["type"] == _INTERFACE_BRIDGE else None

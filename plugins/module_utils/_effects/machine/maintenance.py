@@ -12,7 +12,6 @@ This file is private to the collection.
 from __future__ import annotations
 
 import os
-import typing as t
 
 from ..._errors import PlanRefused
 from ..base import owner
@@ -23,7 +22,7 @@ from .host import MAINTENANCE_VOLUME
 
 def mark(
     connection: Connection, wanted: bool, base_pool: str, base_path: str, *, check: bool
-) -> dict[str, t.Any]:
+) -> dict[str, object]:
     """Set the mark or take it away; the result of ``virt_maintenance``."""
     if not base_path.startswith("/"):
         raise PlanRefused(
@@ -36,7 +35,7 @@ def mark(
             _make(connection, pool or _pool(connection, base_pool, base_path))
         elif pool is not None:
             storage.delete_volume(connection, pool, MAINTENANCE_VOLUME)
-    result: dict[str, t.Any] = {"changed": there != wanted, "maintenance": wanted}
+    result: dict[str, object] = {"changed": there != wanted, "maintenance": wanted}
     if there != wanted:
         name = pool.name if pool else base_pool
         made = "" if pool else f"pool {base_pool} at {base_path.rstrip('/')}\n"
@@ -58,7 +57,7 @@ def _pool(connection: Connection, name: str, path: str) -> storage.Pool:
 def _make(connection: Connection, pool: storage.Pool) -> None:
     if connection.local and os.path.lexists(pool.volume_path(MAINTENANCE_VOLUME)):
         # a call was killed between making the file and libvirt's listing it
-        storage.patiently(connection, f"refresh pool {pool.name}", lambda: pool.raw.refresh(0))
+        storage.patiently(connection, f"refresh pool {pool.name}", lambda: pool.existing.refresh(0))
         if _is_there(connection, pool):
             return
     storage.create_volume(connection, pool, MAINTENANCE_VOLUME, size=0, volume_format="raw")

@@ -121,7 +121,7 @@ def _delete(connection: Connection, volume: OwnVolume) -> None:
         return
     if not there or not storage.delete_volume(connection, pool, volume.name):
         # libvirt has not looked since it came, or went
-        storage.patiently(connection, f"refresh pool {pool.name}", lambda: pool.raw.refresh(0))
+        storage.patiently(connection, f"refresh pool {pool.name}", lambda: pool.existing.refresh(0))
     if there:
         storage.delete_volume(connection, pool, volume.name)
 

@@ -34,7 +34,7 @@ from . import file_systems
 from .pools import describe_volume, list_handles, list_pools
 
 if t.TYPE_CHECKING:
-    from ..._libvirt import VirDomain
+    from ..._libvirt import VirDomain, VirStoragePool
 
 FOLDER_TYPES = ("dir", "fs", "netfs")
 # Pools that several machines can have at once
@@ -59,7 +59,7 @@ class PoolPlace:
     type: str
     path: str | None
     active: bool
-    raw: t.Any
+    raw: VirStoragePool
     shared: bool
     id: str | None
 
@@ -188,7 +188,7 @@ def _identity(path: str) -> tuple[int, int] | None:
     return (status.st_dev, status.st_ino)
 
 
-def _names(domains: t.Iterable[t.Any]) -> frozenset[str]:
+def _names(domains: t.Iterable[VirDomain]) -> frozenset[str]:
     return frozenset(str(raw.name()) for raw in domains)
 
 
@@ -222,7 +222,7 @@ def _sharing(folder: str) -> tuple[bool, str | None]:
 
 
 def _named_by_domains(
-    connection: Connection, domains: t.Sequence[t.Any]
+    connection: Connection, domains: t.Sequence[VirDomain]
 ) -> list[tuple[file_references.Named, User]]:
     """What each domain's definition, live state, snapshots and saved memory name."""
 

@@ -28,7 +28,7 @@ from .host import read_host
 from .pools import describe_volume, list_handles, list_pools
 
 if t.TYPE_CHECKING:
-    from ..._libvirt import VirDomain
+    from ..._libvirt import VirDomain, VirNetwork
     from ..._pure.machine.snapshot import (
         DefinedEntry,
         HostEntry,
@@ -49,8 +49,10 @@ def read(connection: Connection, base_pool: str, base_path: str) -> PlacementEnt
     """
     host = read_host(connection, base_pool, base_path)
     domains = _domains(connection)
-    listing = (connection.raw.listAllDomains, CONNECT_LIST_DOMAINS_ACTIVE)
-    active = {str(domain.UUIDString()) for domain in connection.call("list domains", *listing)}
+    running = connection.call(
+        "list domains", connection.raw.listAllDomains, CONNECT_LIST_DOMAINS_ACTIVE
+    )
+    active = {str(domain.UUIDString()) for domain in running}
     text = connection.call("read capabilities", connection.raw.getCapabilities)
     machine_types = host_info.capabilities(text)["machines"]
     tagging_bridges = _tagging_bridges(connection)
@@ -103,7 +105,8 @@ def _firmwares(
     try:
         text = connection.call(
             "read domain capabilities",
-            *(connection.raw.getDomainCapabilities, None, host["arch"], machine, kind),
+            connection.raw.getDomainCapabilities,
+            *(None, host["arch"], machine, kind, 0),
         )
         return host_info.firmwares(text)
     except FleetVirtError:
@@ -125,13 +128,13 @@ def _tagging_bridges(connection: Connection) -> list[str]:
 def _tagging_networks(
     connection: Connection, host: HostEntry, tagging_bridges: list[str]
 ) -> list[str]:
-    def read(network: t.Any) -> bool:
+    def read(network: VirNetwork) -> bool:
         info = network_info.network(network.XMLDesc(0), f"network {network.name()}")
         return bool(info["tags"]) or info["bridge"] in tagging_bridges
 
     if not host["networks"]:
         return []
-    networks = connection.call("list networks", connection.raw.listAllNetworks)
+    networks = connection.call("list networks", connection.raw.listAllNetworks, 0)
     outcomes = connection.each(read, networks, lambda network: f"read network {network.name()}")
     return sorted(
         str(network.name())

@@ -20,6 +20,7 @@ from ..base.connection import Connection
 from ..base.deadline import Failed
 
 if t.TYPE_CHECKING:
+    from ..._libvirt import VirStoragePool, VirStorageVol
     from ..._pure.machine.snapshot import PoolEntry, VolumeInfo
 
 
@@ -30,10 +31,10 @@ class VolumeHandle:
     pool: str
     name: str
     path: str
-    raw: t.Any
+    raw: VirStorageVol
 
 
-def list_pools(connection: Connection, *, active_only: bool = False) -> list[t.Any]:
+def list_pools(connection: Connection, *, active_only: bool = False) -> list[VirStoragePool]:
     """``virStoragePool`` objects, sorted by name; none where the driver knows no storage."""
     try:
         pools = connection.call(
@@ -51,7 +52,7 @@ def list_pools(connection: Connection, *, active_only: bool = False) -> list[t.A
 def pool_entries(connection: Connection) -> list[PoolEntry]:
     """One entry a pool as ``virt_host_info`` returns it; a broken pool has ``error``."""
 
-    def read(pool: t.Any) -> PoolEntry:
+    def read(pool: VirStoragePool) -> PoolEntry:
         info = storage_info.pool(pool.XMLDesc(0))
         return {
             "name": str(pool.name()),
@@ -87,7 +88,7 @@ def _unread(name: str, error: str) -> PoolEntry:
     }
 
 
-def list_handles(pool: t.Any) -> dict[str, VolumeHandle]:
+def list_handles(pool: VirStoragePool) -> dict[str, VolumeHandle]:
     """The volumes of a ``virStoragePool`` by path, in one call (virStoragePoolListAllVolumes)."""
     name = str(pool.name())
     target: str | None = None

@@ -19,7 +19,11 @@ from ..._libvirt import ERR_NO_STORAGE_POOL, ERR_NO_STORAGE_VOL, STORAGE_POOL_CR
 from ..._pure.machine import pool_xml, storage_info, volume_xml
 from ..base import files
 from ..base.connection import Connection
+from ..base.deadline import Value
 from .pools import list_pools
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirStoragePool, VirStorageVol
 
 _BUSY = "asynchronous jobs running"  # refused while a volume of the pool is being built
 _PATIENCE = 120.0  # seconds to wait for another volume of the same pool
@@ -36,7 +40,17 @@ class Pool:
 
     name: str
     path: str
-    raw: t.Any = None
+    raw: VirStoragePool | None = None
+
+    @property
+    def existing(self) -> VirStoragePool:
+        """libvirt's object. Raises PlanRefused for a pool that was not made."""
+        if self.raw is None:
+            raise PlanRefused(
+                f"pool {self.name} at {self.path} does not exist; define and start it, or run"
+                " fleet.virt.setup_hypervisors"
+            )
+        return self.raw
 
     def volume_path(self, name: str) -> str:
         """The file that the volume ``name`` is, or will be."""
@@ -94,9 +108,9 @@ def make_pool(connection: Connection, name: str, path: str) -> Pool:
 def patiently(
     connection: Connection,
     action: str,
-    function: t.Callable[[], t.Any],
+    function: t.Callable[[], Value],
     seconds: float = CHANGE_SECONDS,
-) -> t.Any:
+) -> Value:
     """Call within ``seconds``; while libvirt refuses because the pool is busy with another volume,
     wait and repeat."""
     limit = time.monotonic() + _PATIENCE
@@ -109,7 +123,7 @@ def patiently(
             time.sleep(0.1)
 
 
-def find_volume(connection: Connection, pool: Pool, name: str) -> t.Any | None:
+def find_volume(connection: Connection, pool: Pool, name: str) -> VirStorageVol | None:
     """libvirt's object for the volume ``name``, None if the pool does not know it."""
     if pool.raw is None:
         return None
@@ -137,7 +151,7 @@ def create_volume(
     volume_format: str,
     backing: tuple[str, str] | None = None,
     mode: str | None = None,
-) -> t.Any:
+) -> VirStorageVol:
     """A new thin volume of ``size`` bytes: empty, or over ``backing``.
 
     libvirt refuses a name that is taken, as a volume or as a file.
@@ -145,7 +159,7 @@ def create_volume(
     xml = volume_xml.render(
         name, size, volume_format, backing, volume_xml.Permissions(mode=mode) if mode else None
     )
-    return patiently(connection, f"create volume {name}", lambda: pool.raw.createXML(xml, 0))
+    return patiently(connection, f"create volume {name}", lambda: pool.existing.createXML(xml, 0))
 
 
 def copy(source: str, source_format: str, target: str, target_format: str) -> None:
@@ -167,7 +181,7 @@ def copy(source: str, source_format: str, target: str, target_format: str) -> No
         raise PlanRefused(f"{source} could not be copied to {target}: {said}")
 
 
-def upload(connection: Connection, volume: t.Any, name: str, content: bytes) -> None:
+def upload(connection: Connection, volume: VirStorageVol, name: str, content: bytes) -> None:
     """Fill a raw volume through libvirt (virStorageVolUpload)."""
 
     def send() -> None:

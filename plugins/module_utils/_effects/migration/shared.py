@@ -158,4 +158,4 @@ def _fetch(there: Connection, path: str) -> bytes:
         stream.finish()
         return found
 
-    return t.cast("bytes", there.call(f"read {path}", fetch))
+    return there.call(f"read {path}", fetch)

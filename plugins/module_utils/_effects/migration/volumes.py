@@ -81,7 +81,9 @@ def make(remote: Connection, source: Source, volumes: t.Sequence[NewVolume]) -> 
         xml = volume_xml.render(one.name, one.capacity, one.format, one.backing)
         try:
             storage.patiently(
-                remote, f"create volume {one.name}", functools.partial(pool.raw.createXML, xml, 0)
+                remote,
+                f"create volume {one.name}",
+                functools.partial(pool.existing.createXML, xml, 0),
             )
         except LibvirtFailure:
             # what could not be made is not ours: a file of that name may be somebody's, just come
@@ -168,7 +170,7 @@ def _pool(connection: Connection, name: str) -> storage.Pool:
 
 def _refresh(connection: Connection, pool: storage.Pool) -> None:
     action = f"look at pool {pool.name} anew"
-    storage.patiently(connection, action, functools.partial(pool.raw.refresh, 0))
+    storage.patiently(connection, action, functools.partial(pool.existing.refresh, 0))
 
 
 def drop_claim(remote: Connection, name: str, uuid: str, *, volumes: bool) -> bool:

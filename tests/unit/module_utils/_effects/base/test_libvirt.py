@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
 from pathlib import Path
 
@@ -41,3 +42,26 @@ def test_there_are_numbers_to_compare() -> None:
 @pytest.mark.parametrize("name", NUMBERS)
 def test_a_number_is_the_one_that_libvirt_has_by_that_name(name: str) -> None:
     assert NUMBERS[name] == getattr(libvirt, f"VIR_{name}")
+
+
+def test_what_is_called_of_libvirts_objects_is_there() -> None:
+    """The protocols are seen by the type checker alone, so they are read as text."""
+    tree = ast.parse(Path(_libvirt.__file__).read_text(encoding="utf-8"))
+    protocols = [
+        one
+        for one in ast.walk(tree)
+        if isinstance(one, ast.ClassDef) and one.name.startswith("Vir") and one.name != "VirError"
+    ]
+    called = {
+        (one.name, method.name)
+        for one in protocols
+        for method in one.body
+        if isinstance(method, ast.FunctionDef)
+    }
+    assert ("VirDomain", "XMLDesc") in called
+    missing = [
+        f"{name}.{method}"
+        for name, method in sorted(called)
+        if not hasattr(getattr(libvirt, name.replace("Vir", "vir", 1)), method)
+    ]
+    assert not missing
