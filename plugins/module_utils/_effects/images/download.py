@@ -47,7 +47,7 @@ class Download:
         self._summed = hashlib.new(source.checksum.partition(":")[0])
         self._came = 0
         length = response.headers.get("content-length") or ""
-        self.length: int | None = int(length) if length.isdigit() else None
+        self.length: int | None = int(length) if length.isdecimal() else None
 
     def blocks(self) -> t.Iterator[bytes]:
         """The file as it comes; raises PlanRefused when it is too slow, too large or ends early."""

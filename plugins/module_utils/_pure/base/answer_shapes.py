@@ -33,6 +33,7 @@ class NotEmpty:
     """Text of at least one character."""
 
 
+MOST = 2**64  # of bytes, MiB, seconds and processors
 _NONE = type(None)
 _TEXT = (str, _NONE)
 _NUMBER = (int, float, _NONE)
@@ -76,6 +77,15 @@ _IMAGE = {
     "intact": _FLAG,
 }
 # A hypervisor as placement sees it, which looks at the rest itself
+_DEFINED = {
+    "name": str,
+    "uuid?": _TEXT,
+    "macs": _TEXTS,
+    "active": _FLAG,
+    "phase": _TEXT,
+    "groups?": (_TEXTS, _NONE),
+    "anti_affinity?": (_TEXTS, _NONE),
+}
 _HOST = {
     "uuid?": _TEXT,
     "machines?": (_TEXTS, _NONE),
@@ -83,17 +93,13 @@ _HOST = {
     "bridges?": (_TEXTS, _NONE),
     "networks?": ([{"name?": _TEXT, "active?": _FLAG, "bridge?": _TEXT}], _NONE),
     "pools?": ([{"name": str, "path?": _TEXT}], _NONE),
-    "vms": [
-        {
-            "name": str,
-            "uuid?": _TEXT,
-            "macs": _TEXTS,
-            "active": _FLAG,
-            "phase": _TEXT,
-            "groups?": (_TEXTS, _NONE),
-            "anti_affinity?": (_TEXTS, _NONE),
-        }
-    ],
+    "vms": [_DEFINED],
+}
+# As moves see it: in which pools its disks are, and which VM is which
+_SOURCE = {
+    **_HOST,
+    "pools": [{"name": str, "path": _TEXT}],
+    "vms": [{**_DEFINED, "uuid": _TEXT}],
 }
 _THERE = {
     "name": str,
@@ -170,7 +176,7 @@ SHAPES: t.Mapping[str, t.Mapping[str, Shape]] = {
     },
     "purged": {"vms": [_PURGED]},
     "migrate_look": {
-        "host": _HOST,
+        "host": _SOURCE,
         "vms": [(_MOVING, _UNREAD)],
         "claims": [{"name": str, **_ENDS}],
         "expired": ([str], _NONE),
@@ -260,6 +266,8 @@ def _problem(value: t.Any, shape: Shape, path: str) -> str | None:
             for name, optional, inner in _keys(shape)
         )
     fits = isinstance(value, shape) and (shape is bool or not isinstance(value, bool))
+    if fits and isinstance(value, (int, float)) and not -MOST <= value <= MOST:  # nor is NaN
+        return f"{path} is a number beyond all that a machine has"
     return None if fits else _wrong(value, path)
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-_VERSIONED = re.compile(r"(?P<family>.+?)-(?P<major>\d+)\.(?P<minor>\d+)")
+_VERSIONED = re.compile(r"(?P<family>.+?)-(?P<major>[0-9]{1,9})\.(?P<minor>[0-9]{1,9})")
 # What a user writes for a family, by the beginning of its versioned names
 _FAMILIES = {"q35": "pc-q35", "pc": "pc-i440fx", "virt": "virt"}
 _PREFERRED = ("pc-q35", "pc-i440fx", "virt")

@@ -161,7 +161,7 @@ def _versions(facts: t.Mapping[str, Facts]) -> list[Finding]:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version))
+    return tuple(int(number) for number in re.findall(r"[0-9]{1,9}", version))
 
 
 def _machines(facts: t.Mapping[str, Facts]) -> list[Finding]:

@@ -13,13 +13,17 @@ This file is private to the collection.
 from __future__ import annotations
 
 import math
+import re
 import typing as t
 from dataclasses import dataclass
 
 from ..._errors import Problem, SpecError
 from ..._units import parse_mib
+from ..base.answer_shapes import MOST
+from ..base.options import show
 from ..machine import base_name
 
+_DIGITS = re.compile(r"[0-9]{1,18}")
 _MOST_RATIO = 1000  # more than that is a slip of the pen
 # libvirt's "degraded" is running, with less redundancy than it was set up with
 _USABLE_STATES = frozenset({"running", "active", "degraded"})
@@ -354,10 +358,10 @@ def _names(value: t.Any) -> frozenset[str] | None:
 
 
 def _number(value: t.Any, what: str) -> int:
-    if isinstance(value, str) and value.strip().isdigit():
+    if isinstance(value, str) and _DIGITS.fullmatch(value.strip()):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise _NotKnownError(f"it did not report {what}")
-    if not (math.isfinite(value) and value >= 0):
-        raise _NotKnownError(f"it reported {value!r} as {what}")
+    if not 0 <= value <= MOST:  # nor is NaN
+        raise _NotKnownError(f"it reported {show(value)} as {what}")
     return int(value)

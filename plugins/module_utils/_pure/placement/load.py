@@ -244,7 +244,9 @@ class FleetLoad:
             self.memory.shift(memory, load.memory, load.memory_limit)
             self.cpu.shift(vcpus, load.vcpus, load.vcpus_limit)
         for name, virtual, thin in load.spaces(request, self.policy):
-            pool = load.pools[name]
+            pool = load.pools.get(name)
+            if pool is None:  # a disk of a VM that moves away may lie where no pool is
+                continue
             before = pool.promised
             pool.promised += sign * virtual
             pool.added_thin += sign * thin

@@ -74,7 +74,7 @@ class _Table:
             ) from None
 
     def numbers(self) -> set[int]:
-        return {int(row[2]) for row in self.rows if len(row) > 2 and row[2].isdigit()}
+        return {int(row[2]) for row in self.rows if len(row) > 2 and row[2].isdecimal()}
 
     def text(self) -> str:
         return "".join(":".join(row) + "\n" for row in self.rows)

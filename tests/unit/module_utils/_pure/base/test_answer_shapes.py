@@ -269,7 +269,12 @@ def read_migration(answer: Answer) -> None:
     first = {"host": copy.deepcopy(HOST), "vms": [], "expired": []}
     answers = {"hv1": first, "hv2": answer}
     policy = placement.Policy(pool_paths={}, base_pool="base")
+    idle = copy.deepcopy(answers)
+    for vm in idle["hv2"]["vms"]:
+        vm.update(phase=None, move=None)
     for work in (
+        lambda: migration_decision.decide(["web1"], None, idle, hosts, {}, policy),
+        lambda: migration_evacuation.leave("hv2", idle, hosts, {}, policy),
         lambda: migration_decision.decide(["web1", "web2"], None, answers, hosts, {}, policy),
         lambda: migration_evacuation.leave("hv2", answers, hosts, {}, policy),
         lambda: migration_evacuation.come_back("hv1", answers, hosts, {}, policy),
@@ -342,7 +347,13 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "packages": lambda answer: packages.missing(["bash", "tree"], answer),
 }
 
-WRONG: tuple[t.Any, ...] = (None, "", "text", 7, -1, 2.5, True, [], {}, [None], ["x"], [[]], [{}])
+# JSON as Python reads it has numbers of any size, and those that are none
+NO_NUMBERS = (10**400, -(10**400), float("inf"), float("nan"))
+WRONG: tuple[t.Any, ...] = (
+    *(None, "", "text", 7, -1, 2.5, True, [], {}, [None], ["x"], [[]], [{}]),
+    *NO_NUMBERS,
+    *("9" * 5000, [f"pc-q35-{'9' * 5000}.2"]),
+)
 MISSING = object()
 
 

@@ -65,6 +65,16 @@ def test_one_that_fits_nowhere_stays_and_is_told() -> None:
     assert "hv2: needs 12000 MiB" in problem
 
 
+def test_one_whose_disk_lies_in_no_pool_stops_no_other() -> None:
+    disk = {"path": "/srv/web2.qcow2", "bytes": 1 << 30, "backing": None}
+    answers = {"hv1": answer(vm("web1"), vm("web2", disks=[disk])), "hv2": answer()}
+    found = emptied(answers)
+    assert found.shares == {"hv1": [("web1", "hv2")]}
+    (problem,) = found.problems
+    assert problem.startswith("web2 fits nowhere. ")
+    assert "/srv" in problem
+
+
 def test_nothing_goes_to_a_hypervisor_in_maintenance() -> None:
     answers = {"hv1": answer(vm("web1")), "hv2": answer(), "hv3": answer()}
     assert emptied(answers, "hv2").shares == {"hv1": [("web1", "hv3")]}

@@ -155,6 +155,8 @@ UNKNOWN: list[tuple[str, t.Any, str]] = [
     ("memory_mib.total", None, "did not report its memory"),
     ("memory_mib.total", -1, "reported -1 as its memory"),
     ("memory_mib.total", float("inf"), "reported inf"),
+    ("memory_mib.total", 10**400, "reported 10000"),
+    ("memory_mib.total", "²", "did not report"),
     ("memory_mib.total", True, "did not report its memory"),
     ("memory_mib.defined", ..., "did not report the memory of its defined VMs"),
     ("cpu", "8", "did not report its CPUs"),

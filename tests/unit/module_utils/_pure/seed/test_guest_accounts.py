@@ -89,6 +89,14 @@ def test_an_image_without_shadows() -> None:
     assert after.gshadow == ""
 
 
+def test_a_number_that_is_none_takes_no_number() -> None:
+    """Of a superscript two Python says that it is a digit, and makes no number of it."""
+    image = dataclasses.replace(IMAGE, passwd=IMAGE.passwd + "odd:x:\u00b2:0::/:/bin/sh\n")
+    alice = User("alice", (), None)
+    after, _homes = guest_accounts.with_users(image, [(alice, False)], "/bin/bash")
+    assert line(after.passwd, "alice").startswith("alice:x:1002:")
+
+
 def test_lines_of_nis_stay_last() -> None:
     image = dataclasses.replace(IMAGE, passwd=IMAGE.passwd + "+::::::\n")
     after, _homes = guest_accounts.with_users(image, [(User("alice"), True)], "/bin/sh")
