@@ -65,7 +65,7 @@ def _with_sole_pools(options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> 
     """The options, with what all hypervisors said of their pools in place of where they said it."""
     results, expected, lost = (options.pop(key, None) for key in _INTERNAL)
     if results and expected:
-        answers = registered(task_vars, results, "purge_look")
+        answers = registered(task_vars, results, "pools")
         seen = purge_decision.fleet(answers, "pool_ids", expected, lost or [])
         host = str(task_vars["inventory_hostname"])
         options["_sole_pool_ids"] = purge_decision.sole_pool_ids(host, seen)

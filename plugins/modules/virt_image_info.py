@@ -110,6 +110,7 @@ import typing as t
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
 from ansible_collections.fleet.virt.plugins.module_utils._effects.images import users as image_users
+from ansible_collections.fleet.virt.plugins.module_utils._pure.images.options import INFO_INTERNAL
 
 
 def main() -> None:
@@ -118,12 +119,15 @@ def main() -> None:
             "base_pool": {"type": "str", "default": "base"},
             "base_path": {"type": "path", "default": "/var/lib/libvirt/base"},
             "verify": {"type": "bool", "default": False},
-        }
+        },
+        INFO_INTERNAL,
     )
-    params = module.params
+    params = module.options
 
     def read() -> dict[str, t.Any]:
         with connect(params["uri"], params["timeout"]) as connection:
+            if params["_pools"]:
+                return image_users.pools(connection)
             return image_users.listed(
                 connection, params["base_pool"], params["base_path"], verify=params["verify"]
             )

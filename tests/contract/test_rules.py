@@ -380,6 +380,15 @@ def tasks_of_playbooks_and_roles() -> list[tuple[Path, dict[str, Any]]]:
     ]
 
 
+def test_what_removes_vms_is_asked_for_nothing_else() -> None:
+    asking = {
+        str(path)
+        for path, task in tasks_of_playbooks_and_roles()
+        if "fleet.virt.virt_purge" in task
+    }
+    assert asking == {"playbooks/purge_vm.yml"}
+
+
 def test_every_task_that_asks_a_hypervisor_has_a_limit() -> None:
     """Ansible's default is none: a hypervisor that falls silent would hold the play for ever."""
     asking = [one for one in tasks_of_playbooks_and_roles() if asks_a_hypervisor(one[1])]

@@ -170,6 +170,22 @@ def test_one_on_shared_storage_stays(site: Site) -> None:
     site.lab.ssh("hv2", ["rm", _ID])
 
 
+def test_one_whose_images_cannot_be_read_still_says_which_pools_it_has(site: Site) -> None:
+    """So it holds up nobody else's removal."""
+    for host in ("hv1", "hv2"):
+        site.lab.ssh(host, f"mkdir -p {FOLDER}; echo {host} > {_ID}")
+    pool = f"virsh -q pool-define-as {POOL} dir --target {FOLDER}; virsh -q pool-start {POOL}"
+    site.lab.ssh("hv2", f"{pool}; ln -s endless {FOLDER}/endless")
+    words = ["fleet.virt.images", *_settings(site), "-e", "virt_images_prune=true"]
+    run = site.ansible.run("ansible-playbook", words)
+    assert run.returncode != 0
+    assert re.search(r"hv2: .*so who uses which image is not known", run.stdout), str(run)
+    assert "was not asked" not in run.stdout
+    assert set(listed(site)) == {"used"}
+    for host in ("hv1", "hv2"):
+        site.lab.ssh(host, ["rm", "-f", _ID, f"{FOLDER}/endless"])
+
+
 def test_one_that_was_damaged_is_found(site: Site) -> None:
     path = listed(site)["used"]["path"]
     assert {image["intact"] for image in listed(site, verify=True).values()} == {True}

@@ -63,7 +63,7 @@ NOTHING_CHANGES = [
     Kill("preflight", "virt_preflight.1.before", says=f"no answer: {_KILLED}"),
     Kill("preflight", "virt_preflight.2.before", says="its CPU is not compared"),
     Kill("images", "virt_image_info.1.before"),
-    Kill("images", "virt_purge.1.before", {"virt_images_prune": "true"}),
+    Kill("images", "virt_image_info.1.before", {"virt_images_prune": "true"}),
     Kill("images", "virt_image.1.before", {"virt_images_prune": "true"}),
     Kill("images", "virt_image.1.before", {"virt_image": "tiny.qcow2"}),
     Kill("images", "virt_image.1.before", {"virt_image": "tiny.qcow2"}, check=True),

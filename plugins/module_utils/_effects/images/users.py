@@ -63,6 +63,13 @@ def listed(
     return {"changed": False, "images": entries, "damaged": damaged}
 
 
+def pools(connection: Connection) -> dict[str, object]:
+    """What other hypervisors have to know before images are removed: the ids of pools here."""
+    images.require_local(connection)
+    there = ownership.read_pools(connection).values()
+    return {"changed": False, "pool_ids": sorted(pool.id for pool in there if pool.id)}
+
+
 def removed(
     connection: Connection,
     image: str | None,

@@ -165,6 +165,7 @@ SHAPES: t.Mapping[str, t.Mapping[str, Shape]] = {
     "domains": {"domains": [_DOMAIN]},
     "host_info": {"host": _HOST_INFO},
     "images": {"images": [_IMAGE]},
+    "pools": {"pool_ids": _TEXTS},
     "made": {"vms": [_MADE]},
     "waited": {"vms": [{"name": str, "address": _TEXT, "answered": _FLAG, "msg": _TEXT}]},
     "placing": {"host": _HOST},

@@ -34,6 +34,8 @@ INTERNAL: Spec = {
     "_source": {"type": "dict", "options": SOURCE},
     "_sole_pool_ids": {"type": "list", "elements": "str", "default": []},
 }
+# Nothing but the pools' ids is read: images may be unreadable, and pools are known all the same
+INFO_INTERNAL: Spec = {"_pools": {"type": "bool", "default": False}}
 # Nothing that would say more in a URI than where it leads: no_verify, pkipath, another user
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 

@@ -166,6 +166,7 @@ GOOD: dict[str, Answer] = {
     "domains": {"domains": [DOMAIN]},
     "host_info": {"host": HOST_INFO},
     "images": {"images": [IMAGE]},
+    "pools": {"pool_ids": ["8:1"]},
     "made": {"vms": [MADE]},
     "waited": {
         "vms": [{"name": "web1", "address": "192.0.2.1", "answered": False, "msg": "no"}],
@@ -296,7 +297,11 @@ def read_purge(answer: Answer) -> None:
             pass
     alone = purge_decision.fleet({"hv2": answer}, "vms", None, [])
     decision = purge_decision.decide(["web1"], alone)
-    purge_decision.sole_pool_ids("hv2", seen)
+
+
+def read_pools(answer: Answer) -> None:
+    both = {"hv1": copy.deepcopy(GOOD["pools"]), "hv2": answer}
+    purge_decision.sole_pool_ids("hv2", purge_decision.fleet(both, "pool_ids", None, []))
 
 
 def read_keys(answer: Answer) -> None:
@@ -329,6 +334,7 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "placing": read_placing,
     "claims": lambda answer: [vm["failed"] or vm["refused"] for vm in answer["vms"]],
     "purge_look": read_purge,
+    "pools": read_pools,
     "purged": lambda answer: purge_report.report(
         ["web1"], {"hv2": ["web1"]}, {"hv2": answer}, check=False
     ),
