@@ -41,7 +41,7 @@ class FleetModule(AnsibleModule):
     documentation, no error about unknown options and no shown invocation names them.
     """
 
-    def __init__(self, options: Spec, internal: Spec, **settings: t.Any) -> None:
+    def __init__(self, options: Spec, internal: Spec, **settings: object) -> None:
         self._internal_spec = internal
         self._internal_problems: list[str] = []
         self._internal: dict[str, t.Any] = {}
@@ -62,11 +62,11 @@ class FleetModule(AnsibleModule):
 
     @property
     def options(self) -> dict[str, t.Any]:
-        """All that was given."""
+        """All that was given, of the types that the specification says."""
         return {**self.params, **self._internal}
 
 
-def create_module(options: Spec, internal: Spec | None = None, **settings: t.Any) -> FleetModule:
+def create_module(options: Spec, internal: Spec | None = None, **settings: object) -> FleetModule:
     """A module with the connection's options, ``options`` and, unseen, ``internal``."""
     return FleetModule(options, internal or {}, **settings)
 

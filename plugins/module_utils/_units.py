@@ -10,7 +10,6 @@ This file is private to the collection.
 from __future__ import annotations
 
 import re
-import typing as t
 
 MIB = 1024 * 1024
 _POWERS = {"": 2, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
@@ -18,7 +17,7 @@ _SIZE = re.compile(r"(?P<number>\d{1,18}(?:\.\d{1,6})?)\s*(?P<unit>[KMGTP]?)(?P<
 _LIMIT_MIB = 1 << 43  # 8 EiB: where a signed 64 bit count of bytes, libvirt's own, ends
 
 
-def parse_mib(value: t.Any) -> int:
+def parse_mib(value: object) -> int:
     """MiB of ``value``, rounded up to a whole MiB.
 
     ``2048`` and ``"2048"`` are MiB; ``K M G T P`` with or without ``iB`` are powers of 1024;

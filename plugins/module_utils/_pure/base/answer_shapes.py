@@ -17,8 +17,6 @@ import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-Shape = t.Any
-
 
 @dataclass(frozen=True)
 class Every:
@@ -33,6 +31,10 @@ class NotEmpty:
     """Text of at least one character."""
 
 
+# Several types are a tuple, a list is a list: both are sequences to the type checker
+Shape = t.Union[type, Every, NotEmpty, t.Sequence["Shape"], t.Mapping[str, "Shape"]]
+Fields = t.Mapping[str, Shape]
+
 MOST = 2**64  # of bytes, MiB, seconds and processors
 _NONE = type(None)
 _TEXT = (str, _NONE)
@@ -40,11 +42,11 @@ _NUMBER = (int, float, _NONE)
 _FLAG = (bool, _NONE)
 _TEXTS = [str]
 
-_GRAPHICS = {"type": _TEXT, "port": _NUMBER, "tls_port?": _NUMBER, "socket?": _TEXT}
-_DISK = {"target": _TEXT, "size_mib": _NUMBER, "source": _TEXT, "format": _TEXT}
-_NIC = {"mac": _TEXT, "source": _TEXT, "type": _TEXT, "addresses": ([str], _NONE)}
-_ENDS = {"source": str, "destination": str}
-_DOMAIN = {
+_GRAPHICS: Fields = {"type": _TEXT, "port": _NUMBER, "tls_port?": _NUMBER, "socket?": _TEXT}
+_DISK: Fields = {"target": _TEXT, "size_mib": _NUMBER, "source": _TEXT, "format": _TEXT}
+_NIC: Fields = {"mac": _TEXT, "source": _TEXT, "type": _TEXT, "addresses": ([str], _NONE)}
+_ENDS: Fields = {"source": str, "destination": str}
+_DOMAIN: Fields = {
     "name": str,
     "uuid?": _TEXT,
     "persistent?": _FLAG,
@@ -58,7 +60,7 @@ _DOMAIN = {
     "disks": [_DISK],
     "nics": [_NIC],
 }
-_HOST_INFO = {
+_HOST_INFO: Fields = {
     "maintenance": _FLAG,
     "domain_types": _TEXTS,
     "cpu": {"total": _NUMBER, "running": _NUMBER, "defined": _NUMBER},
@@ -66,7 +68,7 @@ _HOST_INFO = {
     "domains": Every(int, ("shutoff",)),
     "pools": [{"name": str, "state": _TEXT, "available_mib": _NUMBER}],
 }
-_IMAGE = {
+_IMAGE: Fields = {
     "name": str,
     "digest": str,
     "format": _TEXT,
@@ -77,7 +79,7 @@ _IMAGE = {
     "intact": _FLAG,
 }
 # A hypervisor as placement sees it, which looks at the rest itself
-_DEFINED = {
+_DEFINED: Fields = {
     "name": str,
     "uuid?": _TEXT,
     "macs": _TEXTS,
@@ -86,7 +88,7 @@ _DEFINED = {
     "groups?": (_TEXTS, _NONE),
     "anti_affinity?": (_TEXTS, _NONE),
 }
-_HOST = {
+_HOST: Fields = {
     "uuid?": _TEXT,
     "machines?": (_TEXTS, _NONE),
     "images?": (_TEXTS, _NONE),
@@ -96,12 +98,12 @@ _HOST = {
     "vms": [_DEFINED],
 }
 # As moves see it: in which pools its disks are, and which VM is which
-_SOURCE = {
+_SOURCE: Fields = {
     **_HOST,
     "pools": [{"name": str, "path": _TEXT}],
     "vms": [{**_DEFINED, "uuid": _TEXT}],
 }
-_THERE = {
+_THERE: Fields = {
     "name": str,
     "uuid": str,
     "phase": _TEXT,
@@ -114,8 +116,8 @@ _THERE = {
     "evacuated_from": _TEXTS,
 }
 # A VM that could not be read says why, and not what it needs
-_UNREAD = {**_THERE, "error": NotEmpty(), "disks": []}
-_MOVING = {
+_UNREAD: Fields = {**_THERE, "error": NotEmpty(), "disks": []}
+_MOVING: Fields = {
     **_THERE,
     "error": _NONE,
     "vcpus": int,
@@ -125,7 +127,7 @@ _MOVING = {
     "networks": _TEXTS,
     "disks": [{"path": _TEXT, "bytes": int, "backing": _TEXT}],
 }
-_MOVED = {
+_MOVED: Fields = {
     "name": str,
     "failed": _FLAG,
     "changed": _FLAG,
@@ -139,17 +141,17 @@ _MOVED = {
     "seconds": (int, float, str, _NONE),
     "downtime_ms": (int, float, str, _NONE),
 }
-_PURGED = {
+_PURGED: Fields = {
     "name": str,
     "failed": _FLAG,
     "msg": _TEXT,
     "removed": [{"kind": _TEXT, "path": _TEXT, "name": _TEXT, "size_mib": _NUMBER}],
     "kept": [{"path": _TEXT, "reason": _TEXT}],
 }
-_VOLUME = {"path": _TEXT, "shared": _FLAG, "pool_id": _TEXT}
-_MADE = {"name": str, "changed": _FLAG, "failed": _FLAG, "msg": _TEXT}
+_VOLUME: Fields = {"path": _TEXT, "shared": _FLAG, "pool_id": _TEXT}
+_MADE: Fields = {"name": str, "changed": _FLAG, "failed": _FLAG, "msg": _TEXT}
 
-_WAITING = {
+_WAITING: Fields = {
     "name": str,
     "address": _TEXT,
     "source": _TEXT,
@@ -161,7 +163,7 @@ _WAITING = {
 }
 
 # By what was registered: the keys of the answer that the controller reads
-SHAPES: t.Mapping[str, t.Mapping[str, Shape]] = {
+SHAPES: t.Mapping[str, Fields] = {
     "domains": {"domains": [_DOMAIN]},
     "host_info": {"host": _HOST_INFO},
     "images": {"images": [_IMAGE]},
@@ -221,7 +223,7 @@ SHAPES: t.Mapping[str, t.Mapping[str, Shape]] = {
 }
 
 
-def problem(answer: t.Mapping[str, t.Any], kind: str) -> str | None:
+def problem(answer: t.Mapping[str, object], kind: str) -> str | None:
     """What of ``answer`` is not of the shape :data:`SHAPES` has for ``kind``; None if all is.
 
     A key that is missing or null is no answer, which is for the reader to see.
@@ -234,7 +236,7 @@ def problem(answer: t.Mapping[str, t.Any], kind: str) -> str | None:
     return None
 
 
-def _problem(value: t.Any, shape: Shape, path: str) -> str | None:
+def _problem(value: object, shape: Shape, path: str) -> str | None:
     if isinstance(shape, tuple):
         if any(_problem(value, one, path) is None for one in shape):
             return None
@@ -266,13 +268,17 @@ def _problem(value: t.Any, shape: Shape, path: str) -> str | None:
             else f"{path}.{name} is missing"
             for name, optional, inner in _keys(shape)
         )
-    fits = isinstance(value, shape) and (shape is bool or not isinstance(value, bool))
+    fits = (
+        isinstance(shape, type)
+        and isinstance(value, shape)
+        and (shape is bool or not isinstance(value, bool))
+    )
     if fits and isinstance(value, (int, float)) and not -MOST <= value <= MOST:  # nor is NaN
         return f"{path} is a number beyond all that a machine has"
     return None if fits else _wrong(value, path)
 
 
-def _keys(shape: t.Mapping[str, Shape]) -> t.Iterator[tuple[str, bool, Shape]]:
+def _keys(shape: Fields) -> t.Iterator[tuple[str, bool, Shape]]:
     """Each key, whether it may be missing, and the shape of its value."""
     for key, inner in shape.items():
         yield key.rstrip("?"), key.endswith("?"), inner
@@ -282,6 +288,6 @@ def _first(found: t.Iterable[str | None]) -> str | None:
     return next((one for one in found if one), None)
 
 
-def _wrong(value: t.Any, path: str) -> str:
+def _wrong(value: object, path: str) -> str:
     names = {dict: "a mapping", list: "a list", str: "text", bool: "a truth value"}
     return f"{path} is {names.get(type(value), 'null' if value is None else 'a number')}"

@@ -137,7 +137,7 @@ class Finding:
     def remedy(self) -> str:
         return KINDS[self.id][1]
 
-    def as_dict(self) -> dict[str, t.Any]:
+    def as_dict(self) -> dict[str, object]:
         return {
             "id": self.id,
             "severity": self.severity,

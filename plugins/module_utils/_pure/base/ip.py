@@ -48,7 +48,7 @@ def _without_zone(text: str) -> str:
     return text
 
 
-def usable(text: t.Any) -> str | None:
+def usable(text: object) -> str | None:
     """An address, its prefix length cut off, in its usual form; None unless a guest can have it.
 
     This judges what guest agents, leases, neighbour tables, consoles and metadata say alike. All of

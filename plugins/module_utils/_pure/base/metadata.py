@@ -27,6 +27,7 @@ from .xml_values import number
 if t.TYPE_CHECKING:
     from ..._lxml import Element
 
+Item = t.TypeVar("Item")
 NAMESPACE = "urn:fleet.virt:1"
 # The key under which virDomainSetMetadata files the element; also our prefix
 PREFIX = "fleet"
@@ -191,32 +192,58 @@ def parse(element: Element) -> Metadata | None:
     ours = _find(element)
     if ours is None:
         return None
-    found: dict[str, t.Any] = {}
-    lists: dict[str, list[t.Any]] = {}
+    known: set[str] = set()
+    texts: dict[str, str] = {}
+    lists: dict[str, list[str]] = {name: [] for name in _LISTS.values()}
+    volumes: list[OwnVolume] = []
+    owner: Owner | None = None
+    image: ImageRef | None = None
+    move: Move | None = None
     for child in ours:
         tag = _local(child)
         if tag in _LISTS:
             text = child.text
             if text and _problem(text) is None:
-                lists.setdefault(_LISTS[tag], []).append(text)
+                lists[_LISTS[tag]].append(text)
         elif tag == "volume":
             volume = _volume(child)
             if volume is not None:
-                lists.setdefault("volumes", []).append(volume)
-        elif tag in found:
+                volumes.append(volume)
+        elif tag in known:
             continue
         elif tag in _TEXTS:
             text = child.text or ""
             if _problem(text, long=tag in _LONG) is None:
-                found[tag] = text
+                texts[tag] = text
+                known.add(tag)
         elif tag == "owner":
-            found[tag] = _owner(child)
+            owner = _owner(child)
+            known.add(tag)
         elif tag == "image":
-            found[tag] = _image(child)
+            image = _image(child)
+            known.add(tag)
         elif tag == "move":
-            found[tag] = _move(child)
-    found.update((name, tuple(items[:_MAX_ITEMS])) for name, items in lists.items())
-    return Metadata(**found)
+            move = _move(child)
+            known.add(tag)
+    return Metadata(
+        phase=texts.get("phase"),
+        owner=owner,
+        home=texts.get("home"),
+        image=image,
+        groups=tuple(lists["groups"][:_MAX_ITEMS]),
+        anti_affinity=tuple(lists["anti_affinity"][:_MAX_ITEMS]),
+        tags=tuple(lists["tags"][:_MAX_ITEMS]),
+        zone=texts.get("zone"),
+        user=texts.get("user"),
+        host_key=texts.get("host_key"),
+        volumes=tuple(volumes[:_MAX_ITEMS]),
+        request=texts.get("request"),
+        addresses=tuple(lists["addresses"][:_MAX_ITEMS]),
+        evacuated_from=tuple(lists["evacuated_from"][:_MAX_ITEMS]),
+        seed=texts.get("seed"),
+        move=move,
+        first_boot=texts.get("first_boot"),
+    )
 
 
 def to_element(metadata: Metadata) -> Element:
@@ -337,7 +364,7 @@ def _fill(root: Element, metadata: Metadata, namespace: str) -> None:
         raise XmlError("metadata: an owner, image, volume or list item is incomplete")
 
 
-def _bounded(name: str, items: tuple[t.Any, ...]) -> tuple[t.Any, ...]:
+def _bounded(name: str, items: tuple[Item, ...]) -> tuple[Item, ...]:
     if len(items) > _MAX_ITEMS:
         raise XmlError(f"metadata {name}: {len(items)} items, at most {_MAX_ITEMS} are kept")
     return items

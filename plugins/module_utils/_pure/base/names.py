@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import typing as t
 
 from ..._errors import Problem
 from .options import show
@@ -30,14 +29,14 @@ NAME_PART = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}"
 NAME_PART_RULE = "1 to 32 letters, digits, '.', '_' or '-', the first a letter or digit"
 
 
-def check_host_name(value: t.Any, path: str) -> list[Problem]:
+def check_host_name(value: object, path: str) -> list[Problem]:
     """What keeps ``value`` from being a guest's host name (RFC 1123, and Linux's length)."""
     if not isinstance(value, str) or not value:
         return [Problem(path, f"{show(value)} is not a host name; write text such as web1")]
     return [Problem(path, message) for message in _findings(value, host_name=True)]
 
 
-def check_vm_name(value: t.Any, path: str, *, host_name: bool = True) -> list[Problem]:
+def check_vm_name(value: object, path: str, *, host_name: bool = True) -> list[Problem]:
     """What keeps ``value`` from being a VM's name; empty when nothing does.
 
     ``host_name`` is False when the guest gets its host name from elsewhere (``seed.hostname``, or

@@ -31,7 +31,7 @@ _FRACTION = re.compile(r"[0-9]+\.(?!0*$)[0-9]+")
 _SHOWN = 80
 
 
-def show(value: t.Any) -> str:
+def show(value: object) -> str:
     """``value`` for a message: quoted, on one line, bounded, always encodable as UTF-8."""
     text = repr(str(value)) if isinstance(value, str) else repr(value)
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
@@ -43,7 +43,7 @@ def join(path: str, key: str) -> str:
     return f"{path}{key}" if not path or path.endswith("_") else f"{path}.{key}"
 
 
-def to_boolean(value: t.Any) -> bool:
+def to_boolean(value: object) -> bool:
     """The boolean that Ansible would read from ``value``; ValueError for anything else."""
     if isinstance(value, bool):
         return value
@@ -55,7 +55,7 @@ def to_boolean(value: t.Any) -> bool:
     raise ValueError(f"{show(value)} is neither true nor false; write true or false")
 
 
-def to_integer(value: t.Any) -> int:
+def to_integer(value: object) -> int:
     """The whole number in ``value``; ValueError for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value)
@@ -72,6 +72,10 @@ def unknown_message(what: str, value: str, known: t.Iterable[str]) -> str:
     return f"unknown {what} {show(value)}{hint}; known: {', '.join(names) or 'none'}"
 
 
+Value = t.TypeVar("Value")
+Default = t.TypeVar("Default")
+
+
 class Reader:
     """One mapping of options being read; what was never asked for is unknown.
 
@@ -81,7 +85,7 @@ class Reader:
 
     def __init__(
         self,
-        options: t.Any,
+        options: object,
         path: str,
         problems: list[Problem],
         origins: Mapping[str, str] | None = None,
@@ -90,7 +94,7 @@ class Reader:
         self.problems = problems
         self._origins = origins or {}
         self._known: list[str] = []
-        self._options: dict[str, t.Any] = {}
+        self._options: dict[str, object] = {}
         if isinstance(options, Mapping):
             self._options = {str(key): value for key, value in options.items()}
         elif options is not None:
@@ -111,7 +115,7 @@ class Reader:
         """Keep one finding about ``key``."""
         self.problems.append(Problem(self.at(key), message))
 
-    def value(self, key: str) -> t.Any:
+    def value(self, key: str) -> object:
         """The raw value; None when not given."""
         if key not in self._known:
             self._known.append(key)
@@ -121,7 +125,9 @@ class Reader:
         """Whether the user wrote this option."""
         return self.value(key) is not None
 
-    def _converted(self, key: str, convert: t.Callable[[t.Any], t.Any], default: t.Any) -> t.Any:
+    def _converted(
+        self, key: str, convert: t.Callable[[object], Value], default: Default
+    ) -> Value | Default:
         value = self.value(key)
         if value is None:
             return default
@@ -133,23 +139,23 @@ class Reader:
 
     def boolean(self, key: str, default: bool) -> bool:
         """A boolean, as Ansible writes them."""
-        return t.cast(bool, self._converted(key, to_boolean, default))
+        return self._converted(key, to_boolean, default)
 
     def integer(self, key: str, default: int | None, low: int, high: int) -> int | None:
         """A whole number from ``low`` to ``high``."""
 
-        def convert(value: t.Any) -> int:
+        def convert(value: object) -> int:
             number = to_integer(value)
             if not low <= number <= high:
                 raise ValueError(f"{show(value)} is out of range; it must be {low} to {high}")
             return number
 
-        return t.cast("int | None", self._converted(key, convert, default))
+        return self._converted(key, convert, default)
 
     def mib(self, key: str, default: int | None, high: int, low: int = 1) -> int | None:
         """A size of ``low`` to ``high`` MiB, as MiB; a fraction needs a unit."""
 
-        def convert(value: t.Any) -> int:
+        def convert(value: object) -> int:
             if str(value).strip().startswith("-"):
                 raise ValueError(f"{show(value)} is negative; write MiB, for example 1024 or 1GiB")
             size = parse_mib(value)
@@ -171,36 +177,36 @@ class Reader:
                 )
             return size
 
-        return t.cast("int | None", self._converted(key, convert, default))
+        return self._converted(key, convert, default)
 
     def text(
         self, key: str, default: str | None = None, pattern: str = r"[^\0]+", rule: str = ""
     ) -> str | None:
         """Text that matches ``pattern`` as a whole; ``rule`` says in words what it asks for."""
 
-        def convert(value: t.Any) -> str:
+        def convert(value: object) -> str:
             if not isinstance(value, (str, int, float)) or isinstance(value, bool):
                 raise ValueError(f"{show(value)} is not text; {rule or 'write a string'}")
             if re.fullmatch(pattern, str(value)) is None or not str(value).isprintable():
                 raise ValueError(f"{show(value)} is not allowed: {rule or 'write printable text'}")
             return str(value)
 
-        return t.cast("str | None", self._converted(key, convert, default))
+        return self._converted(key, convert, default)
 
     def choice(self, key: str, choices: t.Sequence[str], default: str | None = None) -> str | None:
         """One of ``choices``."""
 
-        def convert(value: t.Any) -> str:
+        def convert(value: object) -> str:
             if not isinstance(value, str) or value not in choices:
                 raise ValueError(f"{show(value)} is not one of {', '.join(choices)}; choose one")
             return str(value)
 
-        return t.cast("str | None", self._converted(key, convert, default))
+        return self._converted(key, convert, default)
 
-    def structure(self, key: str, *, secret: bool = False) -> t.Any:
+    def structure(self, key: str, *, secret: bool = False) -> object:
         """The value, with JSON text (``-e 'vm_disks=[...]'``) read; a ``secret`` is not shown."""
 
-        def convert(value: t.Any) -> t.Any:
+        def convert(value: object) -> object:
             if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
                 try:
                     return json.loads(value)

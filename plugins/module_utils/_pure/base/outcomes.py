@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from .tables import clean
 
-Answer = Mapping[str, t.Any]
+Answer = Mapping[str, object]
 
 AGAIN = (
     "what it had done by then is not known, so run the same again: what is done is not done twice,"
@@ -79,7 +79,7 @@ def _of(host: str, name: str, entry: Answer | None, answer: Answer) -> Outcome:
     return Outcome(host, name, entry, problem)
 
 
-def failed_entry(one: Outcome, answer: Answer) -> dict[str, t.Any]:
+def failed_entry(one: Outcome, answer: Answer) -> dict[str, object]:
     """An entry for a name that its hypervisor said nothing of, to be kept as others are."""
     return {"name": one.name, "changed": False, "failed": True, "msg": told(answer)}
 
@@ -120,7 +120,7 @@ def reason(answer: Answer) -> str:
     return _line(said) if said else "its answer says nothing of it"
 
 
-def _ended(status: t.Any) -> str:
+def _ended(status: object) -> str:
     if not isinstance(status, int) or isinstance(status, bool) or status == 0:
         return ""
     number = -status if status < 0 else status - _BY_SIGNAL

@@ -15,7 +15,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-Answer = t.Mapping[str, t.Any]
+Answer = t.Mapping[str, object]
 # Those that answer; those the act concerns, by name; all, since any silent one may be concerned
 ANY, CONCERNED, ALL = "any", "concerned", "all"
 

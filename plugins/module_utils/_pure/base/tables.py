@@ -16,14 +16,14 @@ from ..._units import format_size
 Entry = t.Mapping[str, t.Any]
 
 
-def clean(value: t.Any) -> str:
+def clean(value: object) -> str:
     """Text for a terminal: names and titles belong to guests, so control characters are shown."""
     if value is None:
         return "-"
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(value))
 
 
-def table(heads: t.Sequence[str], rows: t.Sequence[t.Sequence[t.Any]]) -> str:
+def table(heads: t.Sequence[str], rows: t.Sequence[t.Sequence[object]]) -> str:
     """Columns as wide as their widest cell; numbers to the right."""
     cells = [[clean(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [list(heads), *cells]) for i in range(len(heads))]
@@ -60,7 +60,7 @@ def _answered(hypervisors: t.Sequence[Entry]) -> list[str]:
     ]
 
 
-def _why(domain: Entry) -> t.Any:
+def _why(domain: Entry) -> object:
     """libvirt's reason for the state, and where the VM goes while it moves."""
     move = (domain.get("metadata") or {}).get("move")
     if not move:
@@ -180,7 +180,7 @@ def placements(found: t.Sequence[Entry], *, every: bool = False) -> str:
 
     With ``every``, each other hypervisor follows, with its score or its reason.
     """
-    rows: list[list[t.Any]] = []
+    rows: list[list[object]] = []
     for one in found:
         if one["existing"]:
             rows.append([one["name"], ", ".join(one["existing"]), "exists already", None])

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..base import outcomes
+from ..base.json_values import as_list
 from ..base.outcomes import Answer
 
 Shares = Mapping[str, Sequence[str]]
@@ -71,7 +72,7 @@ def _with_done(made: Made, host: str) -> Answer:
     done = made.done.get(host)
     if not done:
         return answer
-    return {**answer, "vms": [*done, *(answer.get("vms") or ())]}
+    return {**answer, "vms": [*done, *as_list(answer.get("vms"))]}
 
 
 def _unanswered(wait: outcomes.Outcome) -> str:

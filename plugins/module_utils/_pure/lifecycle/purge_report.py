@@ -9,9 +9,9 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import typing as t
 from collections.abc import Mapping, Sequence
 
+from ..base.json_values import as_mappings
 from ..base.outcomes import Answer, outcomes
 from ..base.tables import table
 
@@ -30,18 +30,18 @@ def report(
     ``shares`` are the names that each hypervisor was to remove; those of ``names`` in none of them
     are nowhere. ``answers`` is what the hypervisors said.
     """
-    rows: list[list[t.Any]] = []
+    rows: list[list[object]] = []
     found = outcomes(shares, answers)
     for one in found:
         entry = one.entry or {}
         word = "would go" if check else "removed"
         gone = [
             [one.name, one.host, word, item["kind"], item["path"] or item["name"], item["size_mib"]]
-            for item in entry.get("removed") or ()
+            for item in as_mappings(entry.get("removed"))
         ]
         kept = [
             [one.name, one.host, "stays", item["path"], item["reason"], None]
-            for item in entry.get("kept") or ()
+            for item in as_mappings(entry.get("kept"))
         ]
         if one.problem:
             rows.append([one.name, one.host, "failed", None, None, None])

@@ -193,7 +193,7 @@ def _files(name: str) -> list[str]:
     return [] if _PROTOCOL.match(name) else [name]
 
 
-def _in_tree(value: t.Any, key: str = "") -> t.Iterator[str]:
+def _in_tree(value: object, key: str = "") -> t.Iterator[str]:
     if isinstance(value, dict):
         for name, below in value.items():
             yield from _in_tree(below, str(name))

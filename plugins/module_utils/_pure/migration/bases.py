@@ -43,7 +43,7 @@ def lacking(
     return found
 
 
-def as_source(volume: str) -> dict[str, t.Any]:
+def as_source(volume: str) -> dict[str, object]:
     """What ``virt_image`` has to know of a base image to get it from another hypervisor."""
     parts = base_name.parts(volume)
     if parts is None:

@@ -9,10 +9,10 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import typing as t
 from collections.abc import Mapping, Sequence
 
 from ..._units import MIB
+from ..base.json_values import as_list, as_mapping
 from ..base.outcomes import Answer, Outcome, outcomes
 from ..base.tables import clean, table
 
@@ -35,19 +35,19 @@ def report(
     with its ``name`` and ``destination``; ``answers`` is what the hypervisors said. ``state`` is
     what was asked for.
     """
-    rows: list[list[t.Any]] = [[name, None, None, "stays", None, None, None] for name in settled]
+    rows: list[list[object]] = [[name, None, None, "stays", None, None, None] for name in settled]
     lines: list[str] = []
     requested = {host: [str(vm["name"]) for vm in share] for host, share in shares.items()}
     wanted = {(host, str(vm["name"])): vm for host, share in shares.items() for vm in share}
     found = outcomes(requested, answers)
     for one in found:
-        lines += [clean(line) for line in (one.entry or {}).get("progress") or ()]
+        lines += [clean(line) for line in as_list((one.entry or {}).get("progress"))]
         vm = wanted[one.host, one.name]
-        lost = vm.get("lost_source")
+        lost = as_mapping(vm.get("lost_source"))
         source = lost["name"] if lost else one.host
         rows.append(
             [
-                *(one.name, source, vm["destination"]["name"]),
+                *(one.name, source, as_mapping(vm["destination"])["name"]),
                 *_result(one, check=check, known=bool(lost)),
             ]
         )
@@ -64,7 +64,7 @@ def report(
     return "".join(f"{line}\n" for line in lines), failures
 
 
-def _result(one: Outcome, *, check: bool, known: bool) -> list[t.Any]:
+def _result(one: Outcome, *, check: bool, known: bool) -> list[object]:
     """What became of it in a word, MiB, seconds and milliseconds of downtime; ``known``: check mode
     knows how a move that was interrupted ends."""
     if one.entry is None:
@@ -85,6 +85,6 @@ def _result(one: Outcome, *, check: bool, known: bool) -> list[t.Any]:
     return [word, mib, _number(entry.get("seconds")), _number(entry.get("downtime_ms"))]
 
 
-def _number(value: t.Any) -> t.Any:
+def _number(value: object) -> int | float | None:
     """None for what is a text, as it is in check mode."""
     return value if isinstance(value, (int, float)) else None

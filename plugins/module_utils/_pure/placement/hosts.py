@@ -12,6 +12,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import typing as t
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from ..._errors import Problem, SpecError
 from ..._units import parse_mib
 from ..base.answer_shapes import MOST
+from ..base.json_values import as_list, as_mappings, as_text
 from ..base.options import show
 from ..machine import base_name
 
@@ -111,14 +113,14 @@ def default_reserve_mib(total_mib: int) -> int:
     return max(512, total_mib // 20)
 
 
-def settings_from(variables: t.Mapping[str, t.Any], host: str) -> HostSettings:
+def settings_from(variables: t.Mapping[str, object], host: str) -> HostSettings:
     """The ``virt_*`` settings of one hypervisor; every value may be a string, as ``-e`` gives it.
 
     Unset, None and the empty string mean the default. Raises SpecError naming every bad one.
     """
     problems: list[Problem] = []
 
-    def given(key: str) -> t.Any:
+    def given(key: str) -> object:
         value = variables.get(key)
         return None if isinstance(value, str) and not value.strip() else value
 
@@ -126,10 +128,10 @@ def settings_from(variables: t.Mapping[str, t.Any], host: str) -> HostSettings:
         value = given(key)
         if value is None:
             return default
-        try:
-            number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError):
-            number = math.nan
+        number = math.nan
+        if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+            with contextlib.suppress(ValueError):
+                number = float(value)
         if not (math.isfinite(number) and 0 < number <= _MOST_RATIO):
             text = (
                 f"{value!r} is not a ratio; write a number above 0 and up to {_MOST_RATIO}, for"
@@ -179,9 +181,9 @@ def silent_host(name: str, reason: str, settings: HostSettings | None = None) ->
 
 
 def host_from_info(
-    info: t.Mapping[str, t.Any],
-    settings: t.Mapping[str, t.Any],
-    domains: t.Sequence[t.Mapping[str, t.Any]] | None = None,
+    info: t.Mapping[str, object],
+    settings: t.Mapping[str, object],
+    domains: t.Sequence[t.Mapping[str, object]] | None = None,
     name: str | None = None,
 ) -> PlacementHost:
     """The host that ``info`` (the ``host`` of ``virt_host_info``) describes.
@@ -210,13 +212,15 @@ class _NotKnownError(Exception):
 
 def _read(
     name: str,
-    info: t.Mapping[str, t.Any],
+    info: t.Mapping[str, object],
     settings: HostSettings,
-    domains: t.Sequence[t.Mapping[str, t.Any]] | None,
+    domains: t.Sequence[t.Mapping[str, object]] | None,
 ) -> PlacementHost:
     unread = info.get("errors")
     if unread:  # what they were promised is missing in every sum
-        raise _NotKnownError(f"domains cannot be read: {'; '.join(map(str, unread))}")
+        raise _NotKnownError(
+            f"domains cannot be read: {'; '.join(map(str, as_list(unread) or [unread]))}"
+        )
     memory = _mapping(info.get("memory_mib"), "its memory")
     cpu = _mapping(info.get("cpu"), "its CPUs")
     total = _number(memory.get("total"), "its memory")
@@ -272,7 +276,7 @@ def image_keys(volumes: t.Iterable[str]) -> frozenset[str]:
     return frozenset(keys)
 
 
-def _pool(pool: t.Mapping[str, t.Any], ratio: float) -> PoolFacts:
+def _pool(pool: t.Mapping[str, object], ratio: float) -> PoolFacts:
     name = str(pool.get("name") or "")
     path = str(pool.get("path") or "").rstrip("/") or None
     state = str(pool.get("state") or "unknown")
@@ -308,7 +312,7 @@ def _scaled(total: int, ratio: float) -> int:
     return math.floor(total * ratio + 1e-6)
 
 
-def _vms(entries: t.Any) -> tuple[DefinedVm, ...]:
+def _vms(entries: object) -> tuple[DefinedVm, ...]:
     if entries is None:
         raise _NotKnownError("it did not report which VMs are defined")
     vms = []
@@ -330,34 +334,34 @@ def _vms(entries: t.Any) -> tuple[DefinedVm, ...]:
     return tuple(vms)
 
 
-def _networks(entries: t.Any) -> dict[str, tuple[bool, str | None]]:
+def _networks(entries: object) -> dict[str, tuple[bool, str | None]]:
     """Whether each network is active, and its bridge."""
     return {
-        str(entry.get("name")): (entry.get("active") is True, entry.get("bridge"))
+        str(entry.get("name")): (entry.get("active") is True, as_text(entry.get("bridge")))
         for entry in _list(entries, "networks")
     }
 
 
-def _mapping(value: t.Any, what: str) -> t.Mapping[str, t.Any]:
+def _mapping(value: object, what: str) -> t.Mapping[str, object]:
     if not isinstance(value, t.Mapping):
         raise _NotKnownError(f"it did not report {what}")
     return value
 
 
-def _list(value: t.Any, what: str) -> t.Sequence[t.Mapping[str, t.Any]]:
-    listed = isinstance(value, (list, tuple))
-    if not listed or not all(isinstance(entry, t.Mapping) for entry in value):
+def _list(value: object, what: str) -> t.Sequence[t.Mapping[str, object]]:
+    found = as_mappings(value)
+    if not isinstance(value, (list, tuple)) or len(found) != len(value):
         raise _NotKnownError(f"it did not report its {what}")
-    return t.cast("t.Sequence[t.Mapping[str, t.Any]]", value)
+    return found
 
 
-def _names(value: t.Any) -> frozenset[str] | None:
+def _names(value: object) -> frozenset[str] | None:
     if not isinstance(value, (list, tuple, set, frozenset)):
         return None
     return frozenset(str(entry) for entry in value)
 
 
-def _number(value: t.Any, what: str) -> int:
+def _number(value: object, what: str) -> int:
     if isinstance(value, str) and _DIGITS.fullmatch(value.strip()):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -135,7 +135,7 @@ class Placement:
     rejected: tuple[Rejection, ...]
     existing: tuple[str, ...] = ()
 
-    def as_dict(self) -> dict[str, t.Any]:
+    def as_dict(self) -> dict[str, object]:
         """Plain data, as ``virt_place`` returns it."""
         return {
             "name": self.name,
