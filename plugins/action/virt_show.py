@@ -15,7 +15,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import in
 from ansible_collections.fleet.virt.plugins.plugin_utils import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import (
+    Answer,
+    registered,
+    sound,
+)
 
 _VIEWS = {
     "host_info": "host",
@@ -50,6 +54,8 @@ _INTERNAL: Spec = {
     "_waits": {"type": "dict", "default": {}},
     "_withdrawn": {"type": "dict", "default": {}},
     "_earlier": {"type": "dict", "default": {}},
+    # Seconds for each hypervisor that is read here, because it was not asked on its own machine
+    "_direct": {"type": "float"},
 }
 
 
@@ -63,13 +69,16 @@ class ActionModule(FleetAction):
         if view == "vms":
             hypervisors, failures = _made(task_vars, options, check=check)
         else:
-            hypervisors = _collect(task_vars, options["results"], view)
+            found = registered(task_vars, options["results"], _KINDS.get(view))
+            if options["_direct"] is not None:
+                found.update(self._read_here(task_vars, options, found))
+            hypervisors = _collect(found, view)
             if view in ("list", "query"):
                 hypervisors = in_move.once(hypervisors)
             failures = _problems(hypervisors, options["names"])
-            failures += _cut(task_vars, options["results"], failures)
+            failures += _cut(found, failures)
             if view == "maintenance":
-                failures = _unmarked(task_vars, options["results"])
+                failures = _unmarked(found)
             if view == "images" and not failures:
                 failures = _damage(hypervisors)
         problems += failures
@@ -84,6 +93,30 @@ class ActionModule(FleetAction):
         if problems:
             result.update(failed=True, msg="\n".join(problems))
         return result
+
+    def _read_here(
+        self,
+        task_vars: dict[str, t.Any],
+        options: dict[str, t.Any],
+        found: t.Mapping[str, Answer],
+    ) -> dict[str, Answer]:
+        """What those answer who were not asked on their own machine, in the order of the play."""
+        names = [name for name, answer in found.items() if answer.get("direct")]
+        if not names:
+            return {}
+        # libvirt's binding is loaded only where it is needed
+        from ansible_collections.fleet.virt.plugins.plugin_utils import _direct
+
+        view = options["view"]
+        reader = _direct.domains(
+            options["names"],
+            addresses=view == "query",
+            storage=view == "query" or options["output"] != "table",
+        )
+        answers = _direct.answers(
+            names, reader, task_vars, seconds=options["_direct"], lost=self._lost()
+        )
+        return {name: sound(answer, _KINDS[view]) for name, answer in answers.items()}
 
 
 def _made(
@@ -105,13 +138,11 @@ def _made(
     return provision_report.report(made, check=check)
 
 
-def _collect(
-    task_vars: t.Mapping[str, t.Any], variable: str | None, view: str
-) -> list[dict[str, t.Any]]:
-    """What each host of the play registered as ``variable``, as plain data."""
+def _collect(answers: t.Mapping[str, Answer], view: str) -> list[dict[str, t.Any]]:
+    """What each host of the play answered, as it is shown."""
     key = _VIEWS[view]
     entries: list[dict[str, t.Any]] = []
-    for name, answer in registered(task_vars, variable, _KINDS.get(view)).items():
+    for name, answer in answers.items():
         found = answer.get(key)
         error = None
         if found is None:
@@ -135,8 +166,7 @@ def _undone(task_vars: t.Mapping[str, t.Any], options: dict[str, t.Any]) -> list
     return found
 
 
-def _unmarked(task_vars: t.Mapping[str, t.Any], variable: str) -> list[str]:
-    answers = registered(task_vars, variable)
+def _unmarked(answers: t.Mapping[str, Answer]) -> list[str]:
     return [
         f"{name}: its maintenance mark is what it was, or nobody knows:"
         f" {outcomes.told(answers[name])}"
@@ -144,12 +174,12 @@ def _unmarked(task_vars: t.Mapping[str, t.Any], variable: str) -> list[str]:
     ]
 
 
-def _cut(task_vars: t.Mapping[str, t.Any], variable: str, failures: t.Sequence[str]) -> list[str]:
+def _cut(answers: t.Mapping[str, Answer], failures: t.Sequence[str]) -> list[str]:
     """Whose module was killed or raised, unless nobody answered, which says so already.
 
     A hypervisor that cannot be reached is no failure of reading the others; this is.
     """
-    silent = {} if failures else registered(task_vars, variable)
+    silent = {} if failures else answers
     return [
         f"{name}: {outcomes.told(answer)}"
         for name, answer in silent.items()

@@ -15,6 +15,7 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes
@@ -94,11 +95,13 @@ class FleetAction(ActionBase):
     def _require_there(self) -> None:
         """Nothing is asked of a hypervisor that is declared lost: it counts as unreachable."""
         host = str(self._values.get("inventory_hostname"))
+        if host in self._lost():
+            raise AnsibleConnectionFailure(_alive.lost(host))
+
+    def _lost(self) -> set[str]:
+        """The hypervisors that are declared to be gone for good."""
         lost = self._values.get("virt_hypervisors_lost")
-        if lost is not None and host in _alive.named(self._templar.template(lost)):
-            raise AnsibleConnectionFailure(
-                f"{host} is declared lost (virt_hypervisors_lost), so it is not asked"
-            )
+        return set() if lost is None else _alive.named(self._templar.template(lost))
 
     def _low_level_execute_command(self, *args: t.Any, **options: t.Any) -> dict[str, t.Any]:
         self._require_there()
@@ -138,6 +141,14 @@ class FleetModule(FleetAction):
 
     def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         return self.module(task_vars)
+
+
+class FleetReader(FleetModule):
+    """The action of a module that reads, and asks nothing where the controller reads itself."""
+
+    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        direct = boolean(self._task.args.pop("_direct", False))
+        return {"changed": False, "direct": True} if direct else super().work(task_vars)
 
 
 @contextlib.contextmanager

@@ -54,6 +54,11 @@ def named(value: t.Any) -> set[str]:
     return {str(name) for name in value} if isinstance(value, (list, tuple)) else set()
 
 
+def lost(host: str) -> str:
+    """Why a hypervisor that is declared lost says nothing."""
+    return f"{host} is declared lost (virt_hypervisors_lost), so it is not asked"
+
+
 def _control_path(given: t.Sequence[str]) -> str | None:
     """Where the user has said that kept connections are; None: nowhere, or that none is kept."""
     for arguments in given:

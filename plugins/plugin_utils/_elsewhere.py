@@ -22,7 +22,6 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.domain
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.plugin_utils import _peers, _ssh
 from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
 _GROUP = "hypervisors"
 _HOST_SECONDS = 30.0
@@ -52,7 +51,7 @@ def require_absent(
     with tempfile.TemporaryDirectory(prefix="fleet-virt-") as folder:
         targets = []
         for number, name in enumerate(asked):
-            values = _connection_variables(_peers.of_host(name, task_vars))
+            values = _ssh.connection_variables(_peers.of_host(name, task_vars))
             reached = _ssh.uri_for(name, values, uri, timeout, Path(folder), number)
             targets.append(fleet.Target(name, reached))
         outcomes = fleet.read_fleet(
@@ -70,9 +69,3 @@ def require_absent(
             problems += [f"{vm!r} is defined on {name}; a VM exists once" for vm in found]
     if problems:
         raise PlanRefused("; ".join(problems))
-
-
-def _connection_variables(hostvars: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    return {
-        str(key): to_plain(hostvars[key]) for key in hostvars if _ssh.is_for_connecting(str(key))
-    }

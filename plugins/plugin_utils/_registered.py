@@ -38,7 +38,12 @@ def of_host(
     answer = to_plain(task_vars["hostvars"][name].get(variable) or {})
     if not isinstance(answer, dict):
         return unsound(f"it is {type(answer).__name__}")
-    problem = answer_shapes.problem(answer, kind) if kind else None
+    return sound(answer, kind) if kind else answer
+
+
+def sound(answer: Answer, kind: str) -> Answer:
+    """``answer`` if it has the shape of its ``kind``, else what stands for one that is none."""
+    problem = answer_shapes.problem(answer, kind)
     return unsound(problem) if problem else answer
 
 

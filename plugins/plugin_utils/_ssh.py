@@ -24,6 +24,7 @@ from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import connection_loader
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.plugin_utils import _control_path
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
 # virt-ssh-helper comes with libvirt 6.8 and newer; elsewhere netcat does, if it knows sockets
 _REMOTE = """\
@@ -95,6 +96,11 @@ _FOR_CONNECTING = frozenset(
 def is_for_connecting(variable: str) -> bool:
     """Whether a variable of this name says how a hypervisor is reached."""
     return variable.startswith("ansible_ssh_") or variable in _FOR_CONNECTING
+
+
+def connection_variables(hostvars: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Those variables of a host that say how it is reached, as plain data."""
+    return {str(key): to_plain(hostvars[key]) for key in hostvars if is_for_connecting(str(key))}
 
 
 def ansible_options(variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -12,14 +12,17 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ..._errors import FleetVirtError, told
 from ..base import deadline
-from ..base.connection import connect
+from ..base.connection import Connection, connect
 from .domains import Wanted, read_domains
 
 if t.TYPE_CHECKING:
     from ..._pure.machine.snapshot import DomainEntry
 
 _PARALLEL = 64
+
+Value = t.TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -30,18 +33,28 @@ class Target:
     uri: str
 
 
-def read_fleet(
-    targets: t.Sequence[Target], wanted: Wanted, *, call_timeout: float, host_timeout: float
-) -> list[deadline.Outcome[list[DomainEntry]]]:
-    """Domains of every target, in the order of ``targets``.
+def read_each(
+    targets: t.Sequence[Target],
+    function: t.Callable[[Connection], Value],
+    *,
+    call_timeout: float,
+    host_timeout: float,
+) -> list[deadline.Outcome[Value]]:
+    """What ``function`` reads of every target, in the order of ``targets``.
 
     ``call_timeout`` (seconds) limits a single call to libvirt, ``host_timeout`` all of one
-    hypervisor: a dead one costs that much, whatever it does, and is an outcome like any other.
+    hypervisor: a dead one costs that much, whatever it does, and is an outcome like any other. So
+    is one whose answers make our own code fail.
     """
 
-    def read(target: Target) -> list[DomainEntry]:
-        with connect(target.uri, call_timeout) as connection:
-            return read_domains(connection, wanted)
+    def read(target: Target) -> Value:
+        try:
+            with connect(target.uri, call_timeout) as connection:
+                return function(connection)
+        except FleetVirtError:
+            raise
+        except Exception as error:
+            raise FleetVirtError(told(error)) from None
 
     return deadline.each(
         read,
@@ -49,4 +62,16 @@ def read_fleet(
         seconds=host_timeout,
         what=lambda target: f"read {target.name}",
         parallel=_PARALLEL,
+    )
+
+
+def read_fleet(
+    targets: t.Sequence[Target], wanted: Wanted, *, call_timeout: float, host_timeout: float
+) -> list[deadline.Outcome[list[DomainEntry]]]:
+    """Domains of every target, as :func:`read_each` has them."""
+    return read_each(
+        targets,
+        lambda connection: read_domains(connection, wanted),
+        call_timeout=call_timeout,
+        host_timeout=host_timeout,
     )
