@@ -3,8 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetModule
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetReader
+
+INTERNAL = ("_direct",)
 
 
-class ActionModule(FleetModule):
+class ActionModule(FleetReader):
     """The module does everything; its answer passes here."""

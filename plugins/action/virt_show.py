@@ -108,11 +108,13 @@ class ActionModule(FleetAction):
         from ansible_collections.fleet.virt.plugins.plugin_utils import _direct
 
         view = options["view"]
-        reader = _direct.domains(
-            options["names"],
-            addresses=view == "query",
-            storage=view == "query" or options["output"] != "table",
-        )
+        reader: _direct.Reader = _direct.host_info
+        if view != "host_info":
+            reader = _direct.domains(
+                options["names"],
+                addresses=view == "query",
+                storage=view == "query" or options["output"] != "table",
+            )
         answers = _direct.answers(
             names, reader, task_vars, seconds=options["_direct"], lost=self._lost()
         )

@@ -26,6 +26,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.domain
     Wanted,
     read_domains,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.host import read_host
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import show
 from ansible_collections.fleet.virt.plugins.plugin_utils import _alive, _peers, _ssh
@@ -36,6 +37,7 @@ Reader = t.Callable[[Connection], Answer]
 
 _VARIABLE = "virt_inventory_uri"
 _CALL_SECONDS = 10.0
+_BASE = ("base", "/var/lib/libvirt/base")  # as the module has them without options
 
 
 def domains(names: t.Sequence[str], *, addresses: bool, storage: bool) -> Reader:
@@ -44,6 +46,11 @@ def domains(names: t.Sequence[str], *, addresses: bool, storage: bool) -> Reader
         names=tuple(names) or None, ignore_missing=True, addresses=addresses, storage=storage
     )
     return lambda connection: {"domains": read_domains(connection, wanted)}
+
+
+def host_info(connection: Connection) -> Answer:
+    """What ``virt_host_info`` answers."""
+    return {"host": read_host(connection, *_BASE)}
 
 
 def answers(

@@ -22,7 +22,7 @@ _DOCUMENT = """\
   <memory unit='MiB'>512</memory><vcpu>1</vcpu><os><type>hvm</type></os>
 </domain></node>
 """
-PLAYBOOKS = ("list",)
+PLAYBOOKS = ("host_info", "list", "query")
 
 
 @dataclass(frozen=True)
