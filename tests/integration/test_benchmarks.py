@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from ansible_collections.fleet.virt.tests.benchmarks import inventory, migrate, query
+from ansible_collections.fleet.virt.tests.benchmarks import inventory, migrate, query, reading
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 
@@ -48,6 +48,15 @@ def test_inventory_limits_are_limits() -> None:
     assert inventory.excesses(good) == []
     assert inventory.excesses(good._replace(seconds=5.01))
     assert inventory.excesses(good._replace(mib=501))
+
+
+def test_reading_limits_are_limits() -> None:
+    lab = {"two over TLS": 0.71, "ping": 0.6, "one connection": 0.6, "many connections": 0.89}
+    good = {"documents": {"list": 1.24, "query": 9.0, "empty": 0.5}, "lab": lab}
+    assert reading.excesses(good) == []
+    assert reading.excesses({**good, "documents": {"list": 1.26, "empty": 0.5}})
+    assert reading.excesses({**good, "lab": {**lab, "two over TLS": 0.73}})
+    assert reading.excesses({**good, "lab": {**lab, "many connections": 0.91}})
 
 
 def test_migrate_limits_are_limits() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from ansible_collections.fleet.virt.tests.integration.preflight.keys import Authority
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
@@ -25,8 +26,8 @@ systemctl -q start {_SOCKETS}
 
 
 @contextlib.contextmanager
-def trusting(lab: Laboratory, hosts: Sequence[str]) -> Iterator[None]:
-    """They have keys of one CA and listen with TLS; afterwards neither."""
+def trusting(lab: Laboratory, hosts: Sequence[str]) -> Iterator[Authority]:
+    """They have keys of one CA, which it is, and listen with TLS; afterwards neither."""
     authority = Authority()
     for host in hosts:
         certificate, key = authority.issue(host, [lab.host(host).address])
@@ -39,7 +40,22 @@ def trusting(lab: Laboratory, hosts: Sequence[str]) -> Iterator[None]:
             lab.ssh(host, command, input=text)
         lab.ssh(host, _LISTEN)
     try:
-        yield
+        yield authority
     finally:
         for host in hosts:
             lab.ssh(host, _SILENT)
+
+
+def client(authority: Authority, folder: Path) -> Path:
+    """``folder`` with a certificate for the controller, as libvirt's ``pkipath`` has it."""
+    certificate, key = authority.issue("controller", [])
+    folder.mkdir()
+    for name, text in (
+        ("cacert", authority.certificate),
+        ("clientcert", certificate),
+        ("clientkey", key),
+    ):
+        path = folder / f"{name}.pem"
+        path.touch(mode=0o600)
+        path.write_text(text, encoding="utf-8")
+    return folder
