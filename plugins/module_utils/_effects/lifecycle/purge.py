@@ -70,7 +70,7 @@ class _Job:
     connection: Connection
     name: str
     settings: Settings
-    raw: t.Any = None
+    raw: VirDomain | None = None
     domain: DomainFacts | None = None
     plan: Removals = field(default_factory=Removals)
     steps: tuple[Step[Belongings], ...] = ()
@@ -80,6 +80,13 @@ class _Job:
     msg: str | None = None
     me: Owner | None = None
     original: str = ""  # the definition before it was marked
+
+    @property
+    def dom(self) -> VirDomain:
+        """libvirt's object of a domain that is there."""
+        if self.raw is None:
+            raise PlanRefused(f"{self.name!r} is not on this hypervisor")
+        return self.raw
 
     @property
     def changed(self) -> bool:
@@ -107,7 +114,7 @@ def _removals(step: Step[Belongings]) -> tuple[Removal, ...]:
 
 def run(
     connection: Connection, names: t.Sequence[str], settings: Settings, *, check: bool
-) -> dict[str, t.Any]:
+) -> dict[str, object]:
     """Remove the domains ``names``; the module's result. Unless all can go, none is touched."""
     _require_local(connection)
     jobs = [_Job(connection, name, settings) for name in dict.fromkeys(names)]
@@ -120,7 +127,7 @@ def run(
         references = ownership.read(connection)
         for job in there:
             try:
-                job.domain, job.plan = _look(connection, job.raw, settings, references)
+                job.domain, job.plan = _look(connection, job.dom, settings, references)
                 job.steps = purge_plan.steps(job.plan, job.domain)
             except Exception as error:
                 job.plan.problems.append(f"{job.name!r}: {told(error)}")
@@ -154,7 +161,7 @@ def _carry_out(jobs: t.Sequence[_Job]) -> None:
 
 def look(
     connection: Connection, names: t.Sequence[str], files: t.Sequence[str]
-) -> dict[str, t.Any]:
+) -> dict[str, object]:
     """What other hypervisors have to know: which of ``names`` are here, with their volumes, and
     who here uses files called ``files``. Changes nothing."""
     _require_local(connection)
@@ -183,7 +190,7 @@ def look(
 
 def _seen_from_elsewhere(
     own: OwnVolume, pools: t.Mapping[str, ownership.PoolPlace]
-) -> dict[str, t.Any]:
+) -> dict[str, object]:
     pool = pools.get(own.pool)
     return {
         "path": f"{pool.path}/{own.name}" if pool and pool.path else own.path,
@@ -257,7 +264,7 @@ def _unmark(job: _Job) -> None:
 
 def _destroy(job: _Job, _step: Step[Belongings]) -> None:
     try:
-        job.connection.call(f"destroy {job.name}", job.raw.destroy, seconds=_DESTROY_SECONDS)
+        job.connection.call(f"destroy {job.name}", job.dom.destroy, seconds=_DESTROY_SECONDS)
     except LibvirtFailure as error:
         if error.code != ERR_OPERATION_INVALID:  # it went by itself in the meantime
             raise
@@ -270,7 +277,7 @@ def _look_again(job: _Job, _step: Step[Belongings]) -> None:
         job.settings, options=dataclasses.replace(job.settings.options, force=False)
     )
     references = ownership.read(job.connection)
-    _domain, plan = _look(job.connection, job.raw, stopped, references, job.me)
+    _domain, plan = _look(job.connection, job.dom, stopped, references, job.me)
     if plan.problems:
         raise PlanRefused("; ".join(plan.problems))
     if (plan.removed, plan.kept) != (job.plan.removed, job.plan.kept):
@@ -280,7 +287,7 @@ def _look_again(job: _Job, _step: Step[Belongings]) -> None:
 
 def _forget_memory(job: _Job, _step: Step[Belongings]) -> None:
     what = f"remove {job.name}'s saved memory"
-    job.connection.call(what, job.raw.managedSaveRemove, 0)
+    job.connection.call(what, job.dom.managedSaveRemove, 0)
 
 
 def _remove_log(_job: _Job, step: Step[Belongings]) -> None:
@@ -314,7 +321,7 @@ def _delete(connection: Connection, facts: VolumeFacts) -> None:
 def _undefine(job: _Job, step: Step[Belongings]) -> None:
     connection = job.connection
     own_nvram = any(item.kind == "nvram" for item in _removals(step))
-    domains.undefine(connection, job.raw, keep_nvram=not own_nvram)
+    domains.undefine(connection, job.dom, keep_nvram=not own_nvram)
     if find_domain(connection, job.name) is not None:
         raise PlanRefused(f"{job.name!r} is still there, although libvirt has undefined it")
 
@@ -332,7 +339,7 @@ _DO: dict[str, t.Callable[[_Job, Step[Belongings]], None]] = {
 }
 
 
-def _result(jobs: t.Sequence[_Job]) -> dict[str, t.Any]:
+def _result(jobs: t.Sequence[_Job]) -> dict[str, object]:
     vms = [
         {
             "name": job.name,
@@ -345,7 +352,7 @@ def _result(jobs: t.Sequence[_Job]) -> dict[str, t.Any]:
         }
         for job in jobs
     ]
-    result: dict[str, t.Any] = {
+    result: dict[str, object] = {
         "changed": any(job.changed for job in jobs),
         "vms": vms,
         "diff": [_diff(job) for job in jobs if job.changed],

@@ -75,7 +75,7 @@ class _Job:
 
 def run(
     connection: Connection, names: t.Sequence[str], wanted: Wanted, *, check: bool
-) -> dict[str, t.Any]:
+) -> dict[str, object]:
     """Bring ``names`` to ``wanted``, all at once; the module's result.
 
     Unless there is a way for every one of them, none is touched.
@@ -281,7 +281,7 @@ def _await(connection: Connection, job: _Job, states: tuple[str, ...], seconds: 
         yield
 
 
-def _result(jobs: t.Sequence[_Job]) -> dict[str, t.Any]:
+def _result(jobs: t.Sequence[_Job]) -> dict[str, object]:
     refused = [job for job in jobs if job.failed]
     vms = [
         {
@@ -296,7 +296,7 @@ def _result(jobs: t.Sequence[_Job]) -> dict[str, t.Any]:
         }
         for job in jobs
     ]
-    result: dict[str, t.Any] = {
+    result: dict[str, object] = {
         "changed": any(vm["changed"] for vm in vms),
         "vms": vms,
         "diff": [_diff(job) for job in jobs if _changed(job)],
@@ -307,8 +307,8 @@ def _result(jobs: t.Sequence[_Job]) -> dict[str, t.Any]:
     return result
 
 
-def _shown(facts: Facts) -> dict[str, t.Any]:
-    shown: dict[str, t.Any] = {"autostart": facts.autostart, "state": facts.state}
+def _shown(facts: Facts) -> dict[str, object]:
+    shown: dict[str, object] = {"autostart": facts.autostart, "state": facts.state}
     shown.update({"resets": facts.resets} if facts.resets else {})
     return {**shown, "seed_medium": facts.seed_medium} if facts.seed_medium else shown
 

@@ -45,12 +45,19 @@ class Here:
 class There:
     """What the other end has of the VM; ``error``: it does not say."""
 
-    raw: t.Any = None
+    raw: VirDomain | None = None
     active: bool = False
     coming: bool = False  # QEMU is there for it, but it is not yet, or no more, the VM
     paused: bool = False
     kept: Metadata | None = None
     error: str | None = None
+
+    @property
+    def dom(self) -> VirDomain:
+        """libvirt's object of the VM, where the other end has it."""
+        if self.raw is None:
+            raise PlanRefused("the destination does not have the VM; run this again")
+        return self.raw
 
     def arrived(self, uuid: str) -> bool:
         """Whether the VM is there: libvirt defines it there when everything has travelled."""

@@ -47,11 +47,20 @@ _JOBS = {DOMAIN_JOB_BOUNDED: "bounded", DOMAIN_JOB_UNBOUNDED: "unbounded"}
 _MAX_DEPTH = 16  # of a chain that is followed
 
 
+class _Live(t.TypedDict):
+    uuid: str
+    state: str
+    active: bool
+    persistent: bool
+    managed_save: bool
+    snapshots: tuple[str, ...]
+
+
 def read_source(connection: Connection, raw: VirDomain, host: str) -> Source:
     """The VM with everything that decides whether and how it moves; ``host`` names this one."""
     name = str(raw.name())
 
-    def ask() -> dict[str, t.Any]:
+    def ask() -> _Live:
         active = bool(raw.isActive())
         return {
             "uuid": str(raw.UUIDString()),
@@ -63,7 +72,7 @@ def read_source(connection: Connection, raw: VirDomain, host: str) -> Source:
         }
 
     facts = connection.call(f"read domain {name}", ask)
-    facts["autostart"] = facts["persistent"] and bool(
+    autostart = facts["persistent"] and bool(
         connection.call(f"read autostart of {name}", raw.autostart)
     )
     live = _parse(connection, raw, 0)
@@ -77,6 +86,7 @@ def read_source(connection: Connection, raw: VirDomain, host: str) -> Source:
         name=name,
         host=host,
         **facts,
+        autostart=autostart,
         metadata=kept,
         domain_type=str(info["domain_type"]),
         arch=str(info["arch"]),

@@ -236,7 +236,7 @@ class Watch:
     def _yank(self) -> None:
         """Have QEMU drop connections to a dead peer, which it would wait for (QMP's yank)."""
 
-        def ask(command: t.Mapping[str, t.Any]) -> str:
+        def ask(command: t.Mapping[str, object]) -> str:
             argv = ["virsh", "--connect", self.connection.uri, "qemu-monitor-command", self.uuid]
             done = programs.attempt([*argv, json.dumps(command)], seconds=20.0)
             return done.out if done is not None else ""
@@ -253,7 +253,7 @@ class Watch:
                 ask({"execute": "yank", "arguments": {"instances": instances}})
 
 
-def line(name: str, stats: t.Mapping[str, t.Any]) -> str:
+def line(name: str, stats: t.Mapping[str, int | str]) -> str:
     """One line of progress for people."""
     total, done = int(stats.get("data_total", 0)), int(stats.get("data_processed", 0))
     left = int(stats.get("data_remaining", 0))

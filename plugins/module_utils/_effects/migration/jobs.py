@@ -29,6 +29,9 @@ class Settings:
     evacuating: bool = False
 
 
+Figure = t.Union[int, float, str, None]  # in check mode it says so instead
+
+
 @dataclass
 class Job:
     """One VM, and what becomes of it; ``lost``: the hypervisor that it came from, if that is."""
@@ -42,9 +45,9 @@ class Job:
     kept: list[str] = field(default_factory=list)
     progress: list[str] = field(default_factory=list)
     bytes_to_copy: int = 0
-    bytes: t.Any = None
-    seconds: t.Any = None
-    downtime_ms: t.Any = None
+    bytes: Figure = None
+    seconds: Figure = None
+    downtime_ms: Figure = None
     changed: bool = False
     failed: bool = False
     msg: str | None = None
@@ -54,7 +57,7 @@ class Job:
         self.failed, self.msg = True, message
 
 
-def result(jobs: t.Sequence[Job], settings: Settings) -> dict[str, t.Any]:
+def result(jobs: t.Sequence[Job], settings: Settings) -> dict[str, object]:
     """What the module returns."""
     vms = [
         {
@@ -71,7 +74,7 @@ def result(jobs: t.Sequence[Job], settings: Settings) -> dict[str, t.Any]:
         }
         for job in jobs
     ]
-    found: dict[str, t.Any] = {
+    found: dict[str, object] = {
         "changed": any(job.changed for job in jobs),
         "vms": vms,
         "diff": [_diff(job, settings) for job in jobs if job.changed],

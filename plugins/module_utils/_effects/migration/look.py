@@ -50,7 +50,7 @@ def look(
     unfinished: bool = False,
     every: bool = False,
     home: str | None = None,
-) -> dict[str, t.Any]:
+) -> dict[str, object]:
     """The hypervisor with its promises, those of ``names`` that are here, and the claims of VMs
     that are to come. Changes nothing.
 
@@ -117,10 +117,10 @@ def _seen(connection: Connection) -> list[_Seen]:
     return sorted((one for _raw, one in found), key=lambda one: one.name)
 
 
-def _entry(connection: Connection, one: _Seen, hanging: t.Collection[str]) -> dict[str, t.Any]:
+def _entry(connection: Connection, one: _Seen, hanging: t.Collection[str]) -> dict[str, object]:
     """What is known of a VM, with what it asks of its new hypervisor, or why not (``error``)."""
     kept = one.kept
-    found: dict[str, t.Any] = {
+    found: dict[str, object] = {
         "name": one.name,
         "uuid": one.uuid,
         "persistent": one.persistent,
@@ -145,7 +145,7 @@ def _entry(connection: Connection, one: _Seen, hanging: t.Collection[str]) -> di
     return {**found, **_demand(source)}
 
 
-def _demand(source: Source) -> dict[str, t.Any]:
+def _demand(source: Source) -> dict[str, object]:
     return {
         "active": source.active,
         "vcpus": source.vcpus,

@@ -45,6 +45,9 @@ from . import settle as migration_settle
 from . import volumes as migration_volumes
 from .jobs import Job
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
 _EXECUTES = (DOMAIN_RUNNING, DOMAIN_BLOCKED, DOMAIN_PMSUSPENDED)
 _POST_COPY = (DOMAIN_RUNNING_POSTCOPY, DOMAIN_RUNNING_POSTCOPY_FAILED)  # its memory is not whole
 _WHOLE = DOMAIN_XML_SECURE | DOMAIN_XML_INACTIVE
@@ -65,13 +68,20 @@ class _Found:
     """What is here, for the plan and as it is worked with."""
 
     seen: Seen
-    raw: t.Any
-    claimed: t.Any
+    raw: VirDomain | None
+    claimed: VirDomain | None
     uuid: str
     state: int
     kept: Metadata | None
     claim: Metadata | None
     written: t.Sequence[tuple[str, int]]
+
+    @property
+    def dom(self) -> VirDomain:
+        """libvirt's object of a VM that is here."""
+        if self.raw is None:
+            raise PlanRefused("the VM is not here any more; run this again")
+        return self.raw
 
     @property
     def move(self) -> Move | None:
@@ -163,7 +173,7 @@ class _Settler:
         if clear:
             self.job.changed = True
             self.job.steps.append(f"remove the place kept for {self.name}, and its empty volumes")
-            if not self.check:
+            if not self.check and found.claimed is not None:
                 migration_volumes.drop(self.connection, self.name, found.claimed, volumes=True)
         self.job.flow = "lost"
         raise PlanRefused(
@@ -181,7 +191,7 @@ class _Settler:
         if self.check:
             return
         if self._never_ran(found):
-            self.connection.call(f"stop {name}", found.raw.destroy, seconds=_STOP_SECONDS)
+            self.connection.call(f"stop {name}", found.dom.destroy, seconds=_STOP_SECONDS)
         with owners.host_lock():
             # another run may have finished it, and begun another move since
             again = self._see()
@@ -191,7 +201,7 @@ class _Settler:
                     " how it is now"
                 )
             self.job.changed = True
-            raw = again.raw
+            raw = again.dom
             if what == lost_plan.DEFINE:
                 text = self.connection.call(f"read {name}", raw.XMLDesc, _WHOLE)
                 domains.define(self.connection, f"define {name}", text)
@@ -210,7 +220,7 @@ class _Settler:
     def _plain(self, found: _Found, move: Move | None) -> None:
         """Autostart comes back, the marks go, and the claim last: one that has just been defined
         has no marks that would tell the next run."""
-        raw, kept = found.raw, found.kept
+        raw, kept = found.dom, found.kept
         copies = {one.path: one.pool for one in (found.claim.volumes if found.claim else ())}
         if move is not None and move.autostart == "yes":
             self.connection.call("switch autostart on", raw.setAutostart, 1)

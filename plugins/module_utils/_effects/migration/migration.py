@@ -61,7 +61,7 @@ GENERATED = "(generated)"
 
 def run(
     connection: Connection, jobs: t.Sequence[Job], settings: Settings, *, check: bool
-) -> dict[str, t.Any]:
+) -> dict[str, object]:
     """Move the VMs of ``jobs``; the module's result."""
     if not connection.local:
         raise PlanRefused(

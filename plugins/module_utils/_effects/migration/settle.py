@@ -113,7 +113,7 @@ class Settler:
                 if time.monotonic() > limit:
                     if remote is None or not self._is_rest(here, there, uuid):
                         raise PlanRefused(self._untold(here, there, error))
-                    self.ends.stop(remote, there.raw)
+                    self.ends.stop(remote, there.dom)
             time.sleep(_POLL)
 
     @staticmethod
@@ -179,7 +179,7 @@ class Settler:
         self, remote: Connection, there: There, uuid: str, volumes: t.Sequence[OwnVolume]
     ) -> None:
         """The VM's disks and its seed medium go; a detached disk was perhaps to be kept."""
-        text = remote.call(f"read {self.ends.name}", there.raw.XMLDesc, DOMAIN_XML_INACTIVE)
+        text = remote.call(f"read {self.ends.name}", there.dom.XMLDesc, DOMAIN_XML_INACTIVE)
         disks = domain_info.parse(text, f"domain {self.ends.name}")["disks"]
         attached = {disk["source"] for disk in disks}
         chosen = [one for one in volumes if one.role == "seed" or one.path in attached]
@@ -191,7 +191,7 @@ class Settler:
         name, kept = self.ends.name, there.kept
         self.job.changed = True
         with contextlib.suppress(FleetVirtError):
-            stats = remote.call("read the job", there.raw.jobStats, DOMAIN_JOB_STATS_COMPLETED)
+            stats = remote.call("read the job", there.dom.jobStats, DOMAIN_JOB_STATS_COMPLETED)
             if stats.get("data_processed"):
                 # the destination has not heard of disks that libvirt copied by NBD
                 disks = int(stats.get("disk_processed", 0))
@@ -204,9 +204,9 @@ class Settler:
                 f"{name!r} came to {self.ends.where} without the marks of its move, so what is left"
                 f" of it on {self.ends.source} stays; somebody changed its metadata meanwhile"
             )
-        state = int(remote.call("read the state", there.raw.state, 0)[0])
+        state = int(remote.call("read the state", there.dom.state, 0)[0])
         if state == DOMAIN_PAUSED and kept.move and kept.move.state == "shutoff":
-            self.ends.stop(remote, there.raw)
+            self.ends.stop(remote, there.dom)
         elif state == DOMAIN_SHUTOFF and kept.move and kept.move.state == "running":
             self._note_off(self.ends.where)
         claimed = find_domain(remote, name + CLAIM)
@@ -228,9 +228,9 @@ class Settler:
         pools = {**pools_of(remote, kept.volumes), **pools}
         migration_volumes.drop_claim(remote, name, uuid, volumes=False)
         if kept.move is not None and kept.move.autostart == "yes":
-            remote.call("switch autostart on", there.raw.setAutostart, 1)
+            remote.call("switch autostart on", there.dom.setAutostart, 1)
         plain = metadata.settled(kept, self.ends.where, pools, copies)
-        migration_ends.write_everywhere(remote, there.raw, plain)
+        migration_ends.write_everywhere(remote, there.dom, plain)
 
 
 def went_off(host: str) -> str:

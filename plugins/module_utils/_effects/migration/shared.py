@@ -28,6 +28,9 @@ from ..base import deadline
 from ..base.connection import Connection
 from ..machine.ownership import POOL_ID_FILE
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirStorageVol
+
 _SECONDS = 5.0  # that a file system may take to show here what was made there
 _POLL = 0.1
 _ID_BYTES = 128
@@ -103,7 +106,7 @@ def _probe(there: Connection, pool: str, prefix: str) -> Iterator[str]:
         _remove(there, volume)
 
 
-def _remove(there: Connection, volume: t.Any) -> None:
+def _remove(there: Connection, volume: VirStorageVol) -> None:
     # It is empty, and the next run for this VM looks for it
     with suppress(FleetVirtError):
         there.call(f"remove volume {volume.name()}", volume.delete, 0)
@@ -118,7 +121,7 @@ def _file(here: Connection, there: Connection, path: str, *, check: bool) -> str
     return ""
 
 
-def _volume(there: Connection, path: str) -> t.Any | None:
+def _volume(there: Connection, path: str) -> VirStorageVol | None:
     try:
         return there.call(f"look for volume {path}", there.raw.storageVolLookupByPath, path)
     except LibvirtFailure as error:

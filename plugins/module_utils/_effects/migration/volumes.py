@@ -35,6 +35,9 @@ from ..base.lookup import find_domain, kept_metadata
 from ..machine import owned, ownership, storage
 from .facts import read_defined, read_pools
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain, VirStorageVol
+
 _MARKER = "/var/lib/libvirt/images/{name}.fleet-virt-migrating"
 
 
@@ -128,7 +131,7 @@ def _foreign(remote: Connection, pool: storage.Pool, name: str, made: str | None
     )
 
 
-def _is_blank(remote: Connection, volume: t.Any) -> bool:
+def _is_blank(remote: Connection, volume: VirStorageVol) -> bool:
     """Whether nobody has written to the volume yet."""
 
     def read(offset: int, length: int) -> bytes:
@@ -185,7 +188,7 @@ def drop_claim(remote: Connection, name: str, uuid: str, *, volumes: bool) -> bo
     return True
 
 
-def drop(remote: Connection, name: str, raw: t.Any, *, volumes: bool) -> None:
+def drop(remote: Connection, name: str, raw: VirDomain, *, volumes: bool) -> None:
     """Take the claim ``raw`` of the VM ``name`` away, as :func:`drop_claim` does."""
     kept = kept_metadata(remote, raw)
     if volumes and kept is not None:

@@ -24,7 +24,7 @@ SEEN: Spec = {
 }
 
 
-def domains(entries: t.Iterable[t.Mapping[str, t.Any]], run: str | None = None) -> str:
+def domains(entries: t.Iterable[t.Mapping[str, object]], run: str | None = None) -> str:
     """One word for the domains of a hypervisor, another as soon as placing could mind.
 
     ``entries`` are ``vms`` of ``placement_facts``; those in creation by ``run`` do not count. Which

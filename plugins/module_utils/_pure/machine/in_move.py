@@ -14,47 +14,52 @@ from __future__ import annotations
 
 import typing as t
 
+from ..base.json_values import as_mapping, as_mappings
 from ..base.names import CLAIM
 
-Entry = t.Mapping[str, t.Any]
+Entry = t.Mapping[str, object]
 _RUNNING = ("running", "blocked")
 
 
-def once(hypervisors: t.Sequence[Entry]) -> list[dict[str, t.Any]]:
+def once(hypervisors: t.Sequence[Entry]) -> list[dict[str, object]]:
     """The hypervisors with their ``domains``, each VM that moves among those of one of them.
 
     Two of one UUID that both run, or are both defined, are no move and stay for people to see.
     """
     hidden = {id(other) for other in _others(hypervisors)}
-    moves = {}
+    moves: dict[str, object] = {}
     shown = {
         str(domain["name"])
         for entry in hypervisors
-        for domain in entry["domains"]
+        for domain in _domains(entry)
         if id(domain) not in hidden and not _is_claim(domain)
     }
     for entry in hypervisors:
-        for domain in entry["domains"]:
+        for domain in _domains(entry):
             of = str(domain["name"])[: -len(CLAIM)]
             if _is_claim(domain) and of in shown:
-                moves[of] = domain["metadata"]["move"]
+                moves[of] = as_mapping(domain["metadata"])["move"]
                 hidden.add(id(domain))
     return [
         {
             **entry,
             "domains": [
-                _moving(domain, moves) for domain in entry["domains"] if id(domain) not in hidden
+                _moving(domain, moves) for domain in _domains(entry) if id(domain) not in hidden
             ],
         }
         for entry in hypervisors
     ]
 
 
+def _domains(entry: Entry) -> list[Entry]:
+    return as_mappings(entry["domains"])
+
+
 def _others(hypervisors: t.Sequence[Entry]) -> t.Iterator[Entry]:
     """Of each VM that is on two hypervisors by a move, the end that has it not, or not yet."""
-    found: dict[tuple[t.Any, t.Any], list[Entry]] = {}
+    found: dict[tuple[object, object], list[Entry]] = {}
     for entry in hypervisors:
-        for domain in entry["domains"]:
+        for domain in _domains(entry):
             found.setdefault((domain["name"], domain.get("uuid")), []).append(domain)
     for (_name, uuid), both in found.items():
         coming = [one for one in both if one.get("persistent") is False]
@@ -65,14 +70,14 @@ def _others(hypervisors: t.Sequence[Entry]) -> t.Iterator[Entry]:
 
 
 def _is_claim(domain: Entry) -> bool:
-    kept = domain.get("metadata") or {}
+    kept = as_mapping(domain.get("metadata"))
     ours = kept.get("phase") == "creating" and kept.get("move")
     return bool(ours) and str(domain["name"]).endswith(CLAIM)
 
 
-def _moving(domain: Entry, moves: t.Mapping[str, t.Any]) -> Entry:
+def _moving(domain: Entry, moves: t.Mapping[str, object]) -> Entry:
     """The VM with where it goes, which its source keeps in its definition, not in what runs."""
-    kept = domain.get("metadata") or {}
+    kept = as_mapping(domain.get("metadata"))
     move = moves.get(str(domain["name"]))
     if move is None or kept.get("move"):
         return domain

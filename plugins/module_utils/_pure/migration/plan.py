@@ -14,7 +14,7 @@ import posixpath
 import typing as t
 import uuid as uuids
 
-from ..base.metadata import NOT_MADE, Metadata, Owner
+from ..base.metadata import NOT_MADE, Metadata, Owner, OwnVolume
 from ..base.names import CLAIM
 from ..machine import base_name
 from .types import RENEW, Defined, Disk, NewVolume, Options, Plan, Pool, Source, Target
@@ -364,7 +364,7 @@ def _left_over(path: str, target: Target, claim: Defined | None) -> str | None:
     return None
 
 
-def _claimed(claim: Defined | None) -> tuple[t.Any, ...]:
+def _claimed(claim: Defined | None) -> tuple[OwnVolume, ...]:
     return claim.metadata.volumes if claim is not None and claim.metadata is not None else ()
 
 

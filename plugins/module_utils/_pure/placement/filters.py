@@ -20,7 +20,7 @@ from .hosts import PlacementHost
 from .load import FleetLoad, HostLoad, PoolLoad, Space
 from .types import Policy, Rejection, Request
 
-Wishes = tuple[t.Any, ...]
+Wishes = tuple[object, ...]
 
 
 def wishes_of(request: Request) -> Wishes:
