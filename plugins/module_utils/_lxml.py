@@ -27,7 +27,7 @@ except ImportError:
     LXML_IMPORT_ERROR = traceback.format_exc()
 
 if t.TYPE_CHECKING:
-    Element = t.Any
+    Element = etree._Element
 
 # libvirt refuses to hand out more over its own protocol (VIR_NET_MESSAGE_MAX, 32 MiB)
 _MAX_BYTES = 32 * 1024 * 1024
@@ -63,7 +63,7 @@ def parse(text: str | bytes, what: str) -> Element:
         raise XmlError(f"{what}: not readable as XML: {error}") from None
     if root is None:
         raise XmlError(f"{what}: an empty document")
-    docinfo: t.Any = root.getroottree().docinfo
+    docinfo: t.Any = root.getroottree().docinfo  # doctype is missing in lxml-stubs
     if docinfo.doctype:
         raise XmlError(f"{what}: a document type declaration is not accepted")
     return root

@@ -187,7 +187,8 @@ def _present(
     before = seed_domain.recorded(vm.kept)
     after = seed_domain.as_plain(seed, vm.name)
     drive = seed_domain.drive_with(vm.root, [one.path for one in vm.media])
-    current = drive.find("source").get("file") if drive is not None else None
+    source = drive.find("source") if drive is not None else None
+    current = source.get("file") if source is not None else None
     booted = vm.kept is not None and vm.kept.host_key is not None and not vm.media
     ready = booted or (current is not None and os.path.exists(current))
     shown: dict[str, Json] = {"media": [one.path for one in vm.media], "seed": before}

@@ -280,7 +280,7 @@ def to_plain_element(metadata: Metadata) -> Element:
 
 def _local(element: Element) -> str:
     """Tag without our namespace; ``""`` for another namespace, a comment and the like."""
-    tag = element.tag
+    tag: object = element.tag
     if not isinstance(tag, str):
         return ""
     if tag.startswith(_QUALIFIED):
@@ -290,9 +290,10 @@ def _local(element: Element) -> str:
 
 def _find(element: Element) -> Element | None:
     if element.tag == "domain":
-        element = next(element.iterchildren("metadata"), None)
-        if element is None:
+        place = next(element.iterchildren("metadata"), None)
+        if place is None:
             return None
+        element = place
     if element.tag == "metadata":
         return next(element.iterchildren(_QUALIFIED + ELEMENT), None)
     return element if _local(element) == ELEMENT else None

@@ -149,6 +149,7 @@ def boot(found: Found, domain: Domain, root: Element, kept: Metadata) -> None:
 
 
 def _place(places: dict[int, str], name: str, element: Element | None) -> None:
-    order = element.find("boot") if element is not None else None
-    if order is not None and (order.get("order") or "").isdigit():
-        places[int(order.get("order"))] = name
+    boot = element.find("boot") if element is not None else None
+    order = (boot.get("order") or "") if boot is not None else ""
+    if order.isdigit():
+        places[int(order)] = name

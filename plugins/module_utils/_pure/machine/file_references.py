@@ -74,14 +74,16 @@ def of_definition(root: Element) -> Named:
     formats: set[tuple[str, str | None]] = set()
     volume_formats: set[tuple[tuple[str, str], str | None]] = set()
     for element in root.iter():
-        if not isinstance(element.tag, str):
+        tag: object = element.tag
+        if not isinstance(tag, str):  # a reference to an entity
             continue
-        if element.tag in _STORAGE:
-            source, kind = element.find("source"), _format_of(element)
-            for name in _FILES if source is not None else ():
+        source = element.find("source") if tag in _STORAGE else None
+        if source is not None:
+            kind = _format_of(element)
+            for name in _FILES:
                 if source.get(name):
                     formats.add((str(source.get(name)), kind))
-            if source is not None and source.get("pool") and source.get("volume"):
+            if source.get("pool") and source.get("volume"):
                 volume_formats.add(((str(source.get("pool")), str(source.get("volume"))), kind))
         text = (element.text or "").strip()
         if text.startswith("/"):  # nvram, loader, kernel, initrd and whatever comes
