@@ -15,16 +15,67 @@ from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
 from ..base import proofs, twice
+from ..base.json_values import as_list, as_mappings, as_text
 
-Answer = t.Mapping[str, t.Any]
+Answer = t.Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A volume of a VM; ``pool_id`` is of its pool, if that has one."""
+
+    path: str
+    shared: bool
+    pool_id: str | None
+
+
+@dataclass(frozen=True)
+class Vm:
+    """A VM that is to be removed, where it was found."""
+
+    name: str
+    uuid: str | None
+    phase: str | None
+    volumes: tuple[Volume, ...]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one hypervisor answered: to a look ``vms`` and ``pool_ids``, and who uses a file."""
+
+    vms: tuple[Vm, ...]
+    pool_ids: tuple[str, ...]
+    users: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def _seen(answer: Answer) -> Seen:
+    return Seen(
+        tuple(
+            Vm(
+                str(vm["name"]),
+                as_text(vm.get("uuid")),
+                as_text(vm.get("phase")),
+                tuple(
+                    Volume(str(one["path"]), bool(one["shared"]), as_text(one["pool_id"]))
+                    for one in as_mappings(vm["volumes"])
+                ),
+            )
+            for vm in as_mappings(answer.get("vms"))
+        ),
+        tuple(map(str, as_list(answer.get("pool_ids")))),
+        tuple(
+            (str(one["file"]), tuple(map(str, as_list(one["users"]))))
+            for one in as_mappings(answer.get("users"))
+        ),
+    )
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """What each hypervisor of the play answered: to a look, ``vms`` and ``pool_ids``. ``silent``
-    gave none, and are not declared lost."""
+    """What each hypervisor of the play answered. ``silent`` gave no answer, and are not declared
+    lost."""
 
-    answers: t.Mapping[str, Answer]
+    answers: t.Mapping[str, Seen]
     silent: t.Mapping[str, proofs.Silence]
 
 
@@ -57,7 +108,7 @@ def fleet(
     silent = proofs.silences(registered, answers, expected, lost)
     if not answers:
         raise PlanRefused(f"no hypervisor answered: {proofs.named(silent)}")
-    return Fleet(answers, silent)
+    return Fleet({name: _seen(answer) for name, answer in answers.items()}, silent)
 
 
 def decide(names: t.Sequence[str], seen: Fleet) -> Decision:
@@ -69,12 +120,12 @@ def decide(names: t.Sequence[str], seen: Fleet) -> Decision:
         places = {
             host: vm
             for host, answer in seen.answers.items()
-            for vm in answer["vms"]
-            if vm["name"] == name
+            for vm in answer.vms
+            if vm.name == name
         }
         if len(places) > 1:
-            phases = {where: vm.get("phase") for where, vm in places.items()}
-            uuids = [vm.get("uuid") for vm in places.values()]
+            phases = {where: vm.phase for where, vm in places.items()}
+            uuids = [vm.uuid for vm in places.values()]
             problems.append(twice.text(name, phases, uuids))
             continue
         if not places and name in (*seen.answers, *seen.silent):
@@ -91,7 +142,7 @@ def decide(names: t.Sequence[str], seen: Fleet) -> Decision:
             continue
         host, vm = next(iter(places.items()))
         found.shares.setdefault(host, []).append(name)
-        for volume in vm["volumes"]:
+        for volume in vm.volumes:
             shared = _shared(volume, host, seen)
             missing = (
                 proofs.missing("purge shared", seen.silent)
@@ -99,13 +150,13 @@ def decide(names: t.Sequence[str], seen: Fleet) -> Decision:
                 else proofs.missing("purge", seen.silent, host)
             )
             if shared:
-                file = posixpath.basename(str(volume["path"]))
-                found.asked.append(str(volume["path"]))
+                file = posixpath.basename(volume.path)
+                found.asked.append(volume.path)
                 found.files.append(file)
                 found.homes[file] = host
             if missing:
                 problems.append(
-                    f"{volume['path']} of {name!r} is on shared storage, and a hypervisor that may"
+                    f"{volume.path} of {name!r} is on shared storage, and a hypervisor that may"
                     f" use it is silent ({proofs.named(missing)}); {proofs.remedy(missing)}"
                 )
     if problems:
@@ -120,10 +171,10 @@ def require_unused(decision: Decision, seen: Fleet) -> None:
     mounted in different places, and a VM's volumes are named after it.
     """
     problems = [
-        f"{entry['file']} on shared storage is used on {host}: {', '.join(entry['users'])}"
+        f"{file} on shared storage is used on {host}: {', '.join(users)}"
         for host, answer in seen.answers.items()
-        for entry in answer["users"]
-        if entry["file"] in decision.homes and decision.homes[entry["file"]] != host
+        for file, users in answer.users
+        if file in decision.homes and decision.homes[file] != host
     ]
     missing = proofs.missing("purge shared", seen.silent)
     if missing and decision.files:
@@ -133,15 +184,15 @@ def require_unused(decision: Decision, seen: Fleet) -> None:
         raise PlanRefused("; ".join(problems))
 
 
-def _shared(volume: Answer, host: str, seen: Fleet) -> bool:
+def _shared(volume: Volume, host: str, seen: Fleet) -> bool:
     """Whether another hypervisor can reach the volume: its pool's kind says so, or its identity,
     which another has too. The id alone makes nothing shared: the role gives every pool one."""
-    if volume["shared"]:
+    if volume.shared:
         return True
-    if volume["pool_id"] is None:
+    if volume.pool_id is None:
         return False
-    others = [answer["pool_ids"] for name, answer in seen.answers.items() if name != host]
-    return any(volume["pool_id"] in ids for ids in others)
+    others = [answer.pool_ids for name, answer in seen.answers.items() if name != host]
+    return any(volume.pool_id in ids for ids in others)
 
 
 def sole_pool_ids(host: str, seen: Fleet) -> list[str]:
@@ -149,6 +200,6 @@ def sole_pool_ids(host: str, seen: Fleet) -> list[str]:
     if proofs.missing("prune", seen.silent):
         return []
     others = {
-        one for name, answer in seen.answers.items() if name != host for one in answer["pool_ids"]
+        one for name, answer in seen.answers.items() if name != host for one in answer.pool_ids
     }
-    return sorted(set(seen.answers[host]["pool_ids"]) - others) if host in seen.answers else []
+    return sorted(set(seen.answers[host].pool_ids) - others) if host in seen.answers else []

@@ -153,7 +153,8 @@ def steps(found: Removals, domain: DomainFacts) -> tuple[Step[Belongings], ...]:
     name = domain.name
     first = [Step("mark", f"mark {name}", _marked(found))]
     if domain.active:
-        first.append(Step("destroy", f"destroy {name}", _domain(state="shutoff", active=False)))
+        off = _domain(lambda one: dataclasses.replace(one, state="shutoff", active=False))
+        first.append(Step("destroy", f"destroy {name}", off))
     first.append(Step("look_again", f"look at {name} again", lambda before: before))
     last: list[Removal] = []
     for item in found.removed:
@@ -172,11 +173,11 @@ def steps(found: Removals, domain: DomainFacts) -> tuple[Step[Belongings], ...]:
     return (*first, undefine)
 
 
-def _domain(**changes: t.Any) -> Effect[Belongings]:
+def _domain(change: Effect[DomainFacts]) -> Effect[Belongings]:
     def effect(before: Belongings) -> Belongings:
         if before.domain is None:
             return before
-        return dataclasses.replace(before, domain=dataclasses.replace(before.domain, **changes))
+        return dataclasses.replace(before, domain=change(before.domain))
 
     return effect
 
@@ -189,7 +190,8 @@ def _marked(found: Removals) -> Effect[Belongings]:
         own = tuple(one for one in stored.volumes if one not in found.foreign)
         marked = dataclasses.replace(stored, phase="purging", volumes=own)
         volumes = tuple(one for one in before.volumes if one.own not in found.foreign)
-        return dataclasses.replace(_domain(metadata=marked)(before), volumes=volumes)
+        mark = _domain(lambda one: dataclasses.replace(one, metadata=marked))
+        return dataclasses.replace(mark(before), volumes=volumes)
 
     return effect
 
@@ -197,10 +199,11 @@ def _marked(found: Removals) -> Effect[Belongings]:
 def _gone(item: Removal) -> Effect[Belongings]:
     def effect(before: Belongings) -> Belongings:
         if item.kind == "managed_save":
-            return _domain(managed_save=False)(before)
+            return _domain(lambda one: dataclasses.replace(one, managed_save=False))(before)
         if item.kind == "log":
             logs = before.domain.logs if before.domain else ()
-            return _domain(logs=tuple(path for path in logs if path != item.path))(before)
+            left = tuple(path for path in logs if path != item.path)
+            return _domain(lambda one: dataclasses.replace(one, logs=left))(before)
         volumes = tuple(
             dataclasses.replace(one, kind="absent", left_behind=False)
             if one.path == item.path

@@ -9,9 +9,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import dataclasses
-import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..._errors import PlanRefused
 from ..plan.steps import Effect, Plan, Step
@@ -78,33 +76,37 @@ class Wanted:
     reset: bool = False
 
 
-def _to(**changes: t.Any) -> Effect[Facts]:
-    return lambda facts: dataclasses.replace(facts, **changes)
-
-
 # What each kind of step changes, as libvirt shows it afterwards
 _EFFECTS: dict[str, Effect[Facts]] = {
-    "start": _to(state="running", reason="booted", active=True),
-    "restore": _to(state="running", reason="restored", active=True, managed_save=False),
-    "resume": _to(state="running", reason="unpaused"),
-    "wake": _to(state="running", reason="wakeup"),
-    "shutdown": _to(state="shutoff", reason="shutdown", active=False),
-    "destroy_crashed": _to(state="shutoff", reason="destroyed", active=False),
-    "await_off": _to(state="shutoff", reason="shutdown", active=False),
-    "await_running": _to(state="running", reason="booted", active=True),
-    "autostart": _to(autostart=True),
-    "no_autostart": _to(autostart=False),
-    "seed_medium": _to(seed_medium=None),
-    "reset": lambda facts: dataclasses.replace(facts, resets=facts.resets + 1),
+    "start": lambda facts: replace(facts, state="running", reason="booted", active=True),
+    "restore": lambda facts: replace(
+        facts, state="running", reason="restored", active=True, managed_save=False
+    ),
+    "resume": lambda facts: replace(facts, state="running", reason="unpaused"),
+    "wake": lambda facts: replace(facts, state="running", reason="wakeup"),
+    "shutdown": lambda facts: replace(facts, state="shutoff", reason="shutdown", active=False),
+    "destroy_crashed": lambda facts: replace(
+        facts, state="shutoff", reason="destroyed", active=False
+    ),
+    "await_off": lambda facts: replace(facts, state="shutoff", reason="shutdown", active=False),
+    "await_running": lambda facts: replace(facts, state="running", reason="booted", active=True),
+    "autostart": lambda facts: replace(facts, autostart=True),
+    "no_autostart": lambda facts: replace(facts, autostart=False),
+    "seed_medium": lambda facts: replace(facts, seed_medium=None),
+    "reset": lambda facts: replace(facts, resets=facts.resets + 1),
 }
 # What is seen of a step that is not one call of libvirt's when it is cut short
 _TORN: dict[str, tuple[Effect[Facts], ...]] = {
     "shutdown": (
-        _to(state="shutdown", reason="user"),
-        _to(state="paused", reason="shutting_down"),
+        lambda facts: replace(facts, state="shutdown", reason="user"),
+        lambda facts: replace(facts, state="paused", reason="shutting_down"),
     ),
-    "start": (_to(state="paused", reason="starting_up", active=True),),
-    "restore": (_to(state="paused", reason="starting_up", active=True, managed_save=False),),
+    "start": (lambda facts: replace(facts, state="paused", reason="starting_up", active=True),),
+    "restore": (
+        lambda facts: replace(
+            facts, state="paused", reason="starting_up", active=True, managed_save=False
+        ),
+    ),
 }
 
 
