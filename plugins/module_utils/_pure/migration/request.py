@@ -20,6 +20,42 @@ _ADDRESS = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:
 _POSITIVE = ("parallel", "bandwidth", "max_downtime", "parallel_connections", "seconds_per_gib")
 
 
+class DestinationOption(t.TypedDict):
+    """The suboptions of ``vms[].destination`` that are always there."""
+
+    name: str
+
+
+class DestinationOptions(DestinationOption, total=False):
+    """Where a VM is to go, as the playbook says it."""
+
+    address: str | None
+    bridges: list[str] | None
+    marked: bool | None
+    expired: list[str] | None
+    coming: list[str] | None
+
+
+class LostOptions(t.TypedDict):
+    """The hypervisor that a VM came from, which is lost."""
+
+    name: str
+    addresses: list[str]
+
+
+class MoveOption(t.TypedDict):
+    """The suboptions of ``vms`` that are always there."""
+
+    name: str
+    destination: DestinationOptions
+
+
+class MoveOptions(MoveOption, total=False):
+    """A VM that is to move; Ansible has seen to the types."""
+
+    lost_source: LostOptions | None
+
+
 def options(given: t.Mapping[str, t.Any]) -> Options:
     """How to move; raises SpecError with every figure that makes no sense."""
     problems = [
@@ -45,7 +81,7 @@ def options(given: t.Mapping[str, t.Any]) -> Options:
 
 
 def moves(
-    vms: t.Sequence[t.Mapping[str, t.Any]], here: str, *, repair: bool = False
+    vms: t.Sequence[MoveOptions], here: str, *, repair: bool = False
 ) -> list[tuple[str, Destination, LostSource | None]]:
     """The VMs with their destinations, and with the hypervisor that each came from if that is lost;
     raises SpecError with everything that is wrong."""
@@ -88,7 +124,7 @@ def moves(
 
 
 def _lost(
-    path: str, name: str, to: str, lost: t.Mapping[str, t.Any], here: str, *, repair: bool
+    path: str, name: str, to: str, lost: LostOptions, here: str, *, repair: bool
 ) -> list[Problem]:
     """What is wrong with what is said of a hypervisor that is gone."""
     found = []
