@@ -20,7 +20,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
-from ansible_collections.fleet.virt.plugins.plugin_utils import _alive, _answers
+from ansible_collections.fleet.virt.plugins.plugin_utils import _alive, _answers, _flood
 
 # As every module of the action group accepts them
 _CONNECTION: Spec = {
@@ -53,6 +53,7 @@ class FleetAction(ActionBase):
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         values = self._values = task_vars or {}
         _alive.keep(self._connection)
+        _flood.guard(self._connection, values.get("inventory_hostname"))
         try:
             _answers.require_own(values.get("inventory_hostname"), values)
             result.update(self.work(values))

@@ -84,6 +84,11 @@ class Liar:
         text = base64.b64encode(json.dumps(answer).encode()).decode()
         self.lab.ssh("hv1", f"base64 -d > {_ANSWER}", input=text)
 
+    def python(self, script: str) -> None:
+        """Have its Python be this script of the shell's."""
+        text = f"#!/bin/sh\n{script}\n"
+        self.lab.ssh("hv1", f"cat > {_PYTHON}; chmod 755 {_PYTHON}", input=text)
+
     def run(self, command: str) -> Run:
         name, *words = command.split()
         environment = {"HOME": str(self.home)}
@@ -114,13 +119,10 @@ def liar(lab: Laboratory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     shutil.copy(lab.inventory / "10-hypervisors.yml", inventory)
     settings = {"ansible_python_interpreter": _PYTHON}
     (inventory / "host_vars" / "hv1.yml").write_text(json.dumps(settings), encoding="utf-8")
-    lab.ssh(
-        "hv1",
-        f"cat > {_PYTHON}; chmod 755 {_PYTHON}",
-        input=f"#!/bin/sh\n[ $# -gt 0 ] || cat > /dev/null\nexec cat {_ANSWER}\n",
-    )
+    made = Liar(Ansible(inventory, top / "ansible"), lab, inventory, home)
+    made.python(f"[ $# -gt 0 ] || cat > /dev/null\nexec cat {_ANSWER}")
     try:
-        yield Liar(Ansible(inventory, top / "ansible"), lab, inventory, home)
+        yield made
     finally:
         lab.ssh("hv1", f"rm -f {_PYTHON} {_ANSWER}", check=False)
 
@@ -197,3 +199,13 @@ def test_another_hypervisor_is_set_up_all_the_same(
     ended = {event.task for event in run.events if event.host == "hv2" and event.status == "ok"}
     assert any(task.endswith("Find out which packages are missing") for task in ended), text
     assert any("irewall" in task for task in ended), text
+
+
+def test_an_answer_without_end_is_given_up(liar: Liar) -> None:
+    """Also over SSH, and the others are listed."""
+    liar.python("[ $# -gt 0 ] || cat > /dev/null\nexec yes 'no end'")
+    run = liar.run("list -e virt_timeout=900")
+    said = " ".join((run.stdout + run.stderr).split())
+    assert run.returncode != 0
+    assert "hv1: its answer has no end that could be read, and was given up" in said, said
+    assert "1 of 2 hypervisors answered" in said, said
