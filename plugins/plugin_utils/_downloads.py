@@ -16,6 +16,7 @@ import hashlib
 from pathlib import Path
 
 from ansible.utils.display import Display
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import sparse
 from ansible_collections.fleet.virt.plugins.module_utils._effects.images import base_file, download
 from ansible_collections.fleet.virt.plugins.module_utils._effects.images import url as image_url
 from ansible_collections.fleet.virt.plugins.module_utils._effects.images.digests import DigestCache
@@ -80,7 +81,7 @@ def _verify(source: ImageSource, path: Path, *, remember: bool) -> None:
             found = cache.digest(file.fileno(), str(path))
         else:
             summed = hashlib.new(algorithm)
-            for block in iter(lambda: file.read(1 << 20), b""):
+            for block in sparse.blocks(file.fileno()):
                 summed.update(block)
             found = summed.hexdigest()
     if found != checksum:

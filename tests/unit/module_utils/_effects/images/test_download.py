@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import company
 from ansible_collections.fleet.virt.plugins.module_utils._effects.images import download
 from ansible_collections.fleet.virt.plugins.module_utils._effects.images import url as image_url
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
@@ -303,6 +304,20 @@ def test_what_has_no_room_is_not_begun(
         _downloads.downloaded(parse_image(image), Limits(), check=False)
     folder = tmp_path / "cache" / "fleet.virt" / "images"
     assert [path for path in folder.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("algorithm", ["sha256", "sha512"])
+def test_a_huge_file_in_the_cache_is_given_up_with_whoever_asked(
+    server: _https.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
+) -> None:
+    source = parse_image(server.put("/disk.raw", RAW, algorithm))
+    folder = tmp_path / "cache" / "fleet.virt" / "images" / source.checksum.replace(":", "-")
+    folder.mkdir(parents=True)
+    with (folder / "disk.raw").open("wb") as file:
+        file.truncate(8 << 40)  # so much that nobody sums it up within the time of a test
+    monkeypatch.setattr(company._state, "parent", 0)
+    with pytest.raises(company.Abandoned):
+        _downloads.downloaded(source, Limits(), check=False)
 
 
 def test_a_link_to_nothing_in_the_cache(server: _https.Server, tmp_path: Path) -> None:
