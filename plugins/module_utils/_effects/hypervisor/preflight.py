@@ -52,7 +52,8 @@ def read(settings: Settings) -> dict[str, t.Any]:
         with connect(settings.uri, settings.timeout) as connection:
             check("hypervisor", lambda: _hypervisor(connection))
             facts.update(facts.pop("hypervisor", {}))
-            check("cpu", lambda: _cpu(connection, facts))
+            if "arch" in facts:
+                check("cpu", lambda: _cpu(connection, facts))
             check("pools", lambda: _pools(connection, settings.pools))
     except FleetVirtError as error:
         facts["errors"]["libvirt"] = str(error)
