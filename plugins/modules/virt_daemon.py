@@ -161,7 +161,7 @@ def main() -> None:
         params["shutdown_parallel"],
     )
 
-    def work() -> dict[str, object]:
+    def work() -> daemon.Returned:
         result = daemon.configure(settings, module.check_mode)
         for line in result["overruled"]:
             module.warn(f"without effect, because the block of this collection comes first: {line}")

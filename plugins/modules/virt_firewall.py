@@ -103,6 +103,7 @@ note:
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._effects.hypervisor.firewall import (
+    Result,
     open_ports,
 )
 
@@ -118,7 +119,7 @@ def main() -> None:
     )
     params = module.params
 
-    def work() -> dict[str, object]:
+    def work() -> Result:
         return open_ports(
             params["networks"] or [],
             params["ports"],

@@ -296,6 +296,7 @@ def main() -> None:
     params = module.options
     user, timeout, check = params["qemu_user"], params["timeout"], module.check_mode
     try:
+        result: keys.Looked | keys.Requested | keys.Deployed
         if params["_stage"] == "look":
             result = keys.look(user, timeout)
         elif params["_stage"] == "request":

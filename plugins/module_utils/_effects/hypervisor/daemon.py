@@ -45,11 +45,23 @@ class Settings:
     timeout: float
     listen: bool
     allowed: tuple[str, ...]
-    qemu_conf: t.Mapping[str, t.Any]
+    qemu_conf: t.Mapping[str, object]
     lockspace: str | None
     postcopy: bool
     shutdown_timeout: int
     shutdown_parallel: int
+
+
+class Returned(t.TypedDict):
+    """The module's result."""
+
+    changed: bool
+    shape: str | None
+    listening: bool
+    reason: str | None
+    steps: list[str]
+    overruled: list[str]
+    diff: list[dict[str, str]]
 
 
 @dataclass
@@ -61,7 +73,7 @@ class _Result:
     overruled: list[str] = field(default_factory=list)
     diff: list[dict[str, str]] = field(default_factory=list)
 
-    def returned(self) -> dict[str, t.Any]:
+    def returned(self) -> Returned:
         return {
             "changed": bool(self.steps),
             "shape": self.shape,
@@ -73,7 +85,7 @@ class _Result:
         }
 
 
-def configure(settings: Settings, check: bool) -> dict[str, t.Any]:
+def configure(settings: Settings, check: bool) -> Returned:
     """Have libvirt's daemons as the settings want them; in check mode, say what that takes.
 
     Raises DependencyMissing without libvirt, except in check mode: it may be about to be installed.

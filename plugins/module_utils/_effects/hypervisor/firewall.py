@@ -19,6 +19,7 @@ import typing as t
 from pathlib import Path
 
 from ..._errors import FleetVirtError, Problem, SpecError
+from ..._pure.base.results import Diff
 from ..._pure.hypervisor import firewall
 from ..base import processes, programs
 from .firewall_nftables import Nftables
@@ -148,9 +149,20 @@ def find_backend(
     return Nothing()
 
 
+class Result(t.TypedDict):
+    """The module's result."""
+
+    changed: bool
+    backend: str
+    peers: list[str]
+    rules: list[str]
+    note: str | None
+    diff: Diff
+
+
 def open_ports(
     names: t.Sequence[str], ports: t.Sequence[str], *, controller: bool, check: bool
-) -> dict[str, t.Any]:
+) -> Result:
     """Let ``names`` (addresses, networks, host names) reach ``ports``; the module's result."""
     networks = resolve(names)
     if controller:

@@ -146,7 +146,7 @@ class Nftables:
             for rule in self._own(chain)
         ]
 
-    def _own(self, chain: nft_rules.Chain) -> tuple[nft_rules.Json, ...]:
+    def _own(self, chain: nft_rules.Chain) -> tuple[nft_rules.Rule, ...]:
         family, table = chain.key
         return self.live.chains[family, table, firewall.CHAIN].rules
 

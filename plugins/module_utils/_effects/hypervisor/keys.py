@@ -88,14 +88,48 @@ def _read(path: str) -> str:
         return ""
 
 
-def look(user: str | None, timeout: float) -> dict[str, t.Any]:
+class Kind(t.TypedDict):
+    """Public halves of one kind, in PEM, and the id of its key; text is empty where none is."""
+
+    ca: str
+    crl: str
+    certificate: str
+    key_id: str | None
+
+
+class Looked(t.TypedDict):
+    """What is there."""
+
+    changed: bool
+    tool: str | None
+    qemu_user: str | None
+    kinds: dict[str, Kind]
+    faults: list[str]
+    daemons: list[str]
+
+
+class Requested(t.TypedDict):
+    """Requests for certificates, in PEM, by kind."""
+
+    changed: bool
+    requests: dict[str, str]
+
+
+class Deployed(t.TypedDict):
+    """The daemons that have read them."""
+
+    changed: bool
+    reloaded: list[str]
+
+
+def look(user: str | None, timeout: float) -> Looked:
     """Public halves of what is there, and what is wrong with it; nothing secret."""
     program = key_tool.find()
     found_user = qemu_user(user)
     if user and found_user is None:
         raise FleetVirtError(f"qemu_user: {user!r} is no user here; install libvirt and qemu first")
     tool = key_tool.KeyTool(program, max(timeout, _KEY_SECONDS)) if program else None
-    kinds = {}
+    kinds: dict[str, Kind] = {}
     for kind in KINDS:
         key = Path(PKI, first(kind, KEY))
         kinds[kind] = {
@@ -161,7 +195,7 @@ def _link(path: Path) -> str | None:
 # Keys and requests
 
 
-def request(kinds: t.Mapping[str, bool], timeout: float, *, check: bool) -> dict[str, t.Any]:
+def request(kinds: t.Mapping[str, bool], timeout: float, *, check: bool) -> Requested:
     """A request for each of ``kinds``; the value says whether the key is to be a new one.
 
     A new key waits beside the versions until its certificate comes; one that is left from an
@@ -188,13 +222,13 @@ def request(kinds: t.Mapping[str, bool], timeout: float, *, check: bool) -> dict
 
 
 def deploy(
-    kinds: t.Mapping[str, t.Mapping[str, t.Any]],
+    kinds: t.Mapping[str, Kind],
     revoked: t.Collection[str],
     user: str | None,
     timeout: float,
     *,
     check: bool,
-) -> dict[str, t.Any]:
+) -> Deployed:
     """Put certificates, CAs and revocation lists in place with the keys they belong to.
 
     Daemons that had failed are started; connections of ``revoked``, common names, are closed.
@@ -229,15 +263,15 @@ def deploy(
     return {"changed": True, "reloaded": reloaded}
 
 
-def _contents(tool: key_tool.KeyTool, kind: str, values: t.Mapping[str, t.Any]) -> dict[str, bytes]:
+def _contents(tool: key_tool.KeyTool, kind: str, values: Kind) -> dict[str, bytes]:
     """What goes into the files of a kind; the key is the one that the certificate is for.
 
     Without a certificate (its CA is about to be replaced) there is only whom to trust.
     """
-    names = (CA, CRL, CERTIFICATE) if values[CERTIFICATE] else (CA, CRL)
-    contents = {name: str(values[name]).encode("ascii") for name in names}
-    if not values[CERTIFICATE]:
+    contents = {CA: values["ca"].encode("ascii"), CRL: values["crl"].encode("ascii")}
+    if not values["certificate"]:
         return contents
+    contents[CERTIFICATE] = values["certificate"].encode("ascii")
     staged, current = Path(BASE, _STAGED, f"{kind}.pem"), Path(PKI, first(kind, KEY))
     for key in (staged, current):
         if key.exists() and tool.key_id(key) == values["key_id"]:

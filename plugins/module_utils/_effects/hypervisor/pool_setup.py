@@ -16,8 +16,9 @@ import uuid
 
 from ..._errors import HostUnreachable
 from ..._libvirt import LIBVIRT_IMPORT_ERROR
+from ..._pure.base.results import Diff
 from ..._pure.hypervisor import pool_plan
-from ..._pure.hypervisor.pool_plan import AUTOSTART, DEFINE, IDENTIFY, START, Found, Wanted
+from ..._pure.hypervisor.pool_plan import AUTOSTART, IDENTIFY, START, Found, Wanted
 from ..._pure.machine import storage_info
 from ..base import files
 from ..base.connection import Connection, connect
@@ -25,13 +26,31 @@ from ..machine import storage
 from ..machine.ownership import POOL_ID_FILE
 from ..machine.pools import list_pools
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirStoragePool
+
 GENERATED = "(generated)"
 _FOLDER_MODE = 0o711  # as libvirt makes it: QEMU's user opens files in it, nobody lists it
 
 
-def ensure(
-    uri: str, timeout: float, pools: t.Sequence[t.Mapping[str, t.Any]], check: bool
-) -> dict[str, t.Any]:
+class Entry(t.TypedDict):
+    """A pool, and what was, or is to be, done to it."""
+
+    name: str
+    path: str
+    id: str | None
+    steps: list[str]
+
+
+class Result(t.TypedDict):
+    """The module's result."""
+
+    changed: bool
+    pools: list[Entry]
+    diff: list[Diff]
+
+
+def ensure(uri: str, timeout: float, pools: t.Sequence[pool_plan.Option], check: bool) -> Result:
     """Have the pools; everything is looked at before anything is changed.
 
     In check mode a machine without libvirt has none: it may be about to be installed.
@@ -48,13 +67,13 @@ def ensure(
         plans = [
             (one, *pool_plan.plan(one, found, _read_id(one.path) is not None)) for one in wanted
         ]
-        entries = []
+        entries: list[Entry] = []
         for one, name, steps in plans:
             if connection is not None and not check:
                 _carry_out(connection, one, raws.get(name), steps)
             identity = GENERATED if check and IDENTIFY in steps else _read_id(one.path)
             entries.append({"name": name, "path": one.path, "id": identity, "steps": steps})
-    diff = [
+    diff: list[Diff] = [
         {
             "before_header": entry["path"],
             "before": "",
@@ -67,7 +86,7 @@ def ensure(
     return {"changed": bool(diff), "pools": entries, "diff": diff}
 
 
-def _read(connection: Connection | None) -> tuple[list[Found], dict[str, t.Any]]:
+def _read(connection: Connection | None) -> tuple[list[Found], dict[str, VirStoragePool]]:
     if connection is None:
         return [], {}
     found = []
@@ -88,12 +107,15 @@ def _read(connection: Connection | None) -> tuple[list[Found], dict[str, t.Any]]
     return found, raws
 
 
-def _carry_out(connection: Connection, wanted: Wanted, raw: t.Any, steps: t.Sequence[str]) -> None:
-    if DEFINE in steps:
+def _carry_out(
+    connection: Connection, wanted: Wanted, there: VirStoragePool | None, steps: t.Sequence[str]
+) -> None:
+    if there is None:
         # First the folder: a pool whose folder is missing may be one that is not mounted
         os.makedirs(wanted.path, mode=_FOLDER_MODE, exist_ok=True)
-        raw = storage.make_pool(connection, wanted.name, wanted.path).raw
+        raw = storage.make_pool(connection, wanted.name, wanted.path).existing
     else:
+        raw = there
         if START in steps:
             connection.call(f"start the pool at {wanted.path}", raw.create, 0)
         if AUTOSTART in steps:

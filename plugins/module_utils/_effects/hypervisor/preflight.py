@@ -18,12 +18,22 @@ from dataclasses import dataclass
 from ..._errors import FleetVirtError, LibvirtFailure
 from ..._libvirt import CPU_COMPARE_IDENTICAL, CPU_COMPARE_SUPERSET
 from ..._pure.domain import cpu_xml
+from ..._pure.hypervisor.preflight_facts import (
+    AbsentPool,
+    Baseline,
+    Cpu,
+    Facts,
+    Hypervisor,
+    Peer,
+    Pool,
+)
 from ..._pure.machine import host_info
 from ..base.connection import Connection, connect
 from ..machine import host
 from ..machine.pools import list_pools, pool_entries
 from . import preflight_machine, preflight_tls
 
+Made = t.TypeVar("Made")
 _FITS = (CPU_COMPARE_IDENTICAL, CPU_COMPARE_SUPERSET)
 
 
@@ -35,44 +45,72 @@ class Settings:
     timeout: float
     bridges: t.Sequence[str]
     pools: t.Sequence[str]
-    peers: t.Sequence[t.Mapping[str, str]]
+    peers: t.Sequence[Peer]
 
 
-def read(settings: Settings) -> dict[str, t.Any]:
-    """All facts; changes nothing."""
-    facts: dict[str, t.Any] = {"errors": {}, "time": time.time()}
+class _Checks:
+    """Checks of which each stands alone; ``errors`` says why one could not be made."""
 
-    def check(name: str, work: t.Callable[[], t.Any]) -> None:
+    def __init__(self) -> None:
+        self.errors: dict[str, str] = {}
+
+    def made(self, name: str, work: t.Callable[[], Made]) -> Made | None:
+        """What ``work`` returns; None if that fails."""
         try:
-            facts[name] = work()
+            return work()
         except (FleetVirtError, OSError) as error:
-            facts["errors"][name] = str(error)
+            self.errors[name] = str(error)
+            return None
 
+
+def read(settings: Settings) -> Facts:
+    """All facts; changes nothing."""
+    checks = _Checks()
+    facts: Facts = {"errors": checks.errors, "time": time.time()}
+    hypervisor: Hypervisor | None = None
     try:
         with connect(settings.uri, settings.timeout) as connection:
-            check("hypervisor", lambda: _hypervisor(connection))
-            facts.update(facts.pop("hypervisor", {}))
-            if "arch" in facts:
-                check("cpu", lambda: _cpu(connection, facts))
-            check("pools", lambda: _pools(connection, settings.pools))
+            hypervisor = checks.made("hypervisor", lambda: _hypervisor(connection))
+            if hypervisor is not None:
+                facts = {**facts, **hypervisor}
+                known = hypervisor
+                cpu = checks.made("cpu", lambda: _cpu(connection, known))
+                if cpu is not None:
+                    facts["cpu"] = cpu
+            pools = checks.made("pools", lambda: _pools(connection, settings.pools))
+            if pools is not None:
+                facts["pools"] = pools
     except FleetVirtError as error:
-        facts["errors"]["libvirt"] = str(error)
-    emulator = facts.get("cpu", {}).get("emulator")
-    offered = "kvm" in facts["domain_types"] if "domain_types" in facts else None
-    check(
-        "kvm",
-        lambda: {**preflight_machine.kvm(emulator, facts.get("arch")), "offered": offered},
+        checks.errors["libvirt"] = str(error)
+    emulator = facts["cpu"]["emulator"] if "cpu" in facts else None
+    offered = "kvm" in hypervisor["domain_types"] if hypervisor is not None else None
+    device = checks.made("kvm", lambda: preflight_machine.kvm(emulator, facts.get("arch")))
+    if device is not None:
+        facts["kvm"] = {**device, "offered": offered}
+    iommu = checks.made("iommu", preflight_machine.iommu)
+    if iommu is not None:
+        facts["iommu"] = iommu
+    bridges = checks.made(
+        "bridges", lambda: [preflight_machine.bridge(name) for name in settings.bridges]
     )
-    check("iommu", preflight_machine.iommu)
-    check("bridges", lambda: [preflight_machine.bridge(name) for name in settings.bridges])
-    check("bridge_filter", lambda: preflight_machine.bridge_filter(settings.bridges))
-    check("listeners", preflight_machine.open_sockets)
-    check("tls", lambda: preflight_tls.reach(settings.peers, facts.get("listeners", ())))
-    check("keys", preflight_tls.keys)
+    if bridges is not None:
+        facts["bridges"] = bridges
+    chains = checks.made("bridge_filter", lambda: preflight_machine.bridge_filter(settings.bridges))
+    if chains is not None:
+        facts["bridge_filter"] = chains
+    sockets = checks.made("listeners", preflight_machine.open_sockets)
+    if sockets is not None:
+        facts["listeners"] = sockets
+    tls = checks.made("tls", lambda: preflight_tls.reach(settings.peers, sockets or ()))
+    if tls is not None:
+        facts["tls"] = tls
+    keys = checks.made("keys", preflight_tls.keys)
+    if keys is not None:
+        facts["keys"] = keys
     return facts
 
 
-def _hypervisor(connection: Connection) -> dict[str, t.Any]:
+def _hypervisor(connection: Connection) -> Hypervisor:
     raw = connection.raw
     text = connection.call("read capabilities", raw.getCapabilities)
     found = host_info.capabilities(text)
@@ -86,11 +124,11 @@ def _hypervisor(connection: Connection) -> dict[str, t.Any]:
     }
 
 
-def _kind(facts: t.Mapping[str, t.Any]) -> str:
+def _kind(facts: Hypervisor) -> str:
     return "kvm" if "kvm" in facts["domain_types"] else "qemu"
 
 
-def _cpu(connection: Connection, facts: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def _cpu(connection: Connection, facts: Hypervisor) -> Cpu:
     text = connection.call(
         "read domain capabilities",
         connection.raw.getDomainCapabilities,
@@ -99,37 +137,47 @@ def _cpu(connection: Connection, facts: t.Mapping[str, t.Any]) -> dict[str, t.An
     return {**cpu_xml.guest_cpu(text), "type": _kind(facts)}
 
 
-def _pools(connection: Connection, names: t.Sequence[str]) -> list[dict[str, t.Any]]:
+def _pools(connection: Connection, names: t.Sequence[str]) -> list[Pool | AbsentPool]:
     """The named pools; one that is not there has no state."""
     raw = {str(pool.name()): pool for pool in list_pools(connection)}
     known = {entry["name"]: entry for entry in pool_entries(connection)}
-    found = []
+    found: list[Pool | AbsentPool] = []
     for name in names:
-        entry = known.get(name) or dict.fromkeys(
-            ("state", "error", "path", "capacity_mib", "available_mib")
-        )
-        autostart = None
-        if name in raw:
-            autostart = bool(connection.call(f"read pool {name}", raw[name].autostart))
-        found.append({**entry, "name": name, "autostart": autostart})
+        if name in known:
+            autostart = None
+            if name in raw:
+                autostart = bool(connection.call(f"read pool {name}", raw[name].autostart))
+            found.append({**known[name], "autostart": autostart})
+        else:
+            found.append(
+                {
+                    "name": name,
+                    "state": None,
+                    "error": None,
+                    "path": None,
+                    "capacity_mib": None,
+                    "available_mib": None,
+                    "autostart": None,
+                }
+            )
     return found
 
 
-def compare(uri: str, timeout: float, cpus: t.Sequence[str]) -> dict[str, t.Any]:
+def compare(uri: str, timeout: float, cpus: t.Sequence[str]) -> Baseline:
     """The CPU that all of ``cpus`` have (virConnectBaselineHypervisorCPU), and if this host has it.
 
     Every hypervisor is asked: each libvirt knows other models.
     """
-    found: dict[str, t.Any] = {"model": None, "xml": None, "runs": None, "error": None}
+    found: Baseline = {"model": None, "xml": None, "runs": None, "error": None}
     try:
         with connect(uri, timeout) as connection:
             facts = _hypervisor(connection)
             where = (None, facts["arch"], None, _kind(facts))
             raw = connection.raw
-            found["xml"] = _baseline(connection, where, list(cpus))
-            found["model"] = cpu_xml.describe(found["xml"])
+            xml = found["xml"] = _baseline(connection, where, list(cpus))
+            found["model"] = cpu_xml.describe(xml)
             answer = connection.call(
-                "compare the common CPU", raw.compareHypervisorCPU, *where, found["xml"], 0
+                "compare the common CPU", raw.compareHypervisorCPU, *where, xml, 0
             )
             found["runs"] = answer in _FITS
     except FleetVirtError as error:

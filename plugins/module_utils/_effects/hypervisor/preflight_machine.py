@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ..._errors import DeadlineExceeded, FleetVirtError
 from ..._pure.hypervisor import nft_rules, trial_guest
+from ..._pure.hypervisor.preflight_facts import Bridge, Device, Port, Socket
 from ..._pure.machine import listeners
 from ..base import programs
 
@@ -26,7 +27,7 @@ _NET = Path("/sys/class/net")
 _UP = 1  # IFF_UP
 
 
-def kvm(emulator: str | None, arch: str | None) -> dict[str, t.Any]:
+def kvm(emulator: str | None, arch: str | None) -> Device:
     """Whether the device is there, and what came of a trial guest."""
     if not os.path.exists("/dev/kvm"):
         return {"device": False, "tried": False, "problem": None}
@@ -53,12 +54,12 @@ def iommu() -> bool:
     return groups.is_dir() and any(groups.iterdir())
 
 
-def bridge(name: str) -> dict[str, t.Any]:
+def bridge(name: str) -> Bridge:
     """A bridge and what is in it; a tap is a guest's, and no uplink."""
     folder = _NET / name
     if not (folder / "bridge").is_dir():
         return {"name": name, "exists": False, "up": False, "ports": []}
-    ports = []
+    ports: list[Port] = []
     for link in sorted((folder / "brif").iterdir()):
         port = _NET / link.name
         state = _read(port / "operstate")
@@ -111,7 +112,7 @@ def bridge_filter(bridges: t.Sequence[str]) -> list[str]:
     return found
 
 
-def open_sockets() -> list[dict[str, t.Any]]:
+def open_sockets() -> list[Socket]:
     """The TCP sockets that listen, with the process that has each."""
     found: dict[int, tuple[str, int]] = {}
     for table in ("tcp", "tcp6"):

@@ -21,6 +21,7 @@ import stat
 import typing as t
 
 from ..._errors import FleetVirtError
+from ..._pure.hypervisor.preflight_facts import Peer, PrivateKey, Socket, Tls, Validity
 from ..._pure.machine.listeners import TLS_PORT
 from ..base import deadline, programs
 
@@ -59,21 +60,19 @@ _BLOCK = re.compile(
 )
 
 
-def reach(
-    peers: t.Sequence[t.Mapping[str, str]], listeners: t.Sequence[t.Mapping[str, t.Any]]
-) -> dict[str, t.Any]:
+def reach(peers: t.Sequence[Peer], listeners: t.Sequence[Socket]) -> Tls:
     """What comes of a TLS connection to each of ``peers`` (name, address).
 
     ``listeners`` are the sockets of this machine; the one of TLS is tried without a certificate.
     """
     missing = [path for path in CONTROL.values() if not os.path.exists(path)]
-    found: dict[str, t.Any] = {"missing": missing, "peers": []}
-    own = [str(one["address"]) for one in listeners if one["port"] == TLS_PORT]
-    found["anonymous"] = any(_lets_anybody_in(address) for address in own)
+    own = [one["address"] for one in listeners if one["port"] == TLS_PORT]
+    anonymous = any(_lets_anybody_in(address) for address in own)
+    found: Tls = {"missing": missing, "peers": [], "anonymous": anonymous}
     if missing:
         return found
 
-    def attempt(peer: t.Mapping[str, str]) -> str | None:
+    def attempt(peer: Peer) -> str | None:
         return problem(peer["address"])
 
     outcomes = deadline.each(
@@ -151,20 +150,22 @@ def _lets_anybody_in(address: str) -> bool:
         return False
 
 
-def keys() -> list[dict[str, t.Any]]:
+def keys() -> list[PrivateKey | Validity]:
     """The certificates, lists of revocations and private keys that are there."""
-    found = []
+    found: list[PrivateKey | Validity] = []
     for path in _KEYS:
         if os.path.exists(path):
             found.append({"path": path, "kind": "key", "mode": stat.S_IMODE(os.stat(path).st_mode)})
-    for kind, places in (("cert", _CERTIFICATES), ("crl", _CRLS)):
-        for path in places:
-            if os.path.exists(path):
-                found += validity(path, kind)
+    for path in _CERTIFICATES:
+        if os.path.exists(path):
+            found += validity(path, "cert")
+    for path in _CRLS:
+        if os.path.exists(path):
+            found += validity(path, "crl")
     return found
 
 
-def validity(path: str, kind: str) -> list[dict[str, t.Any]]:
+def validity(path: str, kind: t.Literal["cert", "crl"]) -> list[Validity]:
     """One entry for each certificate or list in a file, which may hold several CAs."""
     with open(path, encoding="ascii", errors="replace") as file:
         blocks = _BLOCK.findall(file.read())
@@ -173,7 +174,7 @@ def validity(path: str, kind: str) -> list[dict[str, t.Any]]:
     options = ["crl", "-noout", "-lastupdate", "-nextupdate", "-issuer"]
     if kind == "cert":
         options = ["x509", "-noout", "-startdate", "-enddate", "-subject"]
-    found = []
+    found: list[Validity] = []
     for block in blocks:
         printed = programs.run(["openssl", *options, "-nameopt", "RFC2253"], text=block)
         fields = dict(line.partition("=")[::2] for line in printed.splitlines())

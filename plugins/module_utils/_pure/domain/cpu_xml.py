@@ -24,15 +24,22 @@ def unknown_feature(message: str) -> str | None:
     return match[1] if match else None
 
 
-def guest_cpu(xml: str) -> dict[str, t.Any]:
+class GuestCpu(t.TypedDict):
+    """The emulator, and the host's model for guests."""
+
+    emulator: str | None
+    model: str | None
+    xml: str | None
+
+
+def guest_cpu(xml: str) -> GuestCpu:
     """``emulator``, and of the host's model for guests ``model`` and ``xml``.
 
     ``xml`` is what virConnectBaselineHypervisorCPU takes; None where there is no such model.
     """
     root = read_root(xml, "domainCapabilities", "domain capabilities")
     children = first_children(root)
-    found: dict[str, t.Any] = {"emulator": text_of(children.get("path")), "model": None}
-    found["xml"] = None
+    found: GuestCpu = {"emulator": text_of(children.get("path")), "model": None, "xml": None}
     for mode in first_children(root).get("cpu", ()):
         if mode.tag == "mode" and mode.get("name") == "host-model":
             cpu = new("cpu")

@@ -15,6 +15,7 @@ import re
 import typing as t
 
 from ..._errors import Problem, SpecError
+from ..base.json_values import as_list
 
 Value = t.Union[bool, int, str, t.Sequence[str]]
 
@@ -53,7 +54,7 @@ _KEY = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def qemu(
-    site: t.Mapping[str, t.Any], known: frozenset[str] | None, lockspace: str | None
+    site: t.Mapping[str, object], known: frozenset[str] | None, lockspace: str | None
 ) -> tuple[str, ...]:
     """The lines of qemu.conf: our defaults, then what the site wants instead or besides.
 
@@ -74,15 +75,16 @@ def qemu(
         problems += [Problem(where, text) for text in _faults(value)]
     if problems:
         raise SpecError(problems)
-    wanted = {**_DEFAULTS, **site}
+    own = {key: _value(value) for key, value in site.items()}
+    wanted = {**_DEFAULTS, **own}
     if not _vnc_stays_here(wanted):
-        wanted = {**_DEFAULTS, **_VERIFIED_VNC, **site}
+        wanted = {**_DEFAULTS, **_VERIFIED_VNC, **own}
     if lockspace:
         wanted["lock_manager"] = "lockd"
     return tuple(f"{key} = {_render(wanted[key])}" for key in sorted(wanted))
 
 
-def _vnc_stays_here(settings: t.Mapping[str, t.Any]) -> bool:
+def _vnc_stays_here(settings: t.Mapping[str, Value]) -> bool:
     """Whether screens are on loopback, unless a guest's own definition says otherwise."""
     listen = str(settings.get("vnc_listen", "127.0.0.1"))
     return bool(settings.get("vnc_auto_unix_socket")) or is_loopback(listen)
@@ -150,7 +152,7 @@ def arguments(before: str, listen: bool) -> tuple[str, ...]:
     return (f'LIBVIRTD_ARGS="{" ".join(words)}"',)
 
 
-def _faults(value: t.Any) -> t.Iterator[str]:
+def _faults(value: object) -> t.Iterator[str]:
     """Why libvirt could not read a value back; its strings know no escapes."""
     if isinstance(value, (bool, int)):
         return
@@ -162,6 +164,11 @@ def _faults(value: t.Any) -> t.Iterator[str]:
             yield from _faults(one)
     else:
         yield f"{value!r} is neither a number, true or false, a text nor a list of texts"
+
+
+def _value(value: object) -> Value:
+    """A value without faults."""
+    return value if isinstance(value, (bool, int, str)) else [str(one) for one in as_list(value)]
 
 
 def _render(value: Value) -> str:

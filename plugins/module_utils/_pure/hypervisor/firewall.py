@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from ..._errors import PlanRefused, Problem, SpecError
 from ..base import ip
+from ..base.json_values import as_mapping, as_mappings
 from . import nft_rules
 
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
@@ -114,7 +115,7 @@ def short(network: Network) -> str:
 # nftables
 
 
-def is_ours(rule: nft_rules.Json) -> bool:
+def is_ours(rule: nft_rules.Rule) -> bool:
     """Whether a rule of nftables is the jump into our chain."""
     return rule.get("comment") == MARK or rule.get("chain") == CHAIN
 
@@ -136,7 +137,7 @@ def opened_chains(ruleset: nft_rules.Ruleset) -> list[nft_rules.Chain]:
 
 def jump_handles(chain: nft_rules.Chain) -> list[int]:
     """Handles of our jumps in a chain."""
-    return [int(rule["handle"]) for rule in chain.rules if rule.get("comment") == MARK]
+    return [int(str(rule["handle"])) for rule in chain.rules if rule.get("comment") == MARK]
 
 
 def refuse_iptables(chains: t.Sequence[nft_rules.Chain], ports: t.Sequence[Ports]) -> None:
@@ -164,12 +165,12 @@ def nft_rules_of(
     return rules
 
 
-def nft_listed(rule: nft_rules.Json) -> str:
+def nft_listed(rule: nft_rules.Rule) -> str:
     """A rule of our chain in the words of :func:`nft_rules_of`, however nft lists its sets."""
     words = []
-    for expression in rule.get("expr") or ():
-        match = expression.get("match") or {}
-        payload = (match.get("left") or {}).get("payload") or {}
+    for expression in as_mappings(rule.get("expr")):
+        match = as_mapping(expression.get("match"))
+        payload = as_mapping(as_mapping(match.get("left")).get("payload"))
         members = _members(match.get("right"))
         if payload.get("field") == "saddr":
             networks = tidy(one for member in members for one in _networks(member))
@@ -183,20 +184,20 @@ def nft_listed(rule: nft_rules.Json) -> str:
     return " ".join(words)
 
 
-def _members(right: t.Any) -> list[t.Any]:
+def _members(right: object) -> list[object]:
     found = right.get("set", right) if isinstance(right, dict) else right
     return list(found) if isinstance(found, list) else [found]
 
 
-def _bounds(member: t.Any) -> list[t.Any]:
+def _bounds(member: object) -> list[object]:
     return list(member["range"]) if isinstance(member, dict) else [member]
 
 
-def _networks(member: t.Any) -> list[Network]:
+def _networks(member: object) -> list[Network]:
     if isinstance(member, dict) and "prefix" in member:
         prefix = member["prefix"]
         return [ipaddress.ip_network(f"{prefix['addr']}/{prefix['len']}")]
-    bounds = [ipaddress.ip_address(one) for one in _bounds(member)]
+    bounds = [ipaddress.ip_address(str(one)) for one in _bounds(member)]
     return list(ipaddress.summarize_address_range(bounds[0], bounds[-1]))
 
 

@@ -17,7 +17,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-Json = t.Mapping[str, t.Any]
+from ..base.json_values import as_list, as_mapping, as_mappings, as_text
+
+Rule = t.Mapping[str, object]
 Key = tuple[str, str]  # family and table
 
 _TERMINAL = {"accept": "accept", "drop": "drop", "reject": "drop"}
@@ -43,7 +45,7 @@ class Chain:
     hook: str | None = None
     kind: str | None = None
     policy: str = "accept"
-    rules: tuple[Json, ...] = ()
+    rules: tuple[Rule, ...] = ()
 
     @property
     def key(self) -> Key:
@@ -70,20 +72,20 @@ class Ruleset:
         ]
 
     def verdict(
-        self, chain: Chain, packet: Packet, ours: t.Callable[[Json], bool] = lambda _rule: False
+        self, chain: Chain, packet: Packet, ours: t.Callable[[Rule], bool] = lambda _rule: False
     ) -> str:
         """``accept`` or ``drop``: what base chain ``chain`` does, rules that are ``ours`` aside."""
         return self._walk(chain, packet, ours, 0) or chain.policy
 
     def _walk(
-        self, chain: Chain, packet: Packet, ours: t.Callable[[Json], bool], depth: int
+        self, chain: Chain, packet: Packet, ours: t.Callable[[Rule], bool], depth: int
     ) -> str | None:
         if depth > _DEPTH:
             return None
         for rule in chain.rules:
             if ours(rule):
                 continue
-            certain, ending = _apply(rule.get("expr") or (), packet)
+            certain, ending = _apply(as_list(rule.get("expr")), packet)
             if certain is False or ending is None:
                 continue
             word, target = ending
@@ -113,24 +115,24 @@ class Ruleset:
         )
 
 
-def parse(document: Json) -> Ruleset:
+def parse(document: Rule) -> Ruleset:
     """The ruleset that ``nft -j list ruleset`` printed."""
-    heads: dict[tuple[str, str, str], Json] = {}
-    rules: dict[tuple[str, str, str], list[Json]] = {}
-    for item in document.get("nftables", ()):
+    heads: dict[tuple[str, str, str], Rule] = {}
+    rules: dict[tuple[str, str, str], list[Rule]] = {}
+    for item in as_mappings(document.get("nftables")):
         if "chain" in item:
-            chain = item["chain"]
-            heads[chain["family"], chain["table"], chain["name"]] = chain
+            chain = as_mapping(item["chain"])
+            heads[_place(chain, "name")] = chain
         elif "rule" in item:
-            rule = item["rule"]
-            rules.setdefault((rule["family"], rule["table"], rule["chain"]), []).append(rule)
+            rule = as_mapping(item["rule"])
+            rules.setdefault(_place(rule, "chain"), []).append(rule)
     return Ruleset(
         {
             place: Chain(
                 *place,
-                hook=head.get("hook"),
-                kind=head.get("type"),
-                policy=head.get("policy", "accept"),
+                hook=as_text(head.get("hook")),
+                kind=as_text(head.get("type")),
+                policy=str(head.get("policy", "accept")),
                 rules=tuple(rules.get(place, ())),
             )
             for place, head in heads.items()
@@ -138,8 +140,12 @@ def parse(document: Json) -> Ruleset:
     )
 
 
+def _place(entry: Rule, name: str) -> tuple[str, str, str]:
+    return str(entry["family"]), str(entry["table"]), str(entry[name])
+
+
 def _apply(
-    expressions: t.Sequence[t.Any], packet: Packet
+    expressions: t.Sequence[object], packet: Packet
 ) -> tuple[bool | None, tuple[str, str] | None]:
     """Whether the rule matches (None: it depends), and what it then does."""
     certain: bool | None = True
@@ -166,7 +172,7 @@ def _apply(
     return certain, None
 
 
-def _mapped(vmap: Json, packet: Packet) -> tuple[str, str] | None:
+def _mapped(vmap: Rule, packet: Packet) -> tuple[str, str] | None:
     data = vmap.get("data")
     known = _known(vmap.get("key"), packet)
     if known is None or not isinstance(data, dict):
@@ -178,7 +184,7 @@ def _mapped(vmap: Json, packet: Packet) -> tuple[str, str] | None:
     return None
 
 
-def _known(left: t.Any, packet: Packet) -> str | int | None:
+def _known(left: object, packet: Packet) -> str | int | None:
     """The packet's value of an expression; None where nothing is known of it."""
     if not isinstance(left, dict):
         return None
@@ -198,7 +204,7 @@ def _known(left: t.Any, packet: Packet) -> str | int | None:
     return None
 
 
-def _match(match: Json, packet: Packet) -> bool | None:
+def _match(match: Rule, packet: Packet) -> bool | None:
     left, right, op = match.get("left"), match.get("right"), match.get("op", "==")
     if _loopback(left, right):
         return bool(op == "!=")
@@ -213,12 +219,12 @@ def _match(match: Json, packet: Packet) -> bool | None:
     return bool(found != (op == "!="))
 
 
-def _loopback(left: t.Any, right: t.Any) -> bool:
+def _loopback(left: object, right: object) -> bool:
     meta = left.get("meta") if isinstance(left, dict) else None
     return isinstance(meta, dict) and meta.get("key") in ("iifname", "iif") and right == "lo"
 
 
-def _among(value: str | int, right: t.Any) -> bool | None:
+def _among(value: str | int, right: object) -> bool | None:
     """Whether ``value`` is ``right`` or in it; None for a set by name or what is not known."""
     if isinstance(right, dict):
         if "range" in right:
@@ -237,7 +243,7 @@ def _among(value: str | int, right: t.Any) -> bool | None:
     return value in (right, {6: "tcp"}.get(right) if isinstance(right, int) else None)
 
 
-def _mentions(value: t.Any, words: t.Collection[str]) -> bool:
+def _mentions(value: object, words: t.Collection[str]) -> bool:
     if isinstance(value, dict):
         return any(_mentions(one, words) for pair in value.items() for one in pair)
     if isinstance(value, (list, tuple)):

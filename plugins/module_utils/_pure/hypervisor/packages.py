@@ -15,8 +15,10 @@ import typing as t
 from ..._errors import FleetVirtError
 from ..base import answer_shapes, outcomes
 from ..base.arguments import Spec
+from ..base.json_values import as_mapping
 from ..base.tables import clean
 
+Settings = dict[str, t.Union[bool, int]]  # options of a package manager's module
 ARGUMENTS: Spec = {
     "names": {"type": "list", "elements": "str", "default": []},
 }
@@ -35,7 +37,7 @@ _LONGEST = 2000  # characters of what a package manager says
 # Of each package manager its module, and how that installs what is needed and no more: packages
 # that others only recommend are a desktop's (fonts, cups, vulkan). Another installation may be at
 # work, perhaps one that an earlier run began, so it is waited for where that can be.
-_MANAGERS: dict[str, tuple[str, dict[str, t.Any]]] = {
+_MANAGERS: dict[str, tuple[str, Settings]] = {
     "apt": (APT, {"install_recommends": False, "lock_timeout": 300, "update_cache_retries": 1}),
     "dnf": ("ansible.builtin.dnf", {"install_weak_deps": False, "lock_timeout": 300}),
     "dnf5": ("ansible.builtin.dnf5", {"install_weak_deps": False}),
@@ -43,19 +45,19 @@ _MANAGERS: dict[str, tuple[str, dict[str, t.Any]]] = {
 }
 
 
-def platform(facts: t.Mapping[str, t.Any]) -> dict[str, str]:
+def platform(facts: t.Mapping[str, object]) -> dict[str, str]:
     """What machine it is, by the facts of :data:`SETUP`. Raises FleetVirtError."""
-    found: dict[str, t.Any] = {key: facts.get(f"ansible_{key}") for key in _PLATFORM}
+    found = {key: facts.get(f"ansible_{key}") for key in _PLATFORM}
     problem = answer_shapes.problem({"platform": found}, "platform")
     for key, value in found.items():
-        if problem is None and not _NAME.fullmatch(value):
+        if problem is None and not _NAME.fullmatch(str(value)):
             problem = f"platform.{key} is no name"
     if problem is not None:
         raise _unsound(SETUP, problem)
-    return found
+    return {key: str(value) for key, value in found.items()}
 
 
-def missing(names: t.Iterable[str], facts: t.Mapping[str, t.Any]) -> list[str]:
+def missing(names: t.Iterable[str], facts: t.Mapping[str, object]) -> list[str]:
     """Which of ``names`` are not installed, by the facts of :data:`PACKAGE_FACTS`.
 
     Raises FleetVirtError.
@@ -65,10 +67,10 @@ def missing(names: t.Iterable[str], facts: t.Mapping[str, t.Any]) -> list[str]:
         problem = "it names no packages"
     if problem is not None:
         raise _unsound(PACKAGE_FACTS, problem)
-    return sorted(set(names) - set(facts["packages"]))
+    return sorted(set(names) - set(as_mapping(facts["packages"])))
 
 
-def manager(name: str) -> tuple[str, dict[str, t.Any]]:
+def manager(name: str) -> tuple[str, Settings]:
     """The module of a package manager, and how it is to install. Raises FleetVirtError."""
     if name not in _MANAGERS:
         raise FleetVirtError(
@@ -78,7 +80,7 @@ def manager(name: str) -> tuple[str, dict[str, t.Any]]:
     return _MANAGERS[name]
 
 
-def reason(answer: t.Mapping[str, t.Any]) -> str:
+def reason(answer: t.Mapping[str, object]) -> str:
     """Why a package manager's module failed, in its own words."""
     said, failures = answer.get("msg"), answer.get("failures")
     if outcomes.is_cut(answer) or not isinstance(said, str) or not said:

@@ -18,6 +18,13 @@ FOLDER_TYPES = ("dir", "fs", "netfs")
 DEFINE, START, AUTOSTART, IDENTIFY = "define", "start", "set to start at boot", "give an id"
 
 
+class Option(t.TypedDict):
+    """An entry of ``pools``, as Ansible's validation leaves it."""
+
+    name: str
+    path: str
+
+
 @dataclass(frozen=True)
 class Wanted:
     """A pool as asked for."""
@@ -37,12 +44,12 @@ class Found:
     autostart: bool
 
 
-def validate(pools: t.Sequence[t.Mapping[str, t.Any]]) -> list[Wanted]:
+def validate(pools: t.Sequence[Option]) -> list[Wanted]:
     """The pools asked for; raises SpecError with every problem."""
     problems = []
     wanted: list[Wanted] = []
     for index, pool in enumerate(pools):
-        path = str(pool["path"]).rstrip("/")
+        path = pool["path"].rstrip("/")
         where = f"pools[{index}]"
         if not path.startswith("/") or ".." in path.split("/"):
             problems.append(
@@ -55,7 +62,7 @@ def validate(pools: t.Sequence[t.Mapping[str, t.Any]]) -> list[Wanted]:
                 problems.append(Problem(f"{where}.path", f"{path} is named twice"))
             if pool["name"] == earlier.name:
                 problems.append(Problem(f"{where}.name", f"{pool['name']} is named twice"))
-        wanted.append(Wanted(str(pool["name"]), path))
+        wanted.append(Wanted(pool["name"], path))
     if problems:
         raise SpecError(problems)
     return wanted

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from ..base import machines
 from ..base.findings import SEVERITIES, Finding, merged, ordered
 from . import preflight_host
-from .preflight_host import Facts, Limits
+from .preflight_facts import Baseline, Clock, Facts
+from .preflight_host import Limits
 
+_NO_BASELINE: Baseline = {"model": None, "xml": None, "runs": None, "error": None}
 _CLOCK_WRONG = 60.0  # seconds from which on this is no longer a matter of tidiness
 
 
@@ -59,18 +61,23 @@ def summary(findings: t.Sequence[Finding]) -> dict[str, int]:
     return {word: sum(one.severity == word for one in findings) for word in SEVERITIES}
 
 
-def _groups(facts: t.Mapping[str, Facts], key: str) -> dict[t.Any, list[str]]:
-    groups: dict[t.Any, list[str]] = {}
-    for name, one in facts.items():
-        if one.get(key) is not None:
-            groups.setdefault(one[key], []).append(name)
+def _groups(values: t.Mapping[str, str | None]) -> dict[str, list[str]]:
+    """Names of the hypervisors by what they have."""
+    groups: dict[str, list[str]] = {}
+    for name, value in values.items():
+        if value is not None:
+            groups.setdefault(value, []).append(name)
     return groups
+
+
+def _arch(facts: t.Mapping[str, Facts]) -> dict[str, list[str]]:
+    return _groups({name: one.get("arch") for name, one in facts.items()})
 
 
 def _uuids(facts: t.Mapping[str, Facts]) -> list[Finding]:
     return [
         Finding("uuid_duplicate", tuple(names), f"{' and '.join(names)} have the host UUID {uuid}")
-        for uuid, names in _groups(facts, "uuid").items()
+        for uuid, names in _groups({name: one.get("uuid") for name, one in facts.items()}).items()
         if len(names) > 1
     ]
 
@@ -81,7 +88,7 @@ def _clocks(facts: t.Mapping[str, Facts], limit: float) -> list[Finding]:
     Only what is certain counts. Who differs from the controller is named; the hosts among each
     other are compared too, for the controller may be the one that is wrong.
     """
-    clocks = {name: one["clock"] for name, one in facts.items() if one.get("clock")}
+    clocks = {name: clock for name, one in facts.items() if (clock := one.get("clock"))}
     if not clocks:
         return []
     found = []
@@ -105,12 +112,12 @@ def _clock_kind(certain: float) -> str:
     return "clock_wrong" if certain > _CLOCK_WRONG else "clock_differs"
 
 
-def _seconds(clock: t.Mapping[str, float]) -> str:
+def _seconds(clock: Clock) -> str:
     return f"{clock['offset']:+.3f} s (+/- {clock['uncertainty']:.3f} s)"
 
 
 def _arches(facts: t.Mapping[str, Facts]) -> list[Finding]:
-    groups = _groups(facts, "arch")
+    groups = _arch(facts)
     if len(groups) < 2:
         return []
     told = "; ".join(f"{arch}: {', '.join(names)}" for arch, names in sorted(groups.items()))
@@ -122,9 +129,9 @@ def _cpus(facts: t.Mapping[str, Facts]) -> list[Finding]:
     found = []
     models: dict[str, list[str]] = {}
     for name, one in facts.items():
-        cpu, baseline = one.get("cpu") or {}, one.get("baseline") or {}
-        models.setdefault(str(cpu.get("model")), []).append(name)
-        if cpu.get("xml") and one.get("not_compared"):
+        cpu, baseline = one.get("cpu"), one.get("baseline") or _NO_BASELINE
+        models.setdefault(str(cpu.get("model") if cpu else None), []).append(name)
+        if cpu and cpu.get("xml") and one.get("not_compared"):
             text = f"its CPU is not compared with the others': {one['not_compared']}"
             found.append(Finding("cpu_not_compared", (name,), text))
         if baseline.get("error"):
@@ -136,9 +143,9 @@ def _cpus(facts: t.Mapping[str, Facts]) -> list[Finding]:
     if len(models) > 1:
         told = "; ".join(f"{model}: {', '.join(names)}" for model, names in sorted(models.items()))
         common = {
-            one["baseline"]["model"]
+            both["model"]
             for one in facts.values()
-            if (one.get("baseline") or {}).get("model")
+            if (both := one.get("baseline")) and both.get("model")
         }
         text = f"CPU models: {told}"
         if len(common) == 1:
@@ -149,8 +156,10 @@ def _cpus(facts: t.Mapping[str, Facts]) -> list[Finding]:
 
 def _versions(facts: t.Mapping[str, Facts]) -> list[Finding]:
     found = []
-    for key, program in (("libvirt_version", "libvirt"), ("hypervisor_version", "qemu")):
-        groups = _groups(facts, key)
+    libvirt = {name: one.get("libvirt_version") for name, one in facts.items()}
+    qemu = {name: one.get("hypervisor_version") for name, one in facts.items()}
+    for program, versions in (("libvirt", libvirt), ("qemu", qemu)):
+        groups = _groups(versions)
         if len(groups) > 1:
             told = "; ".join(
                 f"{version}: {', '.join(names)}"
@@ -167,7 +176,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 def _machines(facts: t.Mapping[str, Facts]) -> list[Finding]:
     """Hypervisors of one architecture have to share a versioned machine type."""
     found = []
-    for names in _groups(facts, "arch").values():
+    for names in _arch(facts).values():
         known = {name: facts[name]["machines"] for name in names if facts[name].get("machines")}
         if len(known) > 1 and machines.newest_common(list(known.values()), None) is None:
             newest = [

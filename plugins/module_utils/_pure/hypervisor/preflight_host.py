@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from ..._units import format_size
 from ..base.findings import Finding
 from ..machine import listeners
+from .preflight_facts import Facts
 
-Facts = t.Mapping[str, t.Any]
 _DAY = 86400
 
 
@@ -103,7 +103,8 @@ def _listeners(name: str, facts: Facts) -> list[Finding]:
         Finding("libvirt_plain", (name,), f"libvirt listens without TLS: {one}")
         for one in listeners.plain(sockets)
     ]
-    if (facts.get("tls") or {}).get("anonymous"):
+    tls = facts.get("tls")
+    if tls and tls["anonymous"]:
         text = "libvirt's TLS port lets in clients that have no certificate"
         found.append(Finding("libvirt_unverified", (name,), text))
     found += [

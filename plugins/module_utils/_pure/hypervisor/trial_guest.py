@@ -14,7 +14,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import typing as t
+from .preflight_facts import Trial
 
 # GNU as, Intel syntax, linked at 0x7c00; what it leaves of 512 bytes is zero but for the signature.
 #   .code16  cli; xor ax,ax; mov ds,ax; mov es,ax; mov ss,ax; mov sp,0x7c00; ljmp 0,offset here
@@ -61,7 +61,7 @@ def arguments(emulator: str, accelerator: str, disk: str) -> list[str]:
     return [*argv, "-drive", f"file={disk},format=raw,if=ide,snapshot=off"]
 
 
-def outcome(status: int, said: str) -> dict[str, t.Any]:
+def outcome(status: int, said: str) -> Trial:
     """Whether it was ``tried``, and the ``problem`` there was; None when it ran to its end."""
     if status == SUCCESS:
         return {"tried": True, "problem": None}
