@@ -22,7 +22,9 @@ from ansible.module_utils.common.respawn import (
 from ._effects.base import company, requirements
 from ._errors import FleetVirtError, LibvirtFailure, SpecError
 from ._libvirt import LIBVIRT_IMPORT_ERROR
-from ._pure.base.arguments import Spec
+
+if t.TYPE_CHECKING:
+    from ._pure.base.arguments import Spec
 
 # Twin of the documentation fragment ``fleet.virt._connection``
 CONNECTION: Spec = {

@@ -257,7 +257,6 @@ images:
       elements: str
 """
 
-import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
@@ -295,7 +294,7 @@ def main() -> None:
     )
     params = module.options
 
-    def make() -> dict[str, t.Any]:
+    def make() -> image_users.Removed | image_state.Result:
         place = (params["base_pool"], params["base_path"])
         check = module.check_mode
         with connect(params["uri"], params["timeout"]) as connection:

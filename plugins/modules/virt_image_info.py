@@ -105,7 +105,6 @@ damaged:
   elements: str
 """
 
-import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
@@ -124,7 +123,7 @@ def main() -> None:
     )
     params = module.options
 
-    def read() -> dict[str, t.Any]:
+    def read() -> image_users.Listed:
         with connect(params["uri"], params["timeout"]) as connection:
             if params["_pools"]:
                 return image_users.pools(connection)

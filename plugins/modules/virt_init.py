@@ -517,7 +517,7 @@ def main() -> None:
         del module.params[name]
     params = module.options
 
-    def read() -> dict[str, t.Any]:
+    def read() -> t.Mapping[str, object]:
         from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import (
             placement_facts,
         )
@@ -527,7 +527,7 @@ def main() -> None:
         with connect(params["uri"], params["timeout"]) as connection:
             return {"changed": False, "host": placement_facts.read(connection, base, path)}
 
-    def work() -> dict[str, t.Any]:
+    def work() -> t.Mapping[str, object]:
         from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import init
 
         domains, settings = init.read_options(params)

@@ -18,13 +18,15 @@ import typing as t
 import uuid
 
 from ..._errors import FleetVirtError
-from ..._pure.base.results import Diff
 from ..._pure.bridge import plan as bridge_plan
 from ..._pure.bridge.types import Entry, File, Plan, Wanted
 from ..base import processes
 from . import journal
 from . import session as bridge_session
 from .facts import gather, network
+
+if t.TYPE_CHECKING:
+    from ..._pure.base.results import Diff
 
 _LOOK = 2.0  # seconds that one call looks for what is missing
 _ROLLING = 60.0  # seconds that a rollback under way is waited for

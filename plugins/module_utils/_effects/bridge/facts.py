@@ -19,13 +19,15 @@ import typing as t
 from dataclasses import replace
 
 from ..._errors import DeadlineExceeded, DependencyMissing, FleetVirtError
-from ..._pure.base.json_values import Json
 from ..._pure.bridge import facts as bridge_facts
 from ..._pure.bridge import ifupdown as bridge_ifupdown
 from ..._pure.bridge import networkd as bridge_networkd
 from ..._pure.bridge import networkmanager as bridge_networkmanager
 from ..._pure.bridge.types import Facts, Link, Manager, Wanted
 from ..base import programs, systemd
+
+if t.TYPE_CHECKING:
+    from ..._pure.base.json_values import Json
 
 _LIMIT = 20.0  # seconds for a command that reads
 # netplan itself needs it, so the distribution's Python has yaml wherever netplan is

@@ -22,15 +22,17 @@ from ..base import deadline
 from ..base.connection import connect
 from ..machine import placement_facts
 
+if t.TYPE_CHECKING:
+    from ..._pure.machine.fleet_seen import Seen
+    from ..._pure.machine.snapshot import PlacementEntry
+
 # The controller asks those that are slower
 _CALL_SECONDS = 2.0
 _HOST_SECONDS = 5.0
 _PARALLEL = 64
 
-Seen = t.Mapping[str, str]
 
-
-def unchanged(seen: t.Sequence[Seen], home: str, facts: t.Mapping[str, t.Any], run: str) -> bool:
+def unchanged(seen: t.Sequence[Seen], home: str, facts: PlacementEntry, run: str) -> bool:
     """Whether every hypervisor of ``seen`` answers and has the domains that it had.
 
     To be asked once the claims of ``run`` are there; ``facts`` are those of this hypervisor,

@@ -21,11 +21,12 @@ from ..base.connection import Connection, connect
 from ..machine.pools import list_pools
 from ..migration import facts as migration_facts
 
+if t.TYPE_CHECKING:
+    from ..._pure.machine.fleet_seen import Seen
+
 _CALL_SECONDS = 5.0
 _HOST_SECONDS = 30.0
 _PARALLEL = 64
-
-Seen = t.Mapping[str, str]
 
 
 def unused(seen: t.Sequence[Seen], home: str, files: t.Collection[str]) -> bool:

@@ -18,11 +18,14 @@ from ..._pure.domain.devices import Disk
 from ..._pure.domain.domain import Domain
 from ..._pure.machine import host_info
 from ..._pure.placement.demand import ImageFacts
-from ..._pure.seed.guest_image import Seeded
 from ..base.connection import Connection
 from ..images.images import BaseImage
 from ..machine import storage
 from ..machine.pools import list_pools
+
+if t.TYPE_CHECKING:
+    from ..._pure.machine.fleet_seen import Seen
+    from ..._pure.seed.guest_image import Seeded
 
 SEED_SUFFIX = "_seed.iso"
 
@@ -43,12 +46,12 @@ class Settings:
     home: str
     pool_paths: t.Mapping[str, str]
     base_pool: str
-    limits: t.Mapping[str, t.Any] = field(default_factory=dict)
+    limits: t.Mapping[str, object] = field(default_factory=dict)
     machine: str | None = None
     images: t.Mapping[str, BaseImage | None] = field(default_factory=dict)
     facts: t.Mapping[str, ImageFacts] = field(default_factory=dict)
     observe: float = 10.0
-    seen: t.Sequence[t.Mapping[str, t.Any]] = ()
+    seen: t.Sequence[Seen] = ()
 
 
 @dataclass(frozen=True)

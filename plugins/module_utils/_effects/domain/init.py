@@ -28,6 +28,11 @@ from . import creation
 from .creation_plan import prepare
 from .creation_types import Host, Job, Settings
 
+if t.TYPE_CHECKING:
+    from ..._pure.base.results import Diff
+    from ..._pure.machine.snapshot import PlacementEntry
+    from ..._pure.seed.guest_image import Seeded
+
 # Claimed just now, or there already: not of a run that died
 _CLEAR = ("new", "same")
 
@@ -69,6 +74,35 @@ def read_options(params: t.Mapping[str, t.Any]) -> tuple[list[Domain], Settings]
     )
 
 
+class Entry(t.TypedDict):
+    """What became of a VM."""
+
+    name: str
+    uuid: str | None
+    changed: bool
+    steps: list[str]
+    restart_required: bool
+    seed: Seeded | None
+    failed: bool
+    refused: bool
+    msg: str | None
+
+
+class _Details(t.TypedDict, total=False):
+    diff: list[Diff]
+    failed: bool
+    msg: str
+    finished: bool
+    host: PlacementEntry
+
+
+class Result(_Details):
+    """The module's result; ``host`` is this hypervisor with its claims, which are not finished."""
+
+    changed: bool
+    vms: list[Entry]
+
+
 def run(
     connection: Connection,
     domains: t.Sequence[Domain],
@@ -77,7 +111,7 @@ def run(
     stage: str,
     check: bool,
     withdraw: t.Sequence[str] = (),
-) -> dict[str, t.Any]:
+) -> Result:
     """Carry out ``stage`` (one of STAGES) for the batch; the module's result.
 
     Unless every VM of the batch can be done, none is touched. The run's claims on the names
@@ -111,9 +145,7 @@ def run(
     return result
 
 
-def _may_stay(
-    jobs: t.Sequence[Job], settings: Settings, facts: t.Mapping[str, t.Any] | None
-) -> bool:
+def _may_stay(jobs: t.Sequence[Job], settings: Settings, facts: PlacementEntry | None) -> bool:
     """Whether nobody but this hypervisor has to be asked about the claims that it holds, if any."""
     if not settings.seen:
         return False  # others of the batch go elsewhere: it is the controller that decides
@@ -182,9 +214,9 @@ def _predict(jobs: t.Sequence[Job]) -> None:
             job.uuid = job.uuid if job.whole else GENERATED
 
 
-def _result(jobs: t.Sequence[Job]) -> dict[str, t.Any]:
+def _result(jobs: t.Sequence[Job]) -> Result:
     failed = [job for job in jobs if job.state == "failed"]
-    vms = [
+    vms: list[Entry] = [
         {
             "name": job.domain.name,
             "uuid": job.uuid,
@@ -198,7 +230,7 @@ def _result(jobs: t.Sequence[Job]) -> dict[str, t.Any]:
         }
         for job in jobs
     ]
-    result: dict[str, t.Any] = {
+    result: Result = {
         "changed": any(job.changed for job in jobs),
         "vms": vms,
         "diff": [_diff(job) for job in jobs if job.changed],
@@ -209,7 +241,7 @@ def _result(jobs: t.Sequence[Job]) -> dict[str, t.Any]:
     return result
 
 
-def _diff(job: Job) -> dict[str, str]:
+def _diff(job: Job) -> Diff:
     after = {**request.as_plain(job.domain), "volumes": [plan.path for plan in job.volumes]}
     return {
         "before_header": job.domain.name,

@@ -19,10 +19,12 @@ import typing as t
 from pathlib import Path
 
 from ..._errors import FleetVirtError, Problem, SpecError
-from ..._pure.base.results import Diff
 from ..._pure.hypervisor import firewall
 from ..base import processes, programs
 from .firewall_nftables import Nftables
+
+if t.TYPE_CHECKING:
+    from ..._pure.base.results import Diff
 
 _NOTHING = {
     "nftables": "no chain of nftables keeps the peers out: there is nothing to open",

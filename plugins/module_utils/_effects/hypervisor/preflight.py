@@ -18,20 +18,22 @@ from dataclasses import dataclass
 from ..._errors import FleetVirtError, LibvirtFailure
 from ..._libvirt import CPU_COMPARE_IDENTICAL, CPU_COMPARE_SUPERSET
 from ..._pure.domain import cpu_xml
-from ..._pure.hypervisor.preflight_facts import (
-    AbsentPool,
-    Baseline,
-    Cpu,
-    Facts,
-    Hypervisor,
-    Peer,
-    Pool,
-)
 from ..._pure.machine import host_info
 from ..base.connection import Connection, connect
 from ..machine import host
 from ..machine.pools import list_pools, pool_entries
 from . import preflight_machine, preflight_tls
+
+if t.TYPE_CHECKING:
+    from ..._pure.hypervisor.preflight_facts import (
+        AbsentPool,
+        Baseline,
+        Cpu,
+        Facts,
+        Hypervisor,
+        Peer,
+        Pool,
+    )
 
 Made = t.TypeVar("Made")
 _FITS = (CPU_COMPARE_IDENTICAL, CPU_COMPARE_SUPERSET)

@@ -18,9 +18,11 @@ from pathlib import Path
 
 from ..._errors import DeadlineExceeded, FleetVirtError
 from ..._pure.hypervisor import nft_rules, trial_guest
-from ..._pure.hypervisor.preflight_facts import Bridge, Device, Port, Socket
 from ..._pure.machine import listeners
 from ..base import programs
+
+if t.TYPE_CHECKING:
+    from ..._pure.hypervisor.preflight_facts import Bridge, Device, Port, Socket
 
 _TRIAL_SECONDS = 20.0
 _NET = Path("/sys/class/net")

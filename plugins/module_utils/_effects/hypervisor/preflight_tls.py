@@ -21,9 +21,11 @@ import stat
 import typing as t
 
 from ..._errors import FleetVirtError
-from ..._pure.hypervisor.preflight_facts import Peer, PrivateKey, Socket, Tls, Validity
 from ..._pure.machine.listeners import TLS_PORT
 from ..base import deadline, programs
+
+if t.TYPE_CHECKING:
+    from ..._pure.hypervisor.preflight_facts import Peer, PrivateKey, Socket, Tls, Validity
 
 _SECONDS = 5.0
 _PARALLEL = 16

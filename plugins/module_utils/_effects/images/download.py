@@ -39,7 +39,9 @@ _MOST_REDIRECTS = 10
 class Download:
     """An open answer; ``seconds`` without progress end it."""
 
-    def __init__(self, source: ImageSource, response: t.Any, seconds: float, limit: int) -> None:
+    def __init__(
+        self, source: ImageSource, response: http.client.HTTPResponse, seconds: float, limit: int
+    ) -> None:
         self._source = source
         self._response = response
         self._seconds = seconds
@@ -113,7 +115,7 @@ class Download:
 def opened(source: ImageSource, seconds: float, limit: int) -> t.Iterator[Download]:
     """The answer to the URL; raises PlanRefused when there is none within ``seconds``."""
 
-    def ask() -> t.Any:
+    def ask() -> http.client.HTTPResponse:
         with _told(source, seconds):
             return _answer(source.url, seconds)
 
@@ -127,7 +129,7 @@ def opened(source: ImageSource, seconds: float, limit: int) -> t.Iterator[Downlo
         yield Download(source, response, seconds, limit)
 
 
-def _answer(image_url: str, seconds: float) -> t.Any:
+def _answer(image_url: str, seconds: float) -> http.client.HTTPResponse:
     """What the server answers to Ansible's client, which knows proxy, CAs and netrc.
 
     Redirects are followed here and to https only: what is named in an answer is not to be trusted,
@@ -139,7 +141,7 @@ def _answer(image_url: str, seconds: float) -> t.Any:
     url = image_url
     for followed in range(_MOST_REDIRECTS + 1):
         try:
-            return open_url(
+            answer: http.client.HTTPResponse = open_url(
                 url,
                 headers={"Accept-Encoding": "identity"},
                 http_agent="fleet.virt",
@@ -147,6 +149,7 @@ def _answer(image_url: str, seconds: float) -> t.Any:
                 follow_redirects="none",
                 decompress=False,
             )
+            return answer
         except HTTPError as error:
             location = error.headers.get("location")
             if error.code not in _REDIRECTS or not location or followed == _MOST_REDIRECTS:

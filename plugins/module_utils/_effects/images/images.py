@@ -33,6 +33,8 @@ from . import base_file, unpack
 from . import check as image_check
 from .digests import DigestCache
 
+Done = t.TypeVar("Done")
+
 DEFAULT_PATH = "/var/lib/libvirt/base"
 CACHE = Path("/var/cache/fleet-virt/digests.json")
 _NAME_LENGTH = 128
@@ -174,7 +176,7 @@ def adopt_file(
             present = find_base(connection, pool, digest) if digest else None
             return present or _adopt(connection, pool, path, name, digest, consume, limit)
 
-    base = t.cast("BaseImage", file_work(f"copy image {name} to {pool.path}", work))
+    base = file_work(f"copy image {name} to {pool.path}", work)
     settle(connection, pool, base)
     if consume:
         _consume(path)
@@ -215,7 +217,7 @@ def examine_path(
                 image_check.judge(descriptor, path)
             return Examined(name, digest, found.format, found.virtual_bytes, base)
 
-    return t.cast("Examined", file_work(f"read image {path}", read))
+    return file_work(f"read image {path}", read)
 
 
 def volume_path(connection: Connection, pool_name: str, name: str) -> str:
@@ -390,10 +392,10 @@ def _neighbours(path: str) -> str:
     return ""
 
 
-def file_work(what: str, function: t.Callable[[], t.Any], seconds: float = _LONG) -> t.Any:
+def file_work(what: str, function: t.Callable[[], Done], seconds: float = _LONG) -> Done:
     """Work on files within a limit (hours), its OSError as one of ours."""
 
-    def guarded() -> t.Any:
+    def guarded() -> Done:
         try:
             return function()
         except OSError as error:

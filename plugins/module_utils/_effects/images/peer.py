@@ -30,6 +30,9 @@ from ..machine.storage import Pool
 from . import base_file, images
 from .images import BaseImage
 
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirStorageVol
+
 _LONG = 6 * 3600.0
 _PIECE = 1 << 18  # libvirt sends no more at once
 _ZEROS = bytes(_PIECE)
@@ -105,7 +108,7 @@ def take(
                     steps.append(f"{peer}: {error}")
         return Brought(None, tuple(steps))
 
-    return t.cast("Brought", images.file_work(f"get image {digest} from others", work))
+    return images.file_work(f"get image {digest} from others", work)
 
 
 def look(
@@ -129,7 +132,7 @@ def look(
     return False, steps
 
 
-def _find(far: Connection, base_pool: str, base_path: str, digest: str) -> t.Any | None:
+def _find(far: Connection, base_pool: str, base_path: str, digest: str) -> VirStorageVol | None:
     """libvirt's object for the base image of that hypervisor with this digest."""
     pool = storage.find_pool(far, base_pool, base_path)
     if pool is None:
@@ -141,7 +144,7 @@ def _find(far: Connection, base_pool: str, base_path: str, digest: str) -> t.Any
     return None
 
 
-def _size(far: Connection, volume: t.Any) -> int:
+def _size(far: Connection, volume: VirStorageVol) -> int:
     """Bytes of the file that the volume is."""
     return int(far.call("read volume", volume.infoFlags, _libvirt.STORAGE_VOL_GET_PHYSICAL)[2])
 
@@ -173,7 +176,7 @@ class _Coming:
     It is received by a thread of its own, while what came before is summed and written.
     """
 
-    def __init__(self, far: Connection, volume: t.Any, seconds: float) -> None:
+    def __init__(self, far: Connection, volume: VirStorageVol, seconds: float) -> None:
         self._far = far
         self._volume = volume
         self._seconds = seconds

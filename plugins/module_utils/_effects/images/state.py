@@ -25,6 +25,9 @@ from ..machine.storage import Pool
 from . import images
 from .images import BaseImage, Examined
 
+if t.TYPE_CHECKING:
+    from ..._pure.images.entries import BaseEntry, Diff
+
 
 @dataclass(frozen=True)
 class Source:
@@ -37,9 +40,23 @@ class Source:
     received: str | None = None
 
 
+class _Details(t.TypedDict, total=False):
+    missing: bool
+    alone: str
+    diff: Diff
+
+
+class Result(_Details):
+    """The module's result."""
+
+    changed: bool
+    image: BaseEntry
+    steps: list[str]
+
+
 def present(
     connection: Connection,
-    image: t.Any,
+    image: object,
     source: Source | None,
     base_pool: str,
     base_path: str,
@@ -47,7 +64,7 @@ def present(
     peers: t.Sequence[str] = (),
     *,
     check: bool,
-) -> dict[str, t.Any]:
+) -> Result:
     """Make ``image`` a base image; the result of the module.
 
     One that is not here comes from the first of ``peers`` that has it, else from where it is. A
@@ -85,11 +102,11 @@ def present(
         if source is not None and source.received:
             _remove_siblings(source.received, source.digest)
     entry = _entry(pool, seen, base)
-    result: dict[str, t.Any] = {"changed": changed, "image": entry, "steps": steps}
+    result: Result = {"changed": changed, "image": entry, "steps": steps}
     if missing:
         from . import peer as image_peer  # not needed by a call that has the image
 
-        result.update(missing=True, alone=image_peer.alone())
+        result["missing"], result["alone"] = True, image_peer.alone()
     if changed:
         made = "" if existing else f"pool {pool.name} at {pool.path}\n"
         after = f"{made}base image {entry['volume']}\n"
@@ -155,7 +172,7 @@ def _of_hypervisor(
     return seen, make
 
 
-def _digests(source: Source | None, image: t.Any) -> list[str]:
+def _digests(source: Source | None, image: object) -> list[str]:
     """What is known of the content before it is here; nothing for files of this hypervisor."""
     if source is not None:
         return [source.digest] if source.digest else []  # of a download: its beginning was read
@@ -194,7 +211,7 @@ def _of_peers(
     return False, None, steps
 
 
-def _parsed(image: t.Any) -> ImageSource:
+def _parsed(image: object) -> ImageSource:
     try:
         return parse_image(image)
     except ValueError as error:
@@ -213,7 +230,7 @@ def path_of(connection: Connection, image: ImageSource) -> str:
     )
 
 
-def _entry(pool: Pool, seen: Examined, base: BaseImage | None) -> dict[str, t.Any]:
+def _entry(pool: Pool, seen: Examined, base: BaseImage | None) -> BaseEntry:
     if base is not None:
         volume, path = base.volume, base.path
     elif seen.digest:

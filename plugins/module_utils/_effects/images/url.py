@@ -105,7 +105,7 @@ def fetch(
             present = find(connection, pool, source) if pool else None
             return present or _download(connection, pool, (pool_name, pool_path), source, limits)
 
-    return t.cast("BaseImage", images.file_work(f"download {source.url}", work))
+    return images.file_work(f"download {source.url}", work)
 
 
 def _download(

@@ -33,6 +33,9 @@ from ..machine.storage import Pool
 from . import base_file, digests, images
 from .images import BaseImage
 
+if t.TYPE_CHECKING:
+    from ..._pure.images.entries import Diff, ListedEntry, UsedEntry
+
 _USED = "used by "
 _LONG = 6 * 3600.0
 
@@ -46,20 +49,37 @@ class Use:
     users: tuple[str, ...]
 
 
-def listed(
-    connection: Connection, base_pool: str, base_path: str, *, verify: bool
-) -> dict[str, t.Any]:
+class Listed(t.TypedDict):
+    """What ``virt_image_info`` returns."""
+
+    changed: bool
+    images: list[ListedEntry]
+    damaged: list[str]
+
+
+class _Difference(t.TypedDict, total=False):
+    diff: Diff
+
+
+class Removed(_Difference):
+    """What ``virt_image`` returns of images that are removed."""
+
+    changed: bool
+    images: list[UsedEntry]
+
+
+def listed(connection: Connection, base_pool: str, base_path: str, *, verify: bool) -> Listed:
     """The base images of this hypervisor; with ``verify`` each is read and compared."""
     images.require_local(connection)
     pool = images.find_pool(connection, base_pool, base_path, check=True)
     found = _uses(connection, pool) if pool else []
-    entries = [{**_entry(pool, use), "intact": None} for use in found if pool]
+    entries: list[ListedEntry] = [{**_entry(pool, use), "intact": None} for use in found if pool]
     if verify:
         for entry, use in zip(entries, found):
             work = functools.partial(_digest, use.base.path)
             came = images.file_work(f"read {use.base.path}", work)
             entry["intact"] = came == use.base.digest
-    damaged = [str(entry["volume"]) for entry in entries if entry["intact"] is False]
+    damaged = [entry["volume"] for entry in entries if entry["intact"] is False]
     return {"changed": False, "images": entries, "damaged": damaged}
 
 
@@ -78,7 +98,7 @@ def removed(
     sole_pool_ids: t.Collection[str],
     *,
     check: bool,
-) -> dict[str, t.Any]:
+) -> Removed:
     """Remove the base image ``image`` (volume, digest or name), which nobody may use, or without
     one all that nobody uses.
 
@@ -169,7 +189,7 @@ def _remove(
     sole_pool_ids: t.Collection[str],
     *,
     check: bool,
-) -> dict[str, t.Any]:
+) -> Removed:
     images.require_local(connection)
     pool = images.find_pool(connection, base_pool, base_path, check=check)
     if pool is None:
@@ -190,7 +210,7 @@ def _remove(
     elif chosen:
         _require_own(connection, pool, sole_pool_ids)
     entries = [_entry(pool, use) for use in chosen]
-    result: dict[str, t.Any] = {"changed": bool(chosen), "images": entries}
+    result: Removed = {"changed": bool(chosen), "images": entries}
     if chosen:
         lines = "".join(f"base image {use.base.volume}\n" for use in chosen)
         result["diff"] = {"before": lines, "after": ""}
@@ -227,7 +247,7 @@ def _digest(path: str) -> str:
         os.close(descriptor)
 
 
-def _entry(pool: Pool, use: Use) -> dict[str, t.Any]:
+def _entry(pool: Pool, use: Use) -> UsedEntry:
     base = use.base
     return {
         "name": base.name,

@@ -22,9 +22,11 @@ import typing as t
 from ..._errors import DependencyMissing, PlanRefused
 from ..._pure.seed import guest_paths
 from ..._pure.seed.guest_files import Plan
-from ..._pure.seed.guest_image import Image
 from . import guest_system
 from .guest_system import Handle
+
+if t.TYPE_CHECKING:
+    from ..._pure.seed.guest_image import Image
 
 _MEMORY = 512  # MiB
 _LARGEST = 2 * 1024 * 1024  # bytes of a file of the guest that is read

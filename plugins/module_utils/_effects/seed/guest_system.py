@@ -14,7 +14,9 @@ import typing as t
 
 from ..._errors import PlanRefused
 from ..._pure.seed import guest_image
-from ..._pure.seed.guest_image import Image
+
+if t.TYPE_CHECKING:
+    from ..._pure.seed.guest_image import Image
 
 
 class Handle(t.Protocol):

@@ -18,11 +18,13 @@ import typing as t
 from pathlib import Path
 
 from ..._errors import DependencyMissing, PlanRefused
-from ..._pure.base.json_values import Json
-from ..._pure.seed.guest_image import Seeded
 from ..._pure.seed.types import HostKey, Seed, SeededNic
 from ..base.connection import Connection
 from ..machine import storage
+
+if t.TYPE_CHECKING:
+    from ..._pure.base.json_values import Json
+    from ..._pure.seed.guest_image import Seeded
 
 # Programs that make an ISO 9660 image, best first, with what precedes the options they share
 _PROGRAMS: tuple[tuple[str, tuple[str, ...]], ...] = (

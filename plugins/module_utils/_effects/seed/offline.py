@@ -13,12 +13,14 @@ import typing as t
 
 from ..._errors import DeadlineExceeded, PlanRefused
 from ..._pure.seed import guest_files
-from ..._pure.seed.guest_image import Found, Seeded
 from ..._pure.seed.types import Seed, SeededNic
 from ..base import deadline
 from ..machine import storage
 from . import guest_disk
 from . import nocloud as seed_nocloud
+
+if t.TYPE_CHECKING:
+    from ..._pure.seed.guest_image import Found, Seeded
 
 _SECONDS = 900.0  # half a minute without KVM; the first time the appliance is built as well
 _NO_LIBGUESTFS = (

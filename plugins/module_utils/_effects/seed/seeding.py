@@ -24,16 +24,12 @@ from pathlib import Path
 from ... import _lxml
 from ..._errors import DeadlineExceeded, PlanRefused, Problem, SpecError
 from ..._libvirt import DOMAIN_XML_INACTIVE, DOMAIN_XML_SECURE
-from ..._pure.base.arguments import Spec
-from ..._pure.base.json_values import Json
 from ..._pure.base.metadata import BEGUN, Metadata, OwnVolume
 from ..._pure.base.names import check_host_name
-from ..._pure.base.results import Diff
 from ..._pure.base.settings import argument_spec
 from ..._pure.domain import request, seed_domain
 from ..._pure.seed import network as seed_network
 from ..._pure.seed import seed as seeds
-from ..._pure.seed.guest_image import Seeded
 from ..._pure.seed.settings import SEED
 from ..._pure.seed.types import Seed, SeededNic
 from ..base import domains, identity, lookup
@@ -46,6 +42,10 @@ from . import nocloud as seed_nocloud
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
     from ..._lxml import Element
+    from ..._pure.base.arguments import Spec
+    from ..._pure.base.json_values import Json
+    from ..._pure.base.results import Diff
+    from ..._pure.seed.guest_image import Seeded
 
 GENERATED = "(generated)"
 STATES = ("present", "absent")

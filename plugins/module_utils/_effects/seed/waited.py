@@ -20,7 +20,6 @@ from ..._libvirt import ERR_NO_DOMAIN
 from ..._pure.base.ip import usable
 from ..._pure.base.states import reason_name, state_name
 from ..._pure.machine import console, domain_info
-from ..._pure.machine.snapshot import NicEntry
 from ..._pure.seed import first_boot
 from ..base import deadline
 from ..base.connection import Connection

@@ -21,9 +21,8 @@ import typing as t
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .arguments import Argument, Type
-
 if t.TYPE_CHECKING:
+    from .arguments import Argument, Type
     from .options import Reader
 
 Default_co = t.TypeVar("Default_co", covariant=True)

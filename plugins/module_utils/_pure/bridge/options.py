@@ -14,9 +14,11 @@ import typing as t
 
 from ..._errors import Problem, SpecError
 from ..base import ip
-from ..base.arguments import Spec
 from ..base.options import show
 from .types import Wanted
+
+if t.TYPE_CHECKING:
+    from ..base.arguments import Spec
 
 
 class Bridge(t.TypedDict):

@@ -12,7 +12,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..base.json_values import Json
+if t.TYPE_CHECKING:
+    from ..base.json_values import Json
+
 
 BACKENDS = {
     "ifupdown": "ifupdown (/etc/network/interfaces)",

@@ -9,10 +9,14 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-from ..base.arguments import Spec
+import typing as t
+
 from ..base.settings import argument_spec, names
 from ..machine.fleet_seen import SEEN
 from .settings import VM
+
+if t.TYPE_CHECKING:
+    from ..base.arguments import Spec
 
 # What exists only afterwards, in check mode
 GENERATED = "(generated)"

@@ -24,10 +24,13 @@ from ..._errors import Problem
 from ..base.names import NAME_PART, NAME_PART_RULE
 from ..base.options import join, show, unknown_message
 
-DEFAULT_DISK_PROFILES: Mapping[str, t.Any] = {
+if t.TYPE_CHECKING:
+    from ..base.json_values import Json
+
+DEFAULT_DISK_PROFILES: Mapping[str, Json] = {
     "default": [{"system": {"size": 8192, "format": "qcow2", "model": "virtio"}}]
 }
-DEFAULT_NIC_PROFILES: Mapping[str, t.Any] = {
+DEFAULT_NIC_PROFILES: Mapping[str, Json] = {
     "default": {"eth0": {"bridge": "br0", "model": "virtio"}}
 }
 NO_PROFILE = "none"
@@ -47,15 +50,15 @@ class Entry:
     """One disk or NIC as written: its options, and for each the path of where it was written."""
 
     name: str
-    options: Mapping[str, t.Any]
+    options: Mapping[str, object]
     path: str
     origins: Mapping[str, str] = field(default_factory=dict)
 
 
 def resolve_disks(
     profile: str | None,
-    profiles: t.Any,
-    explicit: t.Any,
+    profiles: object,
+    explicit: object,
     path: str = "",
 ) -> tuple[list[Entry], list[Problem]]:
     """The disks of a VM: those of the profile, with ``explicit`` merged over them by name.
@@ -68,15 +71,15 @@ def resolve_disks(
 
 def resolve_nics(
     profile: str | None,
-    profiles: t.Any,
-    explicit: t.Any,
+    profiles: object,
+    explicit: object,
     path: str = "",
 ) -> tuple[list[Entry], list[Problem]]:
     """The NICs of a VM; as ``resolve_disks``, with ``virt_nic_profiles``."""
     return _resolve("nic", profile, profiles, DEFAULT_NIC_PROFILES, explicit, path)
 
 
-def bridges(profiles: t.Any) -> list[str]:
+def bridges(profiles: object) -> list[str]:
     """The bridges that the user's NIC profiles name; without any, those of the defaults."""
     chosen = profiles if isinstance(profiles, Mapping) and profiles else DEFAULT_NIC_PROFILES
     found = set()
@@ -94,14 +97,14 @@ def bridges(profiles: t.Any) -> list[str]:
 def _resolve(
     kind: str,
     profile: str | None,
-    profiles: t.Any,
-    defaults: Mapping[str, t.Any],
-    explicit: t.Any,
+    profiles: object,
+    defaults: Mapping[str, Json],
+    explicit: object,
     path: str,
 ) -> tuple[list[Entry], list[Problem]]:
     problems: list[Problem] = []
     variable = f"virt_{kind}_profiles"
-    known = dict(defaults)
+    known: dict[str, object] = dict(defaults)
     if isinstance(profiles, Mapping):
         known.update({str(name): content for name, content in profiles.items()})
     elif profiles is not None:
@@ -142,10 +145,10 @@ def _merged(base: list[Entry], over: list[Entry]) -> list[Entry]:
     return list(merged.values())
 
 
-def _entries(content: t.Any, path: str, kind: str, problems: list[Problem]) -> list[Entry]:
+def _entries(content: object, path: str, kind: str, problems: list[Problem]) -> list[Entry]:
     """The entries of one profile or list, in their order."""
     found: list[Entry] = []
-    pairs: list[tuple[t.Any, t.Any, str]]
+    pairs: list[tuple[object, object, str]]
     if content is None:
         return found
     if isinstance(content, Mapping):
@@ -186,8 +189,8 @@ def _entries(content: t.Any, path: str, kind: str, problems: list[Problem]) -> l
 
 
 def _pair(
-    item: t.Any, path: str, kind: str, problems: list[Problem]
-) -> tuple[t.Any, t.Any, str] | None:
+    item: object, path: str, kind: str, problems: list[Problem]
+) -> tuple[object, object, str] | None:
     """Name, options and path of one item of a list."""
     if isinstance(item, Mapping):
         if item.get("name") is not None:
@@ -209,7 +212,7 @@ def _pair(
     return None
 
 
-def _slipped(item: Mapping[t.Any, t.Any]) -> str | None:
+def _slipped(item: Mapping[object, object]) -> str | None:
     """The name in ``{system: None, size: 8192}``: one key without value, and the rest options."""
     empty = [key for key, value in item.items() if value is None]
     plain = [
@@ -218,5 +221,5 @@ def _slipped(item: Mapping[t.Any, t.Any]) -> str | None:
     return str(empty[0]) if len(empty) == 1 and len(plain) == len(item) - 1 > 0 else None
 
 
-def _without(item: Mapping[t.Any, t.Any], name: str) -> dict[str, t.Any]:
+def _without(item: Mapping[object, object], name: str) -> dict[str, object]:
     return {str(key): value for key, value in item.items() if key != name}

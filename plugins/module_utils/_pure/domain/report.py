@@ -9,7 +9,6 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import typing as t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -37,7 +36,7 @@ class Made:
     withdrawn: Shares = field(default_factory=dict)
 
 
-def report(made: Made, *, check: bool) -> tuple[list[dict[str, t.Any]], list[str]]:
+def report(made: Made, *, check: bool) -> tuple[list[dict[str, object]], list[str]]:
     """Each hypervisor with its VMs, and what failed.
 
     An entry for each VM, with its ``address``, and ``answered``, which is None if nobody waited.
@@ -51,7 +50,7 @@ def report(made: Made, *, check: bool) -> tuple[list[dict[str, t.Any]], list[str
         for host, names in ({} if check else made.waits).items()
     }
     heard = {(one.host, one.name): one for one in outcomes.outcomes(waits, made.waited)}
-    hypervisors: dict[str, dict[str, t.Any]] = {}
+    vms: dict[str, list[dict[str, object]]] = {}
     for one in found:
         entry = one.entry or outcomes.failed_entry(one, answers[one.host])
         wait = heard.get((one.host, one.name))
@@ -59,11 +58,14 @@ def report(made: Made, *, check: bool) -> tuple[list[dict[str, t.Any]], list[str
         answered = None if wait is None else bool(said.get("answered"))
         if wait is not None and not answered:
             failures.append(wait.problem or _unanswered(wait))
-        place = {"name": one.host, "answered": True, "error": None, "vms": []}
-        hypervisors.setdefault(one.host, place)["vms"].append(
+        vms.setdefault(one.host, []).append(
             {**entry, "address": said.get("address"), "answered": answered}
         )
-    return list(hypervisors.values()), failures + _left(made, check=check)
+    hypervisors: list[dict[str, object]] = [
+        {"name": host, "answered": True, "error": None, "vms": entries}
+        for host, entries in vms.items()
+    ]
+    return hypervisors, failures + _left(made, check=check)
 
 
 def _with_done(made: Made, host: str) -> Answer:

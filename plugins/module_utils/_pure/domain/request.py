@@ -16,8 +16,10 @@ import dataclasses
 import json
 import typing as t
 
-from ..base.json_values import Json
 from .domain import Domain
+
+if t.TYPE_CHECKING:
+    from ..base.json_values import Json
 
 # what belongs to the run that creates, not to the VM
 _NOT_KEPT = ("start", "wait", "placement", "written")

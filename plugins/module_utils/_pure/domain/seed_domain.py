@@ -14,7 +14,6 @@ import typing as t
 
 from ... import _lxml
 from ..base import metadata
-from ..base.json_values import Json
 from ..base.metadata import Metadata
 from ..seed import first_boot
 from ..seed.types import Seed, SeededNic
@@ -22,6 +21,7 @@ from .devices_xml import device_name
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
+    from ..base.json_values import Json
 
 
 def nics_of(domain: Element, kept: Metadata | None) -> list[SeededNic]:

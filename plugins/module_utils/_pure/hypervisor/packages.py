@@ -14,9 +14,11 @@ import typing as t
 
 from ..._errors import FleetVirtError
 from ..base import answer_shapes, outcomes
-from ..base.arguments import Spec
 from ..base.json_values import as_mapping
 from ..base.tables import clean
+
+if t.TYPE_CHECKING:
+    from ..base.arguments import Spec
 
 Settings = dict[str, t.Union[bool, int]]  # options of a package manager's module
 ARGUMENTS: Spec = {

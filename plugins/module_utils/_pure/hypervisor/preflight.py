@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from ..base import machines
 from ..base.findings import SEVERITIES, Finding, merged, ordered
 from . import preflight_host
-from .preflight_facts import Baseline, Clock, Facts
 from .preflight_host import Limits
+
+if t.TYPE_CHECKING:
+    from .preflight_facts import Baseline, Clock, Facts
 
 _NO_BASELINE: Baseline = {"model": None, "xml": None, "runs": None, "error": None}
 _CLOCK_WRONG = 60.0  # seconds from which on this is no longer a matter of tidiness

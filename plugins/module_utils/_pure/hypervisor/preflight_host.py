@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from ..._units import format_size
 from ..base.findings import Finding
 from ..machine import listeners
-from .preflight_facts import Facts
+
+if t.TYPE_CHECKING:
+    from .preflight_facts import Facts
 
 _DAY = 86400
 

@@ -14,7 +14,11 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-from .preflight_facts import Trial
+import typing as t
+
+if t.TYPE_CHECKING:
+    from .preflight_facts import Trial
+
 
 # GNU as, Intel syntax, linked at 0x7c00; what it leaves of 512 bytes is zero but for the signature.
 #   .code16  cli; xor ax,ax; mov ds,ax; mov es,ax; mov ss,ax; mov sp,0x7c00; ljmp 0,offset here

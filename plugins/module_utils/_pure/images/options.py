@@ -9,6 +9,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import typing as t
 from dataclasses import dataclass
@@ -16,8 +17,10 @@ from dataclasses import dataclass
 from ..._errors import PlanRefused
 from ..._units import MIB, parse_mib
 from ..base import ip
-from ..base.arguments import Spec
 from ..base.options import show
+
+if t.TYPE_CHECKING:
+    from ..base.arguments import Spec
 
 # Zeros take hardly any space in a compressed file and none on a disk, but each of them takes time
 MAX_UNPACKED = "256GiB"
@@ -48,17 +51,16 @@ class Limits:
     unpacked: int = parse_mib(MAX_UNPACKED) * MIB
 
 
-def limits_of(options: t.Mapping[str, t.Any]) -> Limits:
+def limits_of(options: t.Mapping[str, object]) -> Limits:
     """The limits that the options ``download_timeout`` and ``max_unpacked`` set."""
     try:
         unpacked = parse_mib(options.get("max_unpacked") or MAX_UNPACKED)
     except ValueError as error:
         raise PlanRefused(f"max_unpacked: {error}") from None
     given = options.get("download_timeout")
-    try:
-        seconds = DOWNLOAD_TIMEOUT if given is None else float(given)
-    except (TypeError, ValueError):
-        seconds = 0
+    seconds = DOWNLOAD_TIMEOUT if given is None else 0.0
+    with contextlib.suppress(ValueError):
+        seconds = float(given) if isinstance(given, (int, float, str)) else seconds
     if not 0 < seconds <= 3600:
         raise PlanRefused(
             f"download_timeout: {given!r} is not a time limit; it is a number of seconds above 0,"

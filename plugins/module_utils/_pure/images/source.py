@@ -61,7 +61,7 @@ class ImageSource:
         return path.rpartition("/")[2]
 
 
-def parse_image(value: t.Any) -> ImageSource:
+def parse_image(value: object) -> ImageSource:
     """The source that ``value`` names; ValueError with rule and remedy.
 
     A mapping of ``url`` and ``checksum`` is the same as one string of both.
@@ -88,12 +88,12 @@ def parse_image(value: t.Any) -> ImageSource:
     return ImageSource("volume" if "/" in text else "file", text)
 
 
-def with_checksum(image: t.Any, checksum: str | None) -> t.Any:
+def with_checksum(image: object, checksum: str | None) -> object:
     """The image with the checksum that was given apart from it."""
     return image if checksum is None else {"url": image, "checksum": checksum}
 
 
-def _joined(value: dict[t.Any, t.Any]) -> str:
+def _joined(value: t.Mapping[object, object]) -> str:
     url, checksum = value.get("url"), value.get("checksum")
     if set(value) != {"url", "checksum"} or not isinstance(url, str) or "://" not in url:
         raise ValueError(f"an image as a mapping has a URL and its checksum: {_CHECKSUM_FORMS}")

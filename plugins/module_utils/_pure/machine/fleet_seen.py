@@ -13,7 +13,9 @@ import hashlib
 import json
 import typing as t
 
-from ..base.arguments import Spec
+if t.TYPE_CHECKING:
+    from ..base.arguments import Spec
+
 
 # A suboption of virt_init for each hypervisor
 SEEN: Spec = {
@@ -22,6 +24,15 @@ SEEN: Spec = {
     "uuid": {"type": "str", "required": True},
     "domains": {"type": "str", "required": True},
 }
+
+
+class Seen(t.TypedDict):
+    """The same, as Ansible's validation leaves it."""
+
+    name: str
+    address: str
+    uuid: str
+    domains: str
 
 
 def domains(entries: t.Iterable[t.Mapping[str, object]], run: str | None = None) -> str:

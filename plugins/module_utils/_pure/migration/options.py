@@ -9,7 +9,11 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-from ..base.arguments import Spec
+import typing as t
+
+if t.TYPE_CHECKING:
+    from ..base.arguments import Spec
+
 
 VM: Spec = {
     "name": {"type": "str", "required": True},

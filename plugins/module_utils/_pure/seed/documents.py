@@ -19,9 +19,11 @@ import re
 import typing as t
 from collections.abc import Mapping
 
-from ..base.json_values import Json
 from . import first_boot
 from .types import HostKey, NicConfig, Seed, SeededNic, User
+
+if t.TYPE_CHECKING:
+    from ..base.json_values import Json
 
 # What JSON takes as it is, and YAML refuses or reads as a line break
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")

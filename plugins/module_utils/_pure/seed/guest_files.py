@@ -20,9 +20,11 @@ from ..._errors import PlanRefused
 from . import guest_accounts, guest_first_boot, guest_network
 from .documents import host_names, logins, told
 from .guest_accounts import Accounts, Home
-from .guest_image import Image
 from .guest_paths import Look
 from .types import HostKey, Seed, SeededNic
+
+if t.TYPE_CHECKING:
+    from .guest_image import Image
 
 # The text of a file of the image, empty if it has none
 Read = t.Callable[[str], str]

@@ -1,0 +1,44 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Base images as results tell of them.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+
+class BaseEntry(t.TypedDict):
+    """A base image, or what would be one."""
+
+    name: str
+    digest: str
+    format: str
+    pool: str
+    volume: str
+    path: str
+    size_mib: int | None
+
+
+class UsedEntry(BaseEntry):
+    """The same, with what it takes of the disk and who uses it."""
+
+    allocated_mib: int | None
+    users: list[str]
+
+
+class ListedEntry(UsedEntry):
+    """The same, and whether its content is what its name says; None where nobody looked."""
+
+    intact: bool | None
+
+
+class Diff(t.TypedDict):
+    """What is there before and after."""
+
+    before: str
+    after: str
