@@ -123,7 +123,7 @@ def main() -> None:
     )
     params = module.options
 
-    def read() -> image_users.Listed:
+    def read() -> image_users.Listed | image_users.Pools:
         with connect(params["uri"], params["timeout"]) as connection:
             if params["_pools"]:
                 return image_users.pools(connection)

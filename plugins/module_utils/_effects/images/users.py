@@ -83,7 +83,14 @@ def listed(connection: Connection, base_pool: str, base_path: str, *, verify: bo
     return {"changed": False, "images": entries, "damaged": damaged}
 
 
-def pools(connection: Connection) -> dict[str, object]:
+class Pools(t.TypedDict):
+    """The ids of the pools that this hypervisor reads and writes."""
+
+    changed: bool
+    pool_ids: list[str]
+
+
+def pools(connection: Connection) -> Pools:
     """What other hypervisors have to know before images are removed: the ids of pools here."""
     images.require_local(connection)
     there = ownership.read_pools(connection).values()
