@@ -530,7 +530,7 @@ def main() -> None:
     def work() -> t.Mapping[str, object]:
         from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import init
 
-        domains, settings = init.read_options(params)
+        domains, settings = init.read_options(t.cast("init.Options", params))
         with connect(params["uri"], params["timeout"]) as connection:
             return init.run(
                 connection,

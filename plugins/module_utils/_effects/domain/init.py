@@ -14,6 +14,7 @@ import typing as t
 import uuid
 
 from ..._errors import SpecError
+from ..._pure.base.json_values import as_mapping
 from ..._pure.domain import request
 from ..._pure.domain.domain import Defaults, Domain, many
 from ..._pure.domain.init_options import GENERATED
@@ -30,6 +31,7 @@ from .creation_types import Host, Job, Settings
 
 if t.TYPE_CHECKING:
     from ..._pure.base.results import Diff
+    from ..._pure.machine.fleet_seen import Seen
     from ..._pure.machine.snapshot import PlacementEntry
     from ..._pure.seed.guest_image import Seeded
 
@@ -37,15 +39,47 @@ if t.TYPE_CHECKING:
 _CLEAR = ("new", "same")
 
 
-def read_options(params: t.Mapping[str, t.Any]) -> tuple[list[Domain], Settings]:
+class _Image(t.TypedDict):
+    """An image that the controller knows, as far as disks are made of it."""
+
+    name: str
+    digest: str
+    format: str
+    virtual_bytes: int
+
+
+class Options(t.TypedDict):
+    """The module's options, as Ansible's validation leaves them."""
+
+    vms: list[dict[str, object]] | None
+    disk_profiles: dict[str, object]
+    nic_profiles: dict[str, object]
+    pool: str
+    base_pool: str
+    pool_paths: dict[str, object]
+    ssh_public_keys: list[str]
+    fleet: str
+    limits: dict[str, object]
+    _run: str | None
+    _home: str
+    _fleet_machine: str | None
+    _fleet_seen: list[Seen]
+    _images: dict[str, _Image]
+    _passwords: dict[str, str]
+    _seeds: str
+
+
+def read_options(params: Options) -> tuple[list[Domain], Settings]:
     """The validated batch and its settings; raises SpecError with every problem of every VM."""
-    vms = []
+    vms: list[dict[str, object]] = []
     seeds = seed_nocloud.unpacked(params["_seeds"])
     for given in params["vms"] or ():
         seed = seeds.get(str(given.get("name")))
         vm = given if seed is None else {**given, "seed": seed}
         password = params["_passwords"].get(str(vm.get("name")))
-        console = {**vm["console"], "password": password} if password else vm.get("console")
+        console = vm.get("console")
+        if password:
+            console = {**as_mapping(console), "password": password}
         vms.append(vm if console is None else {**vm, "console": console})
     defaults = Defaults(
         disk_profiles=params["disk_profiles"],
@@ -66,9 +100,7 @@ def read_options(params: t.Mapping[str, t.Any]) -> tuple[list[Domain], Settings]
         machine=params["_fleet_machine"],
         seen=params["_fleet_seen"],
         facts={
-            name: ImageFacts(
-                str(one["name"]), str(one["digest"]), str(one["format"]), int(one["virtual_bytes"])
-            )
+            name: ImageFacts(one["name"], one["digest"], one["format"], one["virtual_bytes"])
             for name, one in params["_images"].items()
         },
     )
