@@ -331,6 +331,8 @@ output:
   type: str
 """
 
+from collections.abc import Mapping
+
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
 from ansible_collections.fleet.virt.plugins.module_utils._effects.migration import (
@@ -353,7 +355,7 @@ def main() -> None:
     module = create_module(ARGUMENTS, INTERNAL)
     params = module.options
 
-    def work() -> dict[str, object]:
+    def work() -> Mapping[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
             if params["_stage"] == "look":
                 return migration_look.look(

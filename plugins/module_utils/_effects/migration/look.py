@@ -18,6 +18,7 @@ from ..._lxml import parse
 from ..._pure.base import metadata as own_metadata
 from ..._pure.base.metadata import Metadata
 from ..._pure.base.names import CLAIM
+from ..._pure.machine import domain_info
 from ..._pure.migration.types import Source
 from ..base import paths
 from ..base.connection import Connection
@@ -27,6 +28,7 @@ from . import keys as migration_keys
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+    from ..._pure.migration.types import LookAnswer, MovingDemand, MovingEntry, UnreadEntry
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def look(
     unfinished: bool = False,
     every: bool = False,
     home: str | None = None,
-) -> dict[str, object]:
+) -> LookAnswer:
     """The hypervisor with its promises, those of ``names`` that are here, and the claims of VMs
     that are to come. Changes nothing.
 
@@ -117,15 +119,17 @@ def _seen(connection: Connection) -> list[_Seen]:
     return sorted((one for _raw, one in found), key=lambda one: one.name)
 
 
-def _entry(connection: Connection, one: _Seen, hanging: t.Collection[str]) -> dict[str, object]:
+def _entry(
+    connection: Connection, one: _Seen, hanging: t.Collection[str]
+) -> UnreadEntry | MovingEntry:
     """What is known of a VM, with what it asks of its new hypervisor, or why not (``error``)."""
     kept = one.kept
-    found: dict[str, object] = {
+    found: UnreadEntry = {
         "name": one.name,
         "uuid": one.uuid,
         "persistent": one.persistent,
         "phase": kept.phase,
-        "move": dict(vars(kept.move)) if kept.move else None,
+        "move": domain_info.move_entry(kept.move),
         "groups": list(kept.groups),
         "anti_affinity": list(kept.anti_affinity),
         "tags": list(kept.tags),
@@ -145,7 +149,7 @@ def _entry(connection: Connection, one: _Seen, hanging: t.Collection[str]) -> di
     return {**found, **_demand(source)}
 
 
-def _demand(source: Source) -> dict[str, object]:
+def _demand(source: Source) -> MovingDemand:
     return {
         "active": source.active,
         "vcpus": source.vcpus,

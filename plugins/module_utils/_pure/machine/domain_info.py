@@ -37,6 +37,7 @@ if t.TYPE_CHECKING:
         GraphicsEntry,
         HostdevEntry,
         MetadataEntry,
+        MoveEntry,
         NicEntry,
         OwnVolumeEntry,
     )
@@ -125,7 +126,7 @@ def metadata_entry(found: own_metadata.Metadata | None) -> MetadataEntry:
     """Our metadata for a result: JSON's types only, every key always there; without what is large
     and for our own use."""
     known = found or own_metadata.Metadata()
-    owner, image, move = known.owner, known.image, known.move
+    owner, image = known.owner, known.image
     return {
         "managed": found is not None,
         "phase": known.phase,
@@ -150,16 +151,21 @@ def metadata_entry(found: own_metadata.Metadata | None) -> MetadataEntry:
         "volumes": [_own_volume(volume) for volume in known.volumes],
         "addresses": list(known.addresses),
         "evacuated_from": list(known.evacuated_from),
-        "move": {
-            "source": move.source,
-            "destination": move.destination,
-            "run": move.run,
-            "autostart": move.autostart,
-            "state": move.state,
-        }
-        if move
-        else None,
+        "move": move_entry(known.move),
         "first_boot": known.first_boot,
+    }
+
+
+def move_entry(move: own_metadata.Move | None) -> MoveEntry | None:
+    """Where a domain goes, for a result."""
+    if move is None:
+        return None
+    return {
+        "source": move.source,
+        "destination": move.destination,
+        "run": move.run,
+        "autostart": move.autostart,
+        "state": move.state,
     }
 
 

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 
 from ..base.metadata import Metadata, Move, OwnVolume
 
+if t.TYPE_CHECKING:
+    from ..machine.snapshot import MoveEntry, PlacementEntry
+
 # What to do about certificates that have expired
 RENEW = "renew it with the playbook fleet.virt.renew_keys"
 
@@ -207,18 +210,92 @@ class Plan:
         return sum(volume.allocation for volume in self.volumes)
 
 
+class MovingDisk(t.TypedDict):
+    """A disk that travels; ``backing`` is the first file that it lies on."""
+
+    path: str | None
+    bytes: int
+    backing: str | None
+
+
+class MovingDemand(t.TypedDict):
+    """What a VM asks of its new hypervisor."""
+
+    active: bool
+    vcpus: int
+    memory_mib: int
+    domain_type: str
+    arch: str
+    bridges: list[str]
+    networks: list[str]
+    disks: list[MovingDisk]
+
+
+class UnreadEntry(t.TypedDict):
+    """A VM of which what it asks for is not known; ``error`` says why."""
+
+    name: str
+    uuid: str
+    persistent: bool
+    phase: str | None
+    move: MoveEntry | None
+    groups: list[str]
+    anti_affinity: list[str]
+    tags: list[str]
+    zone: str | None
+    evacuated_from: list[str]
+    memory_mib: int
+    disks: list[MovingDisk]
+    error: str | None
+
+
+class MovingEntry(UnreadEntry):
+    """A VM that may move, as a hypervisor tells of it."""
+
+    active: bool
+    vcpus: int
+    domain_type: str
+    arch: str
+    bridges: list[str]
+    networks: list[str]
+
+
+class ClaimEntry(t.TypedDict):
+    """A VM for which a place is kept, and between which hypervisors it moves."""
+
+    name: str
+    source: str
+    destination: str
+
+
+class LookAnswer(t.TypedDict):
+    """What a hypervisor answers before moves; ``expired`` are its certificates."""
+
+    changed: bool
+    host: PlacementEntry
+    vms: list[UnreadEntry | MovingEntry]
+    claims: list[ClaimEntry]
+    expired: list[str] | None
+
+
 __all__ = [
     "RENEW",
+    "ClaimEntry",
     "Defined",
     "Destination",
     "Disk",
+    "LookAnswer",
     "LostSource",
     "Move",
+    "MovingDemand",
+    "MovingDisk",
+    "MovingEntry",
     "NewVolume",
     "Options",
     "Plan",
     "Pool",
     "Source",
     "Target",
+    "UnreadEntry",
     "Volume",
 ]
