@@ -156,17 +156,29 @@ class Movers:
         assert not [key for key in ("corruptions", "check-errors") if found.get(key)], found
 
 
+@pytest.fixture(scope="package")
+def _keys(
+    lab: Laboratory, ansible: Ansible, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Keys]:
+    """Keys for all files of moves that are run one after the other; none are left by them."""
+    keys = Keys(lab, ansible, tmp_path_factory.mktemp("migration-keys"))
+    yield keys
+    if "FLEET_VIRT_LAB" not in os.environ:
+        keys.forget()
+
+
 @pytest.fixture(scope="module")
 def _movers(
     lab: Laboratory,
     ansible: Ansible,
     all_guests: Guests,
+    _keys: Keys,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Movers]:
     """Both hypervisors with keys, listening with TLS, and the tiny image among their bases."""
-    keys = Keys(lab, ansible, tmp_path_factory.mktemp("migration-keys"))
+    keys = _keys
     ready = all(keys.virsh(_OTHER[host], source=host).returncode == 0 for host in _OTHER)
-    if not ready:  # a laboratory that is kept has them from the last time
+    if not ready:  # the file before, or a laboratory that is kept, may have left them
         keys.run().succeeded()
         keys.listen()
         keys.assert_all_connect()
@@ -175,8 +187,6 @@ def _movers(
     bring(fleet)
     yield movers
     fleet.sweep()
-    if "FLEET_VIRT_LAB" not in os.environ:
-        keys.forget()
 
 
 def bring(fleet: Fleet) -> None:
