@@ -24,8 +24,11 @@ import typing as t
 from collections.abc import Mapping, Sequence
 
 PROGRAMS = {"ansible": "adhoc", "ansible-playbook": "playbook"}
-# Of each command's own
-_OWN = ("FLEET_VIRT_RECORD",)
+# Of each command's own: what is read when it is needed, not when ansible-core is imported
+_OWN = (
+    *("FLEET_VIRT_RECORD", "NO_PROXY", "SSL_CERT_FILE", "XDG_CACHE_HOME", "XDG_DATA_HOME"),
+    "no_proxy",
+)
 # What every command imports, the plugins among them that are asked what they are
 _IMPORTS = (
     "ansible.executor.module_common",
