@@ -37,6 +37,7 @@ Reader = t.Callable[[Connection], Answer]
 
 _VARIABLE = "virt_inventory_uri"
 _CALL_SECONDS = 10.0
+_DAY = 86400.0
 _BASE = ("base", "/var/lib/libvirt/base")  # as the module has them without options
 
 
@@ -63,7 +64,8 @@ def answers(
 ) -> dict[str, Answer]:
     """The answer of each of ``names``, of the shape that a module's has, also where it failed.
 
-    ``seconds`` are the limit of each hypervisor; those that are ``lost`` are not asked.
+    ``seconds`` are the limit of each hypervisor, 0 is none, as for Ansible's tasks; those that are
+    ``lost`` are not asked.
     """
     found: dict[str, Answer] = {}
     targets = []
@@ -77,7 +79,7 @@ def answers(
             except FleetVirtError as error:
                 found[name] = _failed(error)
         outcomes = fleet.read_each(
-            targets, reader, call_timeout=_CALL_SECONDS, host_timeout=seconds
+            targets, reader, call_timeout=_CALL_SECONDS, host_timeout=seconds or _DAY
         )
     for target, outcome in zip(targets, outcomes):
         found[target.name] = (

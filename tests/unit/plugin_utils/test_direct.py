@@ -50,7 +50,7 @@ def test_each_gives_its_own(documents: dict[str, dict[str, t.Any]]) -> None:
 
 def test_names(documents: dict[str, dict[str, t.Any]]) -> None:
     one = _direct.domains(["vm1"], addresses=True, storage=True)
-    found = _direct.answers(["hv0", "hv1"], one, variables(**documents), seconds=60)
+    found = _direct.answers(["hv0", "hv1"], one, variables(**documents), seconds=0)
     assert [names(answer) for answer in found.values()] == [[], ["vm1"]]
 
 

@@ -27,6 +27,7 @@ if t.TYPE_CHECKING:
     Given = TypeVarTuple("Given")
 
 _REMEDIES = (
+    ("Cannot read CA certificate", "name the folder with the client's keys: ?pkipath=FOLDER"),
     ("No such file or directory", "is libvirtd running there? (systemctl status libvirtd)"),
     ("Connection refused", "is libvirtd running there and listening? (systemctl status libvirtd)"),
     ("Permission denied", "become root there, or let the user into the group libvirt"),

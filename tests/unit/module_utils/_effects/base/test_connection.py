@@ -61,6 +61,7 @@ def test_local(uri: str, local: bool) -> None:
         ("test:///no/such/file.xml", "/no/such/file.xml"),
         ("qemu+tcp://127.0.0.1:1/system", "is libvirtd running there and listening?"),
         ("qemu+unix:///system?socket=/no/socket", "is libvirtd running there?"),
+        ("qemu+tls://127.0.0.1:1/system?pkipath=/no/folder", "keys: ?pkipath=FOLDER"),
         ("nonsense:///", "nonsense"),
     ],
 )
