@@ -136,12 +136,15 @@ def load_key(text: bytes, passphrase: str | None, what: str) -> t.Any:
     if encrypted and not passphrase:
         raise FleetVirtError(f"{what} is encrypted; give its passphrase in libvirt_keys_passphrase")
     try:
-        return serialization.load_pem_private_key(
+        found = serialization.load_pem_private_key(
             text, str(passphrase).encode("utf-8") if encrypted else None
         )
     except (ValueError, TypeError):
         reason = "libvirt_keys_passphrase does not open it" if encrypted else "it is no private key"
         raise FleetVirtError(f"{what}: {reason}") from None
+    if not isinstance(found, (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey)):
+        raise FleetVirtError(f"{what} is neither an RSA key nor one of an elliptic curve; use RSA")
+    return found
 
 
 # Making and signing

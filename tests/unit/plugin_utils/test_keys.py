@@ -31,6 +31,8 @@ from ansible_collections.fleet.virt.plugins.plugin_utils import (
 from ansible_collections.fleet.virt.plugins.plugin_utils._key_store import KeyStore
 from ansible_collections.fleet.virt.plugins.plugin_utils._keys import Fleet, Orders
 from ansible_collections.fleet.virt.plugins.plugin_utils._keys_signing import Settings
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
 
 NOW = 1_800_000_000.0
 SETTINGS = Settings("fleet", 365, 3650, 30, "controller")
@@ -337,6 +339,16 @@ def test_a_ca_that_is_handed_in_is_never_written_down(tmp_path: Path) -> None:
 def test_no_ca(value: Any, match: str) -> None:
     with pytest.raises(FleetVirtError, match=match):
         _keys.given_ca("control", value, None, NOW)
+
+
+def test_a_key_whose_signatures_nobody_here_reads_is_refused() -> None:
+    text = ed25519.Ed25519PrivateKey.generate().private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    with pytest.raises(FleetVirtError, match="is neither an RSA key nor"):
+        _x509.load_key(text, None, "ca.key")
 
 
 def test_a_certificate_of_a_host_is_no_ca() -> None:
