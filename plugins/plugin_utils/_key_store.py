@@ -194,7 +194,7 @@ class KindStore:
         shutil.rmtree(new, ignore_errors=True)
         make_folder(new)
         if own and ca.id not in {given.id for given in self._store.given.values()}:
-            text = _x509.key_bytes(ca.key, self._store.passphrase)
+            text = _x509.key_bytes(ca.signing_key, self._store.passphrase)
             write(new / "ca.key", text, 0o600)
         if own:
             write(new / "issued.json", _json({}), 0o600)
@@ -216,7 +216,7 @@ class KindStore:
             if path.exists() and not _x509.is_encrypted(path.read_bytes()):
                 found = True
                 if not check:
-                    key = self.signer(number).key
+                    key = self.signer(number).signing_key
                     write(path, _x509.key_bytes(key, self._store.passphrase), 0o600)
         return found
 

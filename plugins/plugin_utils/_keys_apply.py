@@ -167,7 +167,7 @@ def _deploy(
     return None
 
 
-def _sign(job: Job, kind: str, public_key: t.Any, now: float) -> str:
+def _sign(job: Job, kind: str, public_key: _x509.PublicKey, now: float) -> str:
     with job.store.lock():
         part = job.store.kind(kind)
         rotation = part.rotation()

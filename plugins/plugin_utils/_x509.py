@@ -23,6 +23,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys i
     Wanted,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils._cryptography import (
+    AVAILABLE,
     ExtendedKeyUsageOID,
     InvalidSignature,
     NameOID,
@@ -35,9 +36,17 @@ from ansible_collections.fleet.virt.plugins.plugin_utils._cryptography import (
     x509,
 )
 
+if t.TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+
+    PublicKey = CertificatePublicKeyTypes
+    PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
+
 # Elliptic curves are refused by libvirt 9.0, see docs/design/keys.md
 BITS = 3072
 _LEAST_BITS = 2048
+# Whose signatures are read here, and by every hypervisor's tools
+_PRIVATE = (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey) if AVAILABLE else ()
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
@@ -45,8 +54,8 @@ _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 class Ca:
     """A CA's certificate, and its private key where it is at hand."""
 
-    certificate: t.Any
-    key: t.Any = None
+    certificate: x509.Certificate
+    key: PrivateKey | None = None
 
     @property
     def id(self) -> str:
@@ -63,15 +72,22 @@ class Ca:
         """The certificate as text."""
         return to_pem(self.certificate)
 
+    @property
+    def signing_key(self) -> PrivateKey:
+        """The private key of one that has it at hand."""
+        if self.key is None:
+            raise AssertionError(f"nothing is signed without the key of {self.name}")
+        return self.key
 
-def fingerprint(certificate: t.Any) -> str:
+
+def fingerprint(certificate: x509.Certificate) -> str:
     """SHA-256 of a certificate, in hexadecimal digits."""
-    return t.cast("bytes", certificate.fingerprint(hashes.SHA256())).hex()
+    return certificate.fingerprint(hashes.SHA256()).hex()
 
 
-def to_pem(value: t.Any) -> str:
+def to_pem(value: x509.Certificate | x509.CertificateRevocationList) -> str:
     """A certificate or a revocation list as text."""
-    return t.cast("bytes", value.public_bytes(serialization.Encoding.PEM)).decode("ascii")
+    return value.public_bytes(serialization.Encoding.PEM).decode("ascii")
 
 
 def split(text: str) -> list[str]:
@@ -84,7 +100,7 @@ def split(text: str) -> list[str]:
     return found
 
 
-def load(text: str, what: str) -> t.Any:
+def load(text: str, what: str) -> x509.Certificate:
     """The one certificate in ``text``."""
     require()
     try:
@@ -93,7 +109,7 @@ def load(text: str, what: str) -> t.Any:
         raise FleetVirtError(f"{what} is no certificate in PEM form") from None
 
 
-def key_id(public_key: t.Any) -> str:
+def key_id(public_key: PublicKey) -> str:
     """SHA-256 of a public key, as the hypervisors' tools give it."""
     return hashlib.sha256(
         public_key.public_bytes(
@@ -105,22 +121,19 @@ def key_id(public_key: t.Any) -> str:
 # Private keys
 
 
-def new_key() -> t.Any:
+def new_key() -> rsa.RSAPrivateKey:
     """A new private key."""
     require()
     return rsa.generate_private_key(public_exponent=65537, key_size=BITS)
 
 
-def key_bytes(key: t.Any, passphrase: str | None) -> bytes:
+def key_bytes(key: PrivateKey, passphrase: str | None) -> bytes:
     """A private key as text, encrypted if there is a passphrase."""
-    protection: t.Any = serialization.NoEncryption()
+    protection: serialization.KeySerializationEncryption = serialization.NoEncryption()
     if passphrase:
         protection = serialization.BestAvailableEncryption(passphrase.encode("utf-8"))
-    return t.cast(
-        "bytes",
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, protection
-        ),
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, protection
     )
 
 
@@ -129,7 +142,7 @@ def is_encrypted(text: bytes) -> bool:
     return b"ENCRYPTED" in text
 
 
-def load_key(text: bytes, passphrase: str | None, what: str) -> t.Any:
+def load_key(text: bytes, passphrase: str | None, what: str) -> PrivateKey:
     """A private key; a passphrase that it does not need is no error."""
     require()
     encrypted = is_encrypted(text)
@@ -142,7 +155,7 @@ def load_key(text: bytes, passphrase: str | None, what: str) -> t.Any:
     except (ValueError, TypeError):
         reason = "libvirt_keys_passphrase does not open it" if encrypted else "it is no private key"
         raise FleetVirtError(f"{what}: {reason}") from None
-    if not isinstance(found, (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey)):
+    if not isinstance(found, _PRIVATE):
         raise FleetVirtError(f"{what} is neither an RSA key nor one of an elliptic curve; use RSA")
     return found
 
@@ -150,7 +163,7 @@ def load_key(text: bytes, passphrase: str | None, what: str) -> t.Any:
 # Making and signing
 
 
-def _subject(organization: str, common_name: str) -> t.Any:
+def _subject(organization: str, common_name: str) -> x509.Name:
     # in this order: libvirt shows and matches it as O=...,CN=...
     return x509.Name(
         [
@@ -164,7 +177,7 @@ def _time(seconds: float) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(int(seconds), datetime.timezone.utc)
 
 
-def _usage(*allowed: str) -> t.Any:
+def _usage(*allowed: str) -> x509.KeyUsage:
     names = (
         *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
         *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
@@ -193,7 +206,7 @@ def new_ca(organization: str, name: str, days: int, now: float) -> Ca:
     return Ca(certificate, key)
 
 
-def public_key_of(request: str, host: str) -> t.Any:
+def public_key_of(request: str, host: str) -> rsa.RSAPublicKey:
     """The key a request is for: its sender has proved to have it. Nothing else of it is used."""
     require()
     try:
@@ -206,7 +219,7 @@ def public_key_of(request: str, host: str) -> t.Any:
     return checked_key(parsed.public_key(), host)
 
 
-def checked_key(public_key: t.Any, host: str) -> t.Any:
+def checked_key(public_key: PublicKey, host: str) -> rsa.RSAPublicKey:
     """A public key that may be in a certificate."""
     if not isinstance(public_key, rsa.RSAPublicKey) or public_key.key_size < _LEAST_BITS:
         raise FleetVirtError(
@@ -216,14 +229,16 @@ def checked_key(public_key: t.Any, host: str) -> t.Any:
     return public_key
 
 
-def sign(ca: Ca, public_key: t.Any, wanted: Wanted, now: float, *, server: bool) -> t.Any:
+def sign(
+    ca: Ca, public_key: PublicKey, wanted: Wanted, now: float, *, server: bool
+) -> x509.Certificate:
     """A certificate of ``ca`` with the wanted names; without ``server`` for a client only."""
     usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
     usages[:0] = [ExtendedKeyUsageOID.SERVER_AUTH] if server else []
     ends = min(_time(now + wanted.days * DAY), _utc(ca.certificate, "not_valid_after"))
     if ends <= _time(now + DAY):
         raise FleetVirtError(f"{ca.name} has expired or is about to; exchange it for a new one")
-    authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.key.public_key())
+    authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.signing_key.public_key())
     builder = (
         x509.CertificateBuilder()
         .subject_name(_subject(wanted.organization, wanted.common_name))
@@ -241,10 +256,10 @@ def sign(ca: Ca, public_key: t.Any, wanted: Wanted, now: float, *, server: bool)
     if wanted.names:
         names = x509.SubjectAlternativeName([_general_name(name) for name in wanted.names])
         builder = builder.add_extension(names, critical=False)
-    return builder.sign(ca.key, hashes.SHA256())
+    return builder.sign(ca.signing_key, hashes.SHA256())
 
 
-def _general_name(name: str) -> t.Any:
+def _general_name(name: str) -> x509.GeneralName:
     kind, _colon, value = name.partition(":")
     if kind == "IP":
         return x509.IPAddress(ipaddress.ip_address(value))
@@ -253,9 +268,9 @@ def _general_name(name: str) -> t.Any:
 
 def revocation_list(
     ca: Ca, revoked: t.Mapping[str, int], number: int, days: int, now: float
-) -> t.Any:
+) -> x509.CertificateRevocationList:
     """A revocation list; ``revoked`` are serial numbers with the time they were revoked."""
-    authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.key.public_key())
+    authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.signing_key.public_key())
     builder = (
         x509.CertificateRevocationListBuilder()
         .issuer_name(ca.certificate.subject)
@@ -271,7 +286,7 @@ def revocation_list(
             .revocation_date(_time(since))
             .build()
         )
-    return builder.sign(ca.key, hashes.SHA256())
+    return builder.sign(ca.signing_key, hashes.SHA256())
 
 
 @dataclass(frozen=True)
@@ -332,12 +347,14 @@ def trusted(text: str) -> dict[str, str]:
     return found
 
 
-def is_signed_by(certificate: t.Any, ca: t.Any) -> bool:
+def is_signed_by(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
     """Whether ``ca`` signed ``certificate``."""
     if certificate.issuer != ca.subject:
         return False
     public_key = ca.public_key()
     signed, digest = certificate.tbs_certificate_bytes, certificate.signature_hash_algorithm
+    if digest is None:  # as neither RSA nor elliptic curves sign
+        return False
     try:
         if isinstance(public_key, rsa.RSAPublicKey):
             public_key.verify(certificate.signature, signed, padding.PKCS1v15(), digest)
@@ -350,7 +367,7 @@ def is_signed_by(certificate: t.Any, ca: t.Any) -> bool:
     return True
 
 
-def ca_problem(certificate: t.Any, now: float) -> str | None:
+def ca_problem(certificate: x509.Certificate, now: float) -> str | None:
     """Why a certificate cannot be the fleet's CA, or None."""
     try:
         constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
@@ -364,12 +381,12 @@ def ca_problem(certificate: t.Any, now: float) -> str | None:
     return None
 
 
-def expiry(certificate: t.Any) -> int:
+def expiry(certificate: x509.Certificate) -> int:
     """When a certificate expires."""
     return int(_utc(certificate, "not_valid_after").timestamp())
 
 
-def _names(parsed: t.Any) -> tuple[str, ...]:
+def _names(parsed: x509.Certificate) -> tuple[str, ...]:
     try:
         names = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -380,14 +397,16 @@ def _names(parsed: t.Any) -> tuple[str, ...]:
     )
 
 
-def _attribute(name: t.Any, identifier: t.Any) -> str:
+def _attribute(name: x509.Name, identifier: x509.ObjectIdentifier) -> str:
     found = name.get_attributes_for_oid(identifier)
     return str(found[0].value) if found else ""
 
 
-def _utc(value: t.Any, attribute: str) -> datetime.datetime:
+def _utc(
+    value: x509.Certificate | x509.CertificateRevocationList, attribute: str
+) -> datetime.datetime:
     """A time of a certificate or list: older releases of cryptography have it without its zone."""
-    found = getattr(value, f"{attribute}_utc", None)
-    if found is None:
-        found = getattr(value, attribute).replace(tzinfo=datetime.timezone.utc)
-    return t.cast("datetime.datetime", found)
+    found = getattr(value, f"{attribute}_utc", None) or getattr(value, attribute)
+    if not isinstance(found, datetime.datetime):
+        raise FleetVirtError(f"a certificate or revocation list says no {attribute}")
+    return found.replace(tzinfo=datetime.timezone.utc)
