@@ -27,12 +27,30 @@ from pathlib import Path
 
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base import files, locks
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import DAY, Rotation
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import (
+    CERTIFICATES,
+    DAY,
+    DROP,
+    STEADY,
+    TRUST,
+    Rotation,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils import _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils._x509 import Ca
 
+
+class Issued(t.TypedDict):
+    """A certificate that was given out; ``revoked`` is since when it is, None if it is not."""
+
+    serial: str
+    not_after: int
+    names: list[str]
+    revoked: int | None
+
+
 # Each hypervisor's step holds it for the time of some signatures
 _LOCK_SECONDS = 120.0
+_PHASES = (STEADY, TRUST, CERTIFICATES, DROP)
 
 
 class KeyStore:
@@ -83,7 +101,13 @@ class KeyStore:
 
     def refused(self) -> dict[str, int]:
         """Names that get no certificate, with the time they were revoked."""
-        return t.cast("dict[str, int]", _read_json(self.folder / "refused.json", {}))
+        path = self.folder / "refused.json"
+        found = _read_json(path)
+        if found is None:
+            return {}
+        if not isinstance(found, dict):
+            raise _damaged(path)
+        return {name: _number(since, path) for name, since in found.items()}
 
     def save_refused(self, names: t.Mapping[str, int]) -> None:
         """Write them down."""
@@ -102,7 +126,8 @@ class KindStore:
 
     def rotation(self) -> Rotation | None:
         """Which generation is in use; None while there is no CA."""
-        found = _read_json(self.folder / "state.json", None)
+        path = self.folder / "state.json"
+        found = _read_json(path)
         if found is None:
             if self.folder.is_dir():
                 raise FleetVirtError(
@@ -110,7 +135,16 @@ class KindStore:
                     " from a backup"
                 )
             return None
-        return Rotation(found["phase"], found["new"], tuple(found["old"]))
+        if not isinstance(found, dict) or found.get("phase") not in _PHASES:
+            raise _damaged(path)
+        old = found.get("old")
+        if not isinstance(old, list):
+            raise _damaged(path)
+        return Rotation(
+            str(found["phase"]),
+            _number(found.get("new"), path),
+            tuple(_number(one, path) for one in old),
+        )
 
     def save(self, rotation: Rotation) -> None:
         """Write down where the exchange is; CAs that nobody needs any more lose their keys."""
@@ -222,14 +256,19 @@ class KindStore:
 
     # What was issued and revoked
 
-    def issued(self, number: int) -> dict[str, list[dict[str, t.Any]]]:
-        """By name: serial, not_after, names, and since when it is revoked (or None)."""
+    def issued(self, number: int) -> dict[str, list[Issued]]:
+        """What was given out, by name."""
         path = self.folder / str(number) / "issued.json"
-        return t.cast("dict[str, list[dict[str, t.Any]]]", _read_json(path, {}))
+        found = _read_json(path)
+        if found is None:
+            return {}
+        if not isinstance(found, dict) or not all(isinstance(one, list) for one in found.values()):
+            raise _damaged(path)
+        return {
+            name: [_issued(entry, path) for entry in entries] for name, entries in found.items()
+        }
 
-    def save_issued(
-        self, number: int, issued: t.Mapping[str, list[dict[str, t.Any]]], now: float
-    ) -> None:
+    def save_issued(self, number: int, issued: t.Mapping[str, list[Issued]], now: float) -> None:
         """Write it down, without what has expired."""
         kept = {
             name: [entry for entry in entries if entry["not_after"] > now - DAY]
@@ -261,17 +300,43 @@ def _state(rotation: Rotation) -> bytes:
     return _json({"phase": rotation.phase, "new": rotation.new, "old": list(rotation.old)})
 
 
-def _json(value: t.Any) -> bytes:
+def _json(value: object) -> bytes:
     return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode("utf-8")
 
 
-def _read_json(path: Path, default: t.Any) -> t.Any:
+def _read_json(path: Path) -> object:
+    """What the file holds; None where there is none."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        found: object = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return default
+        return None
     except (OSError, ValueError) as error:
         raise FleetVirtError(f"{path}: {error}; bring it back from a backup") from None
+    return found
+
+
+def _damaged(path: Path) -> FleetVirtError:
+    return FleetVirtError(
+        f"{path}: it does not hold what this collection writes there; bring it back from a backup"
+    )
+
+
+def _number(value: object, path: Path) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _damaged(path)
+    return value
+
+
+def _issued(entry: object, path: Path) -> Issued:
+    if not isinstance(entry, dict) or not isinstance(entry.get("names"), list):
+        raise _damaged(path)
+    since = entry.get("revoked")
+    return {
+        "serial": str(entry.get("serial")),
+        "not_after": _number(entry.get("not_after"), path),
+        "names": [str(name) for name in entry["names"]],
+        "revoked": None if since is None else _number(since, path),
+    }
 
 
 def make_folder(path: Path) -> None:

@@ -363,6 +363,28 @@ def test_a_certificate_of_a_host_is_no_ca() -> None:
         _keys.given_ca("control", value, None, NOW)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("refused.json", "[]"),
+        ("refused.json", '{"hv1": "yesterday"}'),
+        ("control/state.json", "[1]"),
+        ("control/state.json", '{"phase": "later", "new": 1, "old": []}'),
+        ("control/state.json", '{"phase": "steady", "new": 1}'),
+        ("control/state.json", '{"phase": "steady", "new": "1", "old": []}'),
+        ("control/1/issued.json", '{"hv1": {}}'),
+        ("control/1/issued.json", '{"hv1": ["certificate"]}'),
+        ("control/1/issued.json", '{"hv1": [{"serial": "1", "names": []}]}'),
+    ],
+)
+def test_a_damaged_file_of_the_folder_is_named(tmp_path: Path, name: str, text: str) -> None:
+    store = KeyStore(str(tmp_path / "keys"), None)
+    prepare(store, {})
+    (store.folder / name).write_text(text, encoding="utf-8")
+    with pytest.raises(FleetVirtError, match=f"{name}: it does not hold what this collection"):
+        prepare(store, {})
+
+
 def test_a_folder_that_others_may_look_into_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "keys"
     folder.mkdir(mode=0o750)
