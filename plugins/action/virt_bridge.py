@@ -10,12 +10,17 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.utils.display import Display
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    as_mapping,
+    as_mappings,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.bridge.options import (
     ARGUMENTS,
     INTERNAL,
     parse,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values
 
 _ROUNDS = 3  # an interrupted run is finished, or told, and then this one has its turn
 _CONNECT = 3  # seconds for a connection to a machine that is perhaps cut off
@@ -23,19 +28,36 @@ _PAUSE = 0.5
 _GRACE = 60.0  # seconds after the window in which the former network has to answer again
 
 
+class Bridge(t.TypedDict):
+    name: str
+    uplink: str
+    stp: bool
+    dhcp: bool
+    addresses: list[str]
+    gateways: list[str]
+    nameservers: list[str]
+
+
+class Options(Connected):
+    bridges: list[Bridge]
+    rollback_seconds: int
+    _stage: str
+    _switch: str | None
+
+
 class ActionModule(FleetAction):
     """Starts the switch, and confirms it over a new connection."""
 
-    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        options = self.options(ARGUMENTS, INTERNAL)
+    def work(self, task_vars: Values) -> t.Mapping[str, object]:
+        options = self.options(Options, ARGUMENTS, INTERNAL)
         parse(options["bridges"], options["rollback_seconds"])
         host = str(task_vars.get("inventory_hostname"))
         finished = False
         for _round in range(_ROUNDS):
             answer = self.module(task_vars, {**options, "_stage": "switch"})
             pending = answer.pop("pending", None)
-            window = float(answer.pop("window", 0))
-            resumed = answer.pop("resumed", False)
+            window = _seconds(answer.pop("window", 0))
+            resumed = bool(answer.pop("resumed", False))
             if pending is None:
                 return {**answer, "changed": bool(answer.get("changed")) or finished}
             if resumed:
@@ -54,7 +76,7 @@ class ActionModule(FleetAction):
         raise AnsibleActionFail("other runs change this machine's bridges at the same time")
 
     def _confirm(
-        self, options: dict[str, t.Any], window: float, task_vars: dict[str, t.Any]
+        self, options: t.Mapping[str, object], window: float, task_vars: Values
     ) -> tuple[str, str]:
         """What became of the switch, and why."""
         deadline = time.monotonic() + window + _GRACE
@@ -73,7 +95,7 @@ class ActionModule(FleetAction):
             if "outcome" not in answer:  # cut off in the middle of the call
                 why = str(answer.get("msg", answer))
                 continue
-            outcome, why = answer["outcome"], answer["why"]
+            outcome, why = str(answer["outcome"]), str(answer.get("why"))
             if outcome in ("confirmed", "rolled back"):
                 return outcome, why
         return "silent", why
@@ -88,20 +110,26 @@ class ActionModule(FleetAction):
             self._connection.set_option("timeout", _CONNECT)
 
 
-def _tell(host: str, answer: t.Mapping[str, t.Any], window: float) -> None:
-    earlier = answer.get("earlier")
+def _seconds(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def _tell(host: str, answer: t.Mapping[str, object], window: float) -> None:
+    earlier = as_mapping(answer.get("earlier"))
     if earlier:
-        _say(f"{host}: the switch of {earlier['armed']} was rolled back: {earlier['reason']}")
-    for bridge in answer["bridges"]:
-        if bridge["changed"]:
-            over = f"over {bridge['uplink']}" if bridge["uplink"] else "without uplink"
+        armed, reason = earlier.get("armed"), earlier.get("reason")
+        _say(f"{host}: the switch of {armed} was rolled back: {reason}")
+    for bridge in as_mappings(answer.get("bridges")):
+        if bridge.get("changed"):
+            over = f"over {bridge['uplink']}" if bridge.get("uplink") else "without uplink"
+            name, backend = bridge.get("name"), bridge.get("backend")
             _say(
-                f"{host}: bridge {bridge['name']} {over} ({bridge['backend']}); the former network"
+                f"{host}: bridge {name} {over} ({backend}); the former network"
                 f" comes back after {window:g} s unless this controller reaches it again"
             )
 
 
-def _failure(outcome: str, why: str) -> dict[str, t.Any]:
+def _failure(outcome: str, why: str) -> Answer:
     if outcome == "rolled back":
         text = f"rolled back, the former network configuration is in place again: {why}"
     else:

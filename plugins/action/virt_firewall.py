@@ -8,13 +8,14 @@ import typing as t
 
 from ansible_collections.fleet.virt.plugins.plugin_utils import _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values
 
 
 class ActionModule(FleetAction):
     """Fills in who the peers are, which only the inventory knows; the module does the rest."""
 
-    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        arguments = dict(self._task.args)
+    def work(self, task_vars: Values) -> t.Mapping[str, object]:
+        arguments = self.given
         if arguments.get("networks") is None:
             group = str(arguments.get("group") or "hypervisors")
             found = [_peers.addresses(name, task_vars) for name in _peers.names(group, task_vars)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_list
 from ansible_collections.fleet.virt.plugins.module_utils._pure.images.options import limits_of
 from ansible_collections.fleet.virt.plugins.module_utils._pure.images.source import (
     ImageSource,
@@ -17,15 +18,15 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import 
 from ansible_collections.fleet.virt.plugins.plugin_utils import _images
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, plain
 from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
 
 _INTERNAL = ("_results", "_expected", "_lost")
 
 
 class ActionModule(FleetAction):
-    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        options = to_plain(self._task.args)
+    def work(self, task_vars: Values) -> t.Mapping[str, object]:
+        options = plain(self.given)
         if options.get("state", "present") != "present":
             return self.module(task_vars, _with_sole_pools(options, task_vars))
         variables = Variables(task_vars, self._templar)
@@ -36,9 +37,7 @@ class ActionModule(FleetAction):
             return self.module(task_vars, options)
         return _images.ensure_on_host(self, task_vars, local, options)
 
-    def _local(
-        self, options: dict[str, t.Any], folder: t.Any, by: t.Any
-    ) -> _images.LocalImage | None:
+    def _local(self, options: Answer, folder: object, by: object) -> _images.LocalImage | None:
         """The image as a file of the controller, None for one that the hypervisor gets itself."""
         by_controller = _images.downloads_by_controller(by)
         source = _parsed(options)
@@ -48,11 +47,14 @@ class ActionModule(FleetAction):
         unknown = set(options) - {"image", *_images.OPTIONS}
         if unknown:
             raise FleetVirtError(f"unknown options: {', '.join(sorted(unknown))}")
-        check = bool(self._task.check_mode)
+        check = self.check
         limits = limits_of(options)
         if source.kind == "file":
             return _images.local_image(
-                folder, source.value, remember=not check, limit=limits.unpacked
+                str(folder) if folder else None,
+                source.value,
+                remember=not check,
+                limit=limits.unpacked,
             )
         if not by_controller:
             return None
@@ -61,21 +63,26 @@ class ActionModule(FleetAction):
         return _downloads.downloaded(source, limits, check=check)
 
 
-def _with_sole_pools(options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+def _with_sole_pools(options: Answer, task_vars: Values) -> Answer:
     """The options, with what all hypervisors said of their pools in place of where they said it."""
     results, expected, lost = (options.pop(key, None) for key in _INTERNAL)
     if results and expected:
-        answers = registered(task_vars, results, "pools")
-        seen = purge_decision.fleet(answers, "pool_ids", expected, lost or [])
+        answers = registered(task_vars, str(results), "pools")
+        names = [str(name) for name in as_list(expected)]
+        away = [str(name) for name in as_list(lost)]
+        seen = purge_decision.fleet(answers, "pool_ids", names, away)
         host = str(task_vars["inventory_hostname"])
         options["_sole_pool_ids"] = purge_decision.sole_pool_ids(host, seen)
     return options
 
 
-def _parsed(options: dict[str, t.Any]) -> ImageSource:
+def _parsed(options: Answer) -> ImageSource:
     """The image that the options name, which they name by one string then."""
+    checksum = options.pop("checksum", None)
     try:
-        source = parse_image(with_checksum(options.get("image"), options.pop("checksum", None)))
+        source = parse_image(
+            with_checksum(options.get("image"), None if checksum is None else str(checksum))
+        )
     except ValueError as error:
         raise PlanRefused(f"image: {error}") from None
     options["image"] = source.value

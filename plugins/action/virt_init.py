@@ -9,6 +9,11 @@ import typing as t
 import uuid
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    as_list,
+    as_mapping,
+    as_mappings,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Defaults
 from ansible_collections.fleet.virt.plugins.plugin_utils import (
     _batch,
@@ -18,19 +23,21 @@ from ansible_collections.fleet.virt.plugins.plugin_utils import (
     _seeds,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import MADE, Made
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import checked
 
 _AD_HOC = "Ansible Ad-Hoc"
 _SYSTEM = "qemu:///system"
 
 
 class ActionModule(FleetAction):
-    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        if self._task.args.get("_stage") == "read":
+    def work(self, task_vars: Values) -> t.Mapping[str, object]:
+        if self.given.get("_stage") == "read":
             return self.module(task_vars, self._reading(task_vars))
-        earlier = to_plain(self._task.args.get("_earlier") or {})
+        earlier = plain(as_mapping(self.given.get("_earlier")))
         if earlier.get("finished"):
-            return _again(earlier)
+            return _again(checked(earlier, MADE))
         arguments = self._module_arguments(task_vars)
         if not arguments["vms"] and not arguments.get("_withdraw"):
             return {"changed": False, "vms": []}
@@ -38,50 +45,51 @@ class ActionModule(FleetAction):
             return self._alone(arguments, task_vars)
         return self.module(task_vars, arguments)
 
-    def _reading(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        given = dict(self._task.args)
+    def _reading(self, task_vars: Values) -> Answer:
+        given = self.given
         variables = _batch.Variables(task_vars, self._templar)
         given.setdefault("pool_paths", variables.pool_paths())
         given.setdefault("base_pool", variables.base_pool())
         return given
 
-    def _alone(self, arguments: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+    def _alone(self, arguments: Answer, task_vars: Values) -> Answer:
         """All stages, with a look at the other hypervisors while the claims are held.
 
         Whoever claims a name elsewhere at the same moment sees this claim, or is seen here.
         """
         arguments = {**arguments, "_run": arguments.get("_run") or str(uuid.uuid4())}
-        claimed = self.module(task_vars, {**arguments, "_stage": "claim"})
+        answer = self.module(task_vars, {**arguments, "_stage": "claim"})
         for key in ("host", "finished"):  # of that stage
-            claimed.pop(key, None)
+            answer.pop(key, None)
+        claimed = checked(plain(answer), MADE)
         names = [vm["name"] for vm in claimed.get("vms") or () if vm["changed"]]
         if claimed.get("failed") or claimed.get("unreachable") or not names:
-            return claimed
+            return {**claimed}
         try:
             _elsewhere.require_absent(
                 names,
                 task_vars,
                 _batch.Variables(task_vars, self._templar),
-                arguments.get("uri", _SYSTEM),
-                float(arguments.get("timeout", 10.0)),
+                str(arguments.get("uri", _SYSTEM)),
+                float(str(arguments.get("timeout", 10.0))),
             )
         except BaseException as error:
-            if not self._task.check_mode:
+            if not self.check:
                 self.module(
                     task_vars, {**arguments, "vms": [], "_withdraw": names, "_stage": "finish"}
                 )
             if isinstance(error, FleetVirtError):
                 return {"failed": True, "changed": False, "msg": str(error)}
             raise
-        if self._task.check_mode:
-            return claimed
+        if self.check:
+            return {**claimed}
         return self.module(task_vars, {**arguments, "_stage": "finish"})
 
-    def _module_arguments(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+    def _module_arguments(self, task_vars: Values) -> Answer:
         """The module's options: everything that variables and the controller's files decide."""
-        given = dict(self._task.args)
+        given = self.given
         variables = _batch.Variables(task_vars, self._templar)
-        hosts = task_vars.get("ansible_play_hosts_all") or ()
+        hosts = as_list(task_vars.get("ansible_play_hosts_all"))
         single, common = _batch.divided(given)
         if single:
             if common.get("vms") is not None:
@@ -100,18 +108,18 @@ class ActionModule(FleetAction):
         chosen = _chosen(common, variables)
         domains = _batch.validated(vms, chosen, path)
         _peers.refuse_hypervisors([domain.name for domain in domains], task_vars)
-        check = bool(self._task.check_mode)
+        check = self.check
         images = _batch.controller_images(domains, variables, check=check)
         if common.get("_stage", "all") == "all" and not check:
             self._bring(images, common, task_vars, variables)
-        vms, seeds = _seeds.taken_out(vms)
+        unseeded, seeds = _seeds.taken_out(as_mappings(vms))
         kept = ("uri", "timeout", "_stage", "_run", "_fleet_machine", "_fleet_seen", "_withdraw")
         arguments = {key: common[key] for key in kept if common.get(key) is not None}
         if arguments.get("uri", _SYSTEM) != _SYSTEM:
             arguments.pop("_fleet_seen", None)  # others are asked at that URI
         return {
             **arguments,
-            "vms": vms,
+            "vms": unseeded,
             "_passwords": passwords,
             "_seeds": seeds,
             "disk_profiles": chosen.disk_profiles or {},
@@ -132,12 +140,12 @@ class ActionModule(FleetAction):
     def _bring(
         self,
         images: t.Mapping[str, _images.LocalImage],
-        common: dict[str, t.Any],
-        task_vars: dict[str, t.Any],
+        common: Answer,
+        task_vars: Values,
         variables: _batch.Variables,
     ) -> None:
         """Have each image of the controller among the base images of this hypervisor."""
-        base_pool = common.get("base_pool") or variables.base_pool()
+        base_pool = str(common.get("base_pool") or variables.base_pool())
         options = {
             "base_pool": base_pool,
             "base_path": variables.pool_paths().get(base_pool),
@@ -150,17 +158,28 @@ class ActionModule(FleetAction):
                 raise PlanRefused(f"image {name}: {brought.get('msg')}")
 
 
-def _again(earlier: dict[str, t.Any]) -> dict[str, t.Any]:
+def _again(earlier: Made) -> Answer:
     """What an earlier task returned; that one may have been told that nothing is a failure."""
+    vms = earlier.get("vms")
+    if vms is None:
+        return {**earlier}
     kept = ("changed", "vms", "diff", "msg")
-    result: dict[str, t.Any] = {key: earlier[key] for key in kept if key in earlier}
-    return {**result, "failed": any(vm["failed"] for vm in earlier["vms"])}
+    result = {key: value for key, value in earlier.items() if key in kept}
+    return {**result, "failed": any(vm["failed"] for vm in vms)}
 
 
-def _chosen(common: dict[str, t.Any], variables: _batch.Variables) -> Defaults:
+def _chosen(common: Answer, variables: _batch.Variables) -> Defaults:
     """The fleet's variables, each replaced by the option of that name if it is given."""
     chosen = _batch.defaults(variables)
-    for key in ("disk_profiles", "nic_profiles", "pool", "ssh_public_keys", "fleet"):
-        if common.get(key) is not None:
-            chosen = dataclasses.replace(chosen, **{key: common[key]})
-    return chosen
+    given = {key: value for key, value in common.items() if value is not None}
+    keys = chosen.ssh_public_keys
+    if "ssh_public_keys" in given:
+        keys = tuple(map(str, as_list(given["ssh_public_keys"])))
+    return dataclasses.replace(
+        chosen,
+        disk_profiles=given.get("disk_profiles", chosen.disk_profiles),
+        nic_profiles=given.get("nic_profiles", chosen.nic_profiles),
+        pool=str(given.get("pool", chosen.pool)),
+        ssh_public_keys=keys,
+        fleet=str(given.get("fleet", chosen.fleet)),
+    )

@@ -9,7 +9,6 @@ import typing as t
 
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import answer_shapes
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import keys
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys_options import (
     ARGUMENTS,
@@ -22,37 +21,65 @@ from ansible_collections.fleet.virt.plugins.plugin_utils import (
     _keys_signing,
     _peers,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import KEYS
 from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._cryptography import require
 from ansible_collections.fleet.virt.plugins.plugin_utils._key_store import KeyStore
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import Answer, of_host, unsound
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import checked, hosts, of_host
 
 _ROUNDS = 5  # an exchange of a CA takes four
+
+
+class Options(Connected):
+    keys_dir: str | None
+    organization: str
+    client_name: str
+    days: int
+    ca_days: int
+    renew_days: int
+    passphrase_variable: str | None
+    control_ca_variable: str | None
+    data_ca_variable: str | None
+    expected: list[str] | None
+    lost: list[str]
+    names: list[str]
+    renew: bool
+    rotate: list[str]
+    revoke: list[str]
+    readmit: list[str]
+    replace: bool
+    qemu_user: str | None
+    _stage: str
+    _results: str | None
+    _prepared: str | None
+    _new_keys: dict[str, object] | None
+    _files: dict[str, object] | None
+    _revoked: list[str]
 
 
 class ActionModule(FleetAction):
     """CAs are here, on the controller; a hypervisor's own files are the module's."""
 
-    def work(self, task_vars: Answer) -> Answer:
+    def work(self, task_vars: Values) -> t.Mapping[str, object]:
         if self._task.args.get("_stage") in ON_HYPERVISOR:
             return self.module(task_vars)
-        options = to_plain(self.options(ARGUMENTS, INTERNAL))
+        options = self.options(Options, ARGUMENTS, INTERNAL)
         require()
         if options["_stage"] == "all":
             return self._alone(options, task_vars)
         host = str(task_vars["inventory_hostname"])
 
         def look(name: str) -> _keys.Look | None:
-            return _answer(task_vars, name, options["_results"])
+            return _look(task_vars, name, options["_results"])
 
         if options["_stage"] == "prepare":
             return self._prepare(options, task_vars, look)
-        prepared = _registered(task_vars, host, options["_prepared"])
-        return self._apply(options, task_vars, look(host), prepared)
+        prepared = _keys_apply.Prepared.of(of_host(task_vars, host, options["_prepared"]))
+        return self._apply(options, task_vars, look(host), prepared).result()
 
-    def _alone(self, options: Answer, values: Answer) -> Answer:
+    def _alone(self, options: Options, values: Values) -> Answer:
         """All of it for one hypervisor; the others of the fleet are not asked, so they are silent.
 
         An exchange of a CA takes several rounds; what was ordered is done in the first.
@@ -60,53 +87,57 @@ class ActionModule(FleetAction):
         host = str(values["inventory_hostname"])
         given = options["expected"] or _peers.names("hypervisors", values)
         options = {**options, "expected": given}
-        done: Answer = {"changed": False, "diff": [], "issued": {}, "reloaded": []}
+        said: Answer = {}
+        changed = False
+        diffs: list[dict[str, str]] = []
+        issued: dict[str, str] = {}
+        reloaded: set[str] = set()
         for _round in range(_ROUNDS):
-            found = self._on_hypervisor(options, values, "look")
+            found = self._on_hypervisor(options, values, "look", {})
             if found.get("failed") or found.get("unreachable"):
                 return found
-            own = to_plain(found)
-            problem = answer_shapes.problem(own, "keys")
-            if problem:
-                return unsound(problem)
-            prepared = self._prepare(options, values, {host: own}.get)
-            diffs = [prepared.pop("diff")]
-            changed = prepared.pop("changed")
-            done.update(prepared)
+            own = checked(plain(found), KEYS)
+            if own.get("failed"):
+                return {**own}
+            look = _keys.look_of(own)
+            prepared = self._prepare(options, values, {host: look}.get)
+            said.update(prepared)
+            changed = changed or prepared["changed"]
+            diffs.append(prepared["diff"])
             if host not in prepared["revoked"]:
-                applied = self._apply(options, values, own, prepared)
-                if applied.get("failed") or applied.get("unreachable"):
-                    return applied
-                diffs += [applied["diff"]] if "diff" in applied else []
-                changed = changed or applied["changed"]
-                done["issued"].update(applied["issued"])
-                done["reloaded"] = sorted({*done["reloaded"], *applied["reloaded"]})
-            done["changed"] = done["changed"] or changed
-            done["diff"] += diffs
+                applied = self._apply(options, values, look, _keys_apply.Prepared.of(prepared))
+                if applied.failure is not None:
+                    return applied.failure
+                diffs += [] if applied.diff is None else [applied.diff]
+                changed = changed or applied.changed
+                issued.update(applied.issued)
+                reloaded.update(applied.reloaded)
             steady = set(prepared["phases"].values()) == {keys.STEADY}
-            if steady or prepared["waiting"] or self._task.check_mode:
+            if steady or prepared["waiting"] or self.check:
                 break
             options = {**options, "renew": False, "rotate": [], "revoke": [], "readmit": []}
-        return done
+        done = {"changed": changed, "diff": diffs, "issued": issued, "reloaded": sorted(reloaded)}
+        return {**said, **done}
 
-    def _on_hypervisor(self, options: Answer, values: Answer, stage: str, **more: t.Any) -> Answer:
+    def _on_hypervisor(
+        self, options: Options, values: Values, stage: str, more: t.Mapping[str, object]
+    ) -> Answer:
         arguments = {
             "_stage": stage,
             "qemu_user": options["qemu_user"],
             "timeout": options["timeout"],
             **more,
         }
-        answer: Answer = self._execute_module(
+        return self._execute_module(
             module_name="fleet.virt.virt_keys", module_args=arguments, task_vars=values
         )
-        return answer
 
     def _prepare(
         self,
-        options: Answer,
-        values: Answer,
+        options: Options,
+        values: Values,
         look: t.Callable[[str], _keys.Look | None],
-    ) -> Answer:
+    ) -> _keys.Prepared:
         store, now = self._store(options, values), time.time()
         everybody = options["rotate"] == ["all"]
         orders = _keys.Orders(
@@ -117,65 +148,67 @@ class ActionModule(FleetAction):
         )
         refused = {*store.refused(), *orders.revoke} - set(orders.readmit)
         away = {*options["lost"], *refused}
-        hosts = values["ansible_play_hosts_all"]
-        expected = [*(options["expected"] or ()), *hosts]
-        looks: dict[str, _keys.Look | None] = {}
-        for name in dict.fromkeys(str(name) for name in expected):
-            if name not in away:
-                looks[name] = look(name)
+        expected = [*(options["expected"] or ()), *hosts(values)]
+        looks = {name: look(name) for name in dict.fromkeys(expected) if name not in away}
         preparation = _keys.Preparation(
-            store, _settings(options), _keys.Fleet(looks), now, check=bool(self._task.check_mode)
+            store, _settings(options), _keys.Fleet(looks), now, check=self.check
         )
         return preparation.run(orders)
 
     def _apply(
         self,
-        options: Answer,
-        values: Answer,
+        options: Options,
+        values: Values,
         look: _keys.Look | None,
-        prepared: t.Mapping[str, t.Any],
-    ) -> Answer:
+        prepared: _keys_apply.Prepared,
+    ) -> _keys_apply.Applied:
         host = str(values["inventory_hostname"])
         if look is None:
             raise FleetVirtError(f"{host} gave no answer")
         address = Variables(values, self._templar).get("ansible_host")
-        others = [*_peers.names("hypervisors", values), *map(str, values["ansible_play_hosts_all"])]
+        others = [*_peers.names("hypervisors", values), *hosts(values)]
         job = _keys_apply.Job(
             store=self._store(options, values),
             host=host,
             look=look,
             wanted=_keys_signing.wanted_on(
-                _settings(options), host, address, options["names"], others
+                _settings(options),
+                host,
+                None if address is None else str(address),
+                options["names"],
+                others,
             ),
             prepared=prepared,
             replace=options["replace"],
-            check=bool(self._task.check_mode),
+            check=self.check,
         )
 
-        def module(stage: str, **more: t.Any) -> Answer:
-            return self._on_hypervisor(options, values, stage, **more)
+        def module(stage: str, more: t.Mapping[str, object]) -> Answer:
+            return self._on_hypervisor(options, values, stage, more)
 
         return _keys_apply.run(job, module, time.time())
 
-    def _store(self, options: Answer, values: Answer) -> KeyStore:
+    def _store(self, options: Options, values: Values) -> KeyStore:
         if not options["keys_dir"]:
             raise FleetVirtError("keys_dir: name the folder of the fleet's CAs")
         variables = Variables(values, self._templar)
-
-        def variable(name: str) -> t.Any:
-            return variables.get(options[name]) if options[name] else None
-
-        passphrase = variable("passphrase_variable")
-        passphrase = str(passphrase) if passphrase is not None else None
-        given = {
-            kind: _keys.given_ca(kind, variable(f"{kind}_ca_variable"), passphrase, time.time())
-            for kind in keys.KINDS
+        named = options["passphrase_variable"]
+        found = variables.get(named) if named else None
+        passphrase = None if found is None else str(found)
+        handed_in = {
+            "control": options["control_ca_variable"],
+            "data": options["data_ca_variable"],
         }
-        found = {kind: ca for kind, ca in given.items() if ca is not None}
-        return KeyStore(options["keys_dir"], passphrase, found)
+        given = {}
+        for kind, name in handed_in.items():
+            value = variables.get(name) if name else None
+            ca = _keys.given_ca(kind, value, passphrase, time.time())
+            if ca is not None:
+                given[kind] = ca
+        return KeyStore(options["keys_dir"], passphrase, given)
 
 
-def _settings(options: t.Mapping[str, t.Any]) -> _keys_signing.Settings:
+def _settings(options: Options) -> _keys_signing.Settings:
     problem = keys.organization_problem(options["organization"])
     if problem is not None:
         raise FleetVirtError(f"libvirt_keys_organization: {problem}")
@@ -196,18 +229,12 @@ def _settings(options: t.Mapping[str, t.Any]) -> _keys_signing.Settings:
     )
 
 
-def _registered(values: t.Mapping[str, t.Any], host: str, variable: str | None) -> Answer:
-    """What a host registered, as plain data."""
-    return of_host(values, host, variable)
-
-
-def _answer(values: t.Mapping[str, t.Any], host: str, variable: str | None) -> Answer | None:
+def _look(values: Values, host: str, variable: str | None) -> _keys.Look | None:
     """What a host of the play answered, or None."""
-    if host not in values["ansible_play_hosts_all"]:
+    if host not in hosts(values):
         return None
-    found = of_host(values, host, variable, "keys")
-    if "kinds" in found and not found.get("failed"):
-        return found
-    if found.get("msg"):
+    found = of_host(values, host, variable, KEYS)
+    look = None if found.get("failed") else _keys.look_of(found)
+    if look is None and found.get("msg"):
         Display().warning(f"{host}: {found['msg']}")
-    return None
+    return look

@@ -14,6 +14,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base import (
     outcomes,
     proofs,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    as_mapping,
+    as_mappings,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import (
     bases as migration_bases,
 )
@@ -36,57 +40,108 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.options
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import placement
 from ansible_collections.fleet.virt.plugins.module_utils._units import MIB
 from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _images, _peers, _placing
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import (
+    MIGRATE_LOOK,
+    MigrateLook,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import (
+    Answer,
+    Values,
+    texts,
+    to_plain,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils._registered import of_host, registered
+
+
+class Base(t.TypedDict):
+    volume: str
+    peers: list[str]
+
+
+class Options(Connected):
+    vms: list[dict[str, object]]
+    state: str
+    source: str | None
+    keep_volumes: bool
+    parallel: int
+    bandwidth: int | None
+    max_downtime: int | None
+    auto_converge: bool
+    tunnelled: bool
+    parallel_connections: int | None
+    seconds_per_gib: int
+    on_timeout: str
+    base_pool: str
+    _stage: str
+    _bases: list[Base]
+    _names: list[str]
+    _problems: list[str]
+    _host: str | None
+    _evacuated: str | None
+    _home: str | None
+    _base_path: str
+    _results: str | None
+    _shares: dict[str, object] | None
+    _marked: str | None
+    _expected: list[str] | None
+    _lost: list[str]
 
 
 class ActionModule(FleetAction):
     """Stages of the hypervisor go to the module; those of the controller are here."""
 
-    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        stage = self._task.args.get("_stage", "all")
+    def work(self, task_vars: Values) -> t.Mapping[str, object]:
+        given = self.given
+        stage = str(given.get("_stage", "all"))
         works = {"decide": self._decide, "bases": self._bases, "report": self._report}
         if stage in works:
-            return works[stage](to_plain(self.options(ARGUMENTS, INTERNAL)), task_vars)
-        given = dict(self._task.args)
+            return works[stage](self.options(Options, ARGUMENTS, INTERNAL), task_vars)
         given.setdefault("source", str(task_vars["inventory_hostname"]))
-        if self._task.check_mode and given.get("_results"):
-            given["vms"] = _with_coming(to_plain(given["vms"]), given["_results"], task_vars)
+        if self.check and given.get("_results"):
+            vms = as_mappings(to_plain(given["vms"]))
+            given["vms"] = _with_coming(vms, str(given["_results"]), task_vars)
         return self.module(task_vars, given)
 
-    def _bases(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+    def _bases(self, options: Options, task_vars: Values) -> Answer:
         host = str(task_vars["inventory_hostname"])
         there: list[str] = []
-        result: dict[str, t.Any] = {"changed": False, "bases": there, "diff": []}
+        changed = False
+        diffs: list[object] = []
         for base in options["_bases"]:
             volume = base["volume"]
             Display().display(f"{host}: getting base image {volume} from {base['peers'][0]}")
-            arguments = {key: options[key] for key in ("uri", "timeout", "base_pool")}
             source = migration_bases.as_source(volume)
-            arguments.update(base_path=options["_base_path"], peers=base["peers"])
-            arguments.update(image=source["name"], _source=source)
+            arguments = {
+                "uri": options["uri"],
+                "timeout": options["timeout"],
+                "base_pool": options["base_pool"],
+                "base_path": options["_base_path"],
+                "peers": base["peers"],
+                "image": source["name"],
+                "_source": source,
+            }
             answer = _images.run_module(self, task_vars, arguments)
-            steps = list(answer.get("steps") or ())
+            steps = texts(answer.get("steps"))
             if answer.get("failed") or answer.get("missing"):
                 why = answer.get("msg") or answer.get("alone") or "; ".join(steps)
                 Display().display(f"{host}: base image {volume} did not come: {why}")
                 continue
             there.append(volume)
-            result["changed"] = result["changed"] or answer["changed"]
-            result["diff"] += [answer["diff"]] if answer.get("diff") else []
+            changed = changed or bool(answer.get("changed"))
+            diffs += [answer["diff"]] if answer.get("diff") else []
             Display().display(f"{host}: base image {volume}: {'; '.join(steps) or 'is there'}")
-        return result
+        return {"changed": changed, "bases": there, "diff": diffs}
 
-    def _decide(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+    def _decide(self, options: Options, task_vars: Values) -> Answer:
         migration_request.options(options)  # or somebody is marked who then moves nothing
-        answers = registered(task_vars, options["_results"], "migrate_look")
+        answers = registered(task_vars, options["_results"], MIGRATE_LOOK)
         lost = options["_lost"]
         expected = options["_expected"] or []
         problem = proofs.unknown_lost(lost, list(dict.fromkeys([*answers, *expected])))
         if problem:
             raise PlanRefused(problem)
-        heard = {name: one for name, one in answers.items() if isinstance(one.get("host"), dict)}
+        heard = {name: one for name, one in answers.items() if one.get("host") is not None}
         mute = proofs.silences(answers, heard, expected, lost)
         limits = {name: _limits(_peers.of_host(name, task_vars)) for name in answers}
         variables = _batch.Variables(task_vars, self._templar)
@@ -150,35 +205,33 @@ class ActionModule(FleetAction):
         }
 
     @staticmethod
-    def _destination(
-        name: str, answers: t.Mapping[str, t.Any], task_vars: t.Mapping[str, t.Any]
-    ) -> dict[str, t.Any]:
-        found: dict[str, t.Any] = {"name": name, "address": _peers.address(name, task_vars)}
-        found["expired"] = to_plain(answers[name].get("expired") or [])
-        bridges = answers[name]["host"].get("bridges")
+    def _destination(name: str, answers: t.Mapping[str, MigrateLook], task_vars: Values) -> Answer:
+        found: Answer = {"name": name, "address": _peers.address(name, task_vars)}
+        found["expired"] = answers[name].get("expired") or []
+        host = answers[name].get("host")
+        bridges = None if host is None else host.get("bridges")
         return found if bridges is None else {**found, "bridges": bridges}
 
-    def _report(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        check = bool(self._task.check_mode)
+    def _report(self, options: Options, task_vars: Values) -> Answer:
         problems = [*_unmarked(options, task_vars), *options["_problems"]]
         if options["_shares"] is None:
             raise AnsibleActionFail("_shares: missing; give what _stage: decide returned as shares")
         text, failures = migration_report.report(
             options["_names"],
-            options["_shares"],
+            {host: as_mappings(vms) for host, vms in options["_shares"].items()},
             registered(task_vars, options["_results"], "moved"),
             problems,
             state=options["state"],
-            check=check,
+            check=self.check,
         )
         Display().display(text.rstrip("\n"))
-        found: dict[str, t.Any] = {"changed": False, "output": text}
+        found: Answer = {"changed": False, "output": text}
         if failures:
             found.update(failed=True, msg="\n".join(failures))
         return found
 
 
-def _limits(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def _limits(values: Values) -> Answer:
     """The settings of a hypervisor that placement looks at."""
     found = {key: to_plain(values.get(key)) for key in _batch.LIMITS}
     return {key: value for key, value in found.items() if value is not None}
@@ -187,12 +240,12 @@ def _limits(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 def _limit(
     source: str,
     names: t.Sequence[str],
-    answers: t.Mapping[str, t.Any],
-    options: t.Mapping[str, t.Any],
+    answers: t.Mapping[str, MigrateLook],
+    options: Options,
 ) -> int:
     """Seconds that these moves may take; a VM that has arrived by half is not at its source."""
     sizes = {
-        str(vm["name"]): int(vm["memory_mib"]) * MIB + sum(int(one["bytes"]) for one in vm["disks"])
+        vm["name"]: vm["memory_mib"] * MIB + sum(one["bytes"] for one in vm["disks"])
         for vm in answers[source].get("vms") or ()
     }
     return durations.moves(
@@ -201,18 +254,18 @@ def _limit(
 
 
 def _with_coming(
-    vms: list[dict[str, t.Any]], variable: str, task_vars: t.Mapping[str, t.Any]
-) -> list[dict[str, t.Any]]:
+    vms: list[t.Mapping[str, object]], variable: str, task_vars: Values
+) -> list[Answer]:
     """The VMs, their destinations with the base images that check mode says would come there."""
     found = []
     for vm in vms:
-        there = vm["destination"]
-        said = of_host(task_vars, there["name"], variable)
+        there = as_mapping(vm.get("destination"))
+        said = of_host(task_vars, str(there.get("name")), variable)
         found.append({**vm, "destination": {**there, "coming": said.get("bases") or []}})
     return found
 
 
-def _unmarked(options: dict[str, t.Any], task_vars: t.Mapping[str, t.Any]) -> list[str]:
+def _unmarked(options: Options, task_vars: Values) -> list[str]:
     """That the maintenance mark could not be set, or removed, in words."""
     host = options["_evacuated"] or options["_home"]
     if not options["_marked"] or not host:

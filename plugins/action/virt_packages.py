@@ -7,41 +7,55 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    as_list,
+    as_mapping,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import packages
 from ansible_collections.fleet.virt.plugins.plugin_utils import _alive
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction, Foreign
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import (
+    Connected,
+    FleetAction,
+    Foreign,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values
 
 _LIMITS = {"read": 300.0, "install": 3600.0}  # seconds
+
+
+class Options(Connected):
+    names: list[str]
 
 
 class ActionModule(FleetAction):
     """Ansible's own modules do the work on the host; what they return is data, like our own's."""
 
-    _noted: list[dict[str, t.Any]]
+    _noted: list[Answer]
 
-    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        names = to_plain(self.options(packages.ARGUMENTS))["names"]
+    def work(self, task_vars: Values) -> t.Mapping[str, object]:
+        names = self.options(Options, packages.ARGUMENTS)["names"]
         self._noted = []
         try:
-            result = self._ensure(names) if names else self._look()
+            result = self._ensure(names) if names else self._looked()
         except FleetVirtError as error:
             host = task_vars.get("inventory_hostname")
             result = {"failed": True, "msg": f"{host}: {error}"}
         return {**_beside(self._noted), **result}
 
-    def _look(self) -> dict[str, t.Any]:
-        facts = self._facts(packages.SETUP, packages.SETUP_ARGUMENTS)
-        return {"changed": False, "platform": packages.platform(facts)}
+    def _looked(self) -> Answer:
+        return {"changed": False, "platform": self._platform()}
 
-    def _ensure(self, names: list[str]) -> dict[str, t.Any]:
+    def _platform(self) -> dict[str, str]:
+        return packages.platform(self._facts(packages.SETUP, packages.SETUP_ARGUMENTS))
+
+    def _ensure(self, names: list[str]) -> Answer:
         missing = packages.missing(names, self._facts(packages.PACKAGE_FACTS, {}))
-        if missing and not self._task.check_mode:
+        if missing and not self.check:
             self._install(missing)
         return {"changed": bool(missing), "missing": missing}
 
     def _install(self, names: list[str]) -> None:
-        module, settings = packages.manager(self._look()["platform"]["pkg_mgr"])
+        module, settings = packages.manager(self._platform()["pkg_mgr"])
         wanted = {"name": names, "state": "present", "update_cache": True}
         arguments = {**self._defaults(module), **settings, **wanted}
         answer = self._done(module, arguments, "install").answer
@@ -64,20 +78,20 @@ class ActionModule(FleetAction):
             )
         return True
 
-    def _defaults(self, module: str) -> dict[str, t.Any]:
+    def _defaults(self, module: str) -> Answer:
         """What ``module_defaults`` of the play say of a module, which Ansible reads for tasks."""
-        found: dict[str, t.Any] = {}
+        found: Answer = {}
         for one in self._task.module_defaults or ():
             found.update(one.get(module) or {})
-        return t.cast("dict[str, t.Any]", self._templar.template(found))
+        return {**as_mapping(self._templar.template(found))}
 
-    def _facts(self, module: str, arguments: dict[str, t.Any]) -> dict[str, t.Any]:
+    def _facts(self, module: str, arguments: t.Mapping[str, object]) -> Answer:
         answer, facts = self._done(module, arguments, "read")
         if answer.get("failed"):
             raise FleetVirtError(f"{module} failed: {packages.reason(answer)}")
         return facts
 
-    def _done(self, module: str, arguments: dict[str, t.Any], kind: str) -> Foreign:
+    def _done(self, module: str, arguments: t.Mapping[str, object], kind: str) -> Foreign:
         """What a module returns, within the limit of its kind of work."""
         with _alive.limited(_LIMITS[kind], module):
             found = self.foreign(module, arguments)
@@ -85,13 +99,14 @@ class ActionModule(FleetAction):
         return found
 
 
-def _beside(answers: list[dict[str, t.Any]]) -> dict[str, t.Any]:
+def _beside(answers: list[Answer]) -> Answer:
     """What Ansible is to know of several answers: warnings, and the Python it discovered."""
-    found: dict[str, t.Any] = {}
+    found: Answer = {}
+    for key in ("warnings", "deprecations"):
+        texts = [text for answer in answers for text in as_list(answer.get(key))]
+        if texts:
+            found[key] = texts
     for answer in answers:
-        for key in ("warnings", "deprecations"):
-            if answer.get(key):
-                found.setdefault(key, []).extend(answer[key])
         if "ansible_facts" in answer:
             found["ansible_facts"] = answer["ansible_facts"]
     return found

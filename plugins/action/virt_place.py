@@ -17,13 +17,30 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base import (
     tables,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    Json,
+    as_mapping,
+    as_mappings,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Domain
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import GENERATED
 from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import fleet_seen
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import demand, placement
 from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _peers, _placing
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import (
+    CLAIMS,
+    MADE,
+    PLACING,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import (
+    Answer,
+    Values,
+    texts,
+    to_plain,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import shares as shares_of
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import hosts, registered
 
 # rounds in which others may be faster before a VM is given up
 _ATTEMPTS = 6
@@ -45,11 +62,26 @@ _INTERNAL: Spec = {
 }
 
 
+class Options(Connected):
+    vms: list[dict[str, object]] | None
+    results: str
+    expected: list[str] | None
+    lost: list[str]
+    _only: list[str] | None
+    _claims: str | None
+    _brought: str | None
+    _shares: dict[str, object]
+    _attempt: int
+    _earlier: dict[str, object]
+    _created: str | None
+    _refresh_inventory: bool
+
+
 class ActionModule(FleetAction):
     _requires_connection = False
 
-    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        options = self.options(_ARGUMENTS, _INTERNAL)
+    def work(self, task_vars: Values) -> t.Mapping[str, object]:
+        options = self.options(Options, _ARGUMENTS, _INTERNAL)
         work = _Work(self, options, task_vars)
         return work.confirm() if options["_claims"] else work.place()
 
@@ -57,15 +89,13 @@ class ActionModule(FleetAction):
 class _Work:
     """One call: the batch, the answers of the hypervisors, and what to make of both."""
 
-    def __init__(
-        self, action: t.Any, options: t.Mapping[str, t.Any], task_vars: t.Mapping[str, t.Any]
-    ) -> None:
+    def __init__(self, action: FleetAction, options: Options, task_vars: Values) -> None:
         self.options = options
-        self.check = bool(action._task.check_mode)
+        self.check = action.check
         self.task_vars = task_vars
-        self.names = [str(name) for name in task_vars["ansible_play_hosts_all"]]
+        self.names = hosts(task_vars)
         self.variables = _batch.Variables(task_vars, action._templar)
-        self.answers = registered(task_vars, options["results"], "placing")
+        self.answers = registered(task_vars, options["results"], PLACING)
         self.limits = {name: self._limits(name) for name in self.names}
         self.policy = placement.Policy(
             pool_paths=self.variables.pool_paths(), base_pool=self.variables.base_pool()
@@ -78,12 +108,12 @@ class _Work:
         local = _batch.controller_images(self.domains, self.variables, check=self.check)
         self.images = {name: _batch.image_facts(one) for name, one in local.items()}
 
-    def _limits(self, name: str) -> dict[str, t.Any]:
+    def _limits(self, name: str) -> dict[str, Json]:
         values = _peers.of_host(name, self.task_vars)
         found = {key: values.get(key) for key in _batch.LIMITS}
         return {key: to_plain(value) for key, value in found.items() if value is not None}
 
-    def place(self) -> dict[str, t.Any]:
+    def place(self) -> Answer:
         """Where each VM goes; fails, with every reason, when one of them fits nowhere."""
         lost = self.options["lost"]
         unproven = self._unproven()
@@ -92,8 +122,8 @@ class _Work:
         if self.options["_attempt"]:
             # others were faster, perhaps in step with us: no order between controllers is known
             time.sleep(random.uniform(0.2, 1.5) * self.options["_attempt"])  # noqa: S311
-        hosts = _placing.hosts_of(self.answers, self.limits, lost)
-        found = _placing.place(self.domains, self.images, hosts, self.policy)
+        seen = _placing.hosts_of(self.answers, self.limits, lost)
+        found = _placing.place(self.domains, self.images, seen, self.policy)
         every = Display().verbosity > 0
         table = tables.placements([one.as_dict() for one in found], every=every)
         Display().display(table.rstrip("\n"))
@@ -145,7 +175,8 @@ class _Work:
         return [
             host
             for host, answer in self.answers.items()
-            for volume in (answer.get("host") or {}).get("images") or ()
+            if (seen := answer.get("host")) is not None
+            for volume in seen.get("images") or ()
             if digest and volume.startswith(f"{digest}-")
         ]
 
@@ -155,20 +186,20 @@ class _Work:
             {
                 "name": name,
                 "address": _peers.address(name, self.task_vars),
-                "uuid": str(answer["host"]["uuid"]),
-                "domains": fleet_seen.domains(answer["host"]["vms"]),
+                "uuid": str(host.get("uuid")),
+                "domains": fleet_seen.domains(host["vms"]),
             }
             for name, answer in self.answers.items()
-            if answer.get("host")
+            if (host := answer.get("host")) is not None
         ]
 
     def _waits(self, shares: t.Mapping[str, t.Collection[str]]) -> dict[str, list[str]]:
         """Those of each share that are to answer: seeded, started, and not shut off before."""
         again = {domain.name for domain in self.domains}
-        before = dict(self.options["_earlier"]).get("waits") or {}
+        before = shares_of(self.options["_earlier"].get("waits"))
         waits = {host: [name for name in before[host] if name not in again] for host in before}
         for host, names in shares.items():
-            defined = {vm["name"]: vm for vm in self.answers[host]["host"]["vms"]}
+            defined = {vm["name"]: vm for vm in _placing.vms_of(self.answers[host])}
             for domain in self.domains:
                 vm = defined.get(domain.name)
                 runs = vm is None or vm["active"] or vm["phase"] is not None
@@ -177,20 +208,20 @@ class _Work:
                     waits.setdefault(host, []).append(domain.name)
         return waits
 
-    def confirm(self) -> dict[str, t.Any]:
+    def confirm(self) -> Answer:
         """Which claims may be finished, which go back and are tried again, and what is hopeless."""
         confirmed: dict[str, list[str]] = {}
         refused: dict[str, list[str]] = {}
         retry: dict[str, str] = {}
         hopeless: list[str] = []
         known = {domain.name: domain for domain in self.domains}
-        claimed = registered(self.task_vars, self.options["_claims"], "claims")
+        claimed = registered(self.task_vars, self.options["_claims"], CLAIMS)
         if sum(bool(answer.get("host")) for answer in claimed.values()) == 1:
             # nobody else of this run claimed later than it looked at itself
             self.answers.update({host: one for host, one in claimed.items() if one.get("host")})
         unproven = self._unproven()
         hopeless += self._not_brought()
-        for one in outcomes.outcomes(self.options["_shares"], claimed):
+        for one in outcomes.outcomes(shares_of(self.options["_shares"]), claimed):
             host, name, entry = one.host, one.name, one.entry
             if entry is None:
                 hopeless.append(str(one.problem))
@@ -247,14 +278,14 @@ class _Work:
         """The images that a hypervisor was to get and has not, with what they were for."""
         found = []
         for host, answer in registered(self.task_vars, self.options["_brought"]).items():
-            names = ", ".join(self.options["_shares"].get(host) or ())
-            for item in answer.get("results") or ():
-                if isinstance(item, dict) and not isinstance(item.get("image"), dict):
+            names = ", ".join(texts(self.options["_shares"].get(host)))
+            for item in as_mappings(answer.get("results")):
+                if not isinstance(item.get("image"), dict):
                     image = item.get(str(item.get("ansible_loop_var")))
                     found.append(f"{host}: {image} for {names} did not come: {outcomes.told(item)}")
         return found
 
-    def _conflicts(self, domain: t.Any, host: str) -> list[str]:
+    def _conflicts(self, domain: Domain, host: str) -> list[str]:
         return _placing.conflicts(
             domain,
             host,
@@ -267,19 +298,22 @@ class _Work:
 
     def _requested(self, confirmed: t.Mapping[str, list[str]]) -> dict[str, list[str]]:
         """What was to be made in this round and before it, by hypervisor."""
-        before = to_plain(dict(self.options["_earlier"]).get("requested") or {})
+        before = shares_of(self.options["_earlier"].get("requested"))
         return {
             host: [*before.get(host, ()), *confirmed.get(host, ())]
             for host in {**before, **confirmed}
         }
 
-    def _done(self) -> dict[str, list[dict[str, t.Any]]]:
+    def _done(self) -> dict[str, list[Answer]]:
         """What became of what the rounds before this one were to create, by hypervisor."""
-        earlier = to_plain(self.options["_earlier"])
-        done: dict[str, list[dict[str, t.Any]]] = earlier.get("done") or {}
+        earlier = self.options["_earlier"]
+        done = {
+            host: [{**entry} for entry in as_mappings(entries)]
+            for host, entries in as_mapping(earlier.get("done")).items()
+        }
         if self.options["_created"]:
-            answers = registered(self.task_vars, self.options["_created"], "made")
-            for one in outcomes.outcomes(earlier.get("confirmed") or {}, answers):
+            answers = registered(self.task_vars, self.options["_created"], MADE)
+            for one in outcomes.outcomes(shares_of(earlier.get("confirmed")), answers):
                 entry = one.entry or outcomes.failed_entry(one, answers.get(one.host) or {})
                 done.setdefault(one.host, []).append(dict(entry))
         return done

@@ -20,37 +20,66 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.prefli
 )
 from ansible_collections.fleet.virt.plugins.module_utils._units import parse_mib
 from ansible_collections.fleet.virt.plugins.plugin_utils import _clock, _output, _peers
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import (
+    BASELINE,
+    FACTS,
+    Facts,
+    SeenFacts,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, plain
 from ansible_collections.fleet.virt.plugins.plugin_utils._registered import (
-    Answer,
+    checked,
     registered,
     unsound,
 )
 
 
+class Peer(t.TypedDict):
+    name: str
+    address: str
+
+
+class Options(Connected):
+    expected: list[str] | None
+    peers: list[Peer] | None
+    bridges: list[str] | None
+    pools: list[str]
+    min_free: str
+    expiry_days: int
+    clock_seconds: float
+    output: str
+    output_file: str | None
+    _stage: str
+    _cpus: list[str] | None
+    _results: str | None
+    _compared: str | None
+
+
 class ActionModule(FleetAction):
     """Stages of the hypervisor go to the module; what spans hosts is here."""
 
-    def work(self, task_vars: Answer) -> Answer:
-        options = to_plain(self.options(ARGUMENTS, INTERNAL))
+    def work(self, task_vars: Values) -> Answer:
+        options = self.options(Options, ARGUMENTS, INTERNAL)
         stages = {"read": self._read, "compare": self._compare, "report": self._report}
         return stages.get(options["_stage"], self._alone)(options, task_vars)
 
-    def _alone(self, options: Answer, variables: Answer) -> Answer:
+    def _alone(self, options: Options, variables: Values) -> Answer:
         """What speaks against this hypervisor, as far as it can tell without the others."""
         read = self._read(options, variables)
         if read.get("failed") or read.get("unreachable"):
             return read
         own = str(variables["inventory_hostname"])
-        ((_name, answer),) = _judged({own: to_plain(read)}).items()
-        one = preflight.Answer(own, answer.get("facts"), answer.get("msg"))
+        ((_name, answer),) = _judged({own: checked(plain(read), FACTS)}).items()
+        facts = answer.get("facts")
+        said = None if facts else str(answer.get("msg"))
+        one = preflight.Answer(own, {**facts} if facts else None, said)
         return {**read, **self._findings([one], [own], options)}
 
-    def _read(self, options: Answer, variables: Answer) -> Answer:
+    def _read(self, options: Options, variables: Values) -> Answer:
         own = str(variables.get("inventory_hostname"))
-        arguments = {**self._task.args, "_stage": "read"}
+        arguments = {**self.given, "_stage": "read"}
         if options["peers"] is None:
             arguments["peers"] = [
                 {"name": name, "address": _peers.address(name, variables)}
@@ -61,50 +90,50 @@ class ActionModule(FleetAction):
             chosen = Variables(variables, self._templar).get("virt_nic_profiles")
             arguments["bridges"] = profiles.bridges(chosen)
         answer = self.module(variables, arguments)
-        if isinstance(answer.get("facts"), dict):
-            answer["facts"]["clock"] = _clock.measure(self._date, time.time)
+        facts = answer.get("facts")
+        if isinstance(facts, dict):
+            answer["facts"] = {**facts, "clock": _clock.measure(self._date, time.time)}
         return answer
 
     def _date(self) -> str:
         return str(self._low_level_execute_command(_clock.COMMAND, sudoable=False)["stdout"])
 
-    def _compare(self, options: Answer, variables: Answer) -> Answer:
-        arguments = dict(self._task.args)
+    def _compare(self, options: Options, variables: Values) -> Answer:
+        arguments = self.given
         if options["_cpus"] is None and options["_results"]:
             own = _facts(variables, options["_results"]).get(str(variables["inventory_hostname"]))
-            found = [
-                one["cpu"]["xml"]
+            found = {
+                (one.get("cpu") or {}).get("xml")
                 for one in _facts(variables, options["_results"]).values()
-                if (one.get("cpu") or {}).get("xml")
-                and own is not None
-                and one.get("arch") == own.get("arch")
-            ]
-            arguments["_cpus"] = sorted(set(found))
+                if own is not None and one.get("arch") == own.get("arch")
+            }
+            arguments["_cpus"] = sorted(xml for xml in found if xml)
         return self.module(variables, arguments)
 
-    def _report(self, options: Answer, variables: Answer) -> Answer:
+    def _report(self, options: Options, variables: Values) -> Answer:
         if not options["_results"]:
             raise AnsibleActionFail(
                 "_results: missing; name the variable that _stage: read registered"
             )
         answers = []
-        compared = registered(variables, options["_compared"], "baseline")
+        compared = registered(variables, options["_compared"], BASELINE)
         for name, answer in _answers(variables, options["_results"]).items():
-            facts = answer.get("facts")
-            if facts is not None:
-                facts["baseline"] = compared[name].get("baseline")
-                if options["_compared"] and facts["baseline"] is None:
-                    facts["not_compared"] = outcomes.reason(compared[name])
-            answers.append(
-                preflight.Answer(name, facts, None if facts else outcomes.reason(answer))
-            )
+            seen = answer.get("facts")
+            if seen is None:
+                answers.append(preflight.Answer(name, None, outcomes.reason(answer)))
+                continue
+            baseline = compared[name].get("baseline")
+            facts: Answer = {**seen, "baseline": baseline}
+            if options["_compared"] and baseline is None:
+                facts["not_compared"] = outcomes.reason(compared[name])
+            answers.append(preflight.Answer(name, facts))
         return self._findings(answers, _expected(options, variables), options)
 
     def _findings(
         self,
         answers: list[preflight.Answer],
         expected: list[str],
-        options: Answer,
+        options: Options,
     ) -> Answer:
         """The findings, shown; failed if there are errors among them."""
         try:
@@ -117,42 +146,40 @@ class ActionModule(FleetAction):
             clock_seconds=options["clock_seconds"],
         )
         findings = preflight.judge(answers, expected, limits)
-        found: Answer = {
-            "findings": [one.as_dict() for one in findings],
-            "summary": preflight.summary(findings),
-        }
-        text = _output.render(options["output"], found, lambda: tables.findings(found["findings"]))
-        check = bool(self._task.check_mode)
+        entries, summary = [one.as_dict() for one in findings], preflight.summary(findings)
+        found: Answer = {"findings": entries, "summary": summary}
+        text = _output.render(options["output"], found, lambda: tables.findings(entries))
         delivered = _output.deliver(
-            text, options["output_file"], check=check, diff=bool(self._task.diff)
+            text, options["output_file"], check=self.check, diff=bool(self._task.diff)
         )
         result = {**found, "output": text, **delivered}
-        if found["summary"]["error"]:
+        if summary["error"]:
             errors = [one for one in findings if one.severity == "error"]
             told = "; ".join(f"{one.id} ({', '.join(one.hosts)}): {one.message}" for one in errors)
             result.update(failed=True, msg=told)
         return result
 
 
-def _expected(options: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> list[str]:
+def _expected(options: Options, variables: Values) -> list[str]:
     return options["expected"] or _peers.names("hypervisors", variables)
 
 
-def _answers(variables: t.Mapping[str, t.Any], name: str) -> dict[str, Answer]:
+def _answers(variables: Values, name: str) -> dict[str, Facts]:
     """What was registered; facts that cannot be judged alone are none."""
-    return _judged(registered(variables, name, "facts"))
+    return _judged(registered(variables, name, FACTS))
 
 
-def _judged(answers: dict[str, Answer]) -> dict[str, Answer]:
+def _judged(answers: dict[str, Facts]) -> dict[str, Facts]:
     for host, answer in answers.items():
-        if answer.get("facts") is not None:
+        facts = answer.get("facts")
+        if facts is not None:
             try:
-                preflight.judge([preflight.Answer(host, answer["facts"], None)], [host], Limits())
+                preflight.judge([preflight.Answer(host, {**facts})], [host], Limits())
             except Exception as error:
-                answers[host] = unsound(f"facts: {error!r}")
+                answers[host] = {"failed": True, "msg": unsound(f"facts: {error!r}")["msg"]}
     return answers
 
 
-def _facts(variables: t.Mapping[str, t.Any], name: str) -> dict[str, Answer]:
+def _facts(variables: Values, name: str) -> dict[str, SeenFacts]:
     answers = _answers(variables, name)
-    return {host: one["facts"] for host, one in answers.items() if one.get("facts")}
+    return {host: facts for host, one in answers.items() if (facts := one.get("facts"))}

@@ -8,6 +8,7 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_list
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import (
     purge_decision,
     purge_report,
@@ -16,23 +17,37 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.purge_o
     ARGUMENTS,
     INTERNAL,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values
 from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
+
+
+class Options(Connected):
+    names: list[str]
+    force: bool
+    base_pool: str
+    asked: list[str]
+    _stage: str
+    _files: list[str]
+    _results: str | None
+    _users: str | None
+    _shares: dict[str, object] | None
+    _expected: list[str] | None
+    _lost: list[str]
 
 
 class ActionModule(FleetAction):
     """Stages of the hypervisor go to the module; those of the controller are here."""
 
-    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+    def work(self, task_vars: Values) -> t.Mapping[str, object]:
         stage = self._task.args.get("_stage", "all")
         if stage not in ("decide", "report"):
             return self.module(task_vars)
-        options = to_plain(self.options(ARGUMENTS, INTERNAL))
+        options = self.options(Options, ARGUMENTS, INTERNAL)
         return (self._decide if stage == "decide" else self._report)(options, task_vars)
 
-    def _decide(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        def fleet(variable: str, key: str) -> purge_decision.Fleet:
+    def _decide(self, options: Options, task_vars: Values) -> Answer:
+        def fleet(variable: str | None, key: str) -> purge_decision.Fleet:
             answers = registered(task_vars, variable, "purge_look")
             return purge_decision.fleet(answers, key, options["_expected"], options["_lost"])
 
@@ -41,20 +56,21 @@ class ActionModule(FleetAction):
             purge_decision.require_unused(decision, fleet(options["_users"], "users"))
         return {"changed": False, **vars(decision)}
 
-    def _report(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        check = bool(self._task.check_mode)
+    def _report(self, options: Options, task_vars: Values) -> Answer:
         answers = registered(task_vars, options["_results"], "purged")
         text, failures = purge_report.report(
-            options["names"], _shares(options), answers, check=check
+            options["names"], _shares(options), answers, check=self.check
         )
         Display().display(text.rstrip("\n"))
-        found: dict[str, t.Any] = {"changed": False, "output": text}
+        found: Answer = {"changed": False, "output": text}
         if failures:
             found.update(failed=True, msg="\n".join(failures))
         return found
 
 
-def _shares(options: dict[str, t.Any]) -> dict[str, t.Any]:
+def _shares(options: Options) -> dict[str, list[str]]:
     if options["_shares"] is None:
         raise AnsibleActionFail("_shares: missing; give what _stage: decide returned as shares")
-    return t.cast("dict[str, t.Any]", options["_shares"])
+    return {
+        host: [str(name) for name in as_list(names)] for host, names in options["_shares"].items()
+    }

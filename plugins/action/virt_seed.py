@@ -10,17 +10,18 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import (
     Problem,
     SpecError,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_mapping
 from ansible_collections.fleet.virt.plugins.module_utils._pure.seed import seed
 from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _seeds
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, plain
 
 _KEPT = ("name", "state", "pool", "uri", "timeout")
 
 
 class ActionModule(FleetAction):
-    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        options = to_plain(self._task.args)
+    def work(self, task_vars: Values) -> t.Mapping[str, object]:
+        options = plain(self.given)
         arguments = {key: options.pop(key) for key in _KEPT if key in options}
         if arguments.get("state") != "absent":
             arguments["_seed"] = _seeds.packed(self._seed(options, task_vars))
@@ -31,7 +32,7 @@ class ActionModule(FleetAction):
             )
         return self.module(task_vars, arguments)
 
-    def _seed(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+    def _seed(self, options: Answer, task_vars: Values) -> Answer:
         """The options, valid but for the VM's NICs, which only the hypervisor knows."""
         problems: list[Problem] = []
         defaults = _batch.defaults(_batch.Variables(task_vars, self._templar))
@@ -40,5 +41,4 @@ class ActionModule(FleetAction):
         found = seed.from_options(given, "", keys, problems, defaults.read_yaml)
         if problems:
             raise SpecError(problems)
-        plain = t.cast("dict[str, t.Any]", _seeds.plain(given))
-        return {**plain, "ssh_public_keys": list(found.ssh_public_keys)}
+        return {**as_mapping(_seeds.plain(given)), "ssh_public_keys": list(found.ssh_public_keys)}

@@ -8,18 +8,16 @@ import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes, tables
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_mappings
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import (
     report as provision_report,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import in_move
 from ansible_collections.fleet.virt.plugins.plugin_utils import _output
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import (
-    Answer,
-    registered,
-    sound,
-)
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import MADE
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, shares, texts
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import hosts, registered, sound
 
 _VIEWS = {
     "host_info": "host",
@@ -59,19 +57,41 @@ _INTERNAL: Spec = {
 }
 
 
+class Step(t.TypedDict):
+    results: str
+    returns: str
+    undone: str
+
+
+class Options(Connected):
+    view: str
+    results: str
+    problems: list[str]
+    acted: list[Step]
+    lost: list[str]
+    addresses: str | None
+    names: list[str]
+    output: str
+    output_file: str | None
+    _requested: dict[str, object] | None
+    _waits: dict[str, object]
+    _withdrawn: dict[str, object]
+    _earlier: dict[str, object]
+    _direct: float | None
+
+
 class ActionModule(FleetAction):
     _requires_connection = False
 
-    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        options = to_plain(self.options(_OPTIONS, _INTERNAL))
-        view, check = options["view"], bool(self._task.check_mode)
+    def work(self, task_vars: Values) -> t.Mapping[str, object]:
+        options = self.options(Options, _OPTIONS, _INTERNAL)
+        view, check = options["view"], self.check
         problems = [*options["problems"], *_undone(task_vars, options)]
         if view == "vms":
             hypervisors, failures = _made(task_vars, options, check=check)
         else:
             found = registered(task_vars, options["results"], _KINDS.get(view))
-            if options["_direct"] is not None:
-                found.update(self._read_here(task_vars, options, found))
+            found.update(self._read_here(task_vars, options, found))
             hypervisors = _collect(found, view)
             if view in ("list", "query"):
                 hypervisors = in_move.once(hypervisors)
@@ -89,20 +109,21 @@ class ActionModule(FleetAction):
         )
         diff = bool(self._task.diff)
         delivered = _output.deliver(text, options["output_file"], check=check, diff=diff)
-        result = {"hypervisors": hypervisors, "output": text, **delivered}
+        result: Answer = {"hypervisors": hypervisors, "output": text, **delivered}
         if problems:
             result.update(failed=True, msg="\n".join(problems))
         return result
 
     def _read_here(
         self,
-        task_vars: dict[str, t.Any],
-        options: dict[str, t.Any],
+        task_vars: Values,
+        options: Options,
         found: t.Mapping[str, Answer],
     ) -> dict[str, Answer]:
         """What those answer who were not asked on their own machine, in the order of the play."""
         names = [name for name, answer in found.items() if answer.get("direct")]
-        if not names:
+        seconds = options["_direct"]
+        if not names or seconds is None:
             return {}
         # libvirt's binding is loaded only where it is needed
         from ansible_collections.fleet.virt.plugins.plugin_utils import _direct
@@ -116,54 +137,56 @@ class ActionModule(FleetAction):
                 storage=view == "query" or options["output"] != "table",
             )
         answers = _direct.answers(
-            names, reader, task_vars, seconds=options["_direct"], lost=self._lost()
+            names, reader, task_vars, seconds=seconds, lost=self._lost()
         )
         return {name: sound(answer, _KINDS[view]) for name, answer in answers.items()}
 
 
-def _made(
-    task_vars: t.Mapping[str, t.Any], options: dict[str, t.Any], *, check: bool
-) -> tuple[list[dict[str, t.Any]], list[str]]:
+def _made(task_vars: Values, options: Options, *, check: bool) -> tuple[list[Answer], list[str]]:
     """What became of VMs that were to be made; without ``requested``, of those in the results."""
-    created = registered(task_vars, options["results"], "made")
+    created = registered(task_vars, options["results"], MADE)
     waited = registered(task_vars, options["addresses"], "waited")
-    requested = options["_requested"]
-    if requested is None:
+    requested = shares(options["_requested"])
+    if options["_requested"] is None:
         requested = {
-            host: [*dict.fromkeys(str(vm["name"]) for vm in answer["vms"])]
+            host: [*dict.fromkeys(vm["name"] for vm in vms)]
             for host, answer in created.items()
-            if answer.get("vms")
+            if (vms := answer.get("vms"))
         }
     made = provision_report.Made(
-        requested, created, options["_earlier"], options["_waits"], waited, options["_withdrawn"]
+        requested,
+        created,
+        {host: as_mappings(entries) for host, entries in options["_earlier"].items()},
+        shares(options["_waits"]),
+        waited,
+        shares(options["_withdrawn"]),
     )
     return provision_report.report(made, check=check)
 
 
-def _collect(answers: t.Mapping[str, Answer], view: str) -> list[dict[str, t.Any]]:
+def _collect(answers: t.Mapping[str, Answer], view: str) -> list[Answer]:
     """What each host of the play answered, as it is shown."""
     key = _VIEWS[view]
-    entries: list[dict[str, t.Any]] = []
+    entries: list[Answer] = []
     for name, answer in answers.items():
         found = answer.get(key)
         error = None
         if found is None:
             error = outcomes.reason(answer)
-        entry = {"name": name, "answered": found is not None, "error": error, key: found}
+        entry: Answer = {"name": name, "answered": found is not None, "error": error, key: found}
         if key == "domains" and found is None:
             entry[key] = []
         entries.append(entry)
     return entries
 
 
-def _undone(task_vars: t.Mapping[str, t.Any], options: dict[str, t.Any]) -> list[str]:
+def _undone(task_vars: Values, options: Options) -> list[str]:
     """Of each step that all hypervisors but the lost were to do, who gave no result."""
-    hosts = [str(name) for name in task_vars["ansible_play_hosts_all"]]
-    hosts = [name for name in hosts if name not in options["lost"]]
+    names = [name for name in hosts(task_vars) if name not in options["lost"]]
     found = []
     for step in options["acted"]:
         answers = registered(task_vars, step["results"])
-        for name in outcomes.unheard(hosts, answers, step["returns"]):
+        for name in outcomes.unheard(names, answers, step["returns"]):
             found.append(f"{name}: {step['undone']}: {outcomes.told(answers[name])}")
     return found
 
@@ -189,22 +212,24 @@ def _cut(answers: t.Mapping[str, Answer], failures: t.Sequence[str]) -> list[str
     ]
 
 
-def _damage(hypervisors: list[dict[str, t.Any]]) -> list[str]:
+def _damage(hypervisors: t.Sequence[Answer]) -> list[str]:
     return [
         f"{entry['name']}: {image['path']} is not what it was any more, so that every VM on it is"
-        f" in doubt (used by {', '.join(image['users']) or 'nobody'})"
+        f" in doubt (used by {', '.join(texts(image['users'])) or 'nobody'})"
         for entry in hypervisors
-        for image in entry["images"] or ()
+        for image in as_mappings(entry["images"])
         if image["intact"] is False
     ]
 
 
-def _problems(hypervisors: list[dict[str, t.Any]], names: t.Sequence[str]) -> list[str]:
-    silent = [entry["name"] for entry in hypervisors if not entry["answered"]]
+def _problems(hypervisors: t.Sequence[Answer], names: t.Sequence[str]) -> list[str]:
+    silent = [str(entry["name"]) for entry in hypervisors if not entry["answered"]]
     if len(silent) == len(hypervisors):
         reasons = "; ".join(f"{entry['name']}: {entry['error']}" for entry in hypervisors)
         return [f"no hypervisor answered: {reasons}"]
-    there = {domain["name"] for entry in hypervisors for domain in entry.get("domains") or ()}
+    there = {
+        domain["name"] for entry in hypervisors for domain in as_mappings(entry.get("domains"))
+    }
     unknown = [name for name in names if name not in there]
     if unknown:
         which = ", ".join(unknown)

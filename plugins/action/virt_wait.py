@@ -11,13 +11,21 @@ import typing as t
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.utils.display import Display
 from ansible.utils.unsafe_proxy import wrap_var
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import answer_shapes
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import unsound
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_mappings
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import WAIT
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import checked
 from ansible_collections.fleet.virt.plugins.plugin_utils._wait import Progress
 
+_ARGUMENTS: Spec = {
+    "names": {"type": "list", "elements": "str", "required": True},
+    "wait_timeout": {"type": "float", "default": 300},
+    "port": {"type": "int", "default": 22},
+    "slice": {"type": "float", "default": 10},
+    "until": {"type": "str", "choices": ["ssh", "address"], "default": "ssh"},
+}
 _INTERNAL: Spec = {"_earlier": {"type": "dict", "default": {}}}
 _RETRY_PAUSE = 2.0  # after a call that did not reach the hypervisor
 _LAST = 1.0  # seconds for one last look, however late it is
@@ -25,39 +33,40 @@ _LAST = 1.0  # seconds for one last look, however late it is
 _PASSING = ("HostUnreachable", "DeadlineExceeded", "LibvirtFailure")
 
 
+class Options(Connected):
+    names: list[str]
+    wait_timeout: float
+    port: int
+    slice: float
+    until: str
+    _earlier: dict[str, object]
+
+
 class ActionModule(FleetAction):
-    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        options = self.options(
-            {
-                "names": {"type": "list", "elements": "str", "required": True},
-                "wait_timeout": {"type": "float", "default": 300},
-                "port": {"type": "int", "default": 22},
-                "slice": {"type": "float", "default": 10},
-                "until": {"type": "str", "choices": ["ssh", "address"], "default": "ssh"},
-            },
-            _INTERNAL,
-        )
-        for name in ("wait_timeout", "slice"):
-            if options[name] <= 0:
+    def work(self, task_vars: Values) -> t.Mapping[str, object]:
+        options = self.options(Options, _ARGUMENTS, _INTERNAL)
+        limits = {"wait_timeout": options["wait_timeout"], "slice": options["slice"]}
+        for name, seconds in limits.items():
+            if seconds <= 0:
                 raise AnsibleActionFail(
-                    f"{name}: {options[name]:g} is not a time limit; it is a number of seconds"
-                    " above 0"
+                    f"{name}: {seconds:g} is not a time limit; it is a number of seconds above 0"
                 )
         if not 0 < options["port"] < 65536:
             raise AnsibleActionFail(f"port: {options['port']} is no TCP port; it is 1 to 65535")
-        earlier = to_plain(options.pop("_earlier"))
+        earlier = options["_earlier"]
         progress = Progress(
             str(task_vars.get("inventory_hostname")),
-            to_plain(list(dict.fromkeys(options["names"]))),
+            list(dict.fromkeys(options["names"])),
             options["until"],
-            earlier.get("vms") or (),
+            as_mappings(earlier.get("vms")),
         )
-        if self._task.check_mode or not progress.pending:
+        if self.check or not progress.pending:
             return self._ask(options, options["wait_timeout"], progress, task_vars)
-        elapsed = float(earlier.get("elapsed") or 0)
+        before = earlier.get("elapsed")
+        elapsed = float(before) if isinstance(before, (int, float)) else 0.0
         begun = time.monotonic() - elapsed
         _say(progress.begin(options["port"], max(options["wait_timeout"] - elapsed, _LAST)))
-        result: dict[str, t.Any] = {}
+        result: Answer = {}
         failed = self._wait(options, begun, progress, task_vars, result)
         if failed is not None:
             result.update(failed)
@@ -72,20 +81,20 @@ class ActionModule(FleetAction):
 
     def _wait(
         self,
-        options: dict[str, t.Any],
+        options: Options,
         begun: float,
         progress: Progress,
-        task_vars: dict[str, t.Any],
-        result: dict[str, t.Any],
-    ) -> dict[str, t.Any] | None:
+        task_vars: Values,
+        result: Answer,
+    ) -> Answer | None:
         """Ask until nobody is waited for; the failed result of a call that cannot go on."""
         first = True
         while progress.pending:
             passed = time.monotonic() - begun
             left = options["wait_timeout"] - passed
             answer = self._ask_again(options, max(left, _LAST), progress, task_vars, first)
-            if "vms" in answer:
-                _say(progress.take(answer, passed))
+            if answer.get("vms") is not None:
+                _say(progress.take(checked(plain(answer), WAIT), passed))
                 for key in ("ansible_facts", "deprecations", "warnings"):
                     if first and key in answer:
                         result[key] = answer[key]
@@ -93,18 +102,18 @@ class ActionModule(FleetAction):
             elif left <= 0 or answer.get("error") not in _PASSING or first:
                 return answer
             else:
-                _say([f"{progress.host}: {answer['msg']}; asking again"])
+                _say([f"{progress.host}: {answer.get('msg')}; asking again"])
                 time.sleep(_RETRY_PAUSE)
         return None
 
     def _ask_again(
         self,
-        options: dict[str, t.Any],
+        options: Options,
         seconds: float,
         progress: Progress,
-        task_vars: dict[str, t.Any],
+        task_vars: Values,
         first: bool,
-    ) -> dict[str, t.Any]:
+    ) -> Answer:
         """As :meth:`_ask`; once it has answered, a hypervisor out of reach is no reason to stop."""
         if first:
             return self._ask(options, seconds, progress, task_vars)
@@ -119,15 +128,16 @@ class ActionModule(FleetAction):
 
     def _ask(
         self,
-        options: dict[str, t.Any],
+        options: Options,
         seconds: float,
         progress: Progress,
-        task_vars: dict[str, t.Any],
-    ) -> dict[str, t.Any]:
-        arguments = {**options, "names": progress.pending, "wait_timeout": seconds}
+        task_vars: Values,
+    ) -> Answer:
+        arguments: Answer = {**options, "names": progress.pending, "wait_timeout": seconds}
+        arguments.pop("_earlier")
         answer = self.module(task_vars, arguments)
-        problem = answer_shapes.problem(to_plain(answer), "wait")
-        return unsound(problem) if problem else answer
+        found = checked(plain(answer), WAIT)
+        return {**found} if found.get("failed") else answer
 
 
 def _say(lines: t.Sequence[str]) -> None:

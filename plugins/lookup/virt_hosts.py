@@ -54,9 +54,15 @@ import typing as t
 from ansible import context
 from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.lookup import LookupBase
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    as_list,
+    as_mapping,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values
 from ansible_collections.fleet.virt.plugins.plugin_utils._variables import require_known
 
 _WITHOUT_HOSTS = ("syntax", "listhosts", "listtasks", "listtags")
@@ -64,15 +70,15 @@ _WITHOUT_HOSTS = ("syntax", "listhosts", "listtasks", "listtags")
 
 class LookupModule(LookupBase):
     if t.TYPE_CHECKING:  # ansible-core states no types for it
-        _loader: t.Any
+        _loader: DataLoader
 
     def run(
         self,
         terms: list[str],
-        variables: dict[str, t.Any] | None = None,
+        variables: Values | None = None,
         *,
         playbook: str | None = None,
-        **_options: t.Any,
+        **_options: object,
     ) -> list[str]:
         patterns = [str(part) for term in terms for part in _parts(term)]
         if any(context.CLIARGS.get(key) for key in _WITHOUT_HOSTS):
@@ -82,9 +88,9 @@ class LookupModule(LookupBase):
         values = variables or {}
         pattern = ",".join(patterns)
         manager = InventoryManager(self._loader, parse=False)
-        for group, hosts in (values.get("groups") or {}).items():
+        for group, hosts in as_mapping(values.get("groups")).items():
             manager.add_group(group)
-            for host in hosts:
+            for host in as_list(hosts):
                 manager.add_host(host, group=group)
         # an empty pattern would mean all hosts to Ansible
         matched = _names(manager, pattern) if pattern.strip(" ,") else []
@@ -112,9 +118,9 @@ class LookupModule(LookupBase):
             raise AnsibleError(str(error)) from None
 
 
-def _parts(term: t.Any) -> list[t.Any]:
+def _parts(term: object) -> list[object]:
     return list(term) if isinstance(term, (list, tuple)) else [term]
 
 
-def _names(manager: t.Any, pattern: str) -> list[str]:
+def _names(manager: InventoryManager, pattern: str) -> list[str]:
     return [str(host.name) for host in manager.get_hosts(pattern=pattern)]

@@ -54,24 +54,31 @@ _raw:
   elements: str
 """
 
-import typing as t
-
 from ansible.plugins.lookup import LookupBase
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    as_list,
+    as_mapping,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import NAMED
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values
 from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
 
 
 class LookupModule(LookupBase):
     def run(
-        self, terms: list[str], variables: dict[str, t.Any] | None = None, **_options: t.Any
+        self, terms: list[str], variables: Values | None = None, **_options: object
     ) -> list[str]:
         values = variables or {}
-        listed = set(values["groups"]["all"])
+        hostvars = as_mapping(values["hostvars"])
+        listed = {str(name) for name in as_list(as_mapping(values["groups"])["all"])}
         unlisted = set()
         for term in terms:
-            for result in registered(values, term, "named").values():
+            for result in registered(values, term, NAMED).values():
                 for vm in result.get("vms") or ():
                     name, address = vm["name"], vm.get("address")
-                    known = values["hostvars"][name].get("ansible_host") if name in listed else None
+                    known = (
+                        as_mapping(hostvars[name]).get("ansible_host") if name in listed else None
+                    )
                     if name not in listed or (address and address != known):
                         unlisted.add(name)
         return sorted(unlisted)

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import types
 import typing as t
+from collections.abc import Mapping
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
@@ -21,6 +23,17 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVir
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
 from ansible_collections.fleet.virt.plugins.plugin_utils import _alive, _answers, _flood
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, to_plain
+
+
+class Connected(t.TypedDict):
+    """Options that every module of the action group has."""
+
+    uri: str
+    timeout: float
+
+
+Options = t.TypeVar("Options", bound=Mapping[str, object])
 
 # As every module of the action group accepts them
 _CONNECTION: Spec = {
@@ -34,8 +47,8 @@ _TIDY = 30.0  # seconds for removing what a hypervisor that fell silent perhaps 
 class Foreign(t.NamedTuple):
     """An answer as any other that passes here, and beside it its facts as plain data."""
 
-    answer: dict[str, t.Any]
-    facts: dict[str, t.Any]
+    answer: Answer
+    facts: Answer
 
 
 class FleetAction(ActionBase):
@@ -45,12 +58,10 @@ class FleetAction(ActionBase):
     that, also where the action does nothing else.
     """
 
-    _values: t.Mapping[str, t.Any] = {}
+    _values: Values = types.MappingProxyType({})
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None
-    ) -> dict[str, t.Any]:
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
+    def run(self, tmp: str | None = None, task_vars: Answer | None = None) -> Answer:
+        result: Answer = super().run(tmp, task_vars)
         values = self._values = task_vars or {}
         _alive.keep(self._connection)
         _flood.guard(self._connection, values.get("inventory_hostname"))
@@ -66,23 +77,25 @@ class FleetAction(ActionBase):
         with contextlib.suppress(FleetVirtError), _alive.limited(_TIDY, "remove temporary files"):
             super().cleanup(force)  # type: ignore[no-untyped-call]
 
-    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+    def work(self, task_vars: Values) -> Mapping[str, object]:
         """The result of the action for the task's host."""
         raise NotImplementedError
 
     def options(
         self,
+        _kind: type[Options],
         arguments: Spec,
         internal: Spec | None = None,
-    ) -> dict[str, t.Any]:
+    ) -> Options:
         """The task's options by an argument spec, which every action's ``uri`` and ``timeout`` are
-        added to.
+        added to, as plain data.
 
+        ``_kind`` is what these specs make of options (a unit test holds them against each other).
         ``internal`` are those that the collection's own tasks give; no error lists them.
         """
-        given, own = dict(self._task.args), dict(internal or {})
+        given, own = self.given, dict(internal or {})
         kept = {name: given.pop(name) for name in own if name in given}
-        found: dict[str, t.Any] = {}
+        found: Answer = {}
         for spec, values in (({**arguments, **_CONNECTION}, given), (own, kept)):
             validated = ArgumentSpecValidator(spec).validate(values)
             if validated.error_messages:
@@ -91,7 +104,17 @@ class FleetAction(ActionBase):
                     problem = f"Unsupported parameters for ({self._task.action}) module: {problem}"
                 raise AnsibleActionFail(problem)
             found.update(validated.validated_parameters)
-        return found
+        return t.cast("Options", to_plain(found))  # which the validation has made of it
+
+    @property
+    def given(self) -> Answer:
+        """The task's options as they are written."""
+        return {**self._task.args}
+
+    @property
+    def check(self) -> bool:
+        """Whether the task runs in check mode."""
+        return bool(self._task.check_mode)
 
     def _require_there(self) -> None:
         """Nothing is asked of a hypervisor that is declared lost: it counts as unreachable."""
@@ -104,34 +127,32 @@ class FleetAction(ActionBase):
         lost = self._values.get("virt_hypervisors_lost")
         return set() if lost is None else _alive.named(self._templar.template(lost))
 
-    def _low_level_execute_command(self, *args: t.Any, **options: t.Any) -> dict[str, t.Any]:
+    def _low_level_execute_command(self, *args: object, **options: object) -> Answer:
         self._require_there()
-        base = t.cast("t.Any", super())
-        done: dict[str, t.Any] = base._low_level_execute_command(*args, **options)
+        run: t.Callable[..., Answer] = super()._low_level_execute_command
+        done = run(*args, **options)
         _answers.require_small(self._play_context.remote_addr, str(done.get("stdout") or ""))
         return done
 
-    def _execute_module(self, *args: t.Any, **options: t.Any) -> dict[str, t.Any]:
+    def _execute_module(self, *args: object, **options: object) -> Answer:
         self._require_there()
-        return _answers.cleaned(super()._execute_module(*args, **options))
+        run: t.Callable[..., Answer] = super()._execute_module
+        return _answers.cleaned(run(*args, **options))
 
-    def foreign(self, name: str, arguments: dict[str, t.Any]) -> Foreign:
+    def foreign(self, name: str, arguments: Mapping[str, object]) -> Foreign:
         """What a module of another collection returns. Its facts are set nowhere."""
         self._require_there()
         with _uncollected():
             answer = super()._execute_module(
-                module_name=name, module_args=arguments, task_vars=self._values
+                module_name=name, module_args={**arguments}, task_vars=self._values
             )
         return Foreign(_answers.cleaned(answer), _answers.facts(answer))
 
-    def module(
-        self, task_vars: dict[str, t.Any], arguments: dict[str, t.Any] | None = None
-    ) -> dict[str, t.Any]:
+    def module(self, task_vars: Values, arguments: Mapping[str, object] | None = None) -> Answer:
         """What the module of the same name returns; ``arguments`` replace the task's."""
+        given = None if arguments is None else {**arguments}
         with _uncollected():
-            answer: dict[str, t.Any] = self._execute_module(
-                module_args=arguments, task_vars=task_vars
-            )
+            answer = self._execute_module(module_args=given, task_vars=task_vars)
         if outcomes.is_cut(answer):
             answer["msg"] = f"{self._task.action}: {outcomes.told(answer)}"
         return answer
@@ -140,7 +161,7 @@ class FleetAction(ActionBase):
 class FleetModule(FleetAction):
     """The action of a module that needs nothing of the controller."""
 
-    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+    def work(self, task_vars: Values) -> Mapping[str, object]:
         return self.module(task_vars)
 
 

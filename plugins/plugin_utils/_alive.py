@@ -17,6 +17,7 @@ import time
 import types
 import typing as t
 
+from ansible.plugins.connection import ConnectionBase
 from ansible_collections.fleet.virt.plugins.module_utils._errors import DeadlineExceeded
 
 # Half a minute without an answer ends the connection
@@ -27,7 +28,7 @@ _ARGUMENTS = ("ssh_args", "ssh_common_args", "ssh_extra_args")
 _PATH = re.compile(r"(?:-o)?\s*controlpath\s*[=\s]\s*(\S.*)", re.IGNORECASE)
 
 
-def keep(connection: t.Any) -> None:
+def keep(connection: ConnectionBase) -> None:
     """Have ssh ask whether the other end is still there, unless the user has said how often.
 
     A connection that ControlPersist has kept from before does not ask, so it is not taken.
@@ -47,7 +48,7 @@ def keep(connection: t.Any) -> None:
         connection.set_option("control_path_dir", f"{folder.rstrip('/')}/{_FOLDER}")
 
 
-def named(value: t.Any) -> set[str]:
+def named(value: object) -> set[str]:
     """The names in a variable that is a list, or a text with commas as Ansible takes for one."""
     if isinstance(value, str):
         return {name.strip() for name in value.split(",")}

@@ -13,14 +13,12 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_mapping
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values, to_plain
 from ansible_collections.fleet.virt.plugins.plugin_utils._variables import PREFIXES
-
-Values = t.Mapping[str, t.Any]
 
 MOST_SAID = 64 * 1024 * 1024  # characters of an answer; a thousand VMs need a tenth
 _LONGEST_TEXT = 20_000  # characters of what is shown
@@ -43,7 +41,7 @@ _GOVERNING = frozenset(
 _OURS = (*PREFIXES, "images_")
 
 
-def cleaned(answer: Values) -> dict[str, t.Any]:
+def cleaned(answer: Mapping[str, object]) -> dict[str, object]:
     """The answer without what would be more than data, its texts cut to what can be shown."""
     kept = {
         str(key): value
@@ -69,25 +67,24 @@ def cleaned(answer: Values) -> dict[str, t.Any]:
     return kept
 
 
-def facts(answer: Values) -> dict[str, t.Any]:
+def facts(answer: Mapping[str, object]) -> dict[str, object]:
     """The facts of an answer as plain data; empty if there are none."""
-    found = to_plain(answer.get("ansible_facts"))
-    return found if isinstance(found, dict) else {}
+    return {**as_mapping(to_plain(answer.get("ansible_facts")))}
 
 
-def _cut(text: t.Any) -> t.Any:
+def _cut(text: object) -> object:
     if isinstance(text, str) and len(text) > _LONGEST_TEXT:
         return f"{text[:_LONGEST_TEXT]}... ({len(text)} characters)"
     return text
 
 
-def _is_diff(value: t.Any) -> bool:
+def _is_diff(value: object) -> bool:
     """Whether Ansible can show it."""
     several = value if isinstance(value, list) else [value] if value is not None else []
     return value is None or all(isinstance(one, Mapping) for one in several)
 
 
-def require_small(host: t.Any, said: str) -> None:
+def require_small(host: object, said: str) -> None:
     """Raise FleetVirtError for more than a module ever says."""
     if len(said) > MOST_SAID:
         raise FleetVirtError(
@@ -96,7 +93,7 @@ def require_small(host: t.Any, said: str) -> None:
         )
 
 
-def require_own(host: t.Any, variables: Values) -> None:
+def require_own(host: object, variables: Values) -> None:
     """Raise FleetVirtError if facts of ``host`` have set variables of this collection.
 
     Facts are answers of the host, to whatever module of whatever collection; they go before the

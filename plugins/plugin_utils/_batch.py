@@ -16,7 +16,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import Problem, SpecError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import unknown_message
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import Json, as_list
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import (
+    unknown_message,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import (
     Defaults,
     Domain,
@@ -29,7 +32,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_optio
 from ansible_collections.fleet.virt.plugins.module_utils._pure.images.options import Limits
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement.demand import ImageFacts
 from ansible_collections.fleet.virt.plugins.plugin_utils import _images, _seeds
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values, to_plain
 
 POOL_PATH = "/var/lib/libvirt/images"
 BASE_PATH = "/var/lib/libvirt/base"
@@ -50,21 +53,27 @@ LIMITS = (
 _CONNECTION = ("uri", "timeout")
 
 
+class Templar(t.Protocol):
+    """What is used of Ansible's."""
+
+    def template(self, variable: object, /) -> object: ...
+
+
 class Variables:
     """Templated, plain values of the task's variables."""
 
-    def __init__(self, task_vars: Mapping[str, t.Any], templar: t.Any) -> None:
+    def __init__(self, task_vars: Values, templar: Templar) -> None:
         self._task_vars = task_vars
         self._templar = templar
 
-    def get(self, name: str, default: t.Any = None) -> t.Any:
+    def get(self, name: str, default: Json = None) -> Json:
         value = self._task_vars.get(name)
         if value is None:
             return default
         value = to_plain(self._templar.template(value))
         return default if value is None or value == "" else value
 
-    def given(self, prefix: str) -> dict[str, t.Any]:
+    def given(self, prefix: str) -> dict[str, Json]:
         """All variables that begin with ``prefix``, without it."""
         return {
             str(name)[len(prefix) :]: self.get(name)
@@ -72,7 +81,7 @@ class Variables:
             if str(name).startswith(prefix)
         }
 
-    def limits(self) -> dict[str, t.Any]:
+    def limits(self) -> dict[str, Json]:
         """The settings of this hypervisor that placement looks at."""
         return {name: self.get(name) for name in LIMITS if self.get(name) is not None}
 
@@ -103,13 +112,14 @@ def defaults(variables: Variables) -> Defaults:
 def _public_keys(variables: Variables) -> list[str]:
     """``virt_ssh_public_key`` (text, a list, or the path of a file), else the controller's own."""
     given = variables.get("virt_ssh_public_key")
-    if isinstance(given, str):
+    if isinstance(given, str) and given.startswith(("/", "~")):
         path = Path(given).expanduser()
-        if given.startswith(("/", "~")) and path.is_file():
+        if path.is_file():
             given = path.read_text(encoding="utf-8", errors="replace")
+    if isinstance(given, str):
         return [line.strip() for line in given.splitlines() if line.strip()]
     if given:
-        return [str(line) for line in given]
+        return [str(line) for line in as_list(given)]
     for name in _OWN_KEYS:
         path = Path.home() / ".ssh" / name
         if path.is_file():
@@ -117,7 +127,7 @@ def _public_keys(variables: Variables) -> list[str]:
     return []
 
 
-def divided(given: Mapping[str, t.Any]) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
+def divided(given: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
     """The task's options that describe one VM, and the others.
 
     What is neither is reported with the VM; without one, SpecError is raised.
@@ -133,26 +143,26 @@ def divided(given: Mapping[str, t.Any]) -> tuple[dict[str, t.Any], dict[str, t.A
     return single, {key: value for key, value in given.items() if key not in single}
 
 
-def requested(options: Mapping[str, t.Any], variables: Variables) -> list[dict[str, t.Any]]:
-    """The VMs as plain mappings: option ``vms``, else ``virt_vms``, else the ``vm_*`` variables.
+def requested(options: Mapping[str, object], variables: Variables) -> list[Json]:
+    """The VMs as plain data: option ``vms``, else ``virt_vms``, else the ``vm_*`` variables.
 
     ``_only`` (names) leaves out the rest. Raises SpecError when nothing is asked for, or both ways.
     """
     vms = options.get("vms")
     if vms is None:
         vms = _from_variables(variables)
-    only = options.get("_only")
     vms = to_plain(vms)
     if not isinstance(vms, list):
         raise SpecError(
             [Problem("virt_vms", "it is not a list of VMs; write - name: ... for each")]
         )
-    if only is None:
+    if options.get("_only") is None:
         return vms
-    return [vm for vm in vms if isinstance(vm, dict) and str(vm.get("name")) in set(only)]
+    only = set(as_list(options["_only"]))
+    return [vm for vm in vms if isinstance(vm, dict) and str(vm.get("name")) in only]
 
 
-def _from_variables(variables: Variables) -> t.Any:
+def _from_variables(variables: Variables) -> Json:
     batch = variables.get("virt_vms")
     single = {
         key: value
@@ -181,17 +191,18 @@ def _from_variables(variables: Variables) -> t.Any:
 
 
 def without_passwords(
-    vms: t.Sequence[dict[str, t.Any]],
-) -> tuple[list[dict[str, t.Any]], dict[str, str]]:
+    vms: t.Sequence[Json],
+) -> tuple[list[Json], dict[str, str]]:
     """The VMs without their consoles' passwords, and those by VM.
 
     Ansible shows a module's options when it is asked to be verbose; only whole options can be
     kept out of that.
     """
-    cleaned, passwords = [], {}
+    cleaned: list[Json] = []
+    passwords = {}
     for vm in vms:
         console = vm.get("console") if isinstance(vm, dict) else None
-        if isinstance(console, dict) and console.get("password"):
+        if isinstance(vm, dict) and isinstance(console, dict) and console.get("password"):
             passwords[str(vm.get("name"))] = str(console["password"])
             console = {key: value for key, value in console.items() if key != "password"}
             cleaned.append({**vm, "console": console})
@@ -200,16 +211,14 @@ def without_passwords(
     return cleaned, passwords
 
 
-def written_as(options: Mapping[str, t.Any], variables: Variables) -> str:
+def written_as(options: Mapping[str, object], variables: Variables) -> str:
     """Where what :func:`requested` returns was written, for messages."""
     if options.get("vms") is not None:
         return "vms"
     return "virt_vms" if variables.get("virt_vms") is not None else _VM
 
 
-def validated(
-    vms: t.Sequence[Mapping[str, t.Any]], chosen: Defaults, path: str = "vms"
-) -> list[Domain]:
+def validated(vms: t.Sequence[Json], chosen: Defaults, path: str = "vms") -> list[Domain]:
     """The specifications; raises SpecError with every problem of every VM.
 
     ``path`` is where they were written.
@@ -239,7 +248,9 @@ def controller_images(
     for value, source in sorted(sources.items()):
         if source.kind == "file":
             folder = variables.get("virt_image_dir")
-            found[value] = _images.local_image(folder, value, remember=not check)
+            found[value] = _images.local_image(
+                None if folder is None else str(folder), value, remember=not check
+            )
         elif source.kind == "url" and downloads:
             from ansible_collections.fleet.virt.plugins.plugin_utils import _downloads
 

@@ -32,7 +32,7 @@ _LONGEST_USER = 16
 _ANSIBLES = "%(directory)s/any"
 
 
-def mark(*facts: t.Any) -> str:
+def mark(*facts: object) -> str:
     """A file name that stands for these facts."""
     digest = hashlib.sha256(repr(facts).encode("utf-8", "surrogatepass")).digest()
     return base64.b32encode(digest)[:_MARK_LENGTH].decode("ascii").lower()
@@ -77,7 +77,7 @@ def _next(words: t.Iterator[str]) -> list[str]:
 
 def apart(
     name: str, arguments: t.Iterable[str], control_path: str, control_path_dir: str
-) -> tuple[list[str], dict[str, t.Any]]:
+) -> tuple[list[str], dict[str, object]]:
     """Options for ssh and variables for Ansible by which ``name`` shares no connection.
 
     ``arguments`` are all that ssh is given, in their order, without ``-S``; ``control_path`` and

@@ -20,30 +20,35 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.base.deadline 
 from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import fleet
 from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.domains import Wanted
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    as_list,
+    as_mapping,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils import _peers, _ssh
 from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values
 
 _GROUP = "hypervisors"
 _HOST_SECONDS = 30.0
 
 
-def others(task_vars: t.Mapping[str, t.Any]) -> list[str]:
+def others(task_vars: Values) -> list[str]:
     """The other members of the group ``hypervisors``, if this host is one; none otherwise."""
     here = str(task_vars["inventory_hostname"])
-    members = [str(name) for name in (task_vars.get("groups") or {}).get(_GROUP) or ()]
+    members = [str(name) for name in as_list(as_mapping(task_vars.get("groups")).get(_GROUP))]
     return [name for name in members if name != here] if here in members else []
 
 
 def require_absent(
     names: t.Collection[str],
-    task_vars: t.Mapping[str, t.Any],
+    task_vars: Values,
     variables: Variables,
     uri: str,
     timeout: float,
 ) -> None:
     """Raise PlanRefused if another hypervisor has a VM of ``names``, or may have."""
-    lost = variables.get("virt_hypervisors_lost", [])
-    lost = lost.split(",") if isinstance(lost, str) else lost
+    given = variables.get("virt_hypervisors_lost")
+    lost = given.split(",") if isinstance(given, str) else as_list(given)
     asked = [name for name in others(task_vars) if name not in lost]
     if not asked:
         return

@@ -23,7 +23,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils import _control_path, _
 _ECHO = ("/usr/bin/echo", "/bin/echo")
 
 
-def host_key(written: t.Any) -> str | None:
+def host_key(written: object) -> str | None:
     """Type and key of a public key as it is written in metadata; None if it is none.
 
     Whoever may define domains can write there: what comes out are two words of base64's characters.
@@ -69,7 +69,7 @@ def variables(
     inherited: _ssh.Arguments,
     *,
     strict: bool = True,
-) -> dict[str, t.Any]:
+) -> dict[str, object]:
     """Ansible's connection variables for the guest at ``address``, ``through`` another machine.
 
     ``inherited`` is what Ansible would use without us. Ours goes first, because ssh takes the first

@@ -22,8 +22,13 @@ from pathlib import Path
 
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base import locks, owner
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    as_list,
+    as_mapping,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import Owner
 from ansible_collections.fleet.virt.plugins.plugin_utils import _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values
 
 CONTROLLER = ""
 _SERVES = 2  # at a time: more would have to wait for each other
@@ -33,9 +38,25 @@ _WAIT_SECONDS = 6 * 3600.0  # as long as one hypervisor may take to get it
 _LARGEST = 16 << 20
 
 
-def several(task_vars: t.Mapping[str, t.Any]) -> bool:
+class _State(t.TypedDict):
+    """Addresses that have it; and by process, whom it gets it from."""
+
+    sources: list[str]
+    taking: dict[str, str]
+
+
+def _read(said: object) -> _State:
+    found = as_mapping(said)
+    taking = as_mapping(found.get("taking"))
+    return {
+        "sources": [str(one) for one in as_list(found.get("sources"))],
+        "taking": {str(who): str(what) for who, what in taking.items()},
+    }
+
+
+def several(task_vars: Values) -> bool:
     """Whether the play has hypervisors that could help each other."""
-    return len(task_vars.get("ansible_play_hosts_all") or ()) > 1
+    return len(as_list(task_vars.get("ansible_play_hosts_all"))) > 1
 
 
 class Spread:
@@ -83,7 +104,7 @@ class Spread:
             " what keeps them, and run again"
         )
 
-    def _choose(self, state: dict[str, t.Any], refused: t.Collection[str]) -> str | None:
+    def _choose(self, state: _State, refused: t.Collection[str]) -> str | None:
         load = collections.Counter(state["taking"].values())
         sources = [one for one in state["sources"] if one not in refused and one not in self._own]
         if not sources:
@@ -92,29 +113,29 @@ class Spread:
         best = min(sources, key=lambda one: load[one])
         return best if load[best] < _SERVES else None
 
-    def _leave(self, state: dict[str, t.Any]) -> None:
+    def _leave(self, state: _State) -> None:
         taking = state["taking"].items()
         state["taking"] = {who: what for who, what in taking if who != self._me and _lives(who)}
 
     @contextlib.contextmanager
-    def _state(self) -> t.Iterator[dict[str, t.Any]]:
-        """``sources``: addresses; ``taking``: process to whom it gets the image from."""
+    def _state(self) -> t.Iterator[_State]:
         refusal = (
             f"another process of this run has held {self._path} for {_LOCK_SECONDS:g} seconds; see"
             f" who with fuser {self._path}, and run again"
         )
         with locks.held(self._path, _LOCK_SECONDS, refusal) as descriptor:
             try:
-                state = json.loads(os.pread(descriptor, _LARGEST, 0))
+                said: object = json.loads(os.pread(descriptor, _LARGEST, 0))
             except ValueError:  # new, or its writer was killed: who has it is found out again
-                state = {"sources": [], "taking": {}}
+                said = None
+            state = _read(said)
             yield state
             state["sources"] = list(dict.fromkeys(state["sources"]))
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, json.dumps(state).encode("ascii"), 0)
 
 
-def of_play(folder: Path, task_vars: t.Mapping[str, t.Any], digest: str) -> Spread | None:
+def of_play(folder: Path, task_vars: Values, digest: str) -> Spread | None:
     """The spread of the image in this run; None when there is only one hypervisor."""
     if not several(task_vars):
         return None

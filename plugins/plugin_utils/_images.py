@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.plugins.connection import ConnectionBase
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._effects.images.check import (
     check_structure,
@@ -31,10 +32,13 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.images.digests
 from ansible_collections.fleet.virt.plugins.module_utils._effects.images.unpack import LIMIT
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import durations
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_list
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import show
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import GENERATED
 from ansible_collections.fleet.virt.plugins.module_utils._units import MIB, format_size
 from ansible_collections.fleet.virt.plugins.plugin_utils import _alive, _image_spread
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values
 
 DEFAULT_IMAGE_DIR = "~/images"
 MODULE = "fleet.virt.virt_image"
@@ -148,21 +152,21 @@ def cache_folder() -> Path:
     return folder / "fleet.virt"
 
 
-def downloads_by_controller(by: t.Any) -> bool:
+def downloads_by_controller(by: object) -> bool:
     """Whether ``virt_image_download_by`` (None: not set) has the controller download URLs."""
     if by not in (None, "hypervisor", "controller"):
         raise PlanRefused(
             f"download_by (virt_image_download_by): {show(by)} is neither hypervisor nor controller"
         )
-    return bool(by == "controller")
+    return by == "controller"
 
 
 def ensure_on_host(
-    action: t.Any,
-    task_vars: t.Mapping[str, t.Any],
+    action: FleetAction,
+    task_vars: Values,
     local: LocalImage,
-    options: t.Mapping[str, t.Any],
-) -> dict[str, t.Any]:
+    options: t.Mapping[str, object],
+) -> Answer:
     """Have the image among the base images of the task's host; the result of ``virt_image``.
 
     Of ``options`` those of :data:`OPTIONS` are passed on. The host is asked first, and the file is
@@ -176,18 +180,18 @@ def ensure_on_host(
         "virtual_bytes": local.virtual_bytes,
     }
     given = {key: options[key] for key in OPTIONS if options.get(key) is not None}
-    check = bool(action._task.check_mode)
+    check = action.check
     peers = _listed(given.pop("peers", None))
     several = _image_spread.several(task_vars)
 
-    def call(peers: t.Sequence[str] = (), **more: t.Any) -> dict[str, t.Any]:
+    def call(peers: t.Sequence[str] = (), **more: object) -> Answer:
         arguments = {**given, "image": local.name, "_source": {**source, **more}}
         return run_module(action, task_vars, {**arguments, "peers": list(peers)})
 
     # where several get it, the play decides who asks whom
     result = call(peers if check or not several else ())
-    missing, alone = result.pop("missing", False), result.pop("alone", "")
-    steps = list(result.get("steps") or ())
+    missing, alone = bool(result.pop("missing", False)), result.pop("alone", "")
+    steps = _steps(result)
     told = f"no other hypervisor is asked: {alone}"
     if missing and several and alone and told not in steps:
         steps.append(told)
@@ -204,10 +208,15 @@ def ensure_on_host(
     return result
 
 
-def _listed(peers: t.Any) -> list[str]:
+def _listed(peers: object) -> list[str]:
     """As the module reads an option that is a list: commas are as good as a list."""
-    found = peers.split(",") if isinstance(peers, str) else peers or []
+    found = peers.split(",") if isinstance(peers, str) else as_list(peers)
     return [str(peer).strip() for peer in found]
+
+
+def _steps(result: Answer) -> list[str]:
+    """What was done, in words."""
+    return [str(step) for step in as_list(result.get("steps"))]
 
 
 def _sent(local: LocalImage) -> str:
@@ -220,10 +229,10 @@ class _Transfer:
 
     def __init__(
         self,
-        action: t.Any,
-        task_vars: t.Mapping[str, t.Any],
+        action: FleetAction,
+        task_vars: Values,
         local: LocalImage,
-        call: t.Callable[..., dict[str, t.Any]],
+        call: t.Callable[..., Answer],
         steps: list[str],
     ) -> None:
         self._action = action
@@ -232,7 +241,7 @@ class _Transfer:
         self._call = call
         self._steps = steps
 
-    def run(self, spread: _image_spread.Spread | None, peers: t.Sequence[str]) -> dict[str, t.Any]:
+    def run(self, spread: _image_spread.Spread | None, peers: t.Sequence[str]) -> Answer:
         """The result of ``virt_image``; from others of the play if it is spread in it."""
         if spread is None:
             return self._from_here()
@@ -249,13 +258,13 @@ class _Transfer:
         finally:
             (spread.have if done else spread.give_up)()
 
-    def _from_peer(self, peer: str) -> dict[str, t.Any] | None:
+    def _from_peer(self, peer: str) -> Answer | None:
         """The result; None when that hypervisor cannot give it."""
         host = self._task_vars.get("inventory_hostname")
         Display().display(f"{host}: getting {self._local.name} from {peer}")
         started = time.monotonic()
         result = self._call([peer])
-        self._steps += result.get("steps") or ()
+        self._steps += _steps(result)
         if result.pop("missing", False):
             Display().display(f"{host}: not from {peer}: {self._steps[-1]}")
             return None
@@ -266,7 +275,7 @@ class _Transfer:
             result["steps"] = self._steps
         return result
 
-    def _from_here(self) -> dict[str, t.Any]:
+    def _from_here(self) -> Answer:
         received = bring(self._action, self._task_vars, self._local)
         done = False
         try:
@@ -280,17 +289,14 @@ class _Transfer:
         return result
 
 
-def run_module(
-    action: t.Any, task_vars: t.Mapping[str, t.Any], arguments: dict[str, t.Any]
-) -> dict[str, t.Any]:
+def run_module(action: FleetAction, task_vars: Values, arguments: t.Mapping[str, object]) -> Answer:
     """The result of the module ``virt_image`` on the task's host."""
-    result: dict[str, t.Any] = action._execute_module(
-        module_name=MODULE, module_args=arguments, task_vars=task_vars
+    return action._execute_module(
+        module_name=MODULE, module_args={**arguments}, task_vars=task_vars
     )
-    return result
 
 
-def bring(action: t.Any, task_vars: t.Mapping[str, t.Any], local: LocalImage) -> str:
+def bring(action: FleetAction, task_vars: Values, local: LocalImage) -> str:
     """Copy the file to the task's host, through Ansible's connection; its path there.
 
     It lies beside Ansible's own temporary files under a name with its digest, by which the module
@@ -321,7 +327,7 @@ def bring(action: t.Any, task_vars: t.Mapping[str, t.Any], local: LocalImage) ->
     return received
 
 
-def _put(connection: t.Any, local: str, remote: str) -> None:
+def _put(connection: ConnectionBase, local: str, remote: str) -> None:
     """Copy a file, without the compression that Ansible's default arguments of ssh ask for.
 
     It is slower than most networks, and images mostly are compressed. Whether ssh compresses is
@@ -342,7 +348,7 @@ def _put(connection: t.Any, local: str, remote: str) -> None:
     connection.put_file(local, remote)
 
 
-def remove(action: t.Any, received: str) -> None:
+def remove(action: FleetAction, received: str) -> None:
     """Remove what :func:`bring` brought, if it is still there."""
     with contextlib.suppress(AnsibleError, FleetVirtError), _alive.limited(_TIDY, "remove it"):
         command = action._connection._shell.remove(received)

@@ -23,11 +23,44 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys i
     Seen,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils import _keys_client, _x509
+from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import Keys, KindOfKeys
 from ansible_collections.fleet.virt.plugins.plugin_utils._key_store import KeyStore, KindStore
 from ansible_collections.fleet.virt.plugins.plugin_utils._keys_signing import Settings
 from ansible_collections.fleet.virt.plugins.plugin_utils._x509 import Ca
 
-Look = t.Mapping[str, t.Any]
+
+class Look(t.TypedDict):
+    """What a hypervisor says of its keys, of what is wrong with them, and who uses them."""
+
+    kinds: dict[str, KindOfKeys]
+    faults: list[str]
+    daemons: list[str]
+
+
+def look_of(answer: Keys) -> Look | None:
+    """What a hypervisor said; None if it says nothing of keys."""
+    kinds = answer.get("kinds")
+    if kinds is None:
+        return None
+    return {
+        "kinds": {"control": kinds["control"], "data": kinds["data"]},
+        "faults": answer.get("faults") or [],
+        "daemons": answer.get("daemons") or [],
+    }
+
+
+class Prepared(t.TypedDict):
+    """What the controller's part did, and has yet to be done on hypervisors."""
+
+    changed: bool
+    diff: dict[str, str]
+    phases: dict[str, str]
+    waiting: list[str]
+    pending: list[str]
+    made: dict[str, str]
+    refused: list[str]
+    revoked: list[str]
+    warnings: list[str]
 
 
 @dataclass(frozen=True)
@@ -78,7 +111,7 @@ class Preparation:
         self.pending: set[str] = set()
         self.made: dict[str, str] = {}
 
-    def run(self, orders: Orders) -> dict[str, t.Any]:
+    def run(self, orders: Orders) -> Prepared:
         """Everything, in an order in which it may end at any point and be done again."""
         with self.store.lock(check=self.check):
             self._require_possible(orders)
@@ -383,7 +416,7 @@ def _names(names: t.Sequence[str]) -> str:
     return ", ".join(names)
 
 
-def given_ca(kind: str, value: t.Any, passphrase: str | None, now: float) -> Ca | None:
+def given_ca(kind: str, value: object, passphrase: str | None, now: float) -> Ca | None:
     """The CA in ``libvirt_keys_<kind>_ca``: a mapping with certificate and key."""
     if not value:
         return None

@@ -11,9 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    as_list,
+    as_mapping,
+    as_text,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import keys
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import (
     DAY,
@@ -23,10 +28,54 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys i
     Wanted,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils import _keys, _keys_signing, _x509
+from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import KindOfKeys
 from ansible_collections.fleet.virt.plugins.plugin_utils._key_store import KeyStore
 from ansible_collections.fleet.virt.plugins.plugin_utils._x509 import Ca
 
-Module = t.Callable[..., dict[str, t.Any]]
+# What a stage on the hypervisor returns, by its name and options
+Module = t.Callable[[str, t.Mapping[str, object]], dict[str, object]]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What the controller's part says of it: names that are refused, kinds that are to change, and
+    those whose first CA is only predicted, with its name."""
+
+    refused: t.Collection[str] = ()
+    pending: t.Collection[str] = ()
+    made: t.Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, answer: t.Mapping[str, object]) -> Prepared:
+        """As the task's result has it."""
+        made = as_mapping(answer.get("made"))
+        return cls(
+            [str(name) for name in as_list(answer.get("refused"))],
+            [str(kind) for kind in as_list(answer.get("pending"))],
+            {str(kind): str(name) for kind, name in made.items()},
+        )
+
+
+@dataclass
+class Applied:
+    """What became of it; ``failure`` is what the module returned that failed, None if none did."""
+
+    changed: bool
+    issued: dict[str, str]
+    reloaded: list[str]
+    diff: dict[str, str] | None = None
+    failure: dict[str, object] | None = None
+
+    def result(self) -> dict[str, object]:
+        """The task's."""
+        if self.failure is not None:
+            return self.failure
+        found: dict[str, object] = {
+            "changed": self.changed,
+            "issued": self.issued,
+            "reloaded": self.reloaded,
+        }
+        return found if self.diff is None else {**found, "diff": self.diff}
 
 
 @dataclass(frozen=True)
@@ -37,7 +86,7 @@ class Job:
     host: str
     look: _keys.Look
     wanted: Wanted
-    prepared: t.Mapping[str, t.Any]
+    prepared: Prepared
     replace: bool
     check: bool
 
@@ -56,33 +105,32 @@ class Part:
     after: list[str]
 
 
-def run(job: Job, module: Module, now: float) -> dict[str, t.Any]:
-    """The task's result; ``module`` runs a stage on the hypervisor."""
-    if job.host in job.prepared.get("refused", ()):
+def run(job: Job, module: Module, now: float) -> Applied:
+    """What became of it; ``module`` runs a stage on the hypervisor."""
+    if job.host in job.prepared.refused:
         raise PlanRefused(
             f"{job.host} was revoked and gets no certificate; take it out of the inventory, or"
             f" readmit it with new keys (-e libvirt_keys_readmit={job.host})"
         )
     parts = [_part(job, kind, now) for kind in KINDS]
-    faults = [str(fault) for fault in job.look["faults"]]
+    faults = job.look["faults"]
     changed = bool(faults) or any(part.differs for part in parts)
-    result: dict[str, t.Any] = {
-        "changed": changed,
-        "issued": {part.kind: part.reason.text for part in parts if part.reason},
-        "reloaded": list(job.look["daemons"]) if changed else [],
-    }
+    result = Applied(
+        changed,
+        {part.kind: part.reason.text for part in parts if part.reason},
+        list(job.look["daemons"]) if changed else [],
+    )
     if not changed:
         return result
     before = [line for part in parts for line in part.before] + faults
     after = [line for part in parts for line in part.after]
-    result["diff"] = {
+    result.diff = {
         "before": "".join(f"{line}\n" for line in before),
         "after": "".join(f"{line}\n" for line in after),
     }
-    if job.check:
-        return result
-    failed = _deploy(job, parts, module, now, result)
-    return failed or result
+    if not job.check:
+        _deploy(job, parts, module, now, result)
+    return result
 
 
 def _part(job: Job, kind: str, now: float) -> Part:
@@ -98,7 +146,7 @@ def _part(job: Job, kind: str, now: float) -> Part:
                 f"there is no {kind} CA in {job.store.folder}; prepare comes first"
             )
         reason: Reason | None = Reason("it has none", True)
-        issuer = job.prepared["made"][kind]
+        issuer = job.prepared.made[kind]
         trust, ca, crl = [issuer], "", ""
     else:
         chosen = _keys_signing.authority(part, rotation)
@@ -106,7 +154,7 @@ def _part(job: Job, kind: str, now: float) -> Part:
         ca, crl = _keys_signing.bundles(part, rotation)
         issuer = part.ca(rotation.signing).name
         trust = [names[identity] for identity in chosen.trust]
-    predicted = job.check and kind in job.prepared.get("pending", ())
+    predicted = job.check and kind in job.prepared.pending
     differs = reason is not None or predicted or (ca, crl) != (entry["ca"], entry["crl"])
     have = "none"
     if found.certificate is not None:
@@ -136,35 +184,34 @@ def _common_names(text: str) -> dict[str, str]:
     }
 
 
-def _deploy(
-    job: Job, parts: t.Sequence[Part], module: Module, now: float, result: dict[str, t.Any]
-) -> dict[str, t.Any] | None:
-    """Requests, certificates, files; the module's own answer when it failed."""
+def _deploy(job: Job, parts: t.Sequence[Part], module: Module, now: float, result: Applied) -> None:
+    """Requests, certificates, files."""
     new_keys = {part.kind: part.reason.new_key for part in parts if part.reason}
-    requests: dict[str, str] = {}
+    requests: t.Mapping[str, object] = {}
     if new_keys:
-        answer = module("request", _new_keys=new_keys)
+        answer = module("request", {"_new_keys": new_keys})
         if answer.get("failed") or answer.get("unreachable"):
-            return answer
-        requests = answer["requests"]
+            result.failure = answer
+            return
+        requests = as_mapping(answer.get("requests"))
     files = {}
     for part in parts:
-        entry: dict[str, t.Any] = {
+        entry: KindOfKeys = {
             "ca": part.ca,
             "crl": part.crl,
             "certificate": job.look["kinds"][part.kind]["certificate"],
             "key_id": part.seen.key_id,
         }
         if part.reason is not None:
-            public_key = _x509.public_key_of(requests[part.kind], job.host)
+            public_key = _x509.public_key_of(as_text(requests.get(part.kind)) or "", job.host)
             entry["key_id"] = _x509.key_id(public_key)
             entry["certificate"] = _sign(job, part.kind, public_key, now)
         files[part.kind] = entry
-    answer = module("deploy", _files=files, _revoked=list(job.prepared.get("refused", ())))
+    answer = module("deploy", {"_files": files, "_revoked": list(job.prepared.refused)})
     if answer.get("failed") or answer.get("unreachable"):
-        return answer
-    result["reloaded"] = answer["reloaded"]
-    return None
+        result.failure = answer
+        return
+    result.reloaded = [str(one) for one in as_list(answer.get("reloaded"))]
 
 
 def _sign(job: Job, kind: str, public_key: _x509.PublicKey, now: float) -> str:

@@ -52,7 +52,13 @@ def bundles(part: KindStore, rotation: Rotation) -> tuple[str, str]:
 
 
 def sign(
-    part: KindStore, number: int, public_key: _x509.PublicKey, wanted: Wanted, now: float, *, server: bool
+    part: KindStore,
+    number: int,
+    public_key: _x509.PublicKey,
+    wanted: Wanted,
+    now: float,
+    *,
+    server: bool,
 ) -> str:
     """A certificate, written down before it leaves; the folder is locked."""
     issued = part.issued(number)

@@ -17,7 +17,7 @@ from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.plugin_utils._files import write_if_changed
 
 
-def render(form: str, data: t.Mapping[str, t.Any], table: t.Callable[[], str]) -> str:
+def render(form: str, data: t.Mapping[str, object], table: t.Callable[[], str]) -> str:
     """``data`` as json or yaml, or what ``table`` makes of it."""
     if form == "json":
         return json.dumps(data, indent=2, sort_keys=True) + "\n"
@@ -26,14 +26,14 @@ def render(form: str, data: t.Mapping[str, t.Any], table: t.Callable[[], str]) -
     return table()
 
 
-def deliver(text: str, path: str | None, *, check: bool, diff: bool) -> dict[str, t.Any]:
+def deliver(text: str, path: str | None, *, check: bool, diff: bool) -> dict[str, object]:
     """Print ``text`` or write it to ``path``; what that adds to the result of a task."""
     if not path:
         if text:
             Display().display(text.rstrip("\n"))
         return {"changed": False}
     before = write_if_changed(path, text, check=check)
-    result: dict[str, t.Any] = {"changed": before is not None}
+    result: dict[str, object] = {"changed": before is not None}
     if diff and before is not None:
         headers = {"before_header": path, "after_header": path}
         result["diff"] = {**headers, "before": before, "after": text}

@@ -12,20 +12,22 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    as_list,
+    as_mapping,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils import _answers
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
-
-Values = t.Mapping[str, t.Any]
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values, to_plain
 
 
 def names(group: str, task_vars: Values) -> list[str]:
     """Names of the group's hosts, in the inventory's order."""
-    return [str(name) for name in (task_vars.get("groups") or {}).get(group, ())]
+    return [str(name) for name in as_list(as_mapping(task_vars.get("groups")).get(group))]
 
 
 def of_host(name: str, task_vars: Values) -> Values:
     """The variables of a host of the inventory, of which none is a fact that took its place."""
-    found: Values = task_vars["hostvars"][name]
+    found = as_mapping(as_mapping(task_vars["hostvars"])[name])
     _answers.require_own(name, found)
     return found
 
@@ -49,7 +51,7 @@ def _variable(name: str, variable: str, task_vars: Values) -> str | None:
 
 def refuse_hypervisors(vms: t.Iterable[str], task_vars: Values) -> None:
     """Raise PlanRefused if a VM is to have the name of a hypervisor of the play or the group."""
-    hosts = [*names("hypervisors", task_vars), *task_vars.get("ansible_play_hosts_all", ())]
+    hosts = [*names("hypervisors", task_vars), *as_list(task_vars.get("ansible_play_hosts_all"))]
     taken = {str(host).lower() for host in hosts}
     for vm in vms:
         if vm.lower() in taken:

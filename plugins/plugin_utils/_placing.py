@@ -10,7 +10,6 @@ This file is private to the collection.
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Mapping
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import machines, proofs, twice
@@ -20,8 +19,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.placement.demand 
     ImageFacts,
     request_of,
 )
+from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import DefinedVm, Placing
 
-Answers = t.Mapping[str, t.Mapping[str, t.Any]]
+Answers = t.Mapping[str, Placing]
 
 
 def require_all(
@@ -34,7 +34,7 @@ def require_all(
     problem = proofs.unknown_lost(lost, list(dict.fromkeys([*answers, *(expected or ())])))
     if problem:
         raise PlanRefused(problem)
-    heard = [name for name, one in answers.items() if isinstance(one.get("host"), Mapping)]
+    heard = [name for name, one in answers.items() if one.get("host") is not None]
     silent = proofs.silences(answers, heard, expected, lost)
     missing = proofs.missing("create", silent)
     if missing and not heard:
@@ -48,14 +48,14 @@ def require_all(
 
 def hosts_of(
     answers: Answers,
-    limits: t.Mapping[str, t.Mapping[str, t.Any]],
+    limits: t.Mapping[str, t.Mapping[str, object]],
     lost: t.Collection[str] = (),
 ) -> list[placement.PlacementHost]:
     """The hypervisors as placement sees them; those that are lost are silent ones."""
     hosts = []
     for name, answer in answers.items():
         info = answer.get("host")
-        if not isinstance(info, Mapping):
+        if info is None:
             reason = "declared lost" if name in lost else str(answer.get("msg") or "no answer")
             hosts.append(placement.silent_host(name, reason))
         else:
@@ -106,8 +106,7 @@ def require_own_macs(
     owners = {
         str(mac).lower(): f"{vm['name']!r} on {name}"
         for name, answer in answers.items()
-        if isinstance(answer.get("host"), Mapping)
-        for vm in answer["host"]["vms"]
+        for vm in vms_of(answer)
         for mac in vm["macs"]
     }
     problems = [
@@ -124,12 +123,15 @@ def require_own_macs(
 
 def common_machine(answers: Answers) -> str | None:
     """The newest versioned machine type that every answering hypervisor has."""
-    lists = [
-        answer["host"]["machines"]
-        for answer in answers.values()
-        if isinstance(answer.get("host"), Mapping) and answer["host"].get("machines")
-    ]
+    hosts = [host for answer in answers.values() if (host := answer.get("host")) is not None]
+    lists = [found for host in hosts if (found := host.get("machines"))]
     return machines.newest_common(lists, None)
+
+
+def vms_of(answer: Placing) -> list[DefinedVm]:
+    """The VMs of a hypervisor, none if it did not answer."""
+    host = answer.get("host")
+    return [] if host is None else host["vms"]
 
 
 def conflicts(
@@ -137,7 +139,7 @@ def conflicts(
     host: str,
     images: t.Mapping[str, ImageFacts],
     answers: Answers,
-    limits: t.Mapping[str, t.Mapping[str, t.Any]],
+    limits: t.Mapping[str, t.Mapping[str, object]],
     policy: placement.Policy,
     lost: t.Collection[str] = (),
 ) -> list[str]:
@@ -145,10 +147,7 @@ def conflicts(
     hosts = hosts_of(answers, limits, lost)
     found = []
     for name, answer in answers.items():
-        info = answer.get("host")
-        if not isinstance(info, Mapping):
-            continue
-        for vm in info["vms"]:
+        for vm in vms_of(answer):
             if vm["name"] == domain.name and name == host:
                 continue
             if vm["name"] == domain.name:

@@ -12,12 +12,36 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping, Sequence
 
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    Json,
+    as_list,
+    as_mapping,
+)
 
-def to_plain(value: t.Any) -> t.Any:
+Values = t.Mapping[str, object]  # variables of a task, or of a host
+Answer = dict[str, object]  # of a module, or of a task
+
+
+def plain(values: t.Mapping[str, object]) -> Answer:
+    """Options, or an answer, as :func:`to_plain` has it."""
+    return {str(to_plain(key)): to_plain(value) for key, value in values.items()}
+
+
+def texts(value: object) -> list[str]:
+    """What is in a list, as text; an empty one for anything else."""
+    return [str(to_plain(one)) for one in as_list(value)]
+
+
+def shares(value: object) -> dict[str, list[str]]:
+    """Names by hypervisor."""
+    return {str(host): texts(names) for host, names in as_mapping(value).items()}
+
+
+def to_plain(value: object) -> Json:
     """``value`` built anew from dict, list, str, int, float, bool and None only.
 
     What json and yaml refuse on some versions of ansible-core (their own string and mapping
-    types) is gone afterwards.
+    types) is gone afterwards. Keys are text, as JSON has them.
     """
     if value is None or isinstance(value, bool):
         return value
@@ -28,7 +52,7 @@ def to_plain(value: t.Any) -> t.Any:
     if isinstance(value, float):
         return float(value)
     if isinstance(value, Mapping):
-        return {to_plain(key): to_plain(entry) for key, entry in value.items()}
+        return {str(to_plain(key)): to_plain(entry) for key, entry in value.items()}
     if isinstance(value, (Sequence, set, frozenset)):
         return [to_plain(entry) for entry in value]
     return str(value)

@@ -12,42 +12,81 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import answer_shapes
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    as_list,
+    as_mapping,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import A, Kind, Said
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, to_plain
 
-Answer = dict[str, t.Any]
+
+@t.overload
+def registered(values: Values, variable: str | None, kind: Kind[A]) -> dict[str, A]: ...
+
+
+@t.overload
+def registered(
+    values: Values, variable: str | None, kind: str | None = None
+) -> dict[str, Answer]: ...
 
 
 def registered(
-    task_vars: t.Mapping[str, t.Any], variable: str | None, kind: str | None = None
-) -> dict[str, Answer]:
+    values: Values, variable: str | None, kind: Kind[A] | str | None = None
+) -> dict[str, A] | dict[str, Answer]:
     """What each host of the play registered as ``variable``, as plain data; empty if nothing.
 
     An answer that has not the shape of its ``kind`` (see :mod:`answer_shapes`) is none: that host
     is silent, for this reason.
     """
-    names = map(str, task_vars["ansible_play_hosts_all"])
-    return {name: of_host(task_vars, name, variable, kind) for name in names}
+    names = hosts(values)
+    if isinstance(kind, Kind):
+        return {name: of_host(values, name, variable, kind) for name in names}
+    return {name: of_host(values, name, variable, kind) for name in names}
+
+
+def hosts(values: Values) -> list[str]:
+    """Names of the hosts of the play, those that failed too."""
+    return [str(name) for name in as_list(values["ansible_play_hosts_all"])]
+
+
+@t.overload
+def of_host(values: Values, name: str, variable: str | None, kind: Kind[A]) -> A: ...
+
+
+@t.overload
+def of_host(values: Values, name: str, variable: str | None, kind: str | None = None) -> Answer: ...
 
 
 def of_host(
-    task_vars: t.Mapping[str, t.Any], name: str, variable: str | None, kind: str | None = None
-) -> Answer:
+    values: Values, name: str, variable: str | None, kind: Kind[A] | str | None = None
+) -> A | Answer:
     """What one host registered, as :func:`registered` has it."""
-    if not variable:
-        return {}
-    answer = to_plain(task_vars["hostvars"][name].get(variable) or {})
-    if not isinstance(answer, dict):
-        return unsound(f"it is {type(answer).__name__}")
+    answer = _registered(values, name, variable)
+    if isinstance(kind, Kind):
+        return checked(answer, kind)
     return sound(answer, kind) if kind else answer
 
 
 def sound(answer: Answer, kind: str) -> Answer:
     """``answer`` if it has the shape of its ``kind``, else what stands for one that is none."""
     problem = answer_shapes.problem(answer, kind)
-    return unsound(problem) if problem else answer
+    return {**unsound(problem)} if problem else answer
 
 
-def unsound(problem: str) -> Answer:
+def _registered(values: Values, name: str, variable: str | None) -> Answer:
+    if not variable:
+        return {}
+    answer = to_plain(as_mapping(as_mapping(values["hostvars"])[name]).get(variable) or {})
+    return answer if isinstance(answer, dict) else {**unsound(f"it is {type(answer).__name__}")}
+
+
+def checked(answer: Answer, kind: Kind[A]) -> A:
+    """A plain answer as what its kind is, one that stands for none if it has not that shape."""
+    problem = answer_shapes.problem(answer, kind.name)
+    return t.cast("A", unsound(problem) if problem else answer)  # the shape is what was checked
+
+
+def unsound(problem: str) -> Said:
     """What stands for an answer that is none."""
     return {
         "failed": True,

@@ -24,7 +24,7 @@ _MOST_KEYS = 10_000
 class _Loader(yaml.SafeLoader):
     """YAML as JSON has it: what looks like a date is text."""
 
-    def flatten_mapping(self, node: t.Any) -> None:
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Merge keys (``<<``) copy what they merge, and what that has merged, and so on."""
         super().flatten_mapping(node)
         if len(node.value) > _MOST_KEYS:
@@ -37,7 +37,7 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def read_yaml(text: str) -> t.Any:
+def read_yaml(text: str) -> object:
     """What YAML text holds; raises ValueError with where it is wrong."""
     try:
         found = yaml.load(text, _Loader)  # noqa: S506 # nosec: it is a SafeLoader
@@ -55,7 +55,7 @@ def read_yaml(text: str) -> t.Any:
     return found
 
 
-def _size(value: t.Any, known: dict[int, int]) -> int:
+def _size(value: object, known: dict[int, int]) -> int:
     """About how many characters there are with every alias written out.
 
     Each anchor is looked at once, however often it is meant. Raises ValueError for one that holds
@@ -73,15 +73,17 @@ def _size(value: t.Any, known: dict[int, int]) -> int:
     return known[id(value)]
 
 
-def taken_out(vms: t.Sequence[dict[str, t.Any]]) -> tuple[list[dict[str, t.Any]], str]:
+def taken_out(
+    vms: t.Sequence[t.Mapping[str, object]],
+) -> tuple[list[t.Mapping[str, object]], str]:
     """The VMs without seeds that are mappings, and those by VM's name as one opaque text.
 
     Ansible shows a module's options when it is asked to be verbose; only whole options can be kept
     out of that, and each text in them is then blotted out wherever it occurs. So it is one text
     that occurs nowhere else (base64). The VMs have been validated.
     """
-    cleaned: list[dict[str, t.Any]] = []
-    seeds: dict[str, t.Any] = {}
+    cleaned: list[t.Mapping[str, object]] = []
+    seeds: dict[str, object] = {}
     for vm in vms:
         seed = plain(vm.get("seed"))
         if isinstance(seed, Mapping):
@@ -92,15 +94,17 @@ def taken_out(vms: t.Sequence[dict[str, t.Any]]) -> tuple[list[dict[str, t.Any]]
     return cleaned, packed(seeds) if seeds else ""
 
 
-def plain(seed: t.Any) -> t.Any:
+def plain(seed: object) -> object:
     """The seed with JSON text read, and user-data as a mapping; it has been validated."""
     if isinstance(seed, str) and seed.lstrip().startswith("{"):
         seed = json.loads(seed)
-    if isinstance(seed, Mapping) and isinstance(seed.get("user_data"), str):
-        seed = {**seed, "user_data": json.loads(user_data_json(seed["user_data"], read_yaml))}
+    if isinstance(seed, Mapping):
+        user_data = seed.get("user_data")
+        if isinstance(user_data, str):
+            seed = {**seed, "user_data": json.loads(user_data_json(user_data, read_yaml))}
     return seed
 
 
-def packed(value: t.Any) -> str:
+def packed(value: object) -> str:
     """``value`` as text that occurs nowhere else, for an option that is never shown."""
     return base64.b64encode(json.dumps(value).encode("utf-8")).decode("ascii")

@@ -135,7 +135,7 @@ BOOLEANS_AMONG = frozenset(
 )
 
 
-def require_known(playbook: str, extra: t.Mapping[str, t.Any]) -> None:
+def require_known(playbook: str, extra: t.Mapping[str, object]) -> None:
     """Raise FleetVirtError, naming every mistake, if ``extra`` has one that ``playbook`` ignores.
 
     Variables of the user's own have other prefixes. Those of another playbook of the collection are
@@ -167,7 +167,7 @@ def _hint(playbook: str, name: str) -> str:
     return f"{playbook} takes {', '.join(listed or sorted(PLAYBOOKS[playbook]))}"
 
 
-def _is_boolean(value: t.Any) -> bool:
+def _is_boolean(value: object) -> bool:
     if isinstance(value, str):
         # a template is only known when a task is run
         return "{{" in value or value.strip().lower() in BOOLEANS

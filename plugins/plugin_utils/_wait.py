@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import Wait, WaitingVm
+
 _FROM = {
     "static": "as its metadata say",
     "agent": "by the guest agent",
@@ -18,8 +20,6 @@ _FROM = {
     "neighbour": "by the neighbour table",
     "console": "by its console",
 }
-
-Entry = dict[str, t.Any]
 
 
 class Progress:
@@ -34,13 +34,13 @@ class Progress:
         host: str,
         names: t.Sequence[str],
         until: str = "ssh",
-        earlier: t.Iterable[Entry] = (),
+        earlier: t.Iterable[t.Mapping[str, object]] = (),
     ) -> None:
         self.host = host
         self.until = until
-        self.entries: dict[str, Entry | None] = dict.fromkeys(names)
+        self.entries: dict[str, WaitingVm | None] = dict.fromkeys(names)
         self.pending = list(self.entries)
-        self.told = {entry["name"]: entry["address"] for entry in earlier}
+        self.told = {str(entry.get("name")): entry.get("address") for entry in earlier}
 
     def begin(self, port: int, seconds: float) -> list[str]:
         """What is waited for, and for how many seconds at most."""
@@ -48,34 +48,34 @@ class Progress:
         limit = f"waiting until {what} (at most {seconds:g} s)"
         return [f"{name} on {self.host}: {limit}" for name in self.entries]
 
-    def take(self, result: t.Mapping[str, t.Any], offset: float) -> list[str]:
+    def take(self, result: Wait, offset: float) -> list[str]:
         """Keep what a call returned that began ``offset`` seconds after the first; the news."""
         news: list[str] = []
-        for vm in result["vms"]:
-            entry = dict(vm)
-            if entry["seconds"] is not None:
-                entry["seconds"] = round(entry["seconds"] + offset, 1)
+        for vm in result.get("vms") or ():
+            entry: WaitingVm = {**vm}
+            if vm["seconds"] is not None:
+                entry["seconds"] = round(vm["seconds"] + offset, 1)
             news += self._news(entry)
             if entry["changed"]:
                 news.append(f"{entry['name']}: its seed medium is removed")
             elif entry["answered"] and entry["msg"]:
                 news.append(f"{entry['name']}: {entry['msg']}")
             self.entries[entry["name"]] = entry
-        self.pending = list(result["waiting"])
+        self.pending = list(result.get("waiting") or ())
         return news
 
-    def _news(self, entry: Entry) -> list[str]:
+    def _news(self, entry: WaitingVm) -> list[str]:
         name = entry["name"]
         news = []
         if entry["address"] and self.told.get(name) != entry["address"]:
             self.told[name] = entry["address"]
-            origin = _FROM.get(entry["source"], "")
+            origin = _FROM.get(entry["source"] or "", "")
             news.append(f"{name}: address {entry['address']} {origin}")
         if entry["answered"] and self.until == "ssh":
-            news.append(f"{name}: answers after {entry['seconds']:g} s")
+            news.append(f"{name}: answers after {entry['seconds'] or 0:g} s")
         return news
 
-    def vms(self) -> list[Entry]:
+    def vms(self) -> list[WaitingVm]:
         """The entries of all that were ever reported."""
         return [entry for entry in self.entries.values() if entry is not None]
 

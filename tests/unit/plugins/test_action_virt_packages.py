@@ -61,7 +61,7 @@ class Hypervisor:
                 self._templar = Templar(DataLoader(), variables=values)
                 self._task = types.SimpleNamespace(check_mode=check, module_defaults=defaults)
 
-            def options(self, _arguments: t.Any) -> Answer:
+            def options(self, _kind: t.Any, _arguments: t.Any) -> Answer:
                 return {"names": names}
 
         return Action().work(values)

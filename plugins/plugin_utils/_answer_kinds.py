@@ -1,0 +1,249 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What hypervisors answer, by kind, as actions of the controller read it.
+
+An answer is checked for the shape of its kind (:mod:`answer_shapes`) before it is one of these; a
+unit test holds both against each other. Any of the topmost keys may be missing, or None; what is an
+``object`` here is not checked.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+
+class Said(t.TypedDict, total=False):
+    """What Ansible or any module may say."""
+
+    changed: bool
+    failed: bool
+    unreachable: bool
+    msg: object
+
+
+A = t.TypeVar("A", bound=t.Mapping[str, object])
+
+
+@dataclass(frozen=True)
+class Kind(t.Generic[A]):
+    """A kind of answer: the name of its shape, and what it is once it has that."""
+
+    name: str
+    answer: type[A]
+
+
+class Ends(t.TypedDict):
+    """Where a VM moves from and to."""
+
+    source: str
+    destination: str
+
+
+class MadeVm(t.TypedDict):
+    """What became of a VM that was to be made."""
+
+    name: str
+    changed: bool | None
+    failed: bool | None
+    msg: str | None
+
+
+class Made(Said, total=False):
+    vms: list[MadeVm] | None
+
+
+class ClaimedVm(MadeVm):
+    """The same of its claim; ``refused``: because of what may pass."""
+
+    refused: bool | None
+
+
+class DefinedVmMore(t.TypedDict, total=False):
+    uuid: str | None
+    groups: list[str] | None
+    anti_affinity: list[str] | None
+
+
+class DefinedVm(DefinedVmMore):
+    """A VM of a hypervisor, as placement sees it."""
+
+    name: str
+    macs: list[str]
+    active: bool | None
+    phase: str | None
+
+
+class SeenNetwork(t.TypedDict, total=False):
+    name: str | None
+    active: bool | None
+    bridge: str | None
+
+
+class SeenPoolMore(t.TypedDict, total=False):
+    path: str | None
+
+
+class SeenPool(SeenPoolMore):
+    name: str
+
+
+class SeenHostMore(t.TypedDict, total=False):
+    uuid: str | None
+    machines: list[str] | None
+    images: list[str] | None
+    bridges: list[str] | None
+    networks: list[SeenNetwork] | None
+    pools: list[SeenPool] | None
+
+
+class SeenHost(SeenHostMore):
+    """A hypervisor as far as its shape is checked; placement looks at the rest itself."""
+
+    vms: list[DefinedVm]
+
+
+class Placing(Said, total=False):
+    host: SeenHost | None
+
+
+class Claims(Placing, total=False):
+    finished: object
+    vms: list[ClaimedVm] | None
+
+
+class MovingDisk(t.TypedDict):
+    path: str | None
+    bytes: int
+    backing: str | None
+
+
+class ThereVm(t.TypedDict):
+    """A VM that may be moved; one that could not be read has an ``error`` and no disks."""
+
+    name: str
+    uuid: str
+    phase: str | None
+    move: Ends | None
+    memory_mib: int
+    zone: str | None
+    groups: list[str]
+    anti_affinity: list[str]
+    tags: list[str]
+    evacuated_from: list[str]
+    error: str | None
+    disks: list[MovingDisk]
+
+
+class HalfMove(Ends):
+    """A claim on a destination."""
+
+    name: str
+
+
+class MigrateLook(Placing, total=False):
+    vms: list[ThereVm] | None
+    claims: list[HalfMove] | None
+    expired: list[str] | None
+
+
+class NamedVmMore(t.TypedDict, total=False):
+    address: str | None
+
+
+class NamedVm(NamedVmMore):
+    name: str
+
+
+class Named(Said, total=False):
+    vms: list[NamedVm] | None
+
+
+class WaitingVm(t.TypedDict):
+    """How far a VM is that is waited for."""
+
+    name: str
+    address: str | None
+    source: str | None
+    seconds: int | float | None
+    answered: bool | None
+    changed: bool | None
+    msg: str | None
+    console: list[str]
+
+
+class Wait(Said, total=False):
+    vms: list[WaitingVm] | None
+    waiting: list[str] | None
+
+
+class KindOfKeys(t.TypedDict):
+    """What a hypervisor has of one kind: texts in PEM form, empty where there is none."""
+
+    ca: str
+    crl: str
+    certificate: str
+    key_id: str | None
+
+
+class KindsOfKeys(t.TypedDict):
+    control: KindOfKeys
+    data: KindOfKeys
+
+
+class Keys(Said, total=False):
+    kinds: KindsOfKeys | None
+    faults: list[str] | None
+    daemons: list[str] | None
+
+
+class SeenCpu(t.TypedDict, total=False):
+    model: str | None
+    xml: str | None
+
+
+class FactsMore(t.TypedDict, total=False):
+    uuid: str | None
+    arch: str | None
+    libvirt_version: str | None
+    hypervisor_version: str | None
+    machines: list[str] | None
+    cpu: SeenCpu | None
+
+
+class SeenFacts(FactsMore):
+    """What hosts are compared by."""
+
+    errors: dict[str, str]
+    time: int | float
+
+
+class Facts(Said, total=False):
+    facts: SeenFacts | None
+
+
+class Baseline(t.TypedDict):
+    """Whether the fleet's common CPU model runs there."""
+
+    error: str | None
+    runs: bool | None
+    model: str | None
+
+
+class Compared(Said, total=False):
+    baseline: Baseline | None
+
+
+MADE = Kind("made", Made)
+PLACING = Kind("placing", Placing)
+CLAIMS = Kind("claims", Claims)
+MIGRATE_LOOK = Kind("migrate_look", MigrateLook)
+NAMED = Kind("named", Named)
+WAIT = Kind("wait", Wait)
+KEYS = Kind("keys", Keys)
+FACTS = Kind("facts", Facts)
+BASELINE = Kind("baseline", Compared)
