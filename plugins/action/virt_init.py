@@ -174,7 +174,7 @@ def _chosen(common: Answer, variables: _batch.Variables) -> Defaults:
     given = {key: value for key, value in common.items() if value is not None}
     keys = chosen.ssh_public_keys
     if "ssh_public_keys" in given:
-        keys = tuple(map(str, as_list(given["ssh_public_keys"])))
+        keys = tuple(_batch.public_keys("ssh_public_keys", given["ssh_public_keys"]))
     return dataclasses.replace(
         chosen,
         disk_profiles=given.get("disk_profiles", chosen.disk_profiles),

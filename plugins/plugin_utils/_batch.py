@@ -18,6 +18,7 @@ from pathlib import Path
 from ansible_collections.fleet.virt.plugins.module_utils._errors import Problem, SpecError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import Json, as_list
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import (
+    show,
     unknown_message,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import (
@@ -116,15 +117,24 @@ def _public_keys(variables: Variables) -> list[str]:
         path = Path(given).expanduser()
         if path.is_file():
             given = path.read_text(encoding="utf-8", errors="replace")
-    if isinstance(given, str):
-        return [line.strip() for line in given.splitlines() if line.strip()]
-    if given:
-        return [str(line) for line in as_list(given)]
+    if isinstance(given, str) or given:
+        return public_keys("virt_ssh_public_key", given)
     for name in _OWN_KEYS:
         path = Path.home() / ".ssh" / name
         if path.is_file():
             return path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[:1]
     return []
+
+
+def public_keys(name: str, given: object) -> list[str]:
+    """The keys in a value: lines of text, or a list. Raises SpecError for anything else."""
+    if isinstance(given, str):
+        return [line.strip() for line in given.splitlines() if line.strip()]
+    if not isinstance(given, (list, tuple)):
+        raise SpecError(
+            [Problem(name, f"{show(given)} is neither a public key nor a list of such; write one")]
+        )
+    return [str(line) for line in given]
 
 
 def divided(given: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:

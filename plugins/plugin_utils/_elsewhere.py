@@ -24,7 +24,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values 
     as_list,
     as_mapping,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils import _peers, _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils import _alive, _peers, _ssh
 from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values
 
@@ -39,6 +39,12 @@ def others(task_vars: Values) -> list[str]:
     return [name for name in members if name != here] if here in members else []
 
 
+def not_lost(task_vars: Values, variables: Variables) -> list[str]:
+    """Those of :func:`others` that are not declared lost."""
+    lost = _alive.named(variables.get("virt_hypervisors_lost"))
+    return [name for name in others(task_vars) if name not in lost]
+
+
 def require_absent(
     names: t.Collection[str],
     task_vars: Values,
@@ -47,9 +53,7 @@ def require_absent(
     timeout: float,
 ) -> None:
     """Raise PlanRefused if another hypervisor has a VM of ``names``, or may have."""
-    given = variables.get("virt_hypervisors_lost")
-    lost = given.split(",") if isinstance(given, str) else as_list(given)
-    asked = [name for name in others(task_vars) if name not in lost]
+    asked = not_lost(task_vars, variables)
     if not asked:
         return
     requirements.require()

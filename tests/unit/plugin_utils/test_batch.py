@@ -75,3 +75,21 @@ def test_an_unknown_option_of_one_vm_is_named_with_its_other_mistakes() -> None:
 def test_an_unknown_option_beside_a_list_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(SpecError, match=r"unknown option 'pol' \(did you mean pool\?\)"):
         _batch.divided({**given, "pol": "fast"})
+
+
+@pytest.mark.parametrize(
+    ("given", "keys"),
+    [
+        ("ssh-ed25519 A one\n\nssh-ed25519 B two\n", ["ssh-ed25519 A one", "ssh-ed25519 B two"]),
+        (["ssh-ed25519 A one"], ["ssh-ed25519 A one"]),
+        ([], []),
+    ],
+)
+def test_public_keys_are_text_or_a_list(given: object, keys: list[str]) -> None:
+    assert _batch.public_keys("ssh_public_keys", given) == keys
+
+
+@pytest.mark.parametrize("given", [5, {"key": "ssh-ed25519 A one"}])
+def test_public_keys_of_another_type_are_refused(given: object) -> None:
+    with pytest.raises(SpecError, match="is neither a public key nor a list"):
+        _batch.defaults(_batch.Variables({"virt_ssh_public_key": given}, _Templar()))
