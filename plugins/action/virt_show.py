@@ -136,9 +136,7 @@ class ActionModule(FleetAction):
                 addresses=view == "query",
                 storage=view == "query" or options["output"] != "table",
             )
-        answers = _direct.answers(
-            names, reader, task_vars, seconds=seconds, lost=self._lost()
-        )
+        answers = _direct.answers(names, reader, task_vars, seconds=seconds, lost=self._lost())
         return {name: sound(answer, _KINDS[view]) for name, answer in answers.items()}
 
 

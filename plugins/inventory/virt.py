@@ -188,8 +188,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ansible.errors import AnsibleParserError
+from ansible.inventory.data import InventoryData
+from ansible.inventory.group import Group
 from ansible.inventory.helpers import get_group_vars, sort_groups
+from ansible.inventory.host import Host
 from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible.utils.unsafe_proxy import wrap_var
 from ansible.utils.vars import combine_vars
@@ -198,6 +202,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.base import re
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base.deadline import Failed
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import ip
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    Json,
+    as_list,
+    as_mapping,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils import (
     _claims,
     _group_guard,
@@ -207,7 +216,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils import (
     _reading,
     _ssh,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values, to_plain
 
 # Variables of a hypervisor that count here, besides those for connecting
 _WANTED = ("ansible_python_interpreter", "virt_migration_address", "virt_zone")
@@ -220,19 +229,29 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     taken: set[str]  # names of other machines, in small letters
 
     if t.TYPE_CHECKING:  # ansible-core states no types for these
-        inventory: t.Any
-        loader: t.Any
-        _cache: t.Any
-        _read_config_data: t.Any
-        get_option: t.Any
-        _set_composite_vars: t.Any
-        _add_host_to_composed_groups: t.Any
-        _add_host_to_keyed_groups: t.Any
+        inventory: InventoryData
+        loader: DataLoader
+        get_option: t.Callable[..., object]
+        _read_config_data: t.Callable[..., object]
+        _set_composite_vars: t.Callable[..., None]
+        _add_host_to_composed_groups: t.Callable[..., None]
+        _add_host_to_keyed_groups: t.Callable[..., None]
+
+    def _flag(self, name: str) -> bool:
+        return bool(self.get_option(name))
+
+    def _text(self, name: str) -> str:
+        return str(self.get_option(name))
+
+    def _number(self, name: str) -> float:
+        return float(str(self.get_option(name)))
 
     def verify_file(self, path: str) -> bool:
         return Path(path).is_file() and path.endswith(("virt.yml", "virt.yaml"))
 
-    def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:
+    def parse(
+        self, inventory: InventoryData, loader: DataLoader, path: str, cache: bool = True
+    ) -> None:
         super().parse(inventory, loader, path, cache)
         self._read_config_data(path)
         try:
@@ -254,17 +273,18 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         if silent:
             hosts = map(self.inventory.hosts.get, (guest["name"] for _name, guest in chosen))
             known = {group.name for host in hosts if host for group in host.get_groups()}
-            known |= set(self.get_option("groups") or ())
+            known |= {str(name) for name in as_mapping(self.get_option("groups"))}
             self.display.warning(_guests.lacking(silent, known))
 
     # The hypervisors
 
     def _hypervisors(self, folder: Path, path: str) -> list[_reading.Hypervisor]:
         uris = self.get_option("uris")
-        timeout = self.get_option("timeout")
+        timeout = self._number("timeout")
         if uris is not None:
-            return [_reading.Hypervisor(str(uri), _ssh.from_uri(str(uri), timeout)) for uri in uris]
-        group = self.get_option("group")
+            listed = [str(uri) for uri in as_list(uris)]
+            return [_reading.Hypervisor(uri, _ssh.from_uri(uri, timeout)) for uri in listed]
+        group = self._text("group")
         if group not in self.inventory.groups:
             self.display.warning(
                 f"no group {group!r} in the inventory: there are no hypervisors to read;"
@@ -274,9 +294,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         found = []
         for number, host in enumerate(self.inventory.groups[group].get_hosts()):
             variables = self._connection_variables(host, path)
-            reached = _ssh.reach(
-                host.name, variables, self.get_option("uri"), timeout, folder, number
-            )
+            reached = _ssh.reach(host.name, variables, self._text("uri"), timeout, folder, number)
             name = str(host.name)
             known = (variables.get("ansible_host") or name, variables.get("virt_migration_address"))
             found.append(
@@ -289,7 +307,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             )
         return found
 
-    def _connection_variables(self, host: t.Any, path: str) -> dict[str, t.Any]:
+    def _connection_variables(self, host: Host, path: str) -> dict[str, Json]:
         """What decides how a hypervisor is reached, its administrator's templates resolved."""
         raw = combine_vars(self._group_variables(self._groups_of(host), path), host.get_vars())
         raw = combine_vars(raw, self._files([host], path))
@@ -300,46 +318,41 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             if _ssh.is_for_connecting(key) or key in _WANTED
         }
 
-    def _groups_of(self, host: t.Any) -> list[t.Any]:
+    def _groups_of(self, host: Host) -> list[Group]:
         """A host's groups with ``all``, which Ansible itself adds when everything is read."""
         every = self.inventory.groups["all"]
         others = [group for group in host.get_groups() if group is not every]
         return [every, *sort_groups(others)]
 
-    def _group_variables(self, groups: t.Any, path: str) -> dict[str, t.Any]:
-        return t.cast(
-            "dict[str, t.Any]", combine_vars(get_group_vars(groups), self._files(groups, path))
-        )
+    def _group_variables(self, groups: list[Group], path: str) -> dict[str, object]:
+        return {**combine_vars(get_group_vars(groups), self._files(groups, path))}
 
-    def _files(self, entities: t.Any, path: str) -> dict[str, t.Any]:
+    def _files(self, entities: t.Sequence[Group | Host], path: str) -> dict[str, object]:
         """Variables of groups or hosts from vars plugins: group_vars and host_vars."""
         sources = [*(getattr(self.inventory, "processed_sources", None) or ()), path]
         sources = list(dict.fromkeys(str(source) for source in sources if source))
-        return t.cast(
-            "dict[str, t.Any]",
-            get_vars_from_inventory_sources(self.loader, sources, entities, "all"),
-        )
+        return {**get_vars_from_inventory_sources(self.loader, sources, entities, "all")}
 
     def _read(
         self, hypervisors: list[_reading.Hypervisor], path: str, cache: bool
-    ) -> tuple[dict[str, list[_reading.Entry]], _machines.Kept]:
+    ) -> tuple[dict[str, list[_guests.Guest]], _machines.Kept]:
         """The guests by hypervisor, and what is known of the hypervisors' addresses.
 
         From the cache, or asked; the silent ones are marked.
         """
         settings = _reading.Settings(
-            unmanaged=self.get_option("unmanaged"),
-            addresses=self.get_option("addresses"),
-            near=self.get_option("probe"),
-            timeout=self.get_option("timeout"),
-            host_timeout=self.get_option("host_timeout"),
-            parallel=max(1, self.get_option("parallel")),
+            unmanaged=self._flag("unmanaged"),
+            addresses=self._flag("addresses"),
+            near=self._flag("probe"),
+            timeout=self._number("timeout"),
+            host_timeout=self._number("host_timeout"),
+            parallel=max(1, int(self._number("parallel"))),
         )
-        use_cache = self.get_option("cache")
+        use_cache = self._flag("cache")
         key = self.get_cache_key(path)
         # what was read otherwise is of no use
-        asked = {"settings": asdict(settings), "uri": self.get_option("uri"), "format": 2}
-        found: dict[str, list[_reading.Entry]] = {}
+        asked = {"settings": asdict(settings), "uri": self._text("uri"), "format": 2}
+        found: dict[str, list[_guests.Guest]] = {}
         near: _machines.Kept = {}
         if use_cache and cache:
             try:
@@ -363,10 +376,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._cache[key] = {"asked": asked, "guests": found, "near": near}
         return found, near
 
-    def _is_pinned(self, guest: _reading.Entry) -> bool:
+    def _is_pinned(self, guest: _guests.Guest) -> bool:
         """Whether only a server with the guest's own host key is talked to."""
         key = _guest_ssh.host_key(guest["metadata"]["host_key"])
-        return key is not None and bool(self.get_option("strict_host_keys"))
+        return key is not None and self._flag("strict_host_keys")
 
     def _mark(self, name: str, reason: str) -> None:
         self.display.warning(f"hypervisor {name}: {reason}")
@@ -382,19 +395,19 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         hypervisors: dict[str, _reading.Hypervisor],
         path: str,
     ) -> None:
-        guard = _group_guard.Guard(self.inventory, hypervisors, str(self.get_option("group")))
+        guard = _group_guard.Guard(self.inventory, hypervisors, self._text("group"))
         added = []
         for name, guest in chosen:
             host = self._add(hypervisors[name], guest)
             if host is not None:
                 added.append((host, name, guest))
         for host, _name, guest in added:
-            if self.get_option("metadata_groups"):
+            if self._flag("metadata_groups"):
                 for group in map(self._sanitize_group_name, guest["metadata"]["groups"]):
                     guard.add_host(host.name, guard.add_group(group))
-        strict = self.get_option("strict")
+        strict = self._flag("strict")
         compose, groups, keyed = map(self.get_option, ("compose", "groups", "keyed_groups"))
-        ssh_args: dict[t.Any, _ssh.Arguments] = {}
+        ssh_args: dict[tuple[str, ...], _ssh.Arguments] = {}
         for host, name, guest in added:
             if compose:
                 self._set_composite_vars(compose, host.get_vars(), host.name, strict=strict)
@@ -412,16 +425,16 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _guarded(self, guard: _group_guard.Guard) -> t.Iterator[None]:
         """Ansible's own code makes groups, but not every one."""
         inventory = self.inventory
-        self.inventory = guard
+        self.inventory = t.cast("InventoryData", guard)  # it has all of its methods
         try:
             yield
         finally:
             self.inventory = inventory
 
-    def _check_composed(self, host: t.Any, guest: _reading.Entry) -> None:
+    def _check_composed(self, host: Host, guest: _guests.Guest) -> None:
         """An address that ``compose`` chose is not another machine's either."""
         chosen = str(host.vars.get("ansible_host", ""))
-        known = (one["address"] for one in guest["addresses"])
+        known = {one["address"] for one in guest["addresses"]}
         usual = ip.usable(chosen)
         if not chosen or usual in known or self._is_pinned(guest):
             return
@@ -437,7 +450,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         inventory, add_host, source = self.inventory, self.inventory.add_host, str(path)
         warn = self.display.warning
 
-        def told(host: str, *more: t.Any, **named: t.Any) -> t.Any:
+        def told(host: str, group: str | None = None, port: int | str | None = None) -> str:
             where = inventory.current_source
             if where is not None and str(where) != source and str(host) in ours:
                 hypervisor = ours.pop(str(host))
@@ -446,11 +459,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                     " connects to the VM; if it is another machine, rename one of them, or have"
                     f" that file sort before {path}, so that the VM is left out"
                 )
-            return add_host(host, *more, **named)
+            return add_host(host, group, port)
 
-        inventory.add_host = told
+        inventory.add_host = told  # type: ignore[method-assign]
 
-    def _compose(self, template: t.Any, variables: t.Any, *more: t.Any, **options: t.Any) -> t.Any:
+    def _compose(
+        self, template: object, variables: Values, *more: object, **options: object
+    ) -> object:
         """The value of an expression; that of one of our variables without a template.
 
         A template takes Ansible a millisecond, and keyed groups need some for each guest. Our
@@ -460,10 +475,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         ours = name.startswith("virt_") and name.isidentifier() and name in variables
         if ours and name not in (self._vars or {}):
             return variables[name]
-        ansibles: t.Any = super()._compose
+        ansibles: t.Callable[..., object] = super()._compose
         return ansibles(template, variables, *more, **options)
 
-    def _add(self, hypervisor: _reading.Hypervisor, guest: _reading.Entry) -> t.Any:
+    def _add(self, hypervisor: _reading.Hypervisor, guest: _guests.Guest) -> Host | None:
         """The new host; None if the name is taken, or the guest meets not all filters."""
         name = str(guest["name"])
         taken = "group" if name in self.inventory.groups else "host"
@@ -494,13 +509,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             host.set_variable(key, value)
         return host
 
-    def _meets_filters(self, name: str, values: dict[str, t.Any]) -> bool:
-        for expression in self.get_option("filters"):
+    def _meets_filters(self, name: str, values: dict[str, object]) -> bool:
+        for expression in as_list(self.get_option("filters")):
             try:
                 met = self._compose(expression, {**values, "inventory_hostname": wrap_var(name)})
                 met = boolean(met) if isinstance(met, str) else bool(met)
             except Exception as error:  # whatever a template may raise
-                if self.get_option("strict"):
+                if self._flag("strict"):
                     raise AnsibleParserError(f"filter {expression!r}, {name}: {error}") from error
                 return False
             if not met:
@@ -509,10 +524,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _set_connection(
         self,
-        host: t.Any,
+        host: Host,
         hypervisor: _reading.Hypervisor,
-        guest: _reading.Entry,
-        ssh_args: dict[t.Any, _ssh.Arguments],
+        guest: _guests.Guest,
+        ssh_args: dict[tuple[str, ...], _ssh.Arguments],
         path: str,
     ) -> None:
         """Strict checking of the host key, the way through the hypervisor, connections apart."""
@@ -531,7 +546,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         for key, value in values.items():
             host.set_variable(key, wrap_var(value))
 
-    def _ssh_args(self, host: t.Any, known: dict[t.Any, _ssh.Arguments], path: str) -> t.Any:
+    def _ssh_args(
+        self, host: Host, known: dict[tuple[str, ...], _ssh.Arguments], path: str
+    ) -> _ssh.Arguments:
         """What Ansible would give ssh for this guest without us; ``known``: by groups."""
         groups = self._groups_of(host)
         key = tuple(sorted(group.name for group in groups))

@@ -168,7 +168,7 @@ class FleetModule(FleetAction):
 class FleetReader(FleetModule):
     """The action of a module that reads, and asks nothing where the controller reads itself."""
 
-    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+    def work(self, task_vars: Values) -> Mapping[str, object]:
         direct = boolean(self._task.args.pop("_direct", False))
         return {"changed": False, "direct": True} if direct else super().work(task_vars)
 

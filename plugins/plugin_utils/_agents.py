@@ -28,6 +28,9 @@ _GUESTS_EACH = 10
 _MOST_HANGING = 8
 _LONGEST_HOSTNAME = 255
 
+if t.TYPE_CHECKING:
+    from ansible_collections.fleet.virt.plugins.module_utils._libvirt import VirConnect
+
 
 class Told(t.NamedTuple):
     """What an agent says of its guest: addresses by MAC address, and its host name."""
@@ -41,8 +44,8 @@ def ask(connection: Connection, uuids: t.Sequence[str]) -> list[deadline.Outcome
 
     Afterwards ``connection`` says whether a call still hangs in it.
     """
-    free: collections.deque[t.Any] = collections.deque([connection.raw])
-    opened: list[t.Any] = []
+    free: collections.deque[VirConnect] = collections.deque([connection.raw])
+    opened: list[VirConnect] = []
 
     def one(uuid: str) -> Told:
         try:
@@ -72,7 +75,7 @@ def ask(connection: Connection, uuids: t.Sequence[str]) -> list[deadline.Outcome
     return outcomes
 
 
-def _leave(raw: t.Any, idle: bool) -> None:
+def _leave(raw: VirConnect, idle: bool) -> None:
     """Close a connection; one with a call that hangs in it is left alone, closing would wait."""
     if idle:
         outcome = deadline.each(
@@ -83,7 +86,7 @@ def _leave(raw: t.Any, idle: bool) -> None:
         raw._o = None
 
 
-def _told(raw: t.Any, uuid: str) -> Told:
+def _told(raw: VirConnect, uuid: str) -> Told:
     with _libvirt.calling("ask the guest agent"):
         domain = raw.lookupByUUIDString(uuid)
         found = addresses.from_agent(domain)

@@ -18,6 +18,8 @@ import collections
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.fleet.virt.plugins.plugin_utils import _guests
+
 # What is not the guest's own word, from what is believed most
 STRONG = ("static", "lease")
 _RUNNING = ("running", "blocked")
@@ -56,13 +58,13 @@ class Machines:
 @dataclass(frozen=True)
 class _Claim:
     hypervisor: str
-    guest: dict[str, t.Any]
-    entry: dict[str, t.Any]
+    guest: _guests.Guest
+    entry: _guests.GuestAddress
     pinned: bool
 
     @property
     def address(self) -> str:
-        return str(self.entry["address"])
+        return self.entry["address"]
 
     @property
     def behind(self) -> str | None:
@@ -80,16 +82,19 @@ class _Claim:
 
     def is_same_vm(self, other: _Claim) -> bool:
         """One that moves is on two hypervisors for a while."""
-        return all(self.guest[key] == other.guest[key] for key in ("name", "uuid"))
+        return (self.guest["name"], self.guest["uuid"]) == (
+            other.guest["name"],
+            other.guest["uuid"],
+        )
 
     def __str__(self) -> str:
         return f"VM {self.guest['name']!r} of {self.hypervisor} ({self.entry['source']})"
 
 
 def settle(
-    found: t.Iterable[tuple[str, dict[str, t.Any]]],
+    found: t.Iterable[_guests.Found],
     machines: Machines,
-    pinned: t.Callable[[dict[str, t.Any]], bool],
+    pinned: t.Callable[[_guests.Guest], bool],
 ) -> list[str]:
     """Take the addresses away from guests that may be another machine's; what there is to say.
 

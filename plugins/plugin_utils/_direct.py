@@ -30,9 +30,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.host i
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import show
 from ansible_collections.fleet.virt.plugins.plugin_utils import _alive, _peers, _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values
 
-Answer = dict[str, t.Any]
-Values = t.Mapping[str, t.Any]
 Reader = t.Callable[[Connection], Answer]
 
 _VARIABLE = "virt_inventory_uri"
@@ -98,7 +97,7 @@ def _uri(name: str, task_vars: Values, folder: Path, number: int) -> str:
     return _ssh.uri_for(name, values, "", _CALL_SECONDS, folder, number)
 
 
-def require_harmless(uri: t.Any) -> None:
+def require_harmless(uri: object) -> None:
     """Raise PlanRefused for a URI with which libvirt starts a program that the URI names.
 
     By the time a play reads variables, an answer may have been among what they are made of.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible.inventory.data import InventoryData
 from ansible_collections.fleet.virt.plugins.plugin_utils import _guests
 
 _MOST_NAMED = 3  # hosts in one warning
@@ -27,7 +28,7 @@ class Guard:
     It stands in for the inventory's data, all other methods of which it has.
     """
 
-    def __init__(self, inventory: t.Any, hypervisors: t.Iterable[str], group: str) -> None:
+    def __init__(self, inventory: InventoryData, hypervisors: t.Iterable[str], group: str) -> None:
         self._inventory = inventory
         self._closed = {*_ALWAYS, group}
         for name in hypervisors:
@@ -35,7 +36,7 @@ class Guard:
             self._closed.update(str(one.name) for one in (host.get_groups() if host else ()))
         self._refused: dict[tuple[str, str], list[str]] = {}
 
-    def __getattr__(self, name: str) -> t.Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._inventory, name)
 
     def problem(self, group: str) -> str | None:
@@ -56,7 +57,7 @@ class Guard:
         """As Ansible's; a group that is closed is not made."""
         return group if self.problem(group) else str(self._inventory.add_group(group))
 
-    def add_host(self, host: str, group: str | None = None, port: t.Any = None) -> str:
+    def add_host(self, host: str, group: str | None = None, port: int | None = None) -> str:
         problem = None if group is None else self.problem(group)
         if problem is not None:
             self._refuse(str(group), problem, host)

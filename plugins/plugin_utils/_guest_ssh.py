@@ -17,7 +17,7 @@ import typing as t
 from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.public_keys import (
     public_key_problem,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils import _control_path, _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils import _control_path, _guests, _ssh
 
 # ssh wants the full path of a program that others cannot write to
 _ECHO = ("/usr/bin/echo", "/bin/echo")
@@ -63,7 +63,7 @@ def without_jump(words: t.Iterable[str]) -> list[str]:
 
 def variables(
     hypervisor: str,
-    guest: t.Mapping[str, t.Any],
+    guest: _guests.Guest,
     address: str,
     through: _ssh.Ssh | None,
     inherited: _ssh.Arguments,

@@ -14,6 +14,7 @@ import socket
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import states
+from ansible_collections.fleet.virt.plugins.module_utils._pure.machine.snapshot import MetadataEntry
 
 # Not a machine yet, or no more
 _UNFINISHED = ("creating", "purging")
@@ -26,10 +27,35 @@ _LONGEST_NAME = 255
 # Characters that no template and no option of ssh can be made of
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,62}[$]?")
 
-Found = tuple[str, dict[str, t.Any]]  # name of the hypervisor, its guest as _reading has it
+
+class GuestAddress(t.TypedDict):
+    """An address of a guest and its source; ``behind``: it is reached from its hypervisor only."""
+
+    address: str
+    source: str
+    behind: bool
 
 
-def is_listed(metadata: t.Mapping[str, t.Any], unmanaged: bool) -> bool:
+class Guest(t.TypedDict):
+    """What is known of a guest; plain data, which a cache may keep."""
+
+    name: str
+    uuid: str
+    state: str | None
+    vcpus: int | None
+    memory_mib: int | None
+    title: str | None
+    metadata: MetadataEntry
+    error: str | None
+    macs: list[str]
+    hostname: str | None
+    addresses: list[GuestAddress]
+
+
+Found = tuple[str, Guest]  # with the name of its hypervisor
+
+
+def is_listed(metadata: MetadataEntry, unmanaged: bool) -> bool:
     """Whether a domain with this metadata is a host of the inventory."""
     if not metadata["managed"]:
         return unmanaged
@@ -115,26 +141,27 @@ def _rank(found: Found) -> int:
     return 1 if state in states.ACTIVE_STATES else 2
 
 
-def address_of(guest: t.Mapping[str, t.Any], through: bool) -> dict[str, t.Any] | None:
+def address_of(guest: Guest, through: bool) -> GuestAddress | None:
     """The address to connect to; ``through``: those behind the hypervisor can be reached too."""
     for address in guest["addresses"]:
         if through or not address["behind"]:
-            return t.cast("dict[str, t.Any]", address)
+            return address
     return None
 
 
 def variables(
     hypervisor: str,
-    zone: t.Any,
-    guest: t.Mapping[str, t.Any],
-    address: t.Mapping[str, t.Any] | None,
-) -> dict[str, t.Any]:
+    zone: object,
+    guest: Guest,
+    address: GuestAddress | None,
+) -> dict[str, object]:
     """Variables of the guest; ``ansible_host`` only where there is an address.
 
     ``zone`` is the hypervisor's; it goes before the one that was asked for when it was created.
     """
     metadata = guest["metadata"]
-    values = {
+    image = metadata["image"]
+    values: dict[str, object] = {
         "virt_hypervisor": hypervisor,
         "virt_uuid": guest["uuid"],
         "virt_state": guest["state"],
@@ -146,7 +173,7 @@ def variables(
         "virt_managed": metadata["managed"],
         "virt_groups": metadata["groups"],
         "virt_tags": metadata["tags"],
-        "virt_image": (metadata["image"] or {}).get("name"),
+        "virt_image": None if image is None else image["name"],
         "virt_zone": str(zone) if zone else metadata["zone"],
         "virt_addresses": [one["address"] for one in guest["addresses"]],
         "virt_address_source": address["source"] if address else None,

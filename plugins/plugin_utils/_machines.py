@@ -16,17 +16,29 @@ import socket
 import typing as t
 from urllib.parse import urlsplit
 
+from ansible.inventory.host import Host
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base import deadline
 from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import addresses
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import ip
-from ansible_collections.fleet.virt.plugins.plugin_utils import _claims, _near, _reading
+from ansible_collections.fleet.virt.plugins.plugin_utils import _claims, _guests, _near, _reading
 
 _SECONDS = 10.0
-Kept = dict[str, dict[str, t.Any]]  # by hypervisor, as a cache can keep it
+
+
+class Addresses(t.TypedDict):
+    """What is known of a hypervisor: what its names mean, what it has, who has what is near it."""
+
+    names: list[str]
+    own: list[str]
+    owners: dict[str, str]
+
+
+Kept = dict[str, Addresses]  # by hypervisor, as a cache can keep it
+_NOTHING: Addresses = {"names": [], "own": [], "owners": {}}
 
 
 def doubtful(
-    guests: t.Iterable[_reading.Entry], pinned: t.Callable[[_reading.Entry], bool]
+    guests: t.Iterable[_guests.Guest], pinned: t.Callable[[_guests.Guest], bool]
 ) -> list[str]:
     """Addresses of these guests that could be another machine's."""
     return [
@@ -52,7 +64,7 @@ def ask(
         return {}
     seconds = min(_SECONDS, settings.host_timeout / 2)
 
-    def one(hypervisor: _reading.Hypervisor) -> dict[str, t.Any]:
+    def one(hypervisor: _reading.Hypervisor) -> Addresses:
         names = [one for name in hosts_of(hypervisor) for one in _resolved(name)]
         near = _near.About([], {})
         if settings.near and hypervisor.name in claimed:
@@ -74,15 +86,15 @@ def ask(
 
 
 def known(
-    hypervisors: t.Sequence[_reading.Hypervisor], hosts: t.Iterable[t.Any], kept: Kept
+    hypervisors: t.Sequence[_reading.Hypervisor], hosts: t.Iterable[Host], kept: Kept
 ) -> _claims.Machines:
     """The machines, with what :func:`ask` found; ``hosts`` are the inventory's so far."""
     own, told, owners = {}, {}, {}
     for one in hypervisors:
-        found = kept.get(one.name, {})
-        own[one.name] = set(filter(None, map(ip.usable, [*hosts_of(one), *found.get("names", ())])))
-        told[one.name] = set(filter(None, map(ip.usable, found.get("own", ()))))
-        owners[one.name] = {str(key): str(mac) for key, mac in found.get("owners", {}).items()}
+        found = kept.get(one.name, _NOTHING)
+        own[one.name] = set(filter(None, map(ip.usable, [*hosts_of(one), *found["names"]])))
+        told[one.name] = set(filter(None, map(ip.usable, found["own"])))
+        owners[one.name] = {str(key): str(mac) for key, mac in found["owners"].items()}
     others: dict[str, str] = {}
     for host in hosts:
         usual = ip.usable(str(host.vars.get("ansible_host") or host.name))
@@ -91,7 +103,7 @@ def known(
     return _claims.Machines(own, told, others, addresses.is_local, owners)
 
 
-def names(hypervisors: t.Sequence[_reading.Hypervisor], hosts: t.Iterable[t.Any]) -> set[str]:
+def names(hypervisors: t.Sequence[_reading.Hypervisor], hosts: t.Iterable[Host]) -> set[str]:
     """Names under which other machines than guests are known, in small letters."""
     own = [name for one in hypervisors for name in hosts_of(one)]
     own.append(socket.gethostname())

@@ -23,6 +23,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.base import pr
 from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import neighbours
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import ip
 from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import console
+from ansible_collections.fleet.virt.plugins.module_utils._pure.machine.snapshot import DomainEntry
 from ansible_collections.fleet.virt.plugins.plugin_utils import _ssh
 
 SOURCES = ("neighbour", "console")
@@ -80,7 +81,7 @@ print(json.dumps({
 """
 
 
-def request(guests: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
+def request(guests: t.Iterable[DomainEntry]) -> dict[str, object]:
     """What to ask for these domains (entries of ``read_domains``)."""
     asked = {}
     for guest in guests:
@@ -93,7 +94,7 @@ def request(guests: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
     return {"guests": asked, "patience": _PATIENCE}
 
 
-def program(wanted: t.Mapping[str, t.Any], main: str = _MAIN) -> str:
+def program(wanted: t.Mapping[str, object], main: str = _MAIN) -> str:
     """The Python program that answers on its standard output."""
     # packages in memory: one of the files imports from another
     lines = ["import json, sys, types"]
@@ -114,7 +115,7 @@ def program(wanted: t.Mapping[str, t.Any], main: str = _MAIN) -> str:
 
 
 def ask(
-    reached: _ssh.Reached, guests: t.Sequence[t.Mapping[str, t.Any]], seconds: float
+    reached: _ssh.Reached, guests: t.Sequence[DomainEntry], seconds: float
 ) -> dict[str, dict[str, list[str]]]:
     """Addresses by source, by UUID; empty where nothing is known or nobody answers.
 

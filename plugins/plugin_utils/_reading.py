@@ -28,6 +28,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import (
     LibvirtFailure,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.ip import usable
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_number
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.states import state_name
 from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import (
     domain_entry,
@@ -41,6 +42,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils import (
     _near,
     _ssh,
 )
+from ansible_collections.fleet.virt.plugins.plugin_utils._guests import Guest, GuestAddress
 
 # In the order in which they are believed, as virt_wait does
 SOURCES = (*_claims.STRONG, "agent", "arp", *_near.SOURCES)
@@ -54,8 +56,6 @@ if t.TYPE_CHECKING:
         DomainEntry,
     )
 
-Entry = dict[str, t.Any]  # what is kept of a guest
-
 
 @dataclass(frozen=True)
 class Hypervisor:
@@ -66,7 +66,7 @@ class Hypervisor:
 
     name: str
     reached: _ssh.Reached
-    zone: t.Any = None
+    zone: object = None
     hosts: tuple[str, ...] = ()
 
 
@@ -87,7 +87,7 @@ class Settings:
 
 def read_all(
     hypervisors: t.Sequence[Hypervisor], settings: Settings
-) -> list[deadline.Outcome[list[Entry]]]:
+) -> list[deadline.Outcome[list[Guest]]]:
     """The guests of every hypervisor, in the order of ``hypervisors``."""
     return deadline.each(
         lambda one: read(one.reached, settings),
@@ -98,7 +98,7 @@ def read_all(
     )
 
 
-def read(reached: _ssh.Reached, settings: Settings) -> list[Entry]:
+def read(reached: _ssh.Reached, settings: Settings) -> list[Guest]:
     """The guests of one hypervisor. Raises FleetVirtError."""
     with connect(reached.uri, settings.timeout) as connection:
         domains = [
@@ -134,7 +134,7 @@ def _domains(connection: Connection) -> list[DomainEntry]:
     return sorted(entries, key=lambda entry: entry["name"])
 
 
-def _states(connection: Connection) -> list[tuple[t.Any, t.Any]]:
+def _states(connection: Connection) -> list[tuple[_libvirt.VirDomain, int | None]]:
     """libvirt's domains, with the number of the state where one call tells all of them."""
     try:
         stats = connection.call(
@@ -143,7 +143,7 @@ def _states(connection: Connection) -> list[tuple[t.Any, t.Any]]:
             _libvirt.DOMAIN_STATS_STATE,
             _libvirt.CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT,
         )
-        return [(domain, values.get("state.state")) for domain, values in stats]
+        return [(domain, as_number(values.get("state.state"))) for domain, values in stats]
     except LibvirtFailure as error:
         if error.code != _libvirt.ERR_NO_SUPPORT:
             raise
@@ -153,7 +153,7 @@ def _states(connection: Connection) -> list[tuple[t.Any, t.Any]]:
     return [(domain, None) for domain in listed]
 
 
-def _described(domain: t.Any, state: t.Any) -> DomainEntry:
+def _described(domain: _libvirt.VirDomain, state: int | None) -> DomainEntry:
     name, uuid = str(domain.name()), str(domain.UUIDString())
     info = domain_info.parse(domain.XMLDesc(0), f"domain {name}")
     entry = domain_entry.described(info, name, uuid)
@@ -177,7 +177,7 @@ class _Search:
         self.domains = domains
         self.found: dict[str, dict[str, list[str]]] = {}
         self.hostnames: dict[str, str | None] = {}
-        self.behind: dict[str, list[t.Any]] = {}
+        self.behind: dict[str, list[ipaddress.IPv4Network | ipaddress.IPv6Network]] = {}
 
     def run(self) -> None:
         """Ask in the order of SOURCES; the hypervisor's machine only where nothing else knows."""
@@ -223,7 +223,7 @@ class _Search:
     def _libvirts(
         self,
         source: str,
-        ask: t.Callable[[t.Any], dict[str, list[str]]],
+        ask: t.Callable[[_libvirt.VirDomain], dict[str, list[str]]],
         guests: list[DomainEntry],
         *,
         quiet: bool = False,
@@ -252,7 +252,7 @@ class _Search:
                 self.found[one["uuid"]]["agent"] = _of_nics(one, outcome.value.addresses)
                 self.hostnames[one["uuid"]] = outcome.value.hostname
 
-    def guest(self, entry: DomainEntry) -> Entry:
+    def guest(self, entry: DomainEntry) -> Guest:
         """What is kept of a domain, with its addresses."""
         return {
             "name": entry["name"],
@@ -268,7 +268,7 @@ class _Search:
             "addresses": self._addresses(entry),
         }
 
-    def _addresses(self, entry: DomainEntry) -> list[dict[str, t.Any]]:
+    def _addresses(self, entry: DomainEntry) -> list[GuestAddress]:
         """In the order in which they are believed, IPv4 first in each source.
 
         IPv4 is what a network without router advertisements has.
@@ -280,14 +280,14 @@ class _Search:
             if nic["type"] == "network"
             for network in self.behind.get(str(nic["source"]), ())
         ]
-        found: dict[str, dict[str, t.Any]] = {}
+        found: dict[str, GuestAddress] = {}
         for source in SOURCES:
             some = filter(None, map(usable, by_source.get(source, ())))
             for address in sorted(some, key=lambda one: ":" in one):
                 behind = not self.reached.local and any(
                     ipaddress.ip_address(address) in network for network in networks
                 )
-                new = {"address": address, "source": source, "behind": behind}
+                new: GuestAddress = {"address": address, "source": source, "behind": behind}
                 found.setdefault(address, new)
         return list(found.values())
 

@@ -98,16 +98,16 @@ def is_for_connecting(variable: str) -> bool:
     return variable.startswith("ansible_ssh_") or variable in _FOR_CONNECTING
 
 
-def connection_variables(hostvars: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def connection_variables(hostvars: t.Mapping[str, object]) -> dict[str, object]:
     """Those variables of a host that say how it is reached, as plain data."""
     return {str(key): to_plain(hostvars[key]) for key in hostvars if is_for_connecting(str(key))}
 
 
-def ansible_options(variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def ansible_options(variables: t.Mapping[str, object]) -> dict[str, object]:
     """OPTIONS as Ansible has them for a host: its variables, the command line, configuration."""
-    plugin: t.Any = connection_loader.get("ssh", PlayContext())
+    plugin = connection_loader.get("ssh", PlayContext())
     plugin.set_options(var_options=dict(variables))
-    options = {}
+    options: dict[str, object] = {}
     for name in OPTIONS:
         options[name], origin = plugin.get_option_and_origin(name, hostvars=dict(variables))
         if not str(origin).startswith("var:") and context.CLIARGS.get(name) is not None:
@@ -137,12 +137,12 @@ class Arguments:
         return tuple(self.by_variable.values())
 
 
-def configured_args(variables: t.Mapping[str, t.Any]) -> Arguments:
+def configured_args(variables: t.Mapping[str, object]) -> Arguments:
     """ARGUMENTS from variables, the command line, environment and configuration.
 
     Raises FleetVirtError for arguments that are no words of a shell.
     """
-    plugin: t.Any = connection_loader.get("ssh", PlayContext())
+    plugin = connection_loader.get("ssh", PlayContext())
     plugin.set_options(var_options=dict(variables))
     found = {}
     for variable in ARGUMENTS:
@@ -160,7 +160,7 @@ def configured_args(variables: t.Mapping[str, t.Any]) -> Arguments:
 
 
 def from_options(
-    options: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any], timeout: float
+    options: t.Mapping[str, object], variables: t.Mapping[str, object], timeout: float
 ) -> Ssh:
     """The Ssh for a host with these OPTIONS and (templated) variables.
 
@@ -178,7 +178,7 @@ def from_options(
     return Ssh(
         host=str(options["host"]),
         user=None if user is None else str(user),
-        port=None if port is None else int(port),
+        port=None if port is None else int(str(port)),
         key_file=str(Path(str(key_file)).expanduser()) if key_file else None,
         arguments=tuple(arguments),
         become=user != "root" if become is None else _true(become),
@@ -188,7 +188,7 @@ def from_options(
     )
 
 
-def _true(value: t.Any) -> bool:
+def _true(value: object) -> bool:
     return str(value).lower() in ("true", "yes", "1", "on", "y", "t")
 
 
@@ -235,7 +235,7 @@ def proxy_command(ssh: Ssh) -> str:
 
 def uri_for(
     name: str,
-    variables: t.Mapping[str, t.Any],
+    variables: t.Mapping[str, object],
     uri: str,
     timeout: float,
     folder: Path,
@@ -247,7 +247,7 @@ def uri_for(
 
 def reach(
     name: str,
-    variables: t.Mapping[str, t.Any],
+    variables: t.Mapping[str, object],
     uri: str,
     timeout: float,
     folder: Path,
