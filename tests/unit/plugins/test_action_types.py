@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What actions take options and answers to be is what validation makes of them."""
+"""What actions take options to be is what their specifications make of them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,10 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.fleet.virt.plugins import action
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.answer_shapes import (
-    SHAPES,
-    Every,
-    NotEmpty,
-)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import packages
-from ansible_collections.fleet.virt.plugins.plugin_utils import _action, _answer_kinds
+from ansible_collections.fleet.virt.plugins.plugin_utils import _action
 
 _SIMPLE = {"str": str, "path": str, "bool": bool, "int": int, "float": float, "raw": object}
-_TOPMOST = {"changed", "failed", "unreachable", "msg"}  # Ansible's own, of any answer
 
 
 def _module(name: str) -> t.Any:
@@ -36,7 +30,6 @@ ACTIONS = [
     for path in sorted(Path(folder).glob("virt_*.py"))
     if hasattr(_module(path.stem), "Options")
 ]
-KINDS = [one for one in vars(_answer_kinds).values() if isinstance(one, _answer_kinds.Kind)]
 
 
 def _union(annotation: t.Any) -> tuple[set[t.Any], bool]:
@@ -82,62 +75,3 @@ def test_options_are_what_the_specification_makes_of_them(name: str) -> None:
 
 def test_every_action_that_reads_options_says_what_they_are() -> None:
     assert len(ACTIONS) > 6
-
-
-def _require_shape(found: t.Any, shape: t.Any, path: str) -> None:
-    if found is object:
-        return
-    several, optional = _union(found)
-    shapes = list(shape) if isinstance(shape, tuple) else [shape]
-    assert optional == (type(None) in shapes), path
-    shapes = [one for one in shapes if one is not type(None)]
-    if all(isinstance(one, type) for one in shapes):
-        assert several == set(shapes), path
-        return
-    (one,) = several
-    if t.is_typeddict(one):
-        _require_keys(one, _merged(shapes), path)
-    elif t.get_origin(one) is list:
-        for inner in shapes:
-            assert isinstance(inner, list), path
-            if inner:
-                _require_shape(t.get_args(one)[0], inner[0], f"{path}[]")
-    else:
-        assert t.get_origin(one) is dict, path
-        assert isinstance(shapes[0], Every), path
-        _require_shape(t.get_args(one)[1], shapes[0].value, f"{path}.*")
-
-
-def _merged(shapes: list[Mapping[str, t.Any]]) -> dict[str, t.Any]:
-    """The shape of what has one of several: of each key those that it may have."""
-    found: dict[str, list[t.Any]] = {}
-    for shape in shapes:
-        for key, inner in shape.items():
-            several = inner if isinstance(inner, tuple) else (inner,)
-            found.setdefault(key, []).extend(str if isinstance(i, NotEmpty) else i for i in several)
-    return {key: tuple(inner) for key, inner in found.items()}
-
-
-def _require_keys(kind: t.Any, shape: Mapping[str, t.Any], path: str) -> None:
-    required = {key for key in shape if not key.endswith("?")}
-    hints = t.get_type_hints(kind)
-    assert kind.__required_keys__ <= required, path
-    for key, inner in shape.items():
-        if key.rstrip("?") in hints:
-            _require_shape(hints[key.rstrip("?")], inner, f"{path}.{key}")
-    assert set(hints) <= {key.rstrip("?") for key in shape}, path
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_answers_are_what_their_shape_is(kind: _answer_kinds.Kind[t.Any]) -> None:
-    hints = t.get_type_hints(kind.answer)
-    assert not kind.answer.__required_keys__
-    for key, found in hints.items():
-        if key in _TOPMOST or found is object:
-            continue
-        shape = SHAPES[kind.name][key]
-        (several, optional) = _union(found)
-        assert optional, key
-        given = shape if isinstance(shape, tuple) else (shape, type(None))
-        _require_shape(found, given, key)
-        assert several, key
