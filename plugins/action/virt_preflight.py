@@ -10,7 +10,10 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes, tables
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import profiles
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import preflight
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import (
+    preflight,
+    preflight_facts,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.preflight_host import (
     Limits,
 )
@@ -74,7 +77,7 @@ class ActionModule(FleetAction):
         ((_name, answer),) = _judged({own: checked(plain(read), FACTS)}).items()
         facts = answer.get("facts")
         said = None if facts else str(answer.get("msg"))
-        one = preflight.Answer(own, {**facts} if facts else None, said)
+        one = preflight.Answer(own, _whole(facts) if facts else None, said)
         return {**read, **self._findings([one], [own], options)}
 
     def _read(self, options: Options, variables: Values) -> Answer:
@@ -126,7 +129,7 @@ class ActionModule(FleetAction):
             facts: Answer = {**seen, "baseline": baseline}
             if options["_compared"] and baseline is None:
                 facts["not_compared"] = outcomes.reason(compared[name])
-            answers.append(preflight.Answer(name, facts))
+            answers.append(preflight.Answer(name, _whole(facts)))
         return self._findings(answers, _expected(options, variables), options)
 
     def _findings(
@@ -174,10 +177,15 @@ def _judged(answers: dict[str, Facts]) -> dict[str, Facts]:
         facts = answer.get("facts")
         if facts is not None:
             try:
-                preflight.judge([preflight.Answer(host, {**facts})], [host], Limits())
+                preflight.judge([preflight.Answer(host, _whole(facts))], [host], Limits())
             except Exception as error:
                 answers[host] = {"failed": True, "msg": unsound(f"facts: {error!r}")["msg"]}
     return answers
+
+
+def _whole(facts: t.Mapping[str, object]) -> preflight_facts.Facts:
+    """Facts as they are judged, which is tried with each host's alone before they are used."""
+    return t.cast("preflight_facts.Facts", facts)
 
 
 def _facts(variables: Values, name: str) -> dict[str, SeenFacts]:

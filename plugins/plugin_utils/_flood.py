@@ -21,7 +21,6 @@ import threading
 import types
 import typing as t
 
-from ansible.plugins.connection import ConnectionBase
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.plugin_utils._answers import MOST_SAID
 
@@ -35,7 +34,7 @@ class _Over(BaseException):
     """Not to be taken for an error of what is interrupted."""
 
 
-def guard(connection: ConnectionBase, host: object) -> None:
+def guard(connection: t.Any, host: object) -> None:
     """Have every command of this connection end with FleetVirtError when its output has no end."""
     if "exec_command" in vars(connection):
         return  # of a loop's item before
