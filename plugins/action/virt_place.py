@@ -126,6 +126,8 @@ class _Work:
         found = _placing.place(self.domains, self.images, seen, self.policy)
         every = Display().verbosity > 0
         table = tables.placements([one.as_dict() for one in found], every=every)
+        if not found:
+            table = "nothing to do: virt_vms names no VM"
         Display().display(table.rstrip("\n"))
         nowhere = [one for one in found if one.host is None and not one.existing]
         if nowhere:

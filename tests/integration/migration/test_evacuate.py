@@ -141,9 +141,10 @@ def test_bad_input(movers: Movers) -> None:
         run = movers.ansible.playbook(book, {"virt_host": "hv9"}, limit=120)
         assert run.returncode != 0
         assert "hv9 is no hypervisor of this play; there are: hv1, hv2" in str(run)
-        run = movers.ansible.playbook(book, limit=120)
-        assert run.returncode != 0
-        assert "virt_host is missing; name the hypervisor" in str(run)
+        for nobody in ({}, {"virt_host": ""}):
+            run = movers.ansible.playbook(book, nobody, limit=120)
+            assert run.returncode != 0
+            assert "virt_host is missing; name the hypervisor" in str(run)
     for name, value, words in (
         ("virt_on_timeout", "soon", "value of on_timeout must be one of: abort, pause, got: soon"),
         ("virt_parallel", 0, "parallel: 0 is not above 0"),

@@ -67,6 +67,12 @@ def test_variables(fleet: Fleet, variables: dict[str, str], words: list[str]) ->
     _refused(fleet, variables, *words)
 
 
+def test_no_vm_at_all(fleet: Fleet) -> None:
+    run = fleet.provision(virt_vms=[]).succeeded()
+    assert "nothing to do: virt_vms names no VM" in run.stdout
+    assert not [event for event in run.events if event.status == "failed"], str(run)
+
+
 def test_names_with_spaces_and_umlauts(fleet: Fleet) -> None:
     vms = [{"name": name, "memory": 64, "seed": False} for name in ("a b", "müller")]
     run = fleet.provision(virt_vms=vms)

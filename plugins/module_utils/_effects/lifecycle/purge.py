@@ -26,6 +26,7 @@ from ... import _lxml
 from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused, told
 from ..._libvirt import DOMAIN_XML_INACTIVE, DOMAIN_XML_SECURE, ERR_OPERATION_INVALID
 from ..._pure.base.metadata import Metadata, Owner, OwnVolume
+from ..._pure.base.names import require_named
 from ..._pure.domain import unstartable
 from ..._pure.lifecycle import purge_plan
 from ..._pure.lifecycle.purge_plan import (
@@ -116,6 +117,7 @@ def run(
     connection: Connection, names: t.Sequence[str], settings: Settings, *, check: bool
 ) -> dict[str, object]:
     """Remove the domains ``names``; the module's result. Unless all can go, none is touched."""
+    require_named(names)
     _require_local(connection)
     jobs = [_Job(connection, name, settings) for name in dict.fromkeys(names)]
     if not check:

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 
-from ..._errors import Problem
+from ..._errors import PlanRefused, Problem
 from .options import show
 
 _HOST_LENGTH = 63  # Linux ends host names at 64, DNS labels at 63
@@ -47,6 +48,16 @@ def check_vm_name(value: object, path: str, *, host_name: bool = True) -> list[P
     if not isinstance(value, str) or not value:
         return [Problem(path, f"{show(value)} is not a name; write text such as web1")]
     return [Problem(path, message) for message in _findings(value, host_name=host_name)]
+
+
+def require_named(names: Iterable[str]) -> None:
+    """Raise PlanRefused for a name that is empty, which no VM has: a shell's variable without a
+    value, or a comma too many."""
+    if not all(name.strip() for name in names):
+        raise PlanRefused(
+            "the name of a VM is empty; write each name, for example -e vm_name=web1, without a"
+            " comma too many, or look whether the variable that it came from has a value"
+        )
 
 
 def _findings(value: str, *, host_name: bool) -> list[str]:

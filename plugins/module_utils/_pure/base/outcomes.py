@@ -20,10 +20,11 @@ from .tables import clean
 
 Answer = Mapping[str, object]
 
-AGAIN = (
-    "what it had done by then is not known, so run the same again: what is done is not done twice,"
-    " and what was begun is finished"
-)
+_AGAIN = "run the same again: what is done is not done twice, and what was begun is finished"
+_UNKNOWN = f"what it had done by then is not known, so {_AGAIN}"
+_MEND = f"mend that, and {_AGAIN}"
+# Names of errors with which a module ends that did not do what was asked
+_REFUSALS = ("DependencyMissing", "HostUnreachable", "PlanRefused", "SpecError")
 _NOT_ASKED = "mend what failed before, and run the same again"
 _SHOWN = 400
 _BY_SIGNAL = 128  # a shell's exit status of a program that was killed, without the signal's number
@@ -75,7 +76,7 @@ def _of(host: str, name: str, entry: Answer | None, answer: Answer) -> Outcome:
     problem = None
     if entry.get("failed"):
         why = entry.get("msg") or reason({**answer, "msg": None})
-        problem = f"{name} on {host}: {clean(why)}"
+        problem = f"{name} on {host}: {clean(str(why).strip())}"
     return Outcome(host, name, entry, problem)
 
 
@@ -95,7 +96,10 @@ def unheard(hosts: t.Iterable[str], answers: Mapping[str, Answer], key: str) -> 
 
 def told(answer: Answer) -> str:
     """Why a result is none, and what to do."""
-    return f"{reason(answer)}; {AGAIN if _asked(answer) else _NOT_ASKED}"
+    remedy = _NOT_ASKED
+    if _asked(answer):
+        remedy = _MEND if answer.get("error") in _REFUSALS else _UNKNOWN
+    return f"{reason(answer)}; {remedy}"
 
 
 def is_cut(answer: Answer) -> bool:

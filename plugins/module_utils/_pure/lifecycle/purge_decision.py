@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from ..._errors import PlanRefused
 from ..base import proofs, twice
 from ..base.json_values import as_list, as_mappings, as_text
+from ..base.names import require_named
 
 Answer = t.Mapping[str, object]
 
@@ -115,6 +116,7 @@ def decide(names: t.Sequence[str], seen: Fleet) -> Decision:
     """Where each of ``names`` is; raises PlanRefused with everything that is not proven."""
     if not names:
         raise PlanRefused("no VM is named; give -e vm_name=web1, or virt_names for several")
+    require_named(names)
     found, problems = Decision(), []
     for name in dict.fromkeys(names):
         places = {

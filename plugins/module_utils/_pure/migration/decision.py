@@ -197,6 +197,8 @@ def place_one(
         return None
     if vm.get("error"):
         return f"{name!r} stays on {source}, which cannot read it: {vm['error']}"
+    if not all(str(disk["path"] or "").startswith("/") for disk in vm["disks"]):
+        return f"{name!r} stays on {source}: it has a disk that is no file; only files are moved"
     request = _request(name, vm, host, answers[source])
     # A hypervisor of which a domain could not be read at that moment has no load, and no VMs in it
     counted = name in fleet.loads[source].names

@@ -24,6 +24,7 @@ _MIB = 1024**2
 _FLOOR = 64 * _MIB
 DETACHED = "made for it, but not among its disks any more"
 _FOREIGN = "its files are not known to be its own, so it is not moved"
+_ENDED_BY = {"creating": " (fleet.virt.provision_vm)", "purging": " (fleet.virt.purge_vm)"}
 
 
 def plan(source: Source, target: Target, options: Options, *, space: bool = True) -> Plan:
@@ -151,7 +152,7 @@ def _vm(source: Source) -> list[str]:
     if kept is not None and kept.phase not in (None, "migrating"):
         found.append(
             f"{name!r} is in phase {kept.phase}: another run is at work on it, or died at it; let"
-            " that end, or run it again to finish it"
+            f" that end, or run it again to finish it{_ENDED_BY.get(kept.phase, '')}"
         )
     elif kept is not None and kept.phase == "migrating" and source.owner_alive:
         pid = f" (process {kept.owner.pid})" if kept.owner else ""
@@ -184,6 +185,11 @@ def _vm(source: Source) -> list[str]:
     for device in source.hostdevs:
         found.append(f"{name!r} has the host's device {device}, which cannot move; detach it")
     return found
+
+
+def _is_in_other_work(source: Source) -> bool:
+    """Whether what is attached to it is for now, as the drive is that keeps it from starting."""
+    return source.metadata is not None and source.metadata.phase not in (None, "migrating")
 
 
 def _host(source: Source, target: Target) -> list[str]:
@@ -260,7 +266,7 @@ def _disk(
     """What speaks against moving one disk, and the volume it becomes."""
     what, where = f"disk {disk.target}", target.destination.name
     if disk.device != "disk":
-        if disk.path is None:
+        if disk.path is None or _is_in_other_work(source):
             return None, None
         if _is_seed(disk):
             return (

@@ -95,6 +95,17 @@ def test_each_result_that_is_none_has_a_reason(answer: dict[str, t.Any], reason:
     assert outcomes.unheard(["hv1"], {"hv1": answer}, "vms") == {"hv1": reason}
 
 
+@pytest.mark.parametrize(
+    ("answer", "known"),
+    [(REFUSED, True), (KILLED_219, False), (RAISED, False), (TIMED_OUT, False), (GONE, False)],
+    ids=["refused", "killed", "raised", "timed out", "unreachable"],
+)
+def test_what_a_module_refuses_is_to_be_mended(answer: dict[str, t.Any], known: bool) -> None:
+    said = outcomes.told(answer)
+    assert ("what it had done by then is not known" in said) is not known
+    assert ("mend that, and run the same again" in said) is known
+
+
 def test_every_name_has_exactly_one_outcome() -> None:
     requested = {"hv1": ["a", "b", "c", "a"], "hv2": ["d"], "hv3": []}
     entries: list[t.Any] = [

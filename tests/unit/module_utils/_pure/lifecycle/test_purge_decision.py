@@ -180,3 +180,9 @@ def test_a_vm_that_another_run_creates_is_no_duplicate() -> None:
 def test_no_name() -> None:
     with pytest.raises(PlanRefused, match="-e vm_name=web1"):
         decide([], seen(HERE, NOTHING))
+
+
+@pytest.mark.parametrize("names", [[""], ["web1", " "]], ids=["no value", "a comma too many"])
+def test_an_empty_name_is_not_one_that_is_not_there(names: list[str]) -> None:
+    with pytest.raises(PlanRefused, match="the name of a VM is empty; write each name"):
+        decide(names, seen(HERE, NOTHING))

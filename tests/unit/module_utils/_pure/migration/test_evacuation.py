@@ -73,6 +73,12 @@ def test_one_whose_disk_lies_in_no_pool_stops_no_other() -> None:
     (problem,) = found.problems
     assert problem.startswith("web2 fits nowhere. ")
     assert "/srv" in problem
+    disk["path"] = None
+    found = emptied(answers)
+    assert found.shares == {"hv1": [("web1", "hv2")]}
+    assert found.problems == [
+        "'web2' stays on hv1: it has a disk that is no file; only files are moved"
+    ]
 
 
 def test_nothing_goes_to_a_hypervisor_in_maintenance() -> None:

@@ -243,6 +243,14 @@ def test_a_seed_medium_that_has_done_its_work_stands_in_nobodys_way() -> None:
     assert (found.findings, found.old) == ([], [OWN])
 
 
+def test_the_drive_that_keeps_a_purged_vm_from_starting_is_not_to_be_ejected() -> None:
+    drive = Disk("sdzz", "cdrom", "file", "/pool/web1.fleet-virt-purging", "raw")
+    kept = Metadata(phase="purging", volumes=(OWN,), request="{}")
+    (said,) = plan(source(disks=(DISK, drive), metadata=kept), TARGET, Options()).findings
+    assert "in phase purging" in said
+    assert said.endswith("run it again to finish it (fleet.virt.purge_vm)")
+
+
 def test_what_an_earlier_attempt_left_is_made_anew() -> None:
     found = plan(SOURCE, with_file(CLAIM), Options())
     assert found.findings == []
