@@ -1,10 +1,47 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
+
 from __future__ import annotations
 
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetModule
+import typing as t
+
+from ansible.utils.display import Display
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import state_decision
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_options import (
+    ARGUMENTS,
+    INTERNAL,
+    require_sound,
+    wanted_of,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
 
 
-class ActionModule(FleetModule):
-    """The module does everything; its answer passes here."""
+class ActionModule(FleetAction):
+    """Stages of the hypervisor go to the module; those of the controller are here."""
+
+    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        stage = self._task.args.get("_stage", "all")
+        if stage not in ("decide", "report"):
+            return self.module(task_vars)
+        options = to_plain(self.options(ARGUMENTS, INTERNAL))
+        if stage == "report":
+            return self._report(options, task_vars)
+        require_sound(wanted_of(options))
+        answers = registered(task_vars, options["_results"], "state_look")
+        seen = state_decision.fleet(answers, options["_expected"], options["_lost"])
+        decision = state_decision.decide(options["names"], options["_groups"], seen)
+        return {"changed": False, **vars(decision)}
+
+    def _report(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        answers = registered(task_vars, options["_results"], "brought")
+        text, failures = state_decision.report(
+            options["_shares"] or {}, answers, options["_silent"], check=bool(self._task.check_mode)
+        )
+        Display().display(text.rstrip("\n"))
+        found: dict[str, t.Any] = {"changed": False, "output": text}
+        if failures:
+            found.update(failed=True, msg="\n".join(failures))
+        return found

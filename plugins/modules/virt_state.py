@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_state
-short_description: Start, resume and shut down domains, and wait until they are
+short_description: Start, pause, save, reboot and shut down domains, and wait until they are
 version_added: 0.1.0
 description:
   - Brings domains of a hypervisor to a state, from whatever state they are in, and returns when
@@ -18,10 +18,15 @@ description:
   - To V(shutoff), a guest is asked to shut down, by its guest agent if one is connected and by its
     power button, again every few seconds, because a guest that boots hears nothing. A paused guest
     is resumed and one in standby is woken first, so that it can hear.
+  - To V(paused), a domain that runs is paused; its memory stays where it is. To V(saved), its
+    memory is written to the hypervisor's disk and it stops (libvirt's managed save); V(running)
+    restores it and it goes on where it was. One that does not run is refused, for it has no memory
+    to keep.
   - A domain that another run is making, moving or removing is left alone, with an error that says
     so.
   - If one of several domains cannot be brought to the state, none is touched.
-  - With O(reset) it also presses the reset button, as a last resort for a guest that hangs.
+  - With O(reset) it also presses the reset button, as a last resort for a guest that hangs. With
+    O(reboot) a guest is shut down and started again, so that it runs by its stored definition.
   - A running VM that shows the host key it was seeded with needs its seed medium no more; it is
     removed.
 author:
@@ -39,7 +44,7 @@ attributes:
   idempotent:
     support: partial
     details:
-      - With O(reset) each call resets.
+      - With O(reset) each call resets, and with O(reboot) each reboots.
 options:
   names:
     description:
@@ -52,7 +57,7 @@ options:
     description:
       - State to bring them to; left as it is when left out.
     type: str
-    choices: [running, shutoff]
+    choices: [running, shutoff, paused, saved]
   shutdown_timeout:
     description:
       - How long a guest may take to shut down, in seconds.
@@ -74,7 +79,14 @@ options:
         is lost.
       - Only a domain that runs can be reset. With O(state=running), one that does not is started,
         or resumed and reset.
-      - Excludes O(state=shutoff).
+      - Excludes every O(state) but V(running).
+    type: bool
+    default: false
+  reboot:
+    description:
+      - Shut the domains down, as O(state=shutoff) does it, and start them. One that is off is
+        started, one with saved memory is restored first.
+      - Excludes O(reset) and every O(state) but V(running).
     type: bool
     default: false
 seealso:
@@ -93,6 +105,11 @@ EXAMPLES = r"""
   fleet.virt.virt_state:
     name: web1
     reset: true
+
+- name: Keep the memory of a VM on disk until it is started again
+  fleet.virt.virt_state:
+    name: web1
+    state: saved
 
 - name: Shut two VMs down, for up to five minutes, then pull their plugs
   fleet.virt.virt_state:
@@ -116,7 +133,7 @@ vms:
       description: UUID of the domain.
       type: str
     state:
-      description: State it is in now, in libvirt's own terms.
+      description: State it is in now, in libvirt's own terms; one that was saved is V(shutoff).
       type: str
       sample: running
     autostart:
@@ -125,7 +142,7 @@ vms:
     changed:
       description:
         - Whether its state or autostart is another than before, its seed medium went, or it was
-          reset.
+          reset or rebooted.
       type: bool
     steps:
       description: What was done, in order.
@@ -138,48 +155,43 @@ vms:
     msg:
       description: Why not, or what is remarkable; else null.
       type: str
+shares:
+  description: For each hypervisor the names of the domains to bring to the state there.
+  returned: in playbooks of this collection
+  type: dict
+silent:
+  description: Which hypervisors may have more domains of the groups that were named, and why.
+  returned: in playbooks of this collection
+  type: str
+output:
+  description: What was printed.
+  returned: in playbooks of this collection
+  type: str
 """
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
 from ansible_collections.fleet.virt.plugins.module_utils._effects.lifecycle import state
-from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_plan import Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_options import (
+    ARGUMENTS,
+    INTERNAL,
+    require_sound,
+    wanted_of,
+)
 
 
 def main() -> None:
-    module = create_module(
-        {
-            "names": {"type": "list", "elements": "str", "required": True, "aliases": ["name"]},
-            "state": {"type": "str", "choices": ["running", "shutoff"]},
-            "shutdown_timeout": {"type": "float", "default": 120.0},
-            "force": {"type": "bool", "default": False},
-            "autostart": {"type": "bool"},
-            "reset": {"type": "bool", "default": False},
-        },
-        required_one_of=[("state", "autostart", "reset")],
-    )
-    params = module.params
-    wanted = Wanted(
-        state=params["state"],
-        autostart=params["autostart"],
-        force=params["force"],
-        shutdown_timeout=params["shutdown_timeout"],
-        reset=params["reset"],
-    )
+    module = create_module(ARGUMENTS, INTERNAL)
+    params = module.options
+    wanted = wanted_of(params)
 
     def bring() -> dict[str, object]:
-        if not 0 <= wanted.shutdown_timeout <= 86400:
-            raise FleetVirtError(
-                f"shutdown_timeout: {wanted.shutdown_timeout:g} is no time to wait; it is a number"
-                " of seconds from 0 to 86400"
-            )
-        if wanted.reset and wanted.state == "shutoff":
-            raise FleetVirtError(
-                "reset: this asks for a domain to begin again, and state shutoff for it to end;"
-                " leave one of them out"
-            )
+        looking = params["_stage"] == "look"
+        if not looking:
+            require_sound(wanted)
         with connect(params["uri"], params["timeout"]) as connection:
+            if looking:
+                return state.look(connection, params["names"], params["_groups"])
             return state.run(connection, params["names"], wanted, check=module.check_mode)
 
     run(module, bring)

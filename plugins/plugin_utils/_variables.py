@@ -115,6 +115,16 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "repair_vms": _CHOSEN | {"virt_keep_volumes"},
     "return_vms": _MOVE | {"virt_host"},
     "setup_hypervisors": _KEYS | _PREFLIGHT,
+    "state": _CHOSEN
+    | {
+        "virt_group",
+        "vm_autostart",
+        "vm_force",
+        "vm_reboot",
+        "vm_reset",
+        "vm_shutdown_timeout",
+        "vm_state",
+    },
 }
 KNOWN = FLEET.union(*PLAYBOOKS.values())
 # A typing error in one of them would count as false
@@ -131,6 +141,8 @@ BOOLEANS_AMONG = frozenset(
         "virt_refresh_inventory",
         "virt_tunnelled",
         "vm_force",
+        "vm_reboot",
+        "vm_reset",
     }
 )
 

@@ -51,7 +51,7 @@ def bring(ansible: Ansible, guest: Guests, state: str, steps: list[str], **optio
     (vm,) = done.real["hv1"]["vms"]
     assert vm["state"] == state
     assert vm["steps"] == steps
-    words = {"running": "running", "shutoff": "shut off"}
+    words = {"running": "running", "shutoff": "shut off", "paused": "paused"}
     assert guest.virsh("hv1", "domstate", NAME).strip() == words[state]
 
 
@@ -92,6 +92,67 @@ def test_saved_memory_goes_on(ansible: Ansible, awake: Guests) -> None:
     awake.virsh("hv1", "managedsave", NAME)
     bring(ansible, awake, "running", ["start, going on from its saved memory"])
     same_boot(awake)
+
+
+def test_paused_and_saved_by_the_module(ansible: Ansible, awake: Guests) -> None:
+    bring(ansible, awake, "paused", ["pause"])
+    wanted = {"name": NAME, "state": "saved"}
+    done = harness.verify(ansible, awake.lab, "hv1", STATE, wanted)
+    assert done.real["hv1"]["vms"][0]["steps"] == ["save its memory and stop"]
+    assert awake.state("hv1", NAME) == "shut off (saved)"
+    bring(ansible, awake, "running", ["start, going on from its saved memory"])
+    # it was paused when it was saved
+    bring(ansible, awake, "running", [])
+    same_boot(awake)
+
+
+def test_a_reboot_is_another_boot(ansible: Ansible, awake: Guests) -> None:
+    wanted = {"name": NAME, "reboot": True}
+    for check in (True, False):
+        run = ansible.module("hv1", "virt_state", wanted, check=check)["hv1"]
+        assert run["changed"], run
+        assert [vm["steps"] for vm in run["vms"]] == [["shut down, within 120 s", "start again"]]
+    awake.wait_agent("hv1", NAME)
+    awake.execute("hv1", NAME, "test ! -e /run/this-boot")
+
+
+def test_the_playbook_finds_them_wherever_they_are(
+    ansible: Ansible, lab: Laboratory, guests: Guests
+) -> None:
+    guests.define("hv1", "here1")
+    guests.define("hv2", "there1")
+    names = {"virt_names": "here1,there1"}
+    for state, shown in (("running", "running"), ("paused", "paused"), ("saved", "shut off")):
+        harness.verify_playbook(
+            ansible,
+            lab,
+            "fleet.virt.state",
+            variables={**names, "vm_state": state},
+            predicted_ignore=("output",),
+        )
+        for host, name in (("hv1", "here1"), ("hv2", "there1")):
+            assert guests.virsh(host, "domstate", name).strip() == shown
+    guests.define("hv2", "here1")
+    run = ansible.playbook("state", {**names, "vm_state": "running"})
+    assert run.returncode != 0
+    assert "'here1' is defined on hv1 and hv2" in run.stdout
+    assert guests.virsh("hv2", "domstate", "there1").strip() == "shut off"
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"vm_state": "running"}, "no VM is named"),
+        ({"vm_name": "nobody1", "vm_state": "running"}, "no hypervisor has a VM 'nobody1'"),
+        ({"vm_name": "nobody1"}, "nothing is asked for"),
+        ({"vm_name": "nobody1", "vm_state": "runing"}, "value of state must be one of"),
+        ({"virt_group": "nobody", "vm_state": "running"}, "no VM is in nobody"),
+    ],
+)
+def test_the_playbook_refuses(ansible: Ansible, variables: dict[str, str], words: str) -> None:
+    run = ansible.playbook("state", variables)
+    assert run.returncode != 0
+    assert words in run.stdout, str(run)
 
 
 def test_standby_is_woken(ansible: Ansible, awake: Guests) -> None:

@@ -24,6 +24,7 @@ _KILLED = "its module gave no result: it was killed (SIGKILL)"
 _AGAIN = "run the same again"
 _THERE, _OTHER, _NEW = "there", "other", "new"
 _HOST = {"virt_host": "hv1"}
+_RUNNING = {"vm_state": "running"}
 _ALONE = ("--limit", "hv1")
 _VM = {"memory": 32, "seed": False, "start": False, "wait": False}
 # One for each hypervisor, so that claiming and creating are steps of their own
@@ -72,6 +73,9 @@ NOTHING_CHANGES = [
     Kill("purge_vm", "virt_purge.1.before", {"vm_name": _NEW}, [_NEW]),
     Kill("purge_vm", "virt_purge.2.before", {"vm_name": _THERE}, [_THERE]),
     Kill("purge_vm", "virt_purge.2.after", {"vm_name": _THERE}, [_THERE], check=True),
+    Kill("state", "virt_state.1.before", {"vm_name": _NEW, **_RUNNING}, [_NEW]),
+    Kill("state", "virt_state.2.before", {"vm_name": _THERE, **_RUNNING}, [_THERE]),
+    Kill("state", "virt_state.2.after", {"vm_name": _THERE, **_RUNNING}, [_THERE], check=True),
     Kill("migrate_vm", "virt_migrate.1.before", {"vm_name": _THERE}, [_THERE]),
     Kill("migrate_vm", "virt_migrate.2.before", {"vm_name": _THERE}, [_THERE]),
     Kill("migrate_vm", "virt_migrate.2.after", {"vm_name": _THERE}, [_THERE], check=True),

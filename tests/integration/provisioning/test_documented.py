@@ -16,11 +16,16 @@ from ansible_collections.fleet.virt.tests.lab import images
 from .conftest import Fleet
 
 _STATE = "ansible hv1 -b -m fleet.virt.virt_state -a"
+_STATES = "ansible-playbook fleet.virt.state"
 _PROVISION = "ansible-playbook fleet.virt.provision_vm"
 _PURGE = "ansible-playbook fleet.virt.purge_vm"
 # Each with what it must print
 COMMANDS = {
     f"{_STATE} 'name=web1 state=running'": r"hv1 \| (CHANGED|SUCCESS)",
+    f"{_STATES} -e virt_names=web1,db1 -e vm_state=saved": r"db1 +hv1 +shutoff +changed +save",
+    f"{_STATES} -e virt_group=shop -e vm_state=running": r"web1 +hv1 +running +changed +start, go",
+    f"{_STATES} -e virt_group=shop -e vm_reboot=true": r"db1 +hv1 +running +changed +shut down",
+    f"{_STATES} -e vm_name=web1 -e vm_state=running": r"web1 +hv1 +running +unchanged",
     f"{_STATE} 'name=web1,db1 state=shutoff'": r"hv1 \| CHANGED",
     f"{_PURGE} -e vm_name=web1 --check": r"web1_system\.qcow2",
     f"{_PURGE} -e vm_name=web1": r"web1_system\.qcow2",
@@ -109,10 +114,12 @@ def test_commands_that_change_vms(fleet: Fleet) -> None:
         {"name": name, "memory": 96, "image": "tiny.qcow2", "host": "hv1", "start": name != "web1"}
         for name in ("web1", "web2", "db1")
     ]
+    for vm in vms:
+        vm["groups"] = ["shop"] if vm["name"] != "web2" else []
     fleet.provision(virt_vms=[{**vm, "wait": vm["name"] == "db1"} for vm in vms]).succeeded()
     for command, pattern in COMMANDS.items():
         program, *words = shlex.split(command)
-        if "state=shutoff" in command:  # a guest that boots hears nobody
+        if "state=shutoff" in command or "reboot" in command:  # a guest that boots hears nobody
             waited = fleet.ansible.module("hv1", "virt_wait", {"names": ["web1", "db1"]})
             assert not waited["hv1"]["failed"], waited
         run = fleet.ansible.run(program, words).succeeded()

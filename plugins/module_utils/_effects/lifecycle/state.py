@@ -27,7 +27,7 @@ from ..._pure.lifecycle import state_plan
 from ..._pure.lifecycle.state_plan import Facts, Wanted
 from ..._pure.plan.steps import Plan, Step, predict
 from ..base.connection import Connection
-from ..base.lookup import kept_metadata, require_domains
+from ..base.lookup import find_domain, kept_metadata, require_domains
 from ..plan import executor
 from ..plan.executor import Turns
 
@@ -37,6 +37,7 @@ if t.TYPE_CHECKING:
 _AGAIN = 10.0  # seconds after which a guest is asked again: while it boots it hears nothing
 _POLL = 0.25
 _CHANGE_SECONDS = 300.0  # what starting, restoring and destroying may take
+_SECONDS_PER_GIB = 60.0  # which may be written, for memory that is saved
 _SETTLE_SECONDS = 30.0  # from the end of a call until libvirt shows the state
 _AGENTS = threading.BoundedSemaphore(8)
 _TEST = "TEST"  # libvirt's test driver
@@ -59,6 +60,7 @@ class _Job:
     asking: threading.Thread | None = None  # a call to shut down that may not have come back
     problem: str = ""
     resets: int = 0
+    reboots: int = 0
 
     def fail(self, msg: str) -> None:
         self.failed, self.msg = True, msg
@@ -70,7 +72,8 @@ class _Job:
         """Nothing: what it was brought to on the way is told, and is where it goes on from."""
 
     def finish(self) -> None:
-        self.after = dataclasses.replace(read_facts(self.connection, self.raw), resets=self.resets)
+        facts = read_facts(self.connection, self.raw)
+        self.after = dataclasses.replace(facts, resets=self.resets, reboots=self.reboots)
 
 
 def run(
@@ -89,16 +92,34 @@ def run(
     return _result(jobs)
 
 
+def look(
+    connection: Connection, names: t.Collection[str], groups: t.Collection[str]
+) -> dict[str, t.Any]:
+    """Which of ``names``, and which domains in one of ``groups``, are here."""
+    found = [raw for name in dict.fromkeys(names) for raw in [find_domain(connection, name)] if raw]
+    if groups:
+        found += connection.call("list the domains", connection.raw.listAllDomains, 0)
+    vms: dict[str, dict[str, t.Any]] = {}
+    for raw in found:
+        kept = kept_metadata(connection, raw)
+        member = [] if kept is None else [str(group) for group in kept.groups]
+        name = str(raw.name())
+        if name in names or set(groups) & set(member):
+            uuid, phase = str(raw.UUIDString()), kept.phase if kept else None
+            vms[name] = {"name": name, "uuid": uuid, "phase": phase, "groups": member}
+    return {"changed": False, "vms": list(vms.values())}
+
+
 def _carry_out(jobs: t.Sequence[_Job], wanted: Wanted) -> None:
     runs = [executor.Run(job.plan.steps, job) for job in jobs]
     executor.carry_out(runs)
     for job, done in zip(jobs, runs):
         if done.problem is not None:
             job.fail(told(done.problem))
-        elif not state_plan.is_reached(job.after.state, wanted.state):
+        elif not state_plan.is_reached(job.after, wanted.end):
             job.fail(
                 f"{job.after.name!r} is {job.after.state} ({job.after.reason}) and not"
-                f" {wanted.state}, although every step succeeded; see"
+                f" {wanted.end}, although every step succeeded; see"
                 f" /var/log/libvirt/qemu/{job.after.name}.log on its hypervisor"
             )
 
@@ -156,8 +177,9 @@ def _step(connection: Connection, job: _Job, step: Step[Facts], wanted: Wanted) 
         from ..seed import medium as seed_medium
 
         seed_medium.remove(connection, raw)
-    elif kind in ("start", "restore"):
+    elif kind in ("start", "restore", "boot"):
         yield from _start(connection, job, kind)
+        job.reboots += kind == "boot"
     elif kind == "resume":
         connection.call(f"resume {name}", raw.resume, seconds=_CHANGE_SECONDS)
         yield from _await(connection, job, state_plan.RUNNING, _SETTLE_SECONDS)
@@ -168,6 +190,14 @@ def _step(connection: Connection, job: _Job, step: Step[Facts], wanted: Wanted) 
         connection.call(f"reset {name}", raw.reset, 0, seconds=_CHANGE_SECONDS)
         job.resets += 1
         yield from _await(connection, job, state_plan.RUNNING, _SETTLE_SECONDS)
+    elif kind == "suspend":
+        connection.call(f"pause {name}", raw.suspend, seconds=_CHANGE_SECONDS)
+        yield from _await(connection, job, state_plan.PAUSED, _SETTLE_SECONDS)
+    elif kind == "save":
+        gib = connection.call(f"read the memory of {name}", raw.maxMemory) / 1024**2
+        limit = _CHANGE_SECONDS + _SECONDS_PER_GIB * gib
+        connection.call(f"save {name}", raw.managedSave, 0, seconds=limit)
+        yield from _await(connection, job, state_plan.OFF, _SETTLE_SECONDS)
     elif kind == "await_running":
         yield from _await(connection, job, state_plan.RUNNING, _CHANGE_SECONDS)
     elif kind == "destroy_crashed":
@@ -310,6 +340,8 @@ def _result(jobs: t.Sequence[_Job]) -> dict[str, object]:
 def _shown(facts: Facts) -> dict[str, object]:
     shown: dict[str, object] = {"autostart": facts.autostart, "state": facts.state}
     shown.update({"resets": facts.resets} if facts.resets else {})
+    shown.update({"reboots": facts.reboots} if facts.reboots else {})
+    shown.update({"saved": True} if facts.managed_save else {})
     return {**shown, "seed_medium": facts.seed_medium} if facts.seed_medium else shown
 
 

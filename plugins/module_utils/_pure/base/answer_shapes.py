@@ -178,6 +178,12 @@ SHAPES: t.Mapping[str, Fields] = {
         "users": [{"file": str, "users": _TEXTS}],
     },
     "purged": {"vms": [_PURGED]},
+    "state_look": {
+        "vms": [{"name": str, "uuid": _TEXT, "phase": _TEXT, "groups": _TEXTS}],
+    },
+    "brought": {
+        "vms": [{"name": str, "state": _TEXT, "changed?": _FLAG, "steps?": _TEXTS, "msg?": _TEXT}]
+    },
     "migrate_look": {
         "host": _SOURCE,
         "vms": [(_MOVING, _UNREAD)],

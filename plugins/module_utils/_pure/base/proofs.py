@@ -97,8 +97,20 @@ PROOFS: dict[str, Proof] = {
         "all hypervisors, since each may share the storage",
         ALL,
     ),
+    "state": Proof(
+        "``state``",
+        "the VM is on that hypervisor",
+        "that hypervisor",
+        CONCERNED,
+    ),
+    "state group": Proof(
+        "``state`` of a group, to end without an error",
+        "no other hypervisor has a VM of the group",
+        "all hypervisors of the play; VMs of those that answered are brought there all the same",
+        ALL,
+    ),
     "absent": Proof(
-        "``migrate_vm``, ``repair_vms``, ``purge_vm`` of a VM that is found nowhere",
+        "``migrate_vm``, ``repair_vms``, ``purge_vm``, ``state`` of a VM that is found nowhere",
         "no hypervisor has the VM",
         "all hypervisors of the fleet",
         ALL,

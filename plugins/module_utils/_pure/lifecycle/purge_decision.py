@@ -14,11 +14,9 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
-from ..base import proofs, twice
+from ..base import proofs
 from ..base.json_values import as_list, as_mappings, as_text
-from ..base.names import require_named
-
-Answer = t.Mapping[str, object]
+from .located import Answer, locate, sort
 
 
 @dataclass(frozen=True)
@@ -102,47 +100,16 @@ def fleet(
 
     Raises PlanRefused for a ``lost`` that nobody knows, and when nobody answered.
     """
-    answers = {name: answer for name, answer in registered.items() if answer.get(key) is not None}
-    problem = proofs.unknown_lost(lost, list(dict.fromkeys([*registered, *(expected or ())])))
-    if problem:
-        raise PlanRefused(problem)
-    silent = proofs.silences(registered, answers, expected, lost)
-    if not answers:
-        raise PlanRefused(f"no hypervisor answered: {proofs.named(silent)}")
+    answers, silent = sort(registered, key, expected, lost)
     return Fleet({name: _seen(answer) for name, answer in answers.items()}, silent)
 
 
 def decide(names: t.Sequence[str], seen: Fleet) -> Decision:
     """Where each of ``names`` is; raises PlanRefused with everything that is not proven."""
-    if not names:
-        raise PlanRefused("no VM is named; give -e vm_name=web1, or virt_names for several")
-    require_named(names)
-    found, problems = Decision(), []
-    for name in dict.fromkeys(names):
-        places = {
-            host: vm
-            for host, answer in seen.answers.items()
-            for vm in answer.vms
-            if vm.name == name
-        }
-        if len(places) > 1:
-            phases = {where: vm.phase for where, vm in places.items()}
-            uuids = [vm.uuid for vm in places.values()]
-            problems.append(twice.text(name, phases, uuids))
-            continue
-        if not places and name in (*seen.answers, *seen.silent):
-            problems.append(f"{name!r} is a hypervisor, not a VM; fleet.virt.list shows the VMs")
-            continue
-        if not places:
-            missing = proofs.missing("absent", seen.silent)
-            if missing:
-                problems.append(
-                    f"{name!r} is on no hypervisor that answered, but may be on one that did not"
-                    f" ({proofs.named(missing)}); {proofs.remedy(missing)}"
-                )
-            found.absent.append(name)
-            continue
-        host, vm = next(iter(places.items()))
+    there = {host: answer.vms for host, answer in seen.answers.items()}
+    located = locate(names, there, seen.silent)
+    found, problems = Decision(absent=located.absent), located.problems
+    for name, (host, vm) in located.places.items():
         found.shares.setdefault(host, []).append(name)
         for volume in vm.volumes:
             shared = _shared(volume, host, seen)

@@ -9,13 +9,17 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import typing as t
 from dataclasses import dataclass, replace
 
 from ..._errors import PlanRefused
 from ..plan.steps import Effect, Plan, Step
 
 RUNNING = ("running", "blocked")  # blocked: it runs, and waits for something of the host
+PAUSED = ("paused",)
 OFF = ("shutoff",)
+# What can be asked for: libvirt's words, and one for memory that is kept on disk (managed save)
+WANTED = ("running", "shutoff", "paused", "saved")
 
 # Reasons for paused with which libvirt itself is at work on the domain
 _BUSY = {
@@ -29,6 +33,7 @@ _BUSY = {
 # What a step does, by its kind
 _WORDS = {
     "start": "start",
+    "boot": "start again",
     "restore": "start, going on from its saved memory",
     "resume": "resume",
     "wake": "wake up",
@@ -40,7 +45,11 @@ _WORDS = {
     "no_autostart": "unset autostart",
     "seed_medium": "remove the seed medium",
     "reset": "reset",
+    "suspend": "pause",
+    "save": "save its memory and stop",
 }
+# Reasons for paused in which it does not stay so
+_ON_THE_WAY = ("starting_up", "shutting_down", "crashed")
 
 
 @dataclass(frozen=True)
@@ -59,14 +68,16 @@ class Facts:
     managed_save: bool = False
     phase: str | None = None
     seed_medium: str | None = None
-    resets: int = 0  # in this run
+    resets: int = 0  # in this run, as are reboots
+    reboots: int = 0
 
 
 @dataclass(frozen=True)
 class Wanted:
     """What is asked for; None: leave it. ``force``: destroy what does not shut down in time.
 
-    ``reset``: whoever runs begins again, as by the reset button.
+    ``reset``: whoever runs begins again, as by the reset button. ``reboot``: the guest is shut
+    down, as far as it runs, and started.
     """
 
     state: str | None = None
@@ -74,6 +85,12 @@ class Wanted:
     force: bool = False
     shutdown_timeout: float = 120.0
     reset: bool = False
+    reboot: bool = False
+
+    @property
+    def end(self) -> str | None:
+        """The state in the end."""
+        return "running" if self.reboot else self.state
 
 
 # What each kind of step changes, as libvirt shows it afterwards
@@ -94,6 +111,13 @@ _EFFECTS: dict[str, Effect[Facts]] = {
     "no_autostart": lambda facts: replace(facts, autostart=False),
     "seed_medium": lambda facts: replace(facts, seed_medium=None),
     "reset": lambda facts: replace(facts, resets=facts.resets + 1),
+    "boot": lambda facts: replace(
+        facts, state="running", reason="booted", active=True, reboots=facts.reboots + 1
+    ),
+    "suspend": lambda facts: replace(facts, state="paused", reason="user"),
+    "save": lambda facts: replace(
+        facts, state="shutoff", reason="saved", active=False, managed_save=True
+    ),
 }
 # What is seen of a step that is not one call of libvirt's when it is cut short
 _TORN: dict[str, tuple[Effect[Facts], ...]] = {
@@ -107,14 +131,20 @@ _TORN: dict[str, tuple[Effect[Facts], ...]] = {
             facts, state="paused", reason="starting_up", active=True, managed_save=False
         ),
     ),
+    "boot": (lambda facts: replace(facts, state="paused", reason="starting_up", active=True),),
+    "save": (lambda facts: replace(facts, state="paused", reason="save"),),
 }
 
 
-def is_reached(state: str, wanted: str | None) -> bool:
-    """Whether ``state`` (libvirt's) is what ``wanted`` (running, shutoff, None) asks for."""
-    if wanted is None:
-        return True
-    return state in (RUNNING if wanted == "running" else OFF)
+def is_reached(facts: Facts, wanted: str | None) -> bool:
+    """Whether ``facts`` are what ``wanted`` (one of :data:`WANTED`, or None) asks for."""
+    if wanted == "running":
+        return facts.state in RUNNING
+    if wanted == "paused":
+        return facts.state in PAUSED and facts.reason not in (*_BUSY, *_ON_THE_WAY)
+    if wanted == "saved":
+        return facts.state in OFF and facts.managed_save
+    return wanted is None or facts.state in OFF
 
 
 def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
@@ -139,10 +169,12 @@ def _kinds(facts: Facts, wanted: Wanted) -> list[str]:
                 " its hypervisor; define it first (virsh define)"
             )
         kinds.append("autostart" if wanted.autostart else "no_autostart")
-    if not is_reached(facts.state, wanted.state):
-        kinds += _to_running(facts) if wanted.state == "running" else _to_off(facts)
-    if wanted.reset and not {"start", "await_running"} & set(kinds):  # it begins anyway
-        if not is_reached(facts.state, "running") and wanted.state is None:
+    if wanted.reboot:
+        kinds += _rebooted(facts)
+    elif wanted.state is not None and not is_reached(facts, wanted.state):
+        kinds += _WAYS[wanted.state](facts)
+    if wanted.reset and not {"start", "boot", "await_running"} & set(kinds):  # it begins anyway
+        if not is_reached(facts, "running") and wanted.state is None:
             raise PlanRefused(
                 f"{facts.name!r} is {facts.state} ({facts.reason}); only what runs can be reset."
                 " To have it run, and begin again, ask for state running too"
@@ -212,6 +244,56 @@ def _to_off(facts: Facts) -> list[str]:
         _refuse_busy(facts)
         return ["resume", "shutdown"]  # a paused guest hears nothing
     raise _unknown(facts)
+
+
+def _to_paused(facts: Facts) -> list[str]:
+    way = _awake(facts, "paused")
+    return [*way, "suspend"]
+
+
+def _to_saved(facts: Facts) -> list[str]:
+    if not facts.persistent:
+        raise PlanRefused(
+            f"{facts.name!r} is transient: libvirt keeps no memory for what is gone when it stops;"
+            " define it first (virsh define)"
+        )
+    if facts.state in PAUSED and facts.reason not in (*_BUSY, *_ON_THE_WAY):
+        return ["save"]  # and is paused again when it is restored
+    return [*_awake(facts, "saved"), "save"]
+
+
+def _awake(facts: Facts, wanted: str) -> list[str]:
+    """The steps until it runs; raises PlanRefused for what has no memory to keep."""
+    if facts.state in RUNNING:
+        return []
+    if facts.state == "pmsuspended":
+        return ["wake"]
+    if facts.state in PAUSED and facts.reason == "starting_up":
+        return ["await_running"]
+    if facts.state in PAUSED:
+        _refuse_busy(facts)
+    raise PlanRefused(
+        f"{facts.name!r} is {facts.state} ({facts.reason}); only what runs can be {wanted}. Bring"
+        " it to state running first"
+    )
+
+
+def _rebooted(facts: Facts) -> list[str]:
+    """Shut down as far as it runs, and started: a run that was killed in between is finished by
+    the next."""
+    way = ["restore"] if facts.managed_save and facts.state in OFF else []
+    if not way and facts.state in OFF:
+        return ["start"]
+    off = [*way, "shutdown"] if way else _to_off(facts)
+    return [*off, "boot"]
+
+
+_WAYS: dict[str, t.Callable[[Facts], list[str]]] = {
+    "running": _to_running,
+    "shutoff": _to_off,
+    "paused": _to_paused,
+    "saved": _to_saved,
+}
 
 
 def _refuse_busy(facts: Facts) -> None:

@@ -132,3 +132,38 @@ def test_a_reset_is_a_change_each_time(connection: Connection, check: bool) -> N
         assert result["vms"][0]["steps"] == ["reset"]
         assert result["vms"][0]["state"] == "running"
         assert '"resets": 1' in result["diff"][0]["after"]
+
+
+def test_paused_saved_and_back(connection: Connection) -> None:
+    for wanted, state_after, step in (
+        ("paused", "paused", "pause"),
+        ("saved", "shutoff", "save its memory and stop"),
+        ("running", "running", "start, going on from its saved memory"),
+    ):
+        predicted = bring(connection, "running", state=wanted, check=True)
+        real = bring(connection, "running", state=wanted)
+        assert real == predicted
+        assert (real["state"], real["steps"], real["failed"]) == (state_after, [step], False)
+        assert not bring(connection, "running", state=wanted)["changed"]
+
+
+def test_a_reboot_is_a_change_each_time(connection: Connection) -> None:
+    for _turn in range(2):
+        predicted = bring(connection, "running", reboot=True, check=True)
+        real = bring(connection, "running", reboot=True)
+        assert real == predicted
+        assert (real["state"], real["changed"], real["failed"]) == ("running", True, False)
+        assert real["steps"] == ["shut down, within 120 s", "start again"]
+
+
+def test_a_look_finds_names_and_members_of_groups(connection: Connection) -> None:
+    text = "".join(f"<f:group>{one}</f:group>" for one in ("web", "db"))
+    domain = connection.raw.lookupByName("paused")
+    domain.setMetadata(2, f"<fleet>{text.replace('f:', '')}</fleet>", "fleet", NAMESPACE, 2)
+    found = state.look(connection, ["running", "nobody"], ["web", "mail"])["vms"]
+    assert [(vm["name"], vm["groups"]) for vm in found] == [
+        ("running", []),
+        ("paused", ["web", "db"]),
+    ]
+    assert [vm["name"] for vm in state.look(connection, ["purging"], [])["vms"]] == ["purging"]
+    assert state.look(connection, ["purging"], [])["vms"][0]["phase"] == "purging"

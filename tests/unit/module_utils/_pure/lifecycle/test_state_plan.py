@@ -9,7 +9,11 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import states
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_options import (
+    require_sound,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_plan import (
     Facts,
     Wanted,
@@ -170,7 +174,7 @@ def test_whatever_is_left_by_a_kill_leads_there_all_the_same(wanted: str) -> Non
                 again = plan(left, asked)
                 assert not again.refusals, when
                 after = predict(left, again.steps)
-                assert is_reached(after.state, wanted), when
+                assert is_reached(after, wanted), when
                 assert after.autostart, when
                 assert (after.seed_medium, after.managed_save) == (
                     (None, False) if wanted == "running" else (None, now.managed_save)
@@ -188,3 +192,80 @@ def test_a_reset_is_for_what_runs() -> None:
     assert kinds(saved, Wanted("running", reset=True)) == ["restore", "reset"]
     assert "only what runs can be reset" in refused(facts("shutoff"), Wanted(reset=True))
     assert "in phase purging" in refused(facts("running", phase="purging"), Wanted(reset=True))
+
+
+# state, reason, steps to paused, steps to saved; text: a part of why not
+KEEPING: list[tuple[str, str, list[str] | str, list[str] | str]] = [
+    ("running", "booted", ["suspend"], ["save"]),
+    ("blocked", "unknown", ["suspend"], ["save"]),
+    ("paused", "user", [], ["save"]),
+    ("paused", "ioerror", [], ["save"]),
+    ("paused", "starting_up", ["await_running", "suspend"], ["await_running", "save"]),
+    ("paused", "shutting_down", "only what runs can be paused", "only what runs can be saved"),
+    ("paused", "crashed", "only what runs can be paused", "only what runs can be saved"),
+    ("paused", "migration", "being migrated", "being migrated"),
+    ("paused", "save", "being saved", "being saved"),
+    ("pmsuspended", "unknown", ["wake", "suspend"], ["wake", "save"]),
+    ("shutoff", "shutdown", "only what runs can be paused", "only what runs can be saved"),
+    ("shutdown", "user", "only what runs can be paused", "only what runs can be saved"),
+    ("crashed", "panicked", "only what runs can be paused", "only what runs can be saved"),
+    ("nostate", "unknown", "only what runs can be paused", "only what runs can be saved"),
+]
+
+
+@pytest.mark.parametrize(("state", "reason", "to_paused", "to_saved"), KEEPING)
+def test_memory_is_kept_of_what_has_some(
+    state: str, reason: str, to_paused: list[str] | str, to_saved: list[str] | str
+) -> None:
+    for wanted, expected in (("paused", to_paused), ("saved", to_saved)):
+        now = facts(state, reason)
+        if isinstance(expected, str):
+            assert expected in refused(now, Wanted(wanted))
+            continue
+        assert kinds(now, Wanted(wanted)) == expected
+        assert is_reached(predict(now, plan(now, Wanted(wanted)).steps), wanted)
+
+
+def test_what_is_saved_stays_so_and_a_transient_domain_is_not_saved() -> None:
+    assert kinds(facts("shutoff", "saved", managed_save=True), Wanted("saved")) == []
+    assert "libvirt keeps no memory" in refused(facts("running", persistent=False), Wanted("saved"))
+    assert kinds(facts("running", persistent=False), Wanted("paused")) == ["suspend"]
+
+
+REBOOTS: list[tuple[Facts, list[str]]] = [
+    (facts("running", "booted"), ["shutdown", "boot"]),
+    (facts("paused", "user"), ["resume", "shutdown", "boot"]),
+    (facts("paused", "shutting_down"), ["await_off", "boot"]),
+    (facts("shutoff", "shutdown"), ["start"]),
+    (facts("shutoff", "saved", managed_save=True), ["restore", "shutdown", "boot"]),
+    (facts("crashed", "panicked"), ["destroy_crashed", "boot"]),
+]
+
+
+@pytest.mark.parametrize(("now", "expected"), REBOOTS)
+def test_a_reboot_ends_running_from_wherever_it_was_cut_off(
+    now: Facts, expected: list[str]
+) -> None:
+    asked = Wanted(reboot=True)
+    assert kinds(now, asked) == expected
+    for when, left in interrupted(now, plan(now, asked).steps):
+        again = plan(left, asked)
+        assert not again.refusals, when
+        assert is_reached(predict(left, again.steps), "running"), when
+
+
+@pytest.mark.parametrize(
+    ("wanted", "part"),
+    [
+        (Wanted(), "nothing is asked for"),
+        (Wanted("shutoff", reset=True), "reset: this asks for a domain to begin again"),
+        (Wanted("saved", reboot=True), "reboot: this asks for a domain to be shut down"),
+        (Wanted(reset=True, reboot=True), "which reset is not"),
+        (Wanted("shutoff", shutdown_timeout=-1), "shutdown_timeout: -1 is no time to wait"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(wanted: Wanted, part: str) -> None:
+    with pytest.raises(PlanRefused, match=part):
+        require_sound(wanted)
+    require_sound(Wanted("running", reset=True))
+    require_sound(Wanted("running", reboot=True))

@@ -1,0 +1,96 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""On which hypervisor each VM is, by what all of them answered.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..._errors import PlanRefused
+from ..base import proofs, twice
+from ..base.names import require_named
+
+Answer = t.Mapping[str, object]
+Silences = t.Mapping[str, proofs.Silence]
+
+
+class Named(t.Protocol):
+    """What is to be known of a VM to say where it is."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def uuid(self) -> str | None: ...
+    @property
+    def phase(self) -> str | None: ...
+
+
+Vm = t.TypeVar("Vm", bound=Named)
+
+
+@dataclass
+class Located(t.Generic[Vm]):
+    """``places``: hypervisor and what it says of it, for each VM that is there exactly once;
+    ``absent`` are on none that answered. ``problems`` are all that is not proven."""
+
+    places: dict[str, tuple[str, Vm]] = field(default_factory=dict)
+    absent: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def sort(
+    registered: t.Mapping[str, Answer],
+    key: str,
+    expected: t.Sequence[str] | None,
+    lost: t.Sequence[str],
+) -> tuple[dict[str, Answer], Silences]:
+    """Who answered, and who gave no answer and is not declared lost; an answer is what has ``key``.
+
+    Raises PlanRefused for a ``lost`` that nobody knows, and when nobody answered.
+    """
+    answers = {name: answer for name, answer in registered.items() if answer.get(key) is not None}
+    problem = proofs.unknown_lost(lost, list(dict.fromkeys([*registered, *(expected or ())])))
+    if problem:
+        raise PlanRefused(problem)
+    silent = proofs.silences(registered, answers, expected, lost)
+    if not answers:
+        raise PlanRefused(f"no hypervisor answered: {proofs.named(silent)}")
+    return answers, silent
+
+
+def locate(
+    names: t.Sequence[str], there: t.Mapping[str, t.Sequence[Vm]], silent: Silences
+) -> Located[Vm]:
+    """Where each of ``names`` is, by the VMs of each hypervisor; raises PlanRefused without a
+    name."""
+    if not names:
+        raise PlanRefused("no VM is named; give -e vm_name=web1, or virt_names for several")
+    require_named(names)
+    found: Located[Vm] = Located()
+    for name in dict.fromkeys(names):
+        places = {host: vm for host, vms in there.items() for vm in vms if vm.name == name}
+        if len(places) > 1:
+            phases = {where: vm.phase for where, vm in places.items()}
+            uuids = [vm.uuid for vm in places.values()]
+            found.problems.append(twice.text(name, phases, uuids))
+        elif places:
+            found.places[name] = next(iter(places.items()))
+        elif name in (*there, *silent):
+            found.problems.append(
+                f"{name!r} is a hypervisor, not a VM; fleet.virt.list shows the VMs"
+            )
+        else:
+            missing = proofs.missing("absent", silent)
+            if missing:
+                found.problems.append(
+                    f"{name!r} is on no hypervisor that answered, but may be on one that did not"
+                    f" ({proofs.named(missing)}); {proofs.remedy(missing)}"
+                )
+            found.absent.append(name)
+    return found

@@ -1,0 +1,131 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From what all hypervisors say to where each domain is brought to a state, and what is told of it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..._errors import PlanRefused
+from ..base import proofs
+from ..base.json_values import as_list, as_mappings, as_text
+from ..base.outcomes import Answer, outcomes
+from ..base.tables import table
+from . import located
+
+
+@dataclass(frozen=True)
+class Vm:
+    """A VM that was looked for, where it was found."""
+
+    name: str
+    uuid: str | None
+    phase: str | None
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The VMs that each hypervisor of the play answered. ``silent`` gave no answer, and are not
+    declared lost."""
+
+    there: t.Mapping[str, tuple[Vm, ...]]
+    silent: located.Silences
+
+
+_HEADS = ["VM", "HYPERVISOR", "STATE", "RESULT", "STEPS"]
+
+
+@dataclass
+class Decision:
+    """The names that each hypervisor brings to the state. ``silent`` says which hypervisors may
+    have more VMs of the groups that were named; empty if none may."""
+
+    shares: dict[str, list[str]] = field(default_factory=dict)
+    silent: str = ""
+
+
+def fleet(
+    registered: t.Mapping[str, Answer], expected: t.Sequence[str] | None, lost: t.Sequence[str]
+) -> Fleet:
+    """What was registered; raises PlanRefused as :func:`located.sort` does."""
+    answers, silent = located.sort(registered, "vms", expected, lost)
+    return Fleet({name: _vms(answer) for name, answer in answers.items()}, silent)
+
+
+def _vms(answer: Answer) -> tuple[Vm, ...]:
+    return tuple(
+        Vm(
+            str(vm["name"]),
+            as_text(vm.get("uuid")),
+            as_text(vm.get("phase")),
+            tuple(map(str, as_list(vm.get("groups")))),
+        )
+        for vm in as_mappings(answer.get("vms"))
+    )
+
+
+def decide(names: t.Sequence[str], groups: t.Sequence[str], seen: Fleet) -> Decision:
+    """Where each of ``names``, and of the VMs in ``groups``, is; raises PlanRefused with
+    everything that is not proven."""
+    listed = [*names, *_members(groups, seen)]
+    silent = proofs.missing("state group", seen.silent) if groups else {}
+    if groups and not listed:
+        more = f"; {proofs.named(silent)}" if silent else ""
+        raise PlanRefused(
+            f"no VM is in {' or '.join(groups)}; fleet.virt.query shows the groups of each{more}"
+        )
+    where = located.locate(listed, seen.there, seen.silent)
+    problems = where.problems
+    if not proofs.missing("absent", seen.silent):
+        problems += [
+            f"no hypervisor has a VM {name!r}; fleet.virt.list shows the VMs"
+            for name in where.absent
+        ]
+    if problems:
+        raise PlanRefused("; ".join(problems))
+    found = Decision(silent=proofs.named(silent))
+    for name, (host, _vm) in where.places.items():
+        if not proofs.missing("state", seen.silent, host):
+            found.shares.setdefault(host, []).append(name)
+    return found
+
+
+def _members(groups: t.Sequence[str], seen: Fleet) -> list[str]:
+    wanted = set(groups)
+    found = [vm.name for vms in seen.there.values() for vm in vms if wanted & set(vm.groups)]
+    return sorted(set(found))
+
+
+def report(
+    shares: t.Mapping[str, t.Sequence[str]],
+    answers: t.Mapping[str, Answer],
+    silent: str,
+    *,
+    check: bool,
+) -> tuple[str, list[str]]:
+    """Text for people, and what failed."""
+    rows: list[list[str | None]] = []
+    failures: list[str] = []
+    for one in outcomes(shares, answers):
+        entry = one.entry or {}
+        word = "unchanged"
+        if one.problem is not None:
+            failures.append(one.problem)
+            word = "failed"
+        elif entry.get("changed"):
+            word = "would change" if check else "changed"
+        note = as_text(entry.get("msg")) if one.problem is None else None
+        told = "; ".join([*map(str, as_list(entry.get("steps"))), *([note] if note else [])])
+        rows.append([one.name, one.host, as_text(entry.get("state")), word, told])
+    if silent:
+        failures.append(
+            f"not all hypervisors answered, and VMs of the group there are as they were: {silent}"
+        )
+    return table(_HEADS, sorted(rows, key=lambda row: str(row[0]))) + "\n", failures

@@ -1,0 +1,76 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The options of ``virt_state``, for the module and its controller half.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._errors import PlanRefused
+from ..base.arguments import Spec
+from ..base.json_values import as_text
+from .state_plan import WANTED, Wanted
+
+_LONGEST = 86400  # seconds
+
+ARGUMENTS: Spec = {
+    "names": {"type": "list", "elements": "str", "required": True, "aliases": ["name"]},
+    "state": {"type": "str", "choices": list(WANTED)},
+    "shutdown_timeout": {"type": "float", "default": 120.0},
+    "force": {"type": "bool", "default": False},
+    "autostart": {"type": "bool"},
+    "reset": {"type": "bool", "default": False},
+    "reboot": {"type": "bool", "default": False},
+}
+INTERNAL: Spec = {
+    "_stage": {"type": "str", "choices": ["all", "look", "decide", "report"], "default": "all"},
+    "_groups": {"type": "list", "elements": "str", "default": []},
+    "_results": {"type": "str"},
+    "_shares": {"type": "dict"},
+    "_silent": {"type": "str", "default": ""},
+    "_expected": {"type": "list", "elements": "str"},
+    "_lost": {"type": "list", "elements": "str", "default": []},
+}
+
+
+def wanted_of(options: t.Mapping[str, object]) -> Wanted:
+    """What the module's options ask for."""
+    autostart, timeout = options["autostart"], options["shutdown_timeout"]
+    return Wanted(
+        state=as_text(options["state"]),
+        autostart=None if autostart is None else bool(autostart),
+        force=bool(options["force"]),
+        shutdown_timeout=timeout if isinstance(timeout, (int, float)) else 0.0,
+        reset=bool(options["reset"]),
+        reboot=bool(options["reboot"]),
+    )
+
+
+def require_sound(wanted: Wanted) -> None:
+    """Raise PlanRefused for what cannot be meant."""
+    if (wanted.state, wanted.autostart, wanted.reset, wanted.reboot) == (None, None, False, False):
+        raise PlanRefused(
+            "nothing is asked for: state, autostart, reset, reboot; give one of them (in a playbook"
+            f" vm_state={'|'.join(WANTED)}, vm_autostart, vm_reset, vm_reboot)"
+        )
+    if not 0 <= wanted.shutdown_timeout <= _LONGEST:
+        raise PlanRefused(
+            f"shutdown_timeout: {wanted.shutdown_timeout:g} is no time to wait; it is a number"
+            f" of seconds from 0 to {_LONGEST}"
+        )
+    if wanted.reset and wanted.state not in (None, "running"):
+        raise PlanRefused(
+            f"reset: this asks for a domain to begin again, and state {wanted.state} for it to"
+            " end; leave one of them out"
+        )
+    if wanted.reboot and (wanted.reset or wanted.state not in (None, "running")):
+        other = "reset" if wanted.reset else f"state {wanted.state}"
+        raise PlanRefused(
+            f"reboot: this asks for a domain to be shut down and started, which {other} is not;"
+            " leave one of them out"
+        )
