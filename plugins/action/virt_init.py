@@ -39,6 +39,8 @@ class ActionModule(FleetAction):
         if earlier.get("finished"):
             return _again(checked(earlier, MADE))
         arguments = self._module_arguments(task_vars)
+        if arguments.get("_stage") == "compare":
+            return self.module(task_vars, arguments)
         if not arguments["vms"] and not arguments.get("_withdraw"):
             return {"changed": False, "vms": []}
         if arguments.get("_stage", "all") == "all" and _elsewhere.others(task_vars):
@@ -109,7 +111,8 @@ class ActionModule(FleetAction):
         domains = _batch.validated(vms, chosen, path)
         _peers.refuse_hypervisors([domain.name for domain in domains], task_vars)
         check = self.check
-        images = _batch.controller_images(domains, variables, check=check)
+        comparing = common.get("_stage") == "compare"
+        images = {} if comparing else _batch.controller_images(domains, variables, check=check)
         if common.get("_stage", "all") == "all" and not check:
             self._bring(images, common, task_vars, variables)
         unseeded, seeds = _seeds.taken_out(as_mappings(vms))

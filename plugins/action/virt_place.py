@@ -18,7 +18,6 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
-    Json,
     as_mapping,
     as_mappings,
 )
@@ -37,7 +36,6 @@ from ansible_collections.fleet.virt.plugins.plugin_utils._plain import (
     Answer,
     Values,
     texts,
-    to_plain,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import shares as shares_of
 from ansible_collections.fleet.virt.plugins.plugin_utils._registered import hosts, registered
@@ -96,7 +94,7 @@ class _Work:
         self.names = hosts(task_vars)
         self.variables = _batch.Variables(task_vars, action._templar)
         self.answers = registered(task_vars, options["results"], PLACING)
-        self.limits = {name: self._limits(name) for name in self.names}
+        self.limits = {name: _placing.limits_of(name, task_vars) for name in self.names}
         self.policy = placement.Policy(
             pool_paths=self.variables.pool_paths(), base_pool=self.variables.base_pool()
         )
@@ -107,11 +105,6 @@ class _Work:
         _peers.refuse_hypervisors([one.name for one in self.domains], task_vars)
         local = _batch.controller_images(self.domains, self.variables, check=self.check)
         self.images = {name: _batch.image_facts(one) for name, one in local.items()}
-
-    def _limits(self, name: str) -> dict[str, Json]:
-        values = _peers.of_host(name, self.task_vars)
-        found = {key: values.get(key) for key in _batch.LIMITS}
-        return {key: to_plain(value) for key, value in found.items() if value is not None}
 
     def place(self) -> Answer:
         """Where each VM goes; fails, with every reason, when one of them fits nowhere."""

@@ -14,19 +14,36 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_o
     require_sound,
     wanted_of,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, shares
 from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
+
+
+class Options(Connected):
+    names: list[str]
+    state: str | None
+    shutdown_timeout: float
+    force: bool
+    autostart: bool | None
+    reset: bool
+    reboot: bool
+    _stage: str
+    _groups: list[str]
+    _results: str | None
+    _shares: dict[str, object] | None
+    _silent: str
+    _expected: list[str] | None
+    _lost: list[str]
 
 
 class ActionModule(FleetAction):
     """Stages of the hypervisor go to the module; those of the controller are here."""
 
-    def work(self, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+    def work(self, task_vars: Values) -> t.Mapping[str, object]:
         stage = self._task.args.get("_stage", "all")
         if stage not in ("decide", "report"):
             return self.module(task_vars)
-        options = to_plain(self.options(ARGUMENTS, INTERNAL))
+        options = self.options(Options, ARGUMENTS, INTERNAL)
         if stage == "report":
             return self._report(options, task_vars)
         require_sound(wanted_of(options))
@@ -35,13 +52,13 @@ class ActionModule(FleetAction):
         decision = state_decision.decide(options["names"], options["_groups"], seen)
         return {"changed": False, **vars(decision)}
 
-    def _report(self, options: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+    def _report(self, options: Options, task_vars: Values) -> Answer:
         answers = registered(task_vars, options["_results"], "brought")
         text, failures = state_decision.report(
-            options["_shares"] or {}, answers, options["_silent"], check=bool(self._task.check_mode)
+            shares(options["_shares"]), answers, options["_silent"], check=self.check
         )
         Display().display(text.rstrip("\n"))
-        found: dict[str, t.Any] = {"changed": False, "output": text}
+        found: Answer = {"changed": False, "output": text}
         if failures:
             found.update(failed=True, msg="\n".join(failures))
         return found

@@ -527,6 +527,17 @@ def main() -> None:
         with connect(params["uri"], params["timeout"]) as connection:
             return {"changed": False, "host": placement_facts.read(connection, base, path)}
 
+    def compare() -> t.Mapping[str, object]:
+        from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import (
+            existing,
+            init,
+        )
+
+        domains, _settings = init.read_options(t.cast("init.Options", params))
+        with connect(params["uri"], params["timeout"]) as connection:
+            found = existing.compare(connection, domains)
+        return {**read(), "vms": found}
+
     def work() -> t.Mapping[str, object]:
         from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import init
 
@@ -544,6 +555,8 @@ def main() -> None:
     # Each stage imports its own: what is imported is compiled anew at every call
     if params["_stage"] == "read":
         run(module, read)
+    if params["_stage"] == "compare":
+        run(module, compare)
     run(module, work, commands=("qemu-img",))
 
 

@@ -105,6 +105,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "list": _OUTPUT,
     "maintenance": frozenset({"virt_host", "virt_maintenance"}),
     "migrate_vm": _MOVE | _CHOSEN,
+    "plan": _OUTPUT | {"virt_strict", "virt_vms"} | {f"vm_{name}" for name in OPTIONS},
     "preflight": _PREFLIGHT,
     "provision_vm": _OUTPUT
     | {"virt_refresh_inventory", "virt_vms", "virt_wait_timeout"}
@@ -139,6 +140,7 @@ BOOLEANS_AMONG = frozenset(
         "virt_keep_volumes",
         "virt_maintenance",
         "virt_refresh_inventory",
+        "virt_strict",
         "virt_tunnelled",
         "vm_force",
         "vm_reboot",

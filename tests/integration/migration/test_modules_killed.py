@@ -73,6 +73,7 @@ NOTHING_CHANGES = [
     Kill("purge_vm", "virt_purge.1.before", {"vm_name": _NEW}, [_NEW]),
     Kill("purge_vm", "virt_purge.2.before", {"vm_name": _THERE}, [_THERE]),
     Kill("purge_vm", "virt_purge.2.after", {"vm_name": _THERE}, [_THERE], check=True),
+    Kill("plan", "virt_init.1.before", {"vm_name": _NEW}, [_NEW]),
     Kill("state", "virt_state.1.before", {"vm_name": _NEW, **_RUNNING}, [_NEW]),
     Kill("state", "virt_state.2.before", {"vm_name": _THERE, **_RUNNING}, [_THERE]),
     Kill("state", "virt_state.2.after", {"vm_name": _THERE, **_RUNNING}, [_THERE], check=True),

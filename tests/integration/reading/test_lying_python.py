@@ -31,6 +31,7 @@ RUNS = {
     "images": _SHAPELESS,
     "preflight": _SHAPELESS,
     "purge_vm -e vm_name=nobody": _SHAPELESS,
+    "plan -e vm_name=nobody": _SHAPELESS,
     "state -e vm_name=nobody -e vm_state=running": _SHAPELESS,
     "provision_vm -e vm_name=new1 -e vm_memory=64MiB": _SHAPELESS,
     "migrate_vm -e vm_name=nobody": _SHAPELESS,

@@ -13,12 +13,33 @@ import typing as t
 
 from ..._libvirt import DOMAIN_XML_INACTIVE
 from ..._pure.base.metadata import Metadata
-from ..._pure.domain import difference
+from ..._pure.domain import difference, request
 from ..._pure.domain.domain import Domain
 from ..base.connection import Connection
+from ..base.lookup import find_domain, kept_metadata
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+
+
+def compare(connection: Connection, domains: t.Sequence[Domain]) -> list[dict[str, object]]:
+    """How each of ``domains`` that is defined here differs from what is asked for.
+
+    ``differences`` is None for one that this collection did not make, or has not finished.
+    ``drift`` is whether it was made as it is asked for, so that somebody else has changed it.
+    """
+    found: list[dict[str, object]] = []
+    for domain in domains:
+        raw = find_domain(connection, domain.name)
+        if raw is None:
+            continue
+        kept = kept_metadata(connection, raw)
+        entry: dict[str, object] = {"name": domain.name, "differences": None, "drift": False}
+        if kept is not None and kept.request is not None and kept.phase is None:
+            entry["differences"] = lines = differences(connection, raw, kept, domain)
+            entry["drift"] = bool(lines) and not request.differences(kept.request, domain)
+        found.append(entry)
+    return found
 
 
 def differences(

@@ -171,6 +171,10 @@ SHAPES: t.Mapping[str, Fields] = {
     "made": {"vms": [_MADE]},
     "waited": {"vms": [{"name": str, "address": _TEXT, "answered": _FLAG, "msg": _TEXT}]},
     "placing": {"host": _HOST},
+    "compared": {
+        "host": _HOST,
+        "vms": [{"name": str, "differences": (_TEXTS, _NONE), "drift": _FLAG}],
+    },
     "claims": {"host": _HOST, "vms": [{**_MADE, "refused": _FLAG}]},
     "purge_look": {
         "vms": [{"name": str, "uuid?": _TEXT, "phase?": _TEXT, "volumes": [_VOLUME]}],

@@ -20,7 +20,7 @@ if t.TYPE_CHECKING:
 
 # What exists only afterwards, in check mode
 GENERATED = "(generated)"
-STAGES = ("all", "read", "claim", "finish")
+STAGES = ("all", "read", "compare", "claim", "finish")
 # Every key that describes a VM; _pure/domain/domain.py reads them, and reports every problem of a
 # batch at once. The action plugin hands them on in ``vms``.
 OPTIONS = tuple(names(VM))

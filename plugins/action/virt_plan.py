@@ -1,0 +1,126 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import proofs
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import fleet_plan
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Domain
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.fleet_plan import Place
+from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import placement
+from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _output, _peers, _placing
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import PLACING
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
+
+_ARGUMENTS: Spec = {
+    "vms": {"type": "list", "elements": "dict"},
+    "results": {"type": "str", "required": True},
+    "expected": {"type": "list", "elements": "str"},
+    "lost": {"type": "list", "elements": "str", "default": []},
+    "strict": {"type": "bool", "default": False},
+    "output": {"type": "str", "choices": ["table", "json", "yaml"], "default": "table"},
+    "output_file": {"type": "path"},
+}
+
+
+class Options(Connected):
+    vms: list[dict[str, object]] | None
+    results: str
+    expected: list[str] | None
+    lost: list[str]
+    strict: bool
+    output: str
+    output_file: str | None
+
+
+class ActionModule(FleetAction):
+    _requires_connection = False
+
+    def work(self, task_vars: Values) -> Answer:
+        options = self.options(Options, _ARGUMENTS)
+        variables = _batch.Variables(task_vars, self._templar)
+        domains = _batch.validated(
+            _batch.requested(options, variables),
+            _batch.defaults(variables),
+            _batch.written_as(options, variables),
+        )
+        _peers.refuse_hypervisors([one.name for one in domains], task_vars)
+        given = registered(task_vars, options["results"], "compared")
+        answers = {name: fleet_plan.read(one) for name, one in given.items() if one.get("host")}
+        problem = proofs.unknown_lost(
+            options["lost"], list(dict.fromkeys([*given, *(options["expected"] or ())]))
+        )
+        if problem:
+            raise PlanRefused(problem)
+        silent = proofs.silences(given, answers, options["expected"], options["lost"])
+        if not answers:
+            raise PlanRefused(f"no hypervisor answered: {proofs.named(silent)}")
+        names = [domain.name for domain in domains]
+        absent = [] if silent else fleet_plan.missing(names, answers)
+        placing = registered(task_vars, options["results"], PLACING)
+        places = self._places([one for one in domains if one.name in absent], placing, task_vars)
+        entries = fleet_plan.compare(names, answers, places, proofs.named(silent))
+        return self._shown(options, entries, silent)
+
+    def _places(
+        self,
+        domains: t.Sequence[Domain],
+        answers: _placing.Answers,
+        task_vars: Values,
+    ) -> dict[str, Place]:
+        if not domains:
+            return {}
+        variables = _batch.Variables(task_vars, self._templar)
+        limits = {name: _placing.limits_of(name, task_vars) for name in answers}
+        policy = placement.Policy(
+            pool_paths=variables.pool_paths(), base_pool=variables.base_pool()
+        )
+        try:
+            local = _batch.controller_images(domains, variables, check=True)
+            images = {name: _batch.image_facts(one) for name, one in local.items()}
+            hosts = _placing.hosts_of(answers, limits)
+            found = _placing.place(domains, images, hosts, policy)
+        except FleetVirtError as error:
+            return {domain.name: Place(None, str(error)) for domain in domains}
+        return {
+            one.name: Place(one.host, "" if one.host else placement.describe(one)) for one in found
+        }
+
+    def _shown(
+        self,
+        options: Options,
+        entries: list[fleet_plan.Entry],
+        silent: dict[str, proofs.Silence],
+    ) -> Answer:
+        empty = fleet_plan.is_empty(entries)
+        data: Answer = {
+            "empty": empty,
+            "silent": {name: one.why for name, one in silent.items()},
+            "vms": [dataclasses.asdict(one) for one in entries],
+        }
+
+        def shown() -> str:
+            more = f"not all hypervisors answered: {proofs.named(silent)}\n" if silent else ""
+            return fleet_plan.text(entries) + more
+
+        text = _output.render(options["output"], data, shown)
+        diff = bool(self._task.diff)
+        delivered = _output.deliver(text, options["output_file"], check=self.check, diff=diff)
+        result: Answer = {**data, "output": text, **delivered}
+        unknown = [one for one in entries if one.action in ("unknown", "conflict", "nowhere")]
+        if unknown:
+            told = [f"{one.name}: {'; '.join(one.details)}" for one in unknown]
+            result.update(failed=True, msg="\n".join(told))
+        elif options["strict"] and not empty:
+            result.update(
+                failed=True, msg=f"the fleet is not as asked for: {fleet_plan.summary(entries)}"
+            )
+        return result

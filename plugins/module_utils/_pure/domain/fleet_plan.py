@@ -1,0 +1,186 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The fleet as it is beside what is asked for: what is yet to be made, what differs, what is left.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ..base import twice
+from ..base.json_values import as_list, as_mapping, as_mappings, as_text
+from ..base.tables import table
+
+# What is to be done about a VM, or what it is, in the order in which they are shown
+ACTIONS = {
+    "create": "to create",
+    "nowhere": "fits nowhere",
+    "unknown": "unknown",
+    "conflict": "in conflict",
+    "finish": "unfinished",
+    "change": "differs",
+    "drift": "drifted",
+    "surplus": "surplus",
+    "unmanaged": "unmanaged",
+    "unchanged": "unchanged",
+}
+# With none but these there is nothing to do
+_AT_REST = ("unchanged", "unmanaged")
+
+
+@dataclass(frozen=True)
+class Defined:
+    """A VM of a hypervisor; ``managed``: this collection made it."""
+
+    name: str
+    uuid: str | None
+    phase: str | None
+    managed: bool
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What differs from what is asked for: None of a VM that could not be compared.
+
+    ``drift``: it was made as it is asked for.
+    """
+
+    differences: tuple[str, ...] | None
+    drift: bool
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a hypervisor answered; ``compared`` is None where nothing was compared."""
+
+    vms: tuple[Defined, ...]
+    compared: t.Mapping[str, Compared] | None
+
+
+def read(answer: t.Mapping[str, object]) -> Seen:
+    """An answer of the shape ``compared``."""
+    vms = tuple(
+        Defined(
+            str(vm["name"]),
+            as_text(vm.get("uuid")),
+            as_text(vm.get("phase")),
+            bool(vm.get("managed")),
+        )
+        for vm in as_mappings(as_mapping(answer.get("host")).get("vms"))
+    )
+    if answer.get("vms") is None:
+        return Seen(vms, None)
+    return Seen(vms, {str(one["name"]): _compared(one) for one in as_mappings(answer["vms"])})
+
+
+def _compared(entry: t.Mapping[str, object]) -> Compared:
+    lines = entry["differences"]
+    differences = None if lines is None else tuple(map(str, as_list(lines)))
+    return Compared(differences, bool(entry["drift"]))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One VM; ``hypervisor`` is where it is, or where it would be made. ``details`` say what
+    differs, or why."""
+
+    name: str
+    action: str
+    hypervisor: str | None = None
+    details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a VM that is yet to be made would be; without ``host``, ``reason`` says why not."""
+
+    host: str | None
+    reason: str = ""
+
+
+def missing(names: t.Sequence[str], answers: t.Mapping[str, Seen]) -> list[str]:
+    """Those of ``names`` that no hypervisor has."""
+    there = {vm.name for answer in answers.values() for vm in answer.vms}
+    return [name for name in names if name not in there]
+
+
+def compare(
+    names: t.Sequence[str],
+    answers: t.Mapping[str, Seen],
+    places: t.Mapping[str, Place],
+    silent: str,
+) -> list[Entry]:
+    """An entry for each of ``names`` and for every other VM of the fleet.
+
+    ``answers`` are those of the hypervisors that gave one: ``host`` with its ``vms``, and ``vms``
+    with what differs. ``silent`` names the others; a VM that is missing may be there.
+    """
+    found = [_entry(name, answers, places, silent) for name in dict.fromkeys(names)]
+    for host, answer in answers.items():
+        for vm in answer.vms:
+            if vm.name not in names:
+                action = "surplus" if vm.managed else "unmanaged"
+                action = "finish" if vm.phase is not None else action
+                phase = (f"in phase {vm.phase}",) if vm.phase is not None else ()
+                found.append(Entry(vm.name, action, host, phase))
+    order = list(ACTIONS)
+    return sorted(found, key=lambda one: (order.index(one.action), one.name, one.hypervisor or ""))
+
+
+def _entry(
+    name: str, answers: t.Mapping[str, Seen], places: t.Mapping[str, Place], silent: str
+) -> Entry:
+    there = {host: vm for host, answer in answers.items() for vm in answer.vms if vm.name == name}
+    if not there and silent:
+        why = f"no hypervisor that answered has it; not all did: {silent}"
+        return Entry(name, "unknown", None, (why,))
+    if not there:
+        place = places.get(name, Place(None, "it was not placed"))
+        if place.host is None:
+            return Entry(name, "nowhere", None, (place.reason,))
+        return Entry(name, "create", place.host)
+    if len(there) > 1:
+        phases = {host: vm.phase for host, vm in there.items()}
+        text = twice.text(name, phases, [vm.uuid for vm in there.values()])
+        return Entry(name, "conflict", " ".join(sorted(there)), (text,))
+    host, vm = next(iter(there.items()))
+    if vm.phase is not None:
+        return Entry(name, "finish", host, (f"in phase {vm.phase}",))
+    compared = answers[host].compared
+    if compared is None:
+        return Entry(name, "unknown", host, ("it is there, and was not compared",))
+    one = compared.get(name)
+    if one is None or one.differences is None:
+        why = "it was not made by this collection, so it is not compared"
+        return Entry(name, "conflict", host, (why,))
+    if not one.differences:
+        return Entry(name, "unchanged", host)
+    return Entry(name, "drift" if one.drift else "change", host, one.differences)
+
+
+def is_empty(entries: t.Sequence[Entry]) -> bool:
+    """Whether the fleet is as asked for; VMs that nobody manages do not count."""
+    return all(one.action in _AT_REST for one in entries)
+
+
+def summary(entries: t.Sequence[Entry]) -> str:
+    """``1 to create, 2 unchanged``."""
+    counts = {action: sum(one.action == action for one in entries) for action in ACTIONS}
+    words = [f"{counts[action]} {word}" for action, word in ACTIONS.items() if counts[action]]
+    return ", ".join(words) or "no VM is asked for, and none is there"
+
+
+def text(entries: t.Sequence[Entry]) -> str:
+    """One line for each VM and each further difference, then the counts."""
+    rows: list[list[str | None]] = []
+    for one in entries:
+        details = one.details or (None,)
+        rows.append([one.name, one.hypervisor, ACTIONS[one.action], details[0]])
+        rows += [["", "", "", detail] for detail in details[1:]]
+    lines = [table(["VM", "HYPERVISOR", "PLAN", "WHAT"], rows)] if rows else []
+    return "\n".join([*lines, summary(entries)]) + "\n"

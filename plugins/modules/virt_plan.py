@@ -1,0 +1,122 @@
+#!/usr/bin/python
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_plan
+short_description: Compare VMs that are asked for with those of the fleet
+version_added: 0.2.0
+description:
+  - Says of each VM of a batch whether it is there as asked for, differs, was changed by somebody
+    else since it was made, or would be made, and where; and which other VMs there are.
+  - Runs on the controller, on what M(fleet.virt.virt_init) registered on all hypervisors of the
+    play; C(fleet.virt.plan) does both. It contacts no hypervisor and changes nothing.
+  - A VM that no hypervisor has is V(unknown) while one of them is silent.
+author:
+  - Fleet Virt contributors (@fleet-virt)
+extends_documentation_fragment:
+  - fleet.virt._connection
+  - fleet.virt._attributes
+  - fleet.virt._attributes.reading
+options:
+  uri:
+    description:
+      - Accepted for C(module_defaults) of the action group; not used.
+  timeout:
+    description:
+      - Accepted for C(module_defaults) of the action group; not used.
+  vms:
+    description:
+      - The VMs, each with the options of M(fleet.virt.virt_init) as keys. Left out, the variable
+        C(virt_vms), else one VM of the variables C(vm_name), C(vm_vcpus) and so on.
+    type: list
+    elements: dict
+  results:
+    description:
+      - Name of the variable with the results of M(fleet.virt.virt_init).
+    type: str
+    required: true
+  expected:
+    description:
+      - Names of all hypervisors of the fleet. One that is not in the play (C(--limit)) may have a
+        VM that is found nowhere.
+    type: list
+    elements: str
+  lost:
+    description:
+      - Hypervisors that are permanently gone, so that nobody waits for their answer.
+    type: list
+    elements: str
+    default: []
+  strict:
+    description:
+      - Fail if the fleet is not as asked for, so that a program sees it by the exit status.
+    type: bool
+    default: false
+  output:
+    description:
+      - Form of what is shown.
+    type: str
+    choices: [table, json, yaml]
+    default: table
+  output_file:
+    description:
+      - File of the controller to write it to, in place of the screen.
+    type: path
+seealso:
+  - module: fleet.virt.virt_init
+    description: Creates the VMs.
+"""
+
+EXAMPLES = r"""
+- name: Is the fleet as the file says (fleet.virt.plan reads it before)
+  fleet.virt.virt_plan:
+    results: virt_compared
+    strict: true
+  run_once: true
+"""
+
+RETURN = r"""
+empty:
+  description: Whether all VMs are as asked for, none is unfinished and none is left over. VMs that
+    were not made by this collection, and are not asked for, do not count.
+  returned: always
+  type: bool
+silent:
+  description: Hypervisors that gave no answer, with the reason.
+  returned: always
+  type: dict
+vms:
+  description: One entry for each VM that is asked for, and each other VM of the fleet.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the VM.
+      type: str
+    hypervisor:
+      description: Where it is, or would be made; null if nowhere, several in a conflict.
+      type: str
+    action:
+      description:
+        - V(create), it is to be made; V(nowhere), no hypervisor can take it; V(unknown), a silent
+          hypervisor may have it; V(conflict), several have it, or somebody else's is in its place.
+        - V(finish), a run is at work on it or died at it; V(change), it differs from what is asked
+          for; V(drift), it was made as asked for and somebody has changed it since.
+        - V(surplus), this collection made it and nobody asks for it; V(unmanaged), others made it;
+          V(unchanged), it is as asked for.
+      type: str
+    details:
+      description: What differs, or why.
+      type: list
+      elements: str
+      sample: ["memory: asked 2GiB, is 1GiB"]
+output:
+  description: What was printed, or written to O(output_file).
+  returned: always
+  type: str
+"""

@@ -1,0 +1,73 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbook plan: what it says of a fleet is what is there, and it changes nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Run
+
+from .conftest import Fleet
+
+_THERE = "virsh list --all; ls -l /var/lib/libvirt/*"
+_VM = {"memory": 64, "image": "tiny.qcow2", "start": False}
+
+
+def _plan(fleet: Fleet, vms: list[dict[str, Any]], *args: str, **variables: Any) -> Run:
+    given = {**fleet.variables, "virt_vms": vms, **variables}
+    return fleet.ansible.playbook("plan", given, args)
+
+
+def _read(fleet: Fleet, vms: list[dict[str, Any]], **variables: Any) -> dict[str, list[Any]]:
+    """Action, hypervisor and details of each VM, by the JSON for programs."""
+    run = _plan(fleet, vms, virt_output="json", **variables).succeeded()
+    result = run.of("Show the plan")["hv1"]
+    assert json.loads(result["output"])["vms"] == result["vms"]
+    return {vm["name"]: [vm["action"], vm["hypervisor"], vm["details"]] for vm in result["vms"]}
+
+
+def test_a_plan_tells_what_is_there(fleet: Fleet) -> None:
+    vms = [{**_VM, "name": name, "host": "hv1"} for name in ("same", "drifts", "differs", "gone")]
+    fleet.provision(virt_vms=vms).succeeded()
+    assert fleet.guests is not None
+    fleet.guests.define("hv2", "foreign")
+    strict = {"virt_strict": True}
+    assert _plan(fleet, vms, **strict).succeeded().of("Show the plan")["hv1"]["empty"]
+
+    fleet.host("hv1", "virsh -q setvcpus drifts 2 --maximum --config")
+    fleet.host("hv1", "virsh -q setvcpus drifts 2 --config")
+    asked = [dict(vm, vcpus=1) for vm in vms[:3]]
+    asked[2]["memory"] = 96
+    asked.append({**_VM, "name": "new", "host": "hv2"})
+    before = [fleet.host(host, _THERE) for host in ("hv1", "hv2")]
+    assert _read(fleet, asked) == {
+        "new": ["create", "hv2", []],
+        "differs": ["change", "hv1", ["memory: asked 96 MiB, is 64 MiB"]],
+        "drifts": ["drift", "hv1", ["vcpus: asked 1, is 2"]],
+        "gone": ["surplus", "hv1", []],
+        "foreign": ["unmanaged", "hv2", []],
+        "same": ["unchanged", "hv1", []],
+    }
+    run = _plan(fleet, asked, **strict)
+    assert run.returncode != 0
+    counts = "1 to create, 1 differs, 1 drifted, 1 surplus, 1 unmanaged, 1 unchanged"
+    assert f"the fleet is not as asked for: {counts}" in run.stdout
+    after = [fleet.host(host, _THERE) for host in ("hv1", "hv2")]
+    assert after == before
+
+
+def test_what_a_silent_hypervisor_may_have_is_not_guessed_at(fleet: Fleet) -> None:
+    vms = [{**_VM, "name": "known", "host": "hv1"}]
+    fleet.provision(virt_vms=vms).succeeded()
+    run = _plan(fleet, vms, "--limit", "hv1").succeeded()
+    assert "not all hypervisors answered: hv2: it was not asked (--limit)" in run.stdout
+    run = _plan(fleet, [*vms, {**_VM, "name": "new"}], "--limit", "hv1")
+    assert run.returncode != 0
+    assert "new: no hypervisor that answered has it; not all did: hv2" in run.stdout
+    run = _plan(fleet, [{**_VM, "name": "new", "memory": "3TiB"}])
+    assert run.returncode != 0
+    assert "new: new fits nowhere" in run.stdout
+    assert _plan(fleet, []).succeeded().of("Show the plan")["hv1"]["vms"][0]["action"] == "surplus"
