@@ -219,6 +219,8 @@ def _start(connection: Connection, job: _Job, kind: str) -> Turns:
                 f" which loses what was not written to its disks: virsh managedsave-remove {name}"
             ) from None
         raise
+    if kind == "restore" and _state(connection, job) in state_plan.PAUSED:  # as when it was saved
+        connection.call(f"resume {name}", job.raw.resume, seconds=_CHANGE_SECONDS)
     yield from _await(connection, job, state_plan.RUNNING, _SETTLE_SECONDS)
 
 
