@@ -36,7 +36,10 @@ options:
     elements: dict
   results:
     description:
-      - Name of the variable with the results of M(fleet.virt.virt_init).
+      - Name of the variable with the results of M(fleet.virt.virt_init), or of
+        M(fleet.virt.virt_host_info), read with
+        O(fleet.virt.virt_host_info#module:placement=true); by those, VMs that are there are not
+        compared.
     type: str
     required: true
   expected:
@@ -72,10 +75,18 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Is the fleet as the file says (fleet.virt.plan reads it before)
+- name: Read every hypervisor
+  fleet.virt.virt_host_info:
+    placement: true
+  register: facts
+
+- name: Is there a VM of that name, and where would it be made if not
   fleet.virt.virt_plan:
-    results: virt_compared
-    strict: true
+    results: facts
+    vms:
+      - name: cache1
+        vcpus: 2
+        memory: 1GiB
   run_once: true
 """
 

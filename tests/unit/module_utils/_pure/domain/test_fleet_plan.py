@@ -68,6 +68,7 @@ def test_what_is_asked_for(answers: dict[str, t.Any], silent: str, expected: Ent
     ("answers", "silent", "action", "part"),
     [
         ({"hv1": answer()}, "hv2: no route", "unknown", "not all did: hv2: no route"),
+        ({"hv1": {"host": {"vms": [vm("a")]}}}, "", "unknown", "was not compared"),
         ({"hv1": answer(vm("a", False), a=None)}, "", "conflict", "not made by this collection"),
         ({"hv1": answer(vm("a")), "hv2": answer(vm("a"))}, "", "conflict", "one UUID"),
     ],
