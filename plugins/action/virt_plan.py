@@ -91,7 +91,8 @@ class ActionModule(FleetAction):
         except FleetVirtError as error:
             return {domain.name: Place(None, str(error)) for domain in domains}
         return {
-            one.name: Place(one.host, "" if one.host else placement.describe(one)) for one in found
+            one.name: Place(one.host, placement.describe(one).removeprefix(f"{one.name} "))
+            for one in found
         }
 
     def _shown(

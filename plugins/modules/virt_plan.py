@@ -87,6 +87,7 @@ EXAMPLES = r"""
       - name: cache1
         vcpus: 2
         memory: 1GiB
+        nics: []
   run_once: true
 """
 
