@@ -87,7 +87,9 @@ EXAMPLES = r"""
       - name: cache1
         vcpus: 2
         memory: 1GiB
-        nics: []
+        nics:
+          - name: eth0
+            network: default
   run_once: true
 """
 
