@@ -9,7 +9,7 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test unit faults check integration lab
+.PHONY: help demo demo-down test unit faults check integration trials lab
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,11 @@ check: ## lint, types, documentation, licences, packaging, versions of Ansible
 integration: ## tests on a laboratory of real hypervisors
 	@tests/bootstrap all
 	@$(PYTEST) --durations 20 $(wildcard tests/integration tests/faults) $(ARGS)
+
+trials: ## what chance is part of, FLEET_VIRT_TRIALS=N times (10), with counts
+	@tests/bootstrap all
+	@FLEET_VIRT_TRIALS=$${FLEET_VIRT_TRIALS:-10} $(PYTEST) -rP --durations 10 \
+		$(or $(FILES),$(shell grep -rl --include 'test_*.py' FLEET_VIRT_TRIALS tests/integration tests/faults)) $(ARGS)
 
 lab: ## the laboratory's program, for example: make lab ARGS="up 2"
 	@tests/bootstrap run
