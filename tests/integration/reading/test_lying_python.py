@@ -206,8 +206,7 @@ def test_another_hypervisor_is_set_up_all_the_same(
 def test_an_answer_without_end_is_given_up(liar: Liar) -> None:
     """Also over SSH, and the others are listed."""
     liar.python("[ $# -gt 0 ] || cat > /dev/null\nexec yes 'no end'")
-    run = liar.run("list -e virt_timeout=900")
+    run = liar.run("list -e virt_timeout=900").succeeded()
     said = " ".join((run.stdout + run.stderr).split())
-    assert run.returncode != 0
     assert "hv1: its answer has no end that could be read, and was given up" in said, said
     assert "1 of 2 hypervisors answered" in said, said
