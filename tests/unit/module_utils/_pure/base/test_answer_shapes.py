@@ -16,6 +16,7 @@ import typing as t
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import answer_shapes, tables
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import fleet_plan
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import (
     report as provision_report,
 )
@@ -29,6 +30,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.prefli
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import (
     purge_decision,
     purge_report,
+    state_decision,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import (
     bases as migration_bases,
@@ -173,6 +175,23 @@ GOOD: dict[str, Answer] = {
     },
     "placing": {"host": HOST},
     "claims": {"host": HOST, "vms": [MADE]},
+    "compared": {
+        "host": HOST,
+        "vms": [{"name": "web1", "differences": ["vcpus: asked 2, is 1"], "drift": False}],
+    },
+    "state_look": {"vms": [{"name": "web1", "uuid": "0000", "phase": None, "groups": ["web"]}]},
+    "brought": {
+        "vms": [
+            {
+                "name": "web1",
+                "state": "running",
+                "changed": True,
+                "steps": ["start"],
+                "msg": None,
+                "failed": False,
+            }
+        ]
+    },
     "purge_look": LOOK,
     "purged": {"vms": [PURGED]},
     "migrate_look": {"host": HOST, "vms": [MOVING, UNREAD], "claims": [CLAIM], "expired": []},
@@ -299,6 +318,18 @@ def read_purge(answer: Answer) -> None:
     decision = purge_decision.decide(["web1"], alone)
 
 
+def read_compared(answer: Answer) -> None:
+    names = [str(vm["name"]) for vm in answer["host"]["vms"]]
+    entries = fleet_plan.compare(names, {"hv2": fleet_plan.read(answer)}, {}, "")
+    fleet_plan.text(entries)
+
+
+def read_state_look(answer: Answer) -> None:
+    first = {"vms": []}
+    seen = state_decision.fleet({"hv1": first, "hv2": answer}, None, [])
+    state_decision.decide(["web1"], ["web"], seen)
+
+
 def read_pools(answer: Answer) -> None:
     both = {"hv1": copy.deepcopy(GOOD["pools"]), "hv2": answer}
     purge_decision.sole_pool_ids("hv2", purge_decision.fleet(both, "pool_ids", None, []))
@@ -333,6 +364,11 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "waited": lambda answer: read_made(GOOD["made"], answer),
     "placing": read_placing,
     "claims": lambda answer: [vm["failed"] or vm["refused"] for vm in answer["vms"]],
+    "compared": read_compared,
+    "state_look": read_state_look,
+    "brought": lambda answer: state_decision.report(
+        {"hv2": ["web1"]}, {"hv2": answer}, "", check=False
+    ),
     "purge_look": read_purge,
     "pools": read_pools,
     "purged": lambda answer: purge_report.report(
