@@ -7,8 +7,8 @@
   python3 _liar.py PORT KIND [CERTIFICATE KEY CA]
 
 It prints its port, which it chooses if it is 0. ``KIND`` is a key of DOMAINS, which is what its one
-domain is, or "garbage". With the files it speaks TLS. It needs nothing but the standard library, so
-that it runs on a hypervisor too.
+domain is, or "garbage", or "flood". With the files it speaks TLS. It needs nothing but the standard
+library: it is run on hypervisors of the laboratory too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _domain(name: str) -> bytes:
 
 
 class Liar(socketserver.ThreadingTCPServer):
-    """Serves one domain of the ``kind``."""
+    """Serves one domain of the ``kind``; a flood is sixteen thousand, of 4 MB each."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -93,8 +93,12 @@ class _Client(socketserver.BaseRequestHandler):
     def _answer(self, procedure: int, said: bytes) -> bytes | None:
         if self.server.kind == "garbage" and procedure == _LIST:
             return b"\xff" * 64
-        many = 0 if any(said[-4:]) else 1  # none by a flag
+        many = 16_000 if self.server.kind == "flood" else 1
+        if procedure == _LIST and any(said[-4:]):  # by a flag
+            many = 0
         name, xml = DOMAINS.get(self.server.kind, DOMAINS["well"])
+        if self.server.kind == "flood":
+            xml = _DOMAIN.format(name="vm", more=f"<title>{'x' * 4_000_000}</title>")
         answers: dict[int, t.Callable[[], bytes]] = {
             _OPEN: lambda: b"",
             _CLOSE: lambda: b"",

@@ -14,7 +14,13 @@ import typing as t
 from urllib.parse import urlsplit
 
 from ... import _libvirt
-from ..._errors import NO_CODE, DeadlineExceeded, HostUnreachable, LibvirtFailure
+from ..._errors import (
+    NO_CODE,
+    DeadlineExceeded,
+    FleetVirtError,
+    HostUnreachable,
+    LibvirtFailure,
+)
 from . import deadline
 from .deadline import Item, Value
 
@@ -25,6 +31,12 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirConnect
 
     Given = TypeVarTuple("Given")
+
+    class Described(t.Protocol):
+        """What libvirt describes by XML."""
+
+        def XMLDesc(self, flags: int) -> str: ...
+
 
 _REMEDIES = (
     ("Cannot read CA certificate", "name the folder with the client's keys: ?pkipath=FOLDER"),
@@ -42,6 +54,16 @@ _REMEDIES = (
 _MOST_HANGING = 5
 
 
+class TooMuchSaid(FleetVirtError):
+    """What answers there describes more than any hypervisor has."""
+
+    def __init__(self, uri: str, most: int) -> None:
+        super().__init__(
+            f"{uri}: its answers have more than {most} characters, of which none is shown; look at"
+            " what answers there"
+        )
+
+
 class Connection:
     """One open connection: ``raw`` is libvirt's ``virConnect``; every limit is ``timeout``."""
 
@@ -50,6 +72,8 @@ class Connection:
         self.uri = uri
         self.timeout = timeout
         self.hanging = 0
+        self.most: int | None = None  # characters that it may describe things with
+        self._described = 0
 
     @property
     def local(self) -> bool:
@@ -113,6 +137,19 @@ class Connection:
             if isinstance(outcome, deadline.Failed):
                 self.hanging += isinstance(outcome.error, DeadlineExceeded)
         return outcomes
+
+    def description(self, of: Described) -> str:
+        """The XML of a domain, network or the like; raises TooMuchSaid beyond the limit."""
+        self.require_bounded()
+        text = of.XMLDesc(0)
+        self._described += len(text)
+        self.require_bounded()
+        return text
+
+    def require_bounded(self) -> None:
+        """Raise TooMuchSaid if more was described than ``most``."""
+        if self.most is not None and self._described > self.most:
+            raise TooMuchSaid(self.uri, self.most)
 
     def each_there(
         self,

@@ -84,7 +84,9 @@ def read_domains(connection: Connection, wanted: Wanted) -> list[DomainEntry]:
     entries: list[DomainEntry] = []
     readable: list[_Read] = []
     outcomes = connection.each(
-        lambda domain: _describe(domain, host), domains, lambda one: f"read domain {one.name()}"
+        lambda domain: _describe(connection, domain, host),
+        domains,
+        lambda one: f"read domain {one.name()}",
     )
     for domain, outcome in zip(domains, outcomes):
         if isinstance(outcome, Failed):
@@ -202,10 +204,10 @@ def _bulk(connection: Connection, chosen: list[_Read], groups: int, host: _Host)
             host.stats.update(outcome.value)
 
 
-def _describe(domain: VirDomain, host: _Host) -> DomainEntry:
+def _describe(connection: Connection, domain: VirDomain, host: _Host) -> DomainEntry:
     """The entry as far as libvirt's own memory knows it: nothing here touches a disk."""
     name, uuid = str(domain.name()), str(domain.UUIDString())
-    info = domain_info.parse(domain.XMLDesc(0), f"domain {name}")
+    info = domain_info.parse(connection.description(domain), f"domain {name}")
     entry = domain_entry.described(info, name, uuid)
     entry["autostart"] = host.has("autostart", uuid)
     entry["persistent"] = host.has("persistent", uuid)

@@ -53,7 +53,7 @@ def pool_entries(connection: Connection) -> list[PoolEntry]:
     """One entry a pool as ``virt_host_info`` returns it; a broken pool has ``error``."""
 
     def read(pool: VirStoragePool) -> PoolEntry:
-        info = storage_info.pool(pool.XMLDesc(0))
+        info = storage_info.pool(connection.description(pool))
         return {
             "name": str(pool.name()),
             "type": info["type"],
