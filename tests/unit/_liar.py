@@ -127,6 +127,7 @@ def main() -> None:
         tls.load_cert_chain(files[0], files[1])
         tls.load_verify_locations(files[2])
         tls.verify_mode = ssl.CERT_REQUIRED
+        tls.num_tickets = 0  # libvirt's client expects its one word first
     with Liar(("", int(port)), kind, tls) as server:
         print(server.server_address[1], flush=True)
         server.serve_forever()

@@ -14,7 +14,7 @@ from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 CLIENT = "/etc/pki/libvirt/clientcert.pem"  # without it a hypervisor asks no other
 _SOCKETS = "libvirtd.socket libvirtd-ro.socket libvirtd-admin.socket"
-_LISTEN = f"""
+LISTEN = f"""
 systemctl -q stop libvirtd libvirtd-tls.socket {_SOCKETS}
 systemctl -q start libvirtd-tls.socket {_SOCKETS}
 """
@@ -38,7 +38,7 @@ def trusting(lab: Laboratory, hosts: Sequence[str]) -> Iterator[Authority]:
             target = f"/etc/pki/{path}"
             command = f"mkdir -p $(dirname {target}); umask 077; cat > {target}"
             lab.ssh(host, command, input=text)
-        lab.ssh(host, _LISTEN)
+        lab.ssh(host, LISTEN)
     try:
         yield authority
     finally:
