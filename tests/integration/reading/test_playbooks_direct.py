@@ -1,7 +1,7 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The playbooks that read, over libvirt's TLS: all in one process, whoever is dead."""
+"""The playbooks that read, over libvirt's TLS: all in one process, whoever is dead or lies."""
 
 from __future__ import annotations
 
@@ -16,9 +16,26 @@ import pytest
 from ansible_collections.fleet.virt.tests.integration.reading.conftest import Fleet
 from ansible_collections.fleet.virt.tests.integration.support import tls
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
+from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 _HOSTS = ("hv1", "hv2")
+_LIAR = Path(__file__).parents[2] / "unit" / "_liar.py"
+_FILES = " ".join(
+    f"/etc/pki/{name}"
+    for name in ("libvirt/servercert.pem", "libvirt/private/serverkey.pem", "CA/cacert.pem")
+)
+_LIE = f"""
+systemctl -q stop libvirtd libvirtd-tls.socket
+systemd-run -q --unit=test-liar /usr/bin/python3 /root/liar.py 16514 {{kind}} {_FILES}
+"""
+_TRUTH = f"""
+rm -f /root/liar.py
+systemctl -q stop test-liar
+{tls.LISTEN}
+"""
+_EVALUATED = Path("/tmp/evaluated")  # what the liar's template would make
+_TEMPLATE = "{{ lookup('pipe', 'touch /tmp/evaluated') }}"
 # What a domain is, however it was read; of disks that libvirt or we cannot read, each says its own
 _SAME = ("name", "uuid", "state", "reason", "vcpus", "memory_mib", "title", "metadata", "autostart")
 _SAME += ("nics", "graphics", "snapshots", "managed_save", "firmware")
@@ -44,6 +61,15 @@ class Direct:
         group = {"hypervisors": {"hosts": hosts, "vars": values}}
         inventory.write_text(json.dumps(group), encoding="utf-8")
         return self.ansible.playbook(playbook, variables, inventory=inventory)
+
+    def lie(self, kind: str) -> None:
+        """Have hv2's port answered by somebody with its certificate who is not its libvirtd."""
+        self.lab.ssh("hv2", "cat > /root/liar.py", input=_LIAR.read_text(encoding="utf-8"))
+        self.lab.ssh("hv2", _LIE.format(kind=kind))
+        listens = "ss -Hltn 'sport = 16514' | grep -c ."
+        wait_for(
+            lambda: self.lab.ssh("hv2", listens, check=False).stdout.strip() == "1", 20, "the liar"
+        )
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +155,28 @@ def test_dead_and_frozen(direct: Direct) -> None:
     assert "hv2: no answer: read hv2: no answer within 6 seconds" in run.stdout
     assert "hv9: no answer: " in run.stdout
     assert "1 of 3 hypervisors answered; VMs on hv2, hv9 are not shown" in run.stdout
+
+
+def test_one_that_lies(direct: Direct) -> None:
+    """What it says is text, and what is no answer is its silence."""
+    assert not _EVALUATED.exists()
+    try:
+        direct.lie("template")
+        run = direct.run("list", {}).succeeded()
+        rows = [line.split() for line in run.stdout.splitlines()]
+        assert ["hv1", "web1", "running", "booted"] in rows
+        assert ["hv2", *_TEMPLATE.split(), "running", "booted"] in rows
+        (hv1, hv2) = _data(direct.run("query", {"virt_output": "json"}))
+        assert "web1" in [domain["name"] for domain in hv1["domains"]]
+        assert [domain["title"] for domain in hv2["domains"]] == [_TEMPLATE]
+        assert not _EVALUATED.exists()
+        direct.lab.ssh("hv2", "systemctl -q stop test-liar")
+        direct.lie("garbage")
+        run = direct.run("list", {}).succeeded()
+        assert "hv2: no answer: list domains: Unable to decode message payload" in run.stdout
+        assert "1 of 2 hypervisors answered; VMs on hv2 are not shown" in run.stdout
+    finally:
+        direct.lab.ssh("hv2", _TRUTH)
 
 
 def test_an_unknown_client_is_let_in_nowhere(direct: Direct) -> None:
