@@ -119,18 +119,18 @@ options:
         type: str
         choices: ["none", writeback, writethrough, directsync, unsafe]
         default: "none"
-      discard:
-        description:
-          - Whether what the guest discards is given back to the pool.
-        type: str
-        choices: [unmap, ignore]
-        default: unmap
       io:
         description:
           - How QEMU does its input and output; QEMU's choice if left out. V(native) needs
             O(disks[].cache) V(none) or V(directsync).
         type: str
         choices: [native, threads, io_uring]
+      discard:
+        description:
+          - Whether what the guest discards is given back to the pool.
+        type: str
+        choices: [unmap, ignore]
+        default: unmap
       pool:
         description:
           - Pool its volume is made in; the variable C(virt_pool) if left out.
@@ -174,6 +174,16 @@ options:
         description:
           - Network of libvirt it is attached to.
         type: str
+      mac:
+        description:
+          - MAC address, in quotes. Left out, it follows from the names of fleet, VM and NIC.
+        type: str
+      vlan:
+        description:
+          - VLAN tag. Refused where libvirt sets no VLAN tags, as on a Linux bridge without
+            C(vlan_filtering), or on any before libvirt 11. Give the NIC a bridge that is on that
+            VLAN, or a network on Open vSwitch. From 1 to 4094.
+        type: int
       model:
         description:
           - Device that the guest sees.
@@ -189,16 +199,6 @@ options:
           - vmxnet3
           - usb-net
         default: virtio
-      mac:
-        description:
-          - MAC address, in quotes. Left out, it follows from the names of fleet, VM and NIC.
-        type: str
-      vlan:
-        description:
-          - VLAN tag. Refused where libvirt sets no VLAN tags, as on a Linux bridge without
-            C(vlan_filtering), or on any before libvirt 11. Give the NIC a bridge that is on that
-            VLAN, or a network on Open vSwitch. From 1 to 4094.
-        type: int
       link:
         description:
           - Whether its cable is plugged in.
@@ -345,7 +345,8 @@ options:
     suboptions:
       model:
         description:
-          - Device that the guest sees; the one that fits the machine type if left out.
+          - Device that the guest sees; the one that fits the machine type if left out. V(itco)
+            needs libvirt 9.1.
         type: str
         choices: [i6300esb, ib700, itco, diag288]
       action:

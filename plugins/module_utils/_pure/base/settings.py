@@ -7,7 +7,9 @@
 A feature keeps its rows in a table. ``read`` takes the value from what the user wrote, with a
 problem for everything that is not allowed; ``argument_spec`` is the same for Ansible and for the
 documentation. A setting that no type here can read (an image, a MAC address) is a ``Value``, and
-the feature reads it.
+the feature reads it. Where the row says its place in libvirt's XML, it is written there, read from
+there and compared with what is there; and ``fields_of`` makes a field of it, if nothing but that
+is done with it.
 
 Defaults in an argument spec are for the documentation. Ansible never fills them into a VM: action
 plugins hand VMs on as plain mappings, so that what was written stays apart from what was not.
@@ -17,28 +19,91 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import json
+import operator
 import typing as t
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ..._units import format_size
+from . import places
+from .places import Pair
+from .xml_values import number
+
 if t.TYPE_CHECKING:
+    from ..._lxml import Element
     from .arguments import Argument, Type
     from .options import Reader
 
 Default_co = t.TypeVar("Default_co", covariant=True)
 
 
+def shown(value: object) -> str:
+    """A value for people."""
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _always(_whole: object) -> bool:
+    return True
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Setting(t.Generic[Default_co]):
-    """A row; ``xml`` is where libvirt keeps the value, if it stands there as it is."""
+    """A row.
+
+    ``xml`` is the value's place below its device's element, or below the domain's; ``absent``, what
+    it means to libvirt that nothing stands there. ``applies`` tells for which specifications it is
+    written and compared; ``same``, whether what is asked for (first) is what is there.
+    """
 
     name: str
     description: str | Sequence[str]
     default: Default_co
-    xml: str = ""
+    xml: str | Pair = ""
+    absent: object = None
+    applies: Callable[..., bool] = _always
+    same: Callable[..., bool] = operator.eq
     aliases: tuple[str, ...] = ()
 
     type: t.ClassVar[Type] = "str"
+
+    def read(self, reader: Reader) -> object:
+        """The value that the user wrote, else the default."""
+        return reader.value(self.name)
+
+    def write(self, element: Element, whole: object) -> None:
+        """Write the value that the specification ``whole`` has into its device's ``element``."""
+        if not self.xml or not self.applies(whole):
+            return
+        if isinstance(self.xml, Pair):
+            self.xml.write(element, whole)
+            return
+        text = self.to_text(getattr(whole, self.name))
+        if text is not None:
+            places.put(element, self.xml, text)
+
+    def found(self, element: Element | None) -> object:
+        """The value that a device's ``element`` has; a list if there are several."""
+        if element is None or not self.xml:
+            return self.absent
+        if isinstance(self.xml, Pair):
+            return self.xml.read(element)
+        values = [self.from_text(text) for text in places.texts(element, self.xml)]
+        return values if len(values) > 1 else values[0] if values else self.absent
+
+    def to_text(self, value: t.Any) -> str | None:
+        """The value as libvirt has it; None is not written."""
+        return None if value is None else str(value)
+
+    def from_text(self, text: str) -> object:
+        """What libvirt has, as a value."""
+        return text or self.absent
+
+    def show(self, value: object) -> str:
+        """The value for people."""
+        return shown(value)
 
     def argument(self) -> Argument:
         """The setting in an argument spec; what is empty is left out."""
@@ -70,6 +135,9 @@ class Integer(Setting[Default_co]):
         found = reader.integer(self.name, None, self.low, self.high)
         return self.default if found is None else found
 
+    def from_text(self, text: str) -> object:
+        return number(text)
+
     def limits(self) -> str:
         return f"From {self.low} to {self.high}."
 
@@ -91,6 +159,11 @@ class Size(Setting[Default_co]):
     def limits(self) -> str:
         least = f", at least {self.low} MiB" if self.low > 1 else ""
         return f"In whole MiB, or with a unit such as V(4GiB) or V(0.5GiB){least}."
+
+    def show(self, value: object) -> str:
+        if not isinstance(value, int):
+            return "unknown"
+        return f"{value} MiB" if value < 1024 or value % 1024 else format_size(value) + "iB"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -121,12 +194,31 @@ class Choice(Setting[Default_co]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Boolean(Setting[Default_co]):
-    """True or false."""
+    """True or false.
 
+    libvirt has a word for either (``words``, which the user may write as well), or the element is
+    there or not. What is meant without any is not written.
+    """
+
+    words: tuple[str, str] | None = None
+    absent: object = False
     type = "bool"
 
     def read(self, reader: Reader) -> bool | Default_co:
-        return reader.boolean(self.name, False) if reader.given(self.name) else self.default
+        written = reader.value(self.name)
+        if self.words and isinstance(written, str) and written in self.words:
+            return written == self.words[0]
+        return reader.boolean(self.name, False) if written is not None else self.default
+
+    def to_text(self, value: t.Any) -> str | None:
+        if value is None or value == self.absent:
+            return None
+        return self.words[0 if value else 1] if self.words else ""
+
+    def from_text(self, text: str) -> object:
+        if self.words is None:
+            return True
+        return text == self.words[0] if text in self.words else None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,7 +259,10 @@ class Value(Setting[Default_co]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Group(Setting[None]):
-    """Settings in a mapping (``dict``), in each mapping of a list, or ``raw`` with a short form."""
+    """Settings in a mapping (``dict``), in each mapping of a list, or ``raw`` with a short form.
+
+    ``xml`` is where libvirt has the device, or the devices, whose settings they are.
+    """
 
     default: None = None
     settings: tuple[Setting[object], ...] = ()
@@ -179,6 +274,41 @@ class Group(Setting[None]):
 
 
 Table = Sequence[Setting[object]]
+Specification = t.TypeVar("Specification")
+_FURTHER = "rows_with_fields_of_their_own"
+
+
+def fields_of(table: Table) -> Callable[[type[Specification]], type[Specification]]:
+    """A field for every row that has a place in XML and that the class does not declare itself.
+
+    To be put below ``@dataclass``. ``further`` reads these rows.
+    """
+
+    def extend(kind: type[Specification]) -> type[Specification]:
+        own = dict(kind.__annotations__)
+        rows = [row for row in table if row.xml and row.name not in own]
+        rows = [row for row in rows if not isinstance(row, Group) and not hasattr(kind, row.name)]
+        for row in rows:
+            own[row.name] = "object"
+            setattr(kind, row.name, row.default)
+        kind.__annotations__ = own
+        setattr(kind, _FURTHER, tuple(rows))
+        return kind
+
+    return extend
+
+
+def further(kind: type[object], reader: Reader) -> dict[str, t.Any]:
+    """The values of the fields that rows gave to a class."""
+    rows: Table = getattr(kind, _FURTHER)
+    return {row.name: row.read(reader) for row in rows}
+
+
+def write(table: Table, element: Element, whole: object) -> None:
+    """Write every setting of the specification ``whole`` into its device's ``element``."""
+    for row in table:
+        if not isinstance(row, Group):
+            row.write(element, whole)
 
 
 def argument_spec(table: Table) -> dict[str, Argument]:

@@ -17,7 +17,7 @@ from ..._errors import Problem
 from ..base import ip
 from ..base.names import mac_address
 from ..base.options import Reader, show, to_boolean
-from ..base.settings import names
+from ..base.settings import fields_of, further, names
 from ..images.source import ImageSource, parse_image
 from . import settings_devices as settings
 from .profiles import Entry
@@ -26,6 +26,7 @@ _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", re.I)
 
 
 @dataclass(frozen=True)
+@fields_of(settings.DISK)
 class Disk:
     """A disk or CD drive; ``size`` in MiB, None for the image's own size.
 
@@ -38,26 +39,33 @@ class Disk:
     bus: str = "virtio"
     device: str = "disk"
     cache: str = "none"
-    discard: str = "unmap"
     io: str | None = None
     pool: str = "default"
     image: ImageSource | None = None
     overlay: bool = False
     readonly: bool = False
-    serial: str | None = None
 
 
 @dataclass(frozen=True)
+@fields_of(settings.NIC)
 class Nic:
     """A network interface on a host's bridge or on a libvirt network."""
 
     name: str
     type: t.Literal["bridge", "network"] = "bridge"
     source: str = "br0"
-    model: str = "virtio"
     mac: str = ""
     vlan: int | None = None
-    link: bool = True
+
+    @property
+    def bridge(self) -> str | None:
+        """The bridge that it is on."""
+        return self.source if self.type == "bridge" else None
+
+    @property
+    def network(self) -> str | None:
+        """The network that it is on."""
+        return self.source if self.type == "network" else None
 
 
 @dataclass(frozen=True)
@@ -78,11 +86,11 @@ class Cpu:
 
 
 @dataclass(frozen=True)
+@fields_of(settings.WATCHDOG)
 class Watchdog:
     """A watchdog device and what the host does when it fires."""
 
     model: str | None = None
-    action: str = "reset"
 
 
 def disk_from(
@@ -153,13 +161,12 @@ def disk_from(
         bus=bus,
         device=device,
         cache=cache,
-        discard=settings.Disk.discard.read(reader),
         io=io,
         pool=settings.Disk.pool.read(reader) or pool,
         image=source,
         overlay=overlaid and source is not None and not cdrom,
         readonly=readonly or cdrom,
-        serial=settings.Disk.serial.read(reader),
+        **further(Disk, reader),
     )
     reader.finish(names(settings.DISK))
     return disk
@@ -212,10 +219,9 @@ def nic_from(entry: Entry, problems: list[Problem], *, fleet: str, vm: str) -> N
         name=entry.name,
         type="network" if kind == "network" else "bridge",
         source=source or "",
-        model=settings.Nic.model.read(reader),
         mac=_mac(reader) or mac_address(fleet, vm, entry.name),
         vlan=settings.Nic.vlan.read(reader),
-        link=_link(reader),
+        **further(Nic, reader),
     )
     reader.finish(names(settings.NIC))
     return nic
@@ -241,13 +247,6 @@ def _mac(reader: Reader) -> str | None:
     else:
         return text
     return None
-
-
-def _link(reader: Reader) -> bool:
-    value = reader.value("link")
-    if isinstance(value, str) and value in ("up", "down"):
-        return value == "up"
-    return reader.boolean("link", settings.Nic.link.default)
 
 
 def console_from(value: t.Any, path: str, problems: list[Problem]) -> Console:
@@ -304,6 +303,6 @@ def watchdog_from(value: t.Any, path: str, problems: list[Problem]) -> Watchdog 
         value = {"action": value}
     reader = Reader(None if value is True else value, path, problems)
     model = settings.Watchdog.model.read(reader)
-    action = settings.Watchdog.action.read(reader)
+    watchdog = Watchdog(model, **further(Watchdog, reader))
     reader.finish(names(settings.WATCHDOG))
-    return Watchdog(model, action)
+    return watchdog

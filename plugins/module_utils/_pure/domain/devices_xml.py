@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ... import _lxml
+from ..base.settings import write
+from . import settings_devices as settings
 from .devices import Disk, Nic
 from .domain import Domain
 
@@ -103,34 +105,24 @@ def add_devices(
     if domain.console.type != "none":
         _add_graphics(devices, domain, arch)
     if domain.watchdog is not None:
-        attributes = {"model": domain.watchdog.model or _watchdog_model(arch)}
-        _lxml.add(devices, "watchdog", {**attributes, "action": domain.watchdog.action})
+        model = domain.watchdog.model or _watchdog_model(arch)
+        element = _lxml.add(devices, "watchdog", {"model": model})
+        write(settings.WATCHDOG, element, domain.watchdog)
     balloon = _lxml.add(devices, "memballoon", {"model": "virtio"})
     _lxml.add(balloon, "stats", {"period": str(_STATS_SECONDS)})
-    if domain.rng:
-        rng = _lxml.add(devices, "rng", {"model": "virtio"})
-        _lxml.add(rng, "backend", {"model": "random"}, "/dev/urandom")
 
 
 def _add_disk(
     devices: Element, disk: Disk, volume: VolumeRef | None, target: str, order: str | None
 ) -> None:
-    element = _lxml.add(devices, "disk", {"type": "file", "device": disk.device})
-    driver = {"name": "qemu", "type": volume.format if volume else disk.format}
-    driver["cache"] = disk.cache
-    if disk.io:
-        driver["io"] = disk.io
-    if disk.device == "disk":
-        driver["discard"] = disk.discard
-    _lxml.add(element, "driver", driver)
+    element = _lxml.add(devices, "disk", {"type": "file"})
+    kind = volume.format if volume else disk.format
+    _lxml.add(element, "driver", {"name": "qemu", "type": kind})
     if volume is not None:
         _lxml.add(element, "source", {"file": volume.path})
         _add_backing(element, volume)
-    _lxml.add(element, "target", {"dev": target, "bus": disk.bus})
-    if disk.readonly:
-        _lxml.add(element, "readonly")
-    if disk.serial:
-        _lxml.add(element, "serial", text=disk.serial)
+    _lxml.add(element, "target", {"dev": target})
+    write(settings.DISK, element, disk)
     if order is not None:
         _lxml.add(element, "boot", {"order": order})
 
@@ -158,12 +150,7 @@ def _add_seed(devices: Element, path: str, target: str) -> None:
 def _add_nic(devices: Element, nic: Nic, order: str | None) -> None:
     element = _lxml.add(devices, "interface", {"type": nic.type})
     _lxml.add(element, "mac", {"address": nic.mac})
-    _lxml.add(element, "source", {nic.type: nic.source})
-    if nic.vlan is not None:
-        _lxml.add(_lxml.add(element, "vlan"), "tag", {"id": str(nic.vlan)})
-    _lxml.add(element, "model", {"type": nic.model})
-    if not nic.link:
-        _lxml.add(element, "link", {"state": "down"})
+    write(settings.NIC, element, nic)
     if order is not None:
         _lxml.add(element, "boot", {"order": order})
 
@@ -184,11 +171,8 @@ def _add_graphics(devices: Element, domain: Domain, arch: str) -> None:
     _lxml.add(devices, "input", {"type": "tablet", "bus": "usb"})
     if arch not in ("x86_64", "i686"):
         _lxml.add(devices, "input", {"type": "keyboard", "bus": "usb"})
-    attributes = {"type": console.type, "autoport": "yes"}
-    if console.password is not None:
-        attributes["passwd"] = console.password
-    graphics = _lxml.add(devices, "graphics", attributes)
-    _lxml.add(graphics, "listen", {"type": "address", "address": console.listen})
+    graphics = _lxml.add(devices, "graphics", {"type": console.type, "autoport": "yes"})
+    write(settings.CONSOLE, graphics, console)
     video = _lxml.add(devices, "video")
     # the one that needs no driver in the guest; elsewhere than on PCs there is only virtio
     model = "vga" if arch in ("x86_64", "i686") else "virtio"

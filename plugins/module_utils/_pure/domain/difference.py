@@ -19,13 +19,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ... import _lxml
-from ..._units import format_size
-from ..base import machines
 from ..base.metadata import Metadata
-from ..machine import domain_info
-from . import difference_devices
+from ..base.options import join
+from ..base.settings import Group, Table, names
+from ..base.settings import shown as show
+from . import difference_devices, settings, settings_devices
 from .domain import Domain
 from .request import as_plain
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
 
 # Options whose content is one digest in the request that is kept
 _SECRET = (
@@ -36,7 +39,6 @@ _SECRET = (
     "commands",
     "user_data",
 )  # fmt: skip
-_FIRMWARE = {"uefi": "efi", "bios": "bios"}
 
 
 @dataclass(frozen=True)
@@ -69,32 +71,15 @@ def sized_disks(domain: Domain, xml: str, metadata: Metadata) -> dict[str, str]:
 def differences(domain: Domain, existing: Existing) -> list[str]:
     """``memory: asked 1024 MiB, is 512 MiB`` for each difference; empty if there is none."""
     root = _lxml.parse(existing.xml, f"domain {domain.name}")
-    facts = domain_info.parse(existing.xml, f"domain {domain.name}")
     found = _Differences(domain)
-    found.compare("vcpus", domain.vcpus, facts["vcpus"])
-    found.compare("memory", domain.memory, facts["memory_mib"], _mib)
-    found.compare("memory_max", domain.memory_max, facts["memory_max_mib"], _mib)
+    found.rows("", settings.VM, domain, root)
     found.compare("autostart", domain.autostart, existing.autostart)
-    found.compare("arch", domain.arch, facts["arch"])
-    found.compare("domain_type", domain.domain_type, facts["domain_type"])
-    found.compare("title", domain.title, facts["title"])
-    found.compare("description", domain.description, facts["description"])
-    found.compare("rng", domain.rng, root.find("devices/rng") is not None)
     found.compare("groups", sorted(domain.groups), sorted(existing.metadata.groups), _listed)
-    if domain.machine and not machines.is_of(str(facts["machine"]), domain.machine):
-        found.add("machine", domain.machine, facts["machine"])
-    firmware = facts["firmware"]["type"]
-    if domain.firmware and firmware is not None and firmware != _FIRMWARE[domain.firmware]:
-        names = {known: name for name, known in _FIRMWARE.items()}
-        found.add("firmware", domain.firmware, names.get(firmware, firmware))
-    if domain.cpu.mode is not None:
-        found.compare("cpu", domain.cpu.mode, facts["cpu_mode"])
-        if domain.cpu.model is not None and domain.cpu.mode == facts["cpu_mode"]:
-            found.compare("cpu", domain.cpu.model, facts["cpu_model"])
-    _console(found, domain, facts["graphics"])
+    _cpu(found, domain, root)
+    _console(found, domain, root)
     _watchdog(found, domain, root)
     difference_devices.disks(found, domain, root, existing.metadata, existing.sizes)
-    difference_devices.nics(found, domain, facts["nics"], _kept(existing.metadata))
+    difference_devices.nics(found, domain, root, _kept(existing.metadata))
     difference_devices.boot(found, domain, root, existing.metadata)
     _creation(found, domain, _kept(existing.metadata))
     return found.lines
@@ -108,41 +93,73 @@ class _Differences(difference_devices.Found):
     def written(self, path: str) -> bool:
         return path in self._written
 
-    def add(self, path: str, asked: t.Any, real: t.Any) -> None:
-        self.lines.append(f"{path}: asked {_show(asked)}, is {_show(real)}")
+    def add(self, path: str, asked: object, real: object) -> None:
+        self.lines.append(f"{path}: asked {show(asked)}, is {show(real)}")
 
     def compare(
-        self, path: str, asked: t.Any, real: t.Any, show: t.Callable[[t.Any], str] | None = None
+        self, path: str, asked: t.Any, real: t.Any, shown: t.Callable[[t.Any], str] = show
     ) -> None:
         if self.written(path) and asked != real:
-            shown = show or _show
-            self.add(path, shown(asked), "unknown" if real is None and show else shown(real))
+            self.add(path, shown(asked), shown(real))
+
+    def rows(self, path: str, table: Table, asked: object, element: Element) -> None:
+        for row in table:
+            key = next((key for key in names([row]) if self.written(join(path, key))), None)
+            if key is None or not row.xml or isinstance(row, Group) or not row.applies(asked):
+                continue
+            wanted, real = getattr(asked, row.name), row.found(element)
+            if not row.same(wanted, real):
+                self.add(join(path, key), row.show(wanted), row.show(real))
 
 
-def _console(found: _Differences, domain: Domain, graphics: t.Sequence[t.Any]) -> None:
+def _cpu(found: _Differences, domain: Domain, root: Element) -> None:
+    """Without a mode nothing in particular was asked for."""
+    element, wanted = root.find("cpu"), domain.cpu
+    if wanted.mode is None or not found.written("cpu"):
+        return
+    for row in settings_devices.CPU:
+        asked, real = getattr(wanted, row.name), row.found(element)
+        if asked is not None and asked != real:
+            found.add("cpu", asked, real)
+            return
+
+
+def _console(found: _Differences, domain: Domain, root: Element) -> None:
     if not found.written("console"):
         return
-    wanted = domain.console
-    types = [one["type"] for one in graphics]
+    wanted, row = domain.console, settings_devices.Console
+    graphics = root.findall("devices/graphics")
+    types = [str(row.type.found(one)) for one in graphics]
     if wanted.type not in (types or ["none"]):
         found.add("console", wanted.type, ", ".join(types) or "none")
     elif wanted.type != "none" and found.written("console.listen"):
-        listens = [one["listen"] for one in graphics if one["type"] == wanted.type]
+        listens = [
+            row.listen.found(one) for one, kind in zip(graphics, types) if kind == wanted.type
+        ]
         if wanted.listen not in listens:
-            found.add("console.listen", wanted.listen, ", ".join(filter(None, listens)) or None)
+            shown = ", ".join(str(one) for one in listens if one)
+            found.add("console.listen", wanted.listen, shown or None)
 
 
-def _watchdog(found: _Differences, domain: Domain, root: t.Any) -> None:
+def _watchdog(found: _Differences, domain: Domain, root: Element) -> None:
     """libvirt adds the one that a machine type has anyway, so one of several may be it."""
     wanted = domain.watchdog
     if wanted is None or not found.written("watchdog"):
         return
-    real = [(one.get("model"), one.get("action")) for one in root.findall("devices/watchdog")]
-    models = [wanted.model] if wanted.model else [model for model, _action in real]
-    if not any((model, wanted.action) in real for model in models):
-        asked = " ".join(filter(None, (wanted.model, wanted.action)))
-        shown = ", ".join(f"{model} {action or 'reset'}" for model, action in real)
-        found.add("watchdog", asked, shown or None)
+    rows = settings_devices.WATCHDOG
+    asked = [getattr(wanted, row.name) for row in rows]
+    real = [[row.found(one) for row in rows] for one in root.findall("devices/watchdog")]
+    if not any(_as_asked(asked, one) for one in real):
+        shown = ", ".join(_words(one) for one in real)
+        found.add("watchdog", _words(asked), shown or None)
+
+
+def _as_asked(asked: t.Sequence[object], real: t.Sequence[object]) -> bool:
+    return all(one in (None, other) for one, other in zip(asked, real))
+
+
+def _words(values: t.Sequence[object]) -> str:
+    return " ".join(str(value) for value in values if value is not None)
 
 
 def _kept(metadata: Metadata) -> Mapping[str, t.Any]:
@@ -196,13 +213,5 @@ def _creation(found: _Differences, domain: Domain, kept: Mapping[str, t.Any]) ->
                 found.add(f"seed.{key}", now[key], seed[key])
 
 
-def _mib(value: int) -> str:
-    return f"{value} MiB" if value < 1024 or value % 1024 else format_size(value) + "iB"
-
-
 def _listed(value: t.Sequence[str]) -> str:
     return ", ".join(value) or "none"
-
-
-def _show(value: t.Any) -> str:
-    return "none" if value is None else str(value) if isinstance(value, str) else json.dumps(value)

@@ -17,7 +17,9 @@ from collections.abc import Mapping
 
 from ..._units import MIB
 from ..base.metadata import Metadata
+from ..base.settings import Table
 from ..base.xml_values import mib_up
+from . import settings_devices as settings
 from .devices import Disk, Nic
 from .devices_xml import target_names
 from .domain import Domain
@@ -25,13 +27,15 @@ from .domain import Domain
 if t.TYPE_CHECKING:
     from ..._lxml import Element
 
-# Attribute of a disk's <driver> by option, and what leaving it out means to libvirt and qemu
-_DRIVER = {
-    "format": ("type", None),
-    "cache": ("cache", None),
-    "discard": ("discard", "ignore"),
-    "io": ("io", None),
-}
+# Where a NIC is, is one question; its MAC address says which it is
+_PLACE = (
+    settings.Nic.bridge,
+    settings.Nic.network,
+    settings.Nic.type,
+    settings.Nic.source,
+    settings.Nic.mac,
+)
+_REST = [row for row in settings.NIC if row not in _PLACE]
 
 
 class Found(t.Protocol):
@@ -40,11 +44,11 @@ class Found(t.Protocol):
     def written(self, path: str) -> bool:
         """Whether the user wrote this option."""
 
-    def add(self, path: str, asked: t.Any, real: t.Any) -> None:
+    def add(self, path: str, asked: object, real: object) -> None:
         """Keep one difference."""
 
-    def compare(self, path: str, asked: t.Any, real: t.Any) -> None:
-        """Keep a difference if the option was written and there is one."""
+    def rows(self, path: str, table: Table, asked: object, element: Element) -> None:
+        """Keep a difference for every setting that was written and is not in ``element``."""
 
 
 def disk_element(root: Element, domain: Domain, disk: Disk, kept: Metadata) -> Element | None:
@@ -75,7 +79,7 @@ def disks(
         if element is None:
             found.add(path, "a disk" if disk.device == "disk" else "a CD drive", None)
             continue
-        _disk(found, path, disk, element)
+        found.rows(path, settings.DISK, disk, element)
         source = element.find("source")
         place = source.get("file") or source.get("dev") if source is not None else None
         real = sizes.get(place or "")
@@ -86,49 +90,31 @@ def disks(
                 found.add(f"{path}.size", f"{disk.size} MiB", f"{mib_up(real)} MiB")
 
 
-def _disk(found: Found, path: str, disk: Disk, element: Element) -> None:
-    driver, target = element.find("driver"), element.find("target")
-    bus = target.get("bus") if target is not None else None
-    key = "bus" if found.written(f"{path}.bus") else "model"
-    found.compare(f"{path}.{key}", disk.bus, bus)
-    if disk.device == "disk":
-        for key, (name, default) in _DRIVER.items():
-            real = driver.get(name) if driver is not None else None
-            found.compare(f"{path}.{key}", getattr(disk, key), real or default)
-        found.compare(f"{path}.readonly", disk.readonly, element.find("readonly") is not None)
-    found.compare(f"{path}.serial", disk.serial, element.findtext("serial"))
-
-
-def nics(
-    found: Found,
-    domain: Domain,
-    real: t.Sequence[Mapping[str, t.Any]],
-    request: Mapping[str, t.Any],
-) -> None:
+def nics(found: Found, domain: Domain, root: Element, request: Mapping[str, t.Any]) -> None:
     """Differences of the NICs that were written; ``request`` is the one that made the VM."""
-    by_mac = {str(nic["mac"]).lower(): nic for nic in real}
+    row = settings.Nic.mac
+    real = {str(row.found(one)).lower(): one for one in root.iterfind("devices/interface")}
     made = {name: str(one.get("mac")).lower() for name, one in request.get("nics", {}).items()}
     for nic in domain.nics:
         path = f"nics.{nic.name}"
         if not found.written(path):
             continue
-        other = None if found.written(f"{path}.mac") else by_mac.get(made.get(nic.name, ""))
-        one = by_mac.get(nic.mac) or other
-        if one is None:
+        element = real.get(nic.mac)
+        if element is None and not found.written(f"{path}.mac"):
+            element = real.get(made.get(nic.name, ""))
+        if element is None:
             found.add(path, f"a NIC with MAC address {nic.mac}", None)
         else:
-            _nic(found, path, nic, one)
+            _nic(found, path, nic, element)
 
 
-def _nic(found: Found, path: str, nic: Nic, real: Mapping[str, t.Any]) -> None:
+def _nic(found: Found, path: str, nic: Nic, element: Element) -> None:
+    wanted = (nic.type, nic.source)
+    real = tuple(row.found(element) for row in (settings.Nic.type, settings.Nic.source))
     place = any(found.written(f"{path}.{key}") for key in ("bridge", "network", "source"))
-    if place and (nic.type, nic.source) != (real["type"], real["source"]):
-        found.add(path, f"{nic.type} {nic.source}", f"{real['type']} {real['source']}")
-    found.compare(f"{path}.model", nic.model, real["model"])
-    vlans = real["vlan"]
-    found.compare(f"{path}.vlan", nic.vlan, vlans[0] if len(vlans) == 1 else vlans or None)
-    if real["link"] is not None:
-        found.compare(f"{path}.link", nic.link, real["link"] == "up")
+    if place and wanted != real:
+        found.add(path, " ".join(wanted), " ".join(map(str, real)))
+    found.rows(path, _REST, nic, element)
 
 
 def boot(found: Found, domain: Domain, root: Element, kept: Metadata) -> None:

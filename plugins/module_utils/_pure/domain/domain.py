@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from ..._errors import Problem
 from ..base.names import check_vm_name, volume_name
 from ..base.options import Reader, join, show, unknown_message
-from ..base.settings import names
+from ..base.settings import fields_of, further, names
 from ..images.source import ImageSource
 from ..seed.seed import from_options as seed_from
 from ..seed.seed import wanted as seed_wanted
@@ -58,6 +58,7 @@ class Defaults:
 
 
 @dataclass(frozen=True)
+@fields_of(settings.VM)
 class Domain:
     """The specification of one VM; memory in MiB, ``written`` as of :func:`written.options`."""
 
@@ -80,11 +81,9 @@ class Domain:
     domain_type: str | None = None
     boot: tuple[str, ...] = ()
     watchdog: Watchdog | None = None
-    rng: bool = True
     seed: Seed | None = None
     placement: Placement = field(default_factory=Placement)
     groups: tuple[str, ...] = ()
-    title: str | None = None
     description: str | None = None
     written: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
@@ -164,13 +163,12 @@ def from_options(
         watchdog=devices.watchdog_from(
             reader.structure("watchdog"), reader.at("watchdog"), problems
         ),
-        rng=settings.RNG.read(reader),
         seed=seed,
         placement=_placement(reader),
         groups=settings.GROUPS.read(reader),
-        title=settings.TITLE.read(reader),
         description=_description(reader),
         written=written.options(reader, disk_entries, nic_entries),
+        **further(Domain, reader),
     )
     reader.finish(names(settings.VM))
     return (None if problems else domain), problems
@@ -375,4 +373,4 @@ def _description(reader: Reader) -> str | None:
             f"{show(value)} has control characters, or is not text; write printable text",
         )
         return None
-    return str(value)
+    return str(value) or None

@@ -13,11 +13,13 @@ This file is private to the collection.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import typing as t
 from collections.abc import Mapping
 
 from ... import _lxml
-from ..base.machines import uses_uefi
+from ..base.settings import write
+from . import settings, settings_devices
 from .devices_xml import VolumeRef, add_devices
 from .domain import Domain
 
@@ -27,6 +29,27 @@ if t.TYPE_CHECKING:
 __all__ = ["VolumeRef", "render"]
 
 _X86 = ("x86_64", "i686")
+# libvirt takes any order; people read it in this one
+_TAGS = (
+    "name",
+    "uuid",
+    "title",
+    "description",
+    "metadata",
+    "memory",
+    "currentMemory",
+    "vcpu",
+    "os",
+    "features",
+    "cpu",
+    "clock",
+    "on_poweroff",
+    "on_reboot",
+    "on_crash",
+    "devices",
+)
+_ORDER = {tag: place for place, tag in enumerate(_TAGS)}
+_LATE = _ORDER["vcpu"]
 
 
 def render(
@@ -52,21 +75,15 @@ def render(
 
     Raises KeyError for a disk without a volume.
     """
+    decided = dataclasses.replace(domain, domain_type=domain_type, machine=machine, arch=arch)
     root = _lxml.new("domain", {"type": domain_type})
     _lxml.add(root, "name", text=domain.name)
     _lxml.add(root, "uuid", text=uuid)
-    if domain.title:
-        _lxml.add(root, "title", text=domain.title)
-    if domain.description:
-        _lxml.add(root, "description", text=domain.description)
     if metadata is not None:
         _lxml.add(root, "metadata").append(copy.deepcopy(metadata))
-    most = domain.memory_max or domain.memory
-    _lxml.add(root, "memory", {"unit": "KiB"}, str(most * 1024))
-    _lxml.add(root, "currentMemory", {"unit": "KiB"}, str(domain.memory * 1024))
-    _lxml.add(root, "vcpu", {"placement": "static"}, str(domain.vcpus))
-    _add_os(root, domain, machine, arch)
-    _add_features(root, domain_type, arch, most)
+    system = _lxml.add(root, "os")
+    _lxml.add(system, "type", {"arch": arch, "machine": machine}, "hvm")
+    _add_features(root, domain_type, arch, domain.memory_max or domain.memory)
     _add_cpu(root, domain, cpu)
     _add_clock(root, domain_type, arch)
     _lxml.add(root, "on_poweroff", text="destroy")
@@ -84,18 +101,9 @@ def render(
         seed_path=seed_path,
         log_path=log_path,
     )
+    write(settings.VM, root, decided)
+    root[:] = sorted(root, key=lambda child: _ORDER.get(child.tag, _LATE))
     return _lxml.tostring(root)
-
-
-def _add_os(root: Element, domain: Domain, machine: str, arch: str) -> None:
-    uefi = uses_uefi(domain.firmware, arch)
-    element = _lxml.add(root, "os", {"firmware": "efi"} if uefi else None)
-    _lxml.add(element, "type", {"arch": arch, "machine": machine}, "hvm")
-    if uefi:
-        # else libvirt takes the first firmware that is installed, which on some hosts boots
-        # signed images only
-        firmware = _lxml.add(element, "firmware")
-        _lxml.add(firmware, "feature", {"enabled": "no", "name": "secure-boot"})
 
 
 def _tcg_cache_mib(memory: int) -> int:
@@ -124,11 +132,7 @@ def _add_cpu(root: Element, domain: Domain, baseline: Element | None) -> None:
         if baseline is not None:
             root.append(copy.deepcopy(baseline))
         return
-    if cpu.mode == "custom":
-        element = _lxml.add(root, "cpu", {"mode": "custom", "match": "exact"})
-        _lxml.add(element, "model", {"fallback": "forbid"}, cpu.model)
-        return
-    _lxml.add(root, "cpu", {"mode": cpu.mode})
+    write(settings_devices.CPU, _lxml.add(root, "cpu"), cpu)
 
 
 def _add_clock(root: Element, domain_type: str, arch: str) -> None:

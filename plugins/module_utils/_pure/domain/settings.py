@@ -9,6 +9,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+from ..base import machines
 from ..base.settings import (
     Boolean,
     Choice,
@@ -21,6 +22,7 @@ from ..base.settings import (
     Words,
 )
 from ..seed.settings import SEEDS
+from . import composites
 from .settings_devices import CONSOLES, CPUS, DISKS, LABEL, LABEL_RULE, NICS, WATCHDOGS
 
 _MAX_VCPUS = 4096  # the most that qemu has for any machine type
@@ -34,13 +36,37 @@ _GROUP_RULE = (
     "not all or ungrouped, for example web_servers"
 )
 
+
+def _of_that_family(asked: str | None, real: object) -> bool:
+    return not asked or machines.is_of(str(real), asked)
+
+
+def _as_far_as_known(asked: str | None, real: object) -> bool:
+    return not asked or real in (None, asked)
+
+
 NAME = Value("name", "Name of the VM, and its host name unless O(seed) has another.", default=None)
-VCPUS = Integer("vcpus", "Number of virtual CPUs.", default=1, xml="vcpu", low=1, high=_MAX_VCPUS)
-MEMORY = Size("memory", "Memory.", default=1024, low=_MIN_MEMORY, high=_MAX_MEMORY)
+VCPUS = Integer(
+    "vcpus",
+    "Number of virtual CPUs.",
+    default=1,
+    xml=composites.VCPUS,
+    low=1,
+    high=_MAX_VCPUS,
+)
+MEMORY = Size(
+    "memory",
+    "Memory.",
+    default=1024,
+    xml=composites.MEMORY,
+    low=_MIN_MEMORY,
+    high=_MAX_MEMORY,
+)
 MEMORY_MAX = Size(
     "memory_max",
     "Memory it can be given while it runs; as O(memory) if left out.",
     default=None,
+    xml=composites.MEMORY_MAX,
     low=_MIN_MEMORY,
     high=_MAX_MEMORY,
 )
@@ -102,6 +128,8 @@ FIRMWARE = Choice(
     "Firmware; that of the machine type if left out. V(uefi) is refused where libvirt finds no such"
     " firmware (package C(ovmf) or C(edk2-ovmf)).",
     default=None,
+    xml=composites.FIRMWARE,
+    same=_as_far_as_known,
     choices=("bios", "uefi"),
 )
 MACHINE = Text(
@@ -110,6 +138,7 @@ MACHINE = Text(
     " has.",
     default=None,
     xml="os/type/@machine",
+    same=_of_that_family,
     pattern=_TAG,
     rule="for example q35 or pc-q35-7.2",
 )
@@ -135,7 +164,7 @@ BOOT = Words(
     pattern=r".+",
     rule="name a disk or NIC of this VM",
 )
-RNG = Boolean("rng", "Give the guest a random number generator.", default=True)
+RNG = Boolean("rng", "Give the guest a random number generator.", default=True, xml=composites.RNG)
 TITLE = Text(
     "title",
     "Title of the VM, one line of at most 256 characters.",

@@ -4,12 +4,22 @@
 
 """The settings of a VM's devices, one row each: disks, NICs, console, CPU, watchdog.
 
+A place in XML is one below the device's element.
+
 This file is private to the collection.
 """
 
 from __future__ import annotations
 
+import typing as t
+
 from ..base.settings import Boolean, Choice, Group, Integer, Setting, Size, Text, Value
+from . import composites
+
+
+class _Disk(t.Protocol):
+    device: str
+
 
 MAX_MIB = 1 << 33  # 8 PiB: far above any disk, far below where libvirt's numbers end
 LABEL = r"[A-Za-z0-9][^/\\<>&\"']{0,127}"
@@ -18,6 +28,10 @@ LABEL_RULE = (
 )
 _INTERFACE = r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}"
 _INTERFACE_RULE = "a network interface has 1 to 15 letters, digits or '_.:@-'"
+
+
+def _is_disk(disk: _Disk) -> bool:
+    return disk.device == "disk"
 
 
 class Disk:
@@ -36,14 +50,15 @@ class Disk:
             " its medium with C(virsh change-media).",
         ),
         default="disk",
-        xml="devices/disk/@device",
+        xml="@device",
+        absent="disk",
         choices=("disk", "cdrom"),
     )
     format = Choice(
         "format",
         "Format of its volume. Left out, V(qcow2), and V(raw) for a V(cdrom).",
         default=None,
-        xml="devices/disk/driver/@type",
+        xml="driver/@type",
         choices=("qcow2", "raw"),
     )
     bus = Choice(
@@ -51,7 +66,7 @@ class Disk:
         "What it is attached to. Left out, V(virtio), and V(scsi) for a V(cdrom). Machine types"
         " such as V(q35) have no V(ide).",
         default=None,
-        xml="devices/disk/target/@bus",
+        xml="target/@bus",
         aliases=("model",),
         choices=("virtio", "scsi", "sata", "ide", "usb"),
     )
@@ -59,23 +74,25 @@ class Disk:
         "cache",
         "How the hypervisor caches it. V(none) and V(directsync) bypass the host's page cache.",
         default="none",
-        xml="devices/disk/driver/@cache",
+        xml="driver/@cache",
         choices=("none", "writeback", "writethrough", "directsync", "unsafe"),
-    )
-    discard = Choice(
-        "discard",
-        "Whether what the guest discards is given back to the pool.",
-        default="unmap",
-        xml="devices/disk/driver/@discard",
-        choices=("unmap", "ignore"),
     )
     io = Choice(
         "io",
         "How QEMU does its input and output; QEMU's choice if left out. V(native) needs O(cache)"
         " V(none) or V(directsync).",
         default=None,
-        xml="devices/disk/driver/@io",
+        xml="driver/@io",
         choices=("native", "threads", "io_uring"),
+    )
+    discard = Choice(
+        "discard",
+        "Whether what the guest discards is given back to the pool.",
+        default="unmap",
+        xml="driver/@discard",
+        absent="ignore",
+        applies=_is_disk,
+        choices=("unmap", "ignore"),
     )
     pool = Text(
         "pool",
@@ -100,12 +117,13 @@ class Disk:
         "readonly",
         "Keep the guest from writing to it. A V(cdrom) always is.",
         default=False,
+        xml="readonly",
     )
     serial = Text(
         "serial",
         "Serial number that the guest sees, at most 20 letters, digits or C(_.+-).",
         default=None,
-        xml="devices/disk/serial",
+        xml="serial",
         pattern=r"[A-Za-z0-9_.+-]{1,20}",
         rule="a serial is 1 to 20 letters, digits or '_.+-'",
     )
@@ -119,7 +137,7 @@ class Nic:
         "Bridge of the hypervisor it is attached to. Either this or O(network) has to be given,"
         " here or by the profile.",
         default=None,
-        xml="devices/interface/source/@bridge",
+        xml="source/@bridge",
         pattern=_INTERFACE,
         rule=_INTERFACE_RULE,
     )
@@ -127,15 +145,31 @@ class Nic:
         "network",
         "Network of libvirt it is attached to.",
         default=None,
-        xml="devices/interface/source/@network",
+        xml="source/@network",
         pattern=LABEL,
         rule=LABEL_RULE,
+    )
+    mac = Value(
+        "mac",
+        "MAC address, in quotes. Left out, it follows from the names of fleet, VM and NIC.",
+        default=None,
+        xml="mac/@address",
+    )
+    vlan = Integer(
+        "vlan",
+        "VLAN tag. Refused where libvirt sets no VLAN tags, as on a Linux bridge without"
+        " C(vlan_filtering), or on any before libvirt 11. Give the NIC a bridge that is on that"
+        " VLAN, or a network on Open vSwitch.",
+        default=None,
+        xml="vlan/tag/@id",
+        low=1,
+        high=4094,
     )
     model = Choice(
         "model",
         "Device that the guest sees.",
         default="virtio",
-        xml="devices/interface/model/@type",
+        xml="model/@type",
         choices=(
             "virtio",
             "virtio-transitional",
@@ -148,34 +182,26 @@ class Nic:
             "usb-net",
         ),
     )
-    mac = Value(
-        "mac",
-        "MAC address, in quotes. Left out, it follows from the names of fleet, VM and NIC.",
-        default=None,
-        xml="devices/interface/mac/@address",
+    link = Boolean(
+        "link",
+        "Whether its cable is plugged in.",
+        default=True,
+        xml="link/@state",
+        absent=True,
+        words=("up", "down"),
     )
-    vlan = Integer(
-        "vlan",
-        "VLAN tag. Refused where libvirt sets no VLAN tags, as on a Linux bridge without"
-        " C(vlan_filtering), or on any before libvirt 11. Give the NIC a bridge that is on that"
-        " VLAN, or a network on Open vSwitch.",
-        default=None,
-        xml="devices/interface/vlan/tag/@id",
-        low=1,
-        high=4094,
-    )
-    link = Value("link", "Whether its cable is plugged in.", default=True, of="bool")
     type = Choice(
         "type",
         "What O(source) names; V(bridge) if left out.",
         default=None,
-        xml="devices/interface/@type",
+        xml="@type",
         choices=("bridge", "network"),
     )
     source = Value(
         "source",
         "Name of the bridge or network, another way to write O(bridge) or O(network).",
         default=None,
+        xml=composites.NIC_SOURCE,
     )
 
 
@@ -186,7 +212,7 @@ class Console:
         "type",
         "What it speaks; V(vnc) if only the others are given.",
         default=None,
-        xml="devices/graphics/@type",
+        xml="@type",
         choices=("none", "vnc", "spice"),
     )
     listen = Text(
@@ -195,12 +221,13 @@ class Console:
         " is refused where the hypervisor's C(qemu.conf) has no C(vnc_tls) with"
         " C(vnc_tls_x509_verify), or for SPICE C(spice_tls).",
         default="127.0.0.1",
-        xml="devices/graphics/listen/@address",
+        xml=composites.LISTEN,
     )
     password = Value(
         "password",
         "Password it asks for, none if left out. VNC takes at most 8 characters.",
         default=None,
+        xml="@passwd",
         secret=True,
     )
 
@@ -212,14 +239,14 @@ class Cpu:
         "mode",
         "How it is chosen; V(custom) if only a model is given.",
         default=None,
-        xml="cpu/@mode",
+        xml=composites.CPU_MODE,
         choices=("host-model", "host-passthrough", "maximum", "custom"),
     )
     model = Text(
         "model",
         "Model, such as V(EPYC); needed for O(mode) V(custom), and not taken with the others.",
         default=None,
-        xml="cpu/model",
+        xml="model",
         pattern=r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}",
         rule="a CPU model has letters, digits and '_.-', for example EPYC",
     )
@@ -230,16 +257,18 @@ class Watchdog:
 
     model = Choice(
         "model",
-        "Device that the guest sees; the one that fits the machine type if left out.",
+        "Device that the guest sees; the one that fits the machine type if left out. V(itco) needs"
+        " libvirt 9.1.",
         default=None,
-        xml="devices/watchdog/@model",
+        xml="@model",
         choices=("i6300esb", "ib700", "itco", "diag288"),
     )
     action = Choice(
         "action",
         "What the hypervisor does when it fires.",
         default="reset",
-        xml="devices/watchdog/@action",
+        xml="@action",
+        absent="reset",
         choices=("reset", "shutdown", "poweroff", "pause", "none", "dump"),
     )
 
@@ -255,12 +284,14 @@ DISKS = Group(
     "disks",
     "Disks beside those of the profile; one of the same name changes that of the profile.",
     settings=(Value("name", _NAME, default=None, required=True), *DISK),
+    xml="devices/disk",
     of="list",
 )
 NICS = Group(
     "nics",
     "NICs beside those of the profile; one of the same name changes that of the profile.",
     settings=(Value("name", _NAME, default=None, required=True), *NIC),
+    xml="devices/interface",
     of="list",
 )
 CONSOLES = Group(
@@ -268,6 +299,7 @@ CONSOLES = Group(
     "Graphical console, or its type alone, such as V(vnc). There is none if left out. A serial"
     " console is always there.",
     settings=CONSOLE,
+    xml="devices/graphics",
     of="raw",
 )
 CPUS = Group(
@@ -275,11 +307,13 @@ CPUS = Group(
     "CPU, or its mode or model alone, such as V(host-passthrough) or V(EPYC). Left out, a KVM guest"
     " has the host's model.",
     settings=CPU,
+    xml="cpu",
     of="raw",
 )
 WATCHDOGS = Group(
     "watchdog",
     "Watchdog, or its action alone, such as V(poweroff), or V(true). There is none if left out.",
     settings=WATCHDOG,
+    xml="devices/watchdog",
     of="raw",
 )

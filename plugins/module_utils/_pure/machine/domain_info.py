@@ -180,6 +180,15 @@ def _own_volume(volume: own_metadata.OwnVolume) -> OwnVolumeEntry:
     }
 
 
+def firmware(root: Element) -> str | None:
+    """Kind of firmware (``efi``, ``bios``) of a ``<domain>``; None if nobody can tell."""
+    element = first_children(root).get("os")
+    system = first_children(element)
+    kind = system.get("type")
+    arch, machine = attribute(kind, "arch"), attribute(kind, "machine")
+    return _firmware(element, system, attribute(root, "type"), arch, machine)["type"]
+
+
 def _firmware(
     system: Element | None,
     children: t.Mapping[str, Element],
@@ -321,11 +330,22 @@ def _nic_source(kind: str | None, source: Element | None) -> str | None:
     return None
 
 
+def nic_source(nic: Element) -> str | None:
+    """What an ``<interface>`` is attached to: the name of a bridge or network, an address."""
+    return _nic_source(attribute(nic, "type"), first_children(nic).get("source"))
+
+
+def listens_on(graphics: Element) -> str | None:
+    """The address that a ``<graphics>`` listens on."""
+    listens = list(graphics.iterchildren("listen"))
+    return graphics.get("listen") or _first(listens, "address")
+
+
 def _graphics(graphics: Element) -> GraphicsEntry:
     listens = list(graphics.iterchildren("listen"))
     return {
         "type": graphics.get("type"),
-        "listen": graphics.get("listen") or _first(listens, "address"),
+        "listen": listens_on(graphics),
         # -1, or 0, stands for a port that is chosen when the domain starts
         "port": number(graphics.get("port")) or None,
         "tls_port": number(graphics.get("tlsPort")) or None,

@@ -263,3 +263,23 @@ def test_the_disks_whose_sizes_are_to_be_read(make: Callable[..., Vm]) -> None:
     found = difference.sized_disks(domain_of(_MADE), text, kept)
     assert found == {"vdb": "/pool/web1_data.qcow2"}
     assert difference.sized_disks(domain_of({"name": "web1"}), text, kept) == {}
+
+
+def test_a_cd_drive_is_compared_by_its_settings(make: Callable[..., Vm]) -> None:
+    vm = make()
+    wanted = {"device": "cdrom", "cache": "unsafe", "readonly": True, "discard": "ignore"}
+    assert vm.differences({"name": "web1", "disks": [{"cd": wanted}]}) == [
+        "disks.cd.cache: asked unsafe, is none"
+    ]
+
+
+def test_an_empty_description_is_none(make: Callable[..., Vm]) -> None:
+    assert make().differences({"name": "web1", "description": ""}) == []
+
+
+def test_of_two_vlans_the_one_that_was_asked_for_is_not_all(make: Callable[..., Vm]) -> None:
+    vm = make()
+    vm.edit("(<source bridge='br0'/>)", r"\1<vlan><tag id='5'/><tag id='6'/></vlan>")
+    assert vm.differences({"name": "web1", "nics": [{"eth0": {"vlan": 5}}]}) == [
+        "nics.eth0.vlan: asked 5, is [5, 6]"
+    ]

@@ -1,0 +1,67 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Where libvirt keeps a setting, below the element of its device or domain.
+
+A place is the way to an element (``serial``) or to an attribute (``driver/@cache``, ``@device``).
+What has no place of that kind is a ``Pair`` of functions.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ... import _lxml
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+
+@dataclass(frozen=True)
+class Pair:
+    """How a composite setting is written and read.
+
+    ``write`` takes the element and the whole specification: what stands in XML may follow from
+    several settings. ``read`` takes the element and gives the setting's value.
+    """
+
+    write: Callable[..., None]
+    read: Callable[[Element], object]
+
+
+def put(element: Element, place: str, text: str = "") -> None:
+    """Write ``text``. What stands there already stays: the hypervisor decided it."""
+    below, _at, name = place.partition("@")
+    element = reach(element, below)
+    if name:
+        if element.get(name) is None:
+            element.set(name, text)
+    elif text and not element.text:
+        element.text = text
+
+
+def reach(element: Element, below: str) -> Element:
+    """The element there, which is added if it is missing."""
+    for tag in _tags(below):
+        child = element.find(tag)
+        element = _lxml.add(element, tag) if child is None else child
+    return element
+
+
+def texts(element: Element, place: str) -> list[str]:
+    """All that stands there; an element without text is an empty one."""
+    below, _at, name = place.partition("@")
+    path = "/".join(_tags(below))
+    found = element.findall(path) if path else [element]
+    if not name:
+        return [one.text or "" for one in found]
+    return [value for value in (one.get(name) for one in found) if value is not None]
+
+
+def _tags(below: str) -> list[str]:
+    return [tag for tag in below.split("/") if tag]

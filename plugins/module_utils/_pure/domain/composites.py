@@ -1,0 +1,145 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How settings that are no single word in libvirt's XML are written and read.
+
+A row names its two functions. The specification that is written has the hypervisor's decisions
+(machine type, architecture, kind of domain) in it already.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ... import _lxml
+from ..base import places
+from ..base.machines import uses_uefi
+from ..base.places import Pair
+from ..base.xml_values import attribute, bytes_of, first_children, mib_up, number, text_of
+from ..machine import domain_info
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+_FIRMWARE = {"efi": "uefi", "bios": "bios"}
+
+
+class _Domain(t.Protocol):
+    vcpus: int
+    memory: int
+    memory_max: int | None
+    firmware: str | None
+    arch: str | None
+    rng: bool
+
+
+class _Nic(t.Protocol):
+    type: str
+    source: str
+
+
+class _Console(t.Protocol):
+    listen: str
+
+
+class _Cpu(t.Protocol):
+    mode: str | None
+
+
+def _write_vcpus(root: Element, domain: _Domain) -> None:
+    places.put(root, "vcpu/@placement", "static")
+    places.put(root, "vcpu", str(domain.vcpus))
+
+
+def _read_vcpus(root: Element) -> int | None:
+    """Those that it starts with, of all that it may have."""
+    vcpu = first_children(root).get("vcpu")
+    current = number(attribute(vcpu, "current"))
+    return number(text_of(vcpu)) if current is None else current
+
+
+def _write_memory(root: Element, domain: _Domain) -> None:
+    places.put(root, "currentMemory/@unit", "KiB")
+    places.put(root, "currentMemory", str(domain.memory * 1024))
+
+
+def _read_memory(root: Element) -> int | None:
+    current = mib_up(bytes_of(first_children(root).get("currentMemory"), "KiB"))
+    return _read_memory_max(root) if current is None else current
+
+
+def _write_memory_max(root: Element, domain: _Domain) -> None:
+    places.put(root, "memory/@unit", "KiB")
+    places.put(root, "memory", str((domain.memory_max or domain.memory) * 1024))
+
+
+def _read_memory_max(root: Element) -> int | None:
+    return mib_up(bytes_of(first_children(root).get("memory"), "KiB"))
+
+
+def _write_firmware(root: Element, domain: _Domain) -> None:
+    if not uses_uefi(domain.firmware, domain.arch or ""):
+        return
+    places.put(root, "os/@firmware", "efi")
+    # else libvirt takes the first firmware that is installed, which on some hosts boots signed
+    # images only
+    firmware = _lxml.add(places.reach(root, "os"), "firmware")
+    _lxml.add(firmware, "feature", {"enabled": "no", "name": "secure-boot"})
+
+
+def _read_firmware(root: Element) -> str | None:
+    kind = domain_info.firmware(root)
+    return None if kind is None else _FIRMWARE.get(kind, kind)
+
+
+def _write_rng(root: Element, domain: _Domain) -> None:
+    if domain.rng:
+        rng = _lxml.add(places.reach(root, "devices"), "rng", {"model": "virtio"})
+        _lxml.add(rng, "backend", {"model": "random"}, "/dev/urandom")
+
+
+def _read_rng(root: Element) -> bool:
+    return root.find("devices/rng") is not None
+
+
+def _write_source(element: Element, nic: _Nic) -> None:
+    places.put(element, f"source/@{nic.type}", nic.source)
+
+
+def _read_source(element: Element) -> object:
+    return domain_info.nic_source(element)
+
+
+def _write_listen(element: Element, console: _Console) -> None:
+    places.put(element, "listen/@type", "address")
+    places.put(element, "listen/@address", console.listen)
+
+
+def _read_listen(element: Element) -> object:
+    return domain_info.listens_on(element)
+
+
+def _write_mode(element: Element, cpu: _Cpu) -> None:
+    places.put(element, "@mode", str(cpu.mode))
+    if cpu.mode == "custom":
+        places.put(element, "@match", "exact")
+        places.put(element, "model/@fallback", "forbid")
+
+
+def _read_mode(element: Element) -> str | None:
+    """One that names a model alone is ``custom``."""
+    model = text_of(first_children(element).get("model"))
+    return attribute(element, "mode") or ("custom" if model else None)
+
+
+VCPUS = Pair(_write_vcpus, _read_vcpus)
+MEMORY = Pair(_write_memory, _read_memory)
+MEMORY_MAX = Pair(_write_memory_max, _read_memory_max)
+FIRMWARE = Pair(_write_firmware, _read_firmware)
+RNG = Pair(_write_rng, _read_rng)
+NIC_SOURCE = Pair(_write_source, _read_source)
+LISTEN = Pair(_write_listen, _read_listen)
+CPU_MODE = Pair(_write_mode, _read_mode)

@@ -1,0 +1,221 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a row writes into libvirt's XML is what it reads there, and libvirt's schema allows it.
+
+Values come from the rows themselves, so one that is added is tested without a word here, unless
+its values cannot be told from its type.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import typing as t
+from collections.abc import Iterator
+
+import libvirt
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils import _lxml
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.settings import (
+    Boolean,
+    Choice,
+    Group,
+    Integer,
+    Setting,
+    Size,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import domain_xml, settings
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.devices_xml import VolumeRef
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import (
+    Domain,
+    from_options,
+)
+from ansible_collections.fleet.virt.tests.unit._xml import assert_valid
+
+_UUID = "6f0f7c2e-58f4-4a0e-9d0b-0d9c1b4f6a11"
+_COMBINATIONS = 400
+# Values of rows whose type does not tell them
+_VALUES: dict[str, list[t.Any]] = {
+    "arch": ["x86_64", "aarch64"],
+    "bridge": ["br0", "br-1"],
+    "cpu.model": ["EPYC"],
+    "description": ["first\nsecond <line>", "x"],
+    "listen": ["127.0.0.2", "::1"],
+    "mac": ["52:54:00:12:34:56"],
+    "machine": ["pc", "q35", "pc-q35-7.2"],
+    "network": ["default", "a b"],
+    "password": ["s3cret&<"],
+    "serial": ["A.b_1"],
+    "source": ["br7"],
+    "title": ["One & <two>"],
+}
+# What a value needs beside it
+_WITH: dict[tuple[str, t.Any], dict[str, t.Any]] = {
+    ("cpu.mode", "custom"): {"model": "EPYC"},
+    ("disks.device", "cdrom"): {"size": None},
+}
+# The libvirt whose schema is the first to have a value
+_SINCE = {("watchdog.model", "itco"): 9_001_000}
+_NO_DEVICE = [("console.type", "none")]
+
+
+def _samples(path: str, row: Setting[object]) -> list[t.Any]:
+    version = libvirt.getVersion()
+    return [one for one in _all(path, row) if _SINCE.get((path, one), 0) <= version]
+
+
+def _all(path: str, row: Setting[object]) -> list[t.Any]:
+    given = _VALUES.get(path) or _VALUES.get(row.name)
+    if given:
+        return given
+    if isinstance(row, Choice):
+        return list(row.choices)
+    if isinstance(row, Boolean):
+        return [True, False]
+    if isinstance(row, Size):
+        return [1024, 4096]
+    assert isinstance(row, Integer), f"{path}: give it values in _VALUES"
+    return [row.low, row.high]
+
+
+def _rows() -> Iterator[tuple[str, Setting[object]]]:
+    for row in settings.VM:
+        if isinstance(row, Group):
+            inner = row.settings if row.xml else ()
+            yield from ((f"{row.name}.{one.name}", one) for one in inner if one.xml)
+        elif row.xml:
+            yield row.name, row
+
+
+ROWS = dict(_rows())
+CASES = [
+    (path, value)
+    for path, row in ROWS.items()
+    for value in _samples(path, row)
+    if (path, value) not in _NO_DEVICE
+]
+
+
+def _options(path: str, value: t.Any) -> dict[str, t.Any]:
+    device, dot, name = path.partition(".")
+    if not dot:
+        return {device: value}
+    given: dict[str, t.Any] = {name: value}
+    if device == "disks":
+        given = {"size": 8, **given}
+    elif device == "nics" and name not in ("bridge", "network"):
+        given = {"source": "br7", **given}
+    elif path == "console.listen":
+        given = {"type": "vnc", **given}
+    given.update(_WITH.get((path, value), {}))
+    return {device: [{"name": "a", **given}] if device in ("disks", "nics") else given}
+
+
+def _domain(options: t.Any) -> Domain | None:
+    plain = {"name": "v", "disk_profile": "none", "nic_profile": "none", **options}
+    domain, problems = from_options(plain)
+    assert (domain is None) == bool(problems)
+    return domain
+
+
+def _render(domain: Domain) -> str:
+    return domain_xml.render(
+        domain,
+        uuid=_UUID,
+        domain_type=domain.domain_type or "qemu",
+        machine=domain.machine or "pc-q35-7.2",
+        arch=domain.arch or "x86_64",
+        volumes={disk.name: VolumeRef(f"/{disk.name}", disk.format) for disk in domain.disks},
+    )
+
+
+def _read_back(domain: Domain, xml: str) -> Iterator[tuple[str, Setting[object], object, object]]:
+    """Path, row, what was asked and what stands there, of every row that asks for anything."""
+    root = _lxml.parse(xml, "the domain")
+    for row in settings.VM:
+        if not isinstance(row, Group):
+            yield from _of(row.name, row, domain, root)
+            continue
+        if not row.xml:
+            continue
+        asked = getattr(domain, row.name)
+        wholes = asked if isinstance(asked, tuple) else [asked]
+        for whole, element in zip(wholes, root.findall(str(row.xml))):
+            for inner in row.settings:
+                yield from _of(f"{row.name}.{inner.name}", inner, whole, element)
+
+
+def _of(
+    path: str, row: Setting[object], whole: object, element: t.Any
+) -> Iterator[tuple[str, Setting[object], object, object]]:
+    if row.xml and row.applies(whole):
+        asked = getattr(whole, row.name)
+        if asked is not None:
+            yield path, row, asked, row.found(element)
+
+
+@pytest.mark.parametrize(("path", "value"), CASES)
+def test_what_is_written_is_read(path: str, value: t.Any) -> None:
+    domain = _domain(_options(path, value))
+    assert domain is not None
+    xml = _render(domain)
+    assert_valid(xml, "domain")
+    found = {at: (row, asked, real) for at, row, asked, real in _read_back(domain, xml)}
+    row, asked, real = found[path]
+    assert asked == value
+    assert row.same(asked, real), (asked, real)
+
+
+def _random_options(source: random.Random) -> dict[str, t.Any]:
+    def some(device: str, share: float) -> dict[str, t.Any]:
+        rows = [path for path in ROWS if path.rpartition(".")[0] == device]
+        return {
+            path.rpartition(".")[2]: source.choice(_samples(path, ROWS[path]))
+            for path in rows
+            if source.random() < share
+        }
+
+    options = some("", 0.4)
+    options["disks"] = [
+        {"name": f"disk{number}", "size": 8, **some("disks", 0.4)}
+        for number in range(source.randint(0, 4))
+    ]
+    for disk in options["disks"]:
+        if disk.get("device") == "cdrom":
+            del disk["size"]
+    options["nics"] = [
+        {"name": f"eth{number}", **some("nics", 0.3)} for number in range(source.randint(0, 3))
+    ]
+    for group in settings.VM:
+        if isinstance(group, Group) and group.xml and group.of == "raw" and source.random() < 0.5:
+            options[group.name] = some(group.name, 0.5)
+    return options
+
+
+def test_random_specifications_are_valid_and_read_back() -> None:
+    """As many as are not refused; each value of each row is in at least one of them."""
+    source = random.Random(18)  # noqa: S311 - the same ones in every run
+    missing = {
+        (path, str(value)) for path, value in CASES if isinstance(ROWS[path], (Choice, Boolean))
+    }
+    done = 0
+    while done < _COMBINATIONS or missing:
+        assert done < 10 * _COMBINATIONS, sorted(missing)
+        domain = _domain(_random_options(source))
+        if domain is None:
+            continue
+        done += 1
+        xml = _render(domain)
+        assert_valid(xml, "domain")
+        for path, row, asked, real in _read_back(domain, xml):
+            assert row.same(asked, real), (path, asked, real, xml)
+            missing.discard((path, str(asked)))
+
+
+def test_a_row_alone_is_a_field() -> None:
+    """A setting that nothing else looks at is declared nowhere but in its table."""
+    domain = _domain({"disks": [{"name": "a", "size": 8, "serial": "x"}]})
+    assert domain is not None
+    assert dataclasses.asdict(domain.disks[0])["serial"] == "x"
