@@ -10,6 +10,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 
+import yaml
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.settings import (
     Group,
     Setting,
@@ -74,7 +75,7 @@ def _plain(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(_plain(item) for item in value)}]"
     if isinstance(value, str) and re.fullmatch(r"[A-Za-z/]\S*", value) and value != "none":
-        return value
+        return value if yaml.safe_load(value) == value else json.dumps(value)
     return json.dumps(value)
 
 

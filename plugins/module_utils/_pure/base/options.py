@@ -25,6 +25,7 @@ from ..._units import format_size, parse_mib
 # the words that Ansible's own boolean() takes
 _TRUE = frozenset(("y", "yes", "on", "1", "true", "t"))
 _FALSE = frozenset(("n", "no", "off", "0", "false", "f"))
+_WORDS = {True: "on", False: "off"}
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 # 2048.0 is what a template makes of 4096 / 2
 _FRACTION = re.compile(r"[0-9]+\.(?!0*$)[0-9]+")
@@ -194,9 +195,11 @@ class Reader:
         return self._converted(key, convert, default)
 
     def choice(self, key: str, choices: t.Sequence[str], default: str | None = None) -> str | None:
-        """One of ``choices``."""
+        """One of ``choices``; YAML makes booleans of ``on`` and ``off`` without quotes."""
 
         def convert(value: object) -> str:
+            if isinstance(value, bool) and _WORDS[value] in choices:
+                return _WORDS[value]
             if not isinstance(value, str) or value not in choices:
                 raise ValueError(f"{show(value)} is not one of {', '.join(choices)}; choose one")
             return str(value)

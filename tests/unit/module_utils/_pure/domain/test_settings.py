@@ -111,6 +111,14 @@ CASES = [
         "a",
         ["'c' is not one of a, b; choose one"],
     ),
+    (Choice("n", "", default=None, choices=("off", "on")), True, "on", []),
+    (Choice("n", "", default=None, choices=("off", "on")), "off", "off", []),
+    (
+        Choice("n", "", default=None, choices=("on", "auto")),
+        False,
+        None,
+        ["False is not one of on, auto; choose one"],
+    ),
 ]
 
 
