@@ -131,6 +131,13 @@ options:
         type: str
         choices: [unmap, ignore]
         default: unmap
+      detect_zeroes:
+        description:
+          - Whether QEMU looks for zeroes in what the guest writes. V(on) writes them without taking
+            space where the format can; V(unmap) gives the space back, for which O(disks[].discard)
+            must be V(unmap).
+        type: str
+        choices: ["off", "on", unmap]
       pool:
         description:
           - Pool its volume is made in; the variable C(virt_pool) if left out.

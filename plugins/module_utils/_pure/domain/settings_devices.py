@@ -94,6 +94,16 @@ class Disk:
         applies=_is_disk,
         choices=("unmap", "ignore"),
     )
+    detect_zeroes = Choice(
+        "detect_zeroes",
+        "Whether QEMU looks for zeroes in what the guest writes. V(on) writes them without taking"
+        " space where the format can; V(unmap) gives the space back, for which O(discard) must be"
+        " V(unmap).",
+        default=None,
+        xml="driver/@detect_zeroes",
+        absent="off",
+        choices=("off", "on", "unmap"),
+    )
     pool = Text(
         "pool",
         "Pool its volume is made in; the variable C(virt_pool) if left out.",
