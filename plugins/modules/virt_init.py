@@ -138,6 +138,12 @@ options:
             must be V(unmap).
         type: str
         choices: ["off", "on", unmap]
+      iothread:
+        description:
+          - Number of the thread of QEMU that does its input and output, beside those of the vCPUs.
+            Disks with the same number share it. The VM has as many as the highest number. Only for
+            O(disks[].bus) V(virtio). From 1 to 64.
+        type: int
       pool:
         description:
           - Pool its volume is made in; the variable C(virt_pool) if left out.

@@ -29,3 +29,11 @@ def test_zeroes_are_looked_for(fleet: Fleet) -> None:
     _runs(fleet, name="zeroes", disks=[{"name": "system", "detect_zeroes": "unmap"}])
     found = [line.split() for line in _monitor(fleet, "zeroes", "info block").splitlines()]
     assert ["Detect", "zeroes:", "unmap"] in found
+
+
+def test_disks_share_threads(fleet: Fleet) -> None:
+    more = [{"name": "data", "size": 8, "iothread": 2}, {"name": "logs", "size": 8, "iothread": 1}]
+    _runs(fleet, name="threads", disks=[{"name": "system", "iothread": 1}, *more])
+    disks = [f"/machine/peripheral/virtio-disk{number}" for number in range(3)]
+    served = [_monitor(fleet, "threads", f"qom-get {disk} iothread").strip() for disk in disks]
+    assert served == [f'"/objects/iothread{number}"' for number in (1, 2, 1)]

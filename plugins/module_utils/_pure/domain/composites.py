@@ -36,6 +36,10 @@ class _Domain(t.Protocol):
     rng: bool
 
 
+class _Disk(t.Protocol):
+    iothread: int | None
+
+
 class _Nic(t.Protocol):
     type: str
     source: str
@@ -105,6 +109,20 @@ def _read_rng(root: Element) -> bool:
     return root.find("devices/rng") is not None
 
 
+def _write_iothread(element: Element, disk: _Disk) -> None:
+    """The domain has as many threads as its disks ask for."""
+    if disk.iothread is None:
+        return
+    places.put(element, "driver/@iothread", str(disk.iothread))
+    for root in element.iterancestors("domain"):
+        known = number(root.findtext("iothreads")) or 0
+        places.reach(root, "iothreads").text = str(max(known, disk.iothread))
+
+
+def _read_iothread(element: Element) -> int | None:
+    return number(attribute(first_children(element).get("driver"), "iothread"))
+
+
 def _write_source(element: Element, nic: _Nic) -> None:
     places.put(element, f"source/@{nic.type}", nic.source)
 
@@ -140,6 +158,7 @@ MEMORY = Pair(_write_memory, _read_memory)
 MEMORY_MAX = Pair(_write_memory_max, _read_memory_max)
 FIRMWARE = Pair(_write_firmware, _read_firmware)
 RNG = Pair(_write_rng, _read_rng)
+IOTHREAD = Pair(_write_iothread, _read_iothread)
 NIC_SOURCE = Pair(_write_source, _read_source)
 LISTEN = Pair(_write_listen, _read_listen)
 CPU_MODE = Pair(_write_mode, _read_mode)

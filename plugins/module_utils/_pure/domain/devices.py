@@ -148,6 +148,10 @@ def disk_from(
     cache = settings.Disk.cache.read(reader)
     io = settings.Disk.io.read(reader)
     readonly = settings.Disk.readonly.read(reader)
+    if bus != "virtio" and reader.given("iothread"):
+        reader.problem(
+            "iothread", f"only virtio disks have one, not {bus}; use virtio, or leave it out"
+        )
     if not cdrom and bus in ("sata", "ide") and readonly:
         reader.problem("readonly", f"a {bus} disk cannot be read-only; use virtio, scsi or usb")
     if io == "native" and cache not in ("none", "directsync"):

@@ -22,6 +22,7 @@ class _Disk(t.Protocol):
 
 
 MAX_MIB = 1 << 33  # 8 PiB: far above any disk, far below where libvirt's numbers end
+_MAX_THREADS = 64  # more than QEMU can use well
 LABEL = r"[A-Za-z0-9][^/\\<>&\"']{0,127}"
 LABEL_RULE = (
     "1 to 128 characters without '/', quotes or angle brackets, the first a letter or digit"
@@ -103,6 +104,16 @@ class Disk:
         xml="driver/@detect_zeroes",
         absent="off",
         choices=("off", "on", "unmap"),
+    )
+    iothread = Integer(
+        "iothread",
+        "Number of the thread of QEMU that does its input and output, beside those of the vCPUs."
+        " Disks with the same number share it. The VM has as many as the highest number. Only for"
+        " O(bus) V(virtio).",
+        default=None,
+        xml=composites.IOTHREAD,
+        low=1,
+        high=_MAX_THREADS,
     )
     pool = Text(
         "pool",

@@ -68,6 +68,13 @@ BAD_DISKS: list[tuple[dict[str, t.Any], str, str]] = [
     ({"size": 1, "io": "native", "cache": "writeback"}, "io", "needs cache none"),
     ({"size": 1, "readonly": True, "bus": "sata"}, "readonly", "virtio, scsi or usb"),
     ({"size": 1, "readonly": True, "model": "ide"}, "readonly", "virtio, scsi or usb"),
+    (
+        {"size": 1, "iothread": 1, "bus": "scsi"},
+        "iothread",
+        "not scsi; use virtio",
+    ),
+    ({"device": "cdrom", "iothread": 1}, "iothread", "only virtio disks have one, not scsi"),
+    ({"size": 1, "iothread": 0}, "iothread", "it must be 1 to 64"),
     ({"size": 1, "serial": "a b"}, "serial", "1 to 20"),
     ({"size": 1, "pool": "a/b"}, "pool", "without '/'"),
     ({"size": 1, "device": "floppy"}, "device", "disk, cdrom"),

@@ -193,6 +193,7 @@ ASKED: list[tuple[dict[str, t.Any], list[str]]] = [
     ({"disks": [{"system": {"detect_zeroes": "unmap"}}]},
      ["disks.system.detect_zeroes: asked unmap, is off"]),
     ({"disks": [{"system": {"detect_zeroes": False}}]}, []),
+    ({"disks": [{"system": {"iothread": 2}}]}, ["disks.system.iothread: asked 2, is none"]),
     ({"nics": [{"eth1": {"network": "x"}}]}, ["nics.eth1: asked network x, is network default"]),
     ({"nics": [{"eth1": {"network": "default", "model": "virtio"}}]},
      ["nics.eth1.model: asked virtio, is e1000e"]),

@@ -335,3 +335,12 @@ def test_the_cache_of_emulation_grows_with_the_memory(memory: int, cache: str) -
 )  # fmt: skip
 def test_target_names_count_as_libvirt_does(index: int, name: str) -> None:
     assert device_name("vd", index) == name
+
+
+def test_there_are_as_many_threads_as_disks_ask_for() -> None:
+    disks = [{"name": name, "size": 8, "iothread": thread} for name, thread in (("a", 3), ("b", 1))]
+    case = CASES[0]._replace(options={"name": "v", "disk_profile": "none", "disks": disks})
+    volumes = {name: VolumeRef(f"/{name}", "qcow2") for name in "ab"}
+    root = etree.fromstring(rendered(case, volumes=volumes))
+    assert root.xpath("iothreads/text()") == ["3"]
+    assert root.xpath("devices/disk/driver/@iothread") == ["3", "1"]
