@@ -301,12 +301,22 @@ def cpu_from(value: t.Any, path: str, problems: list[Problem]) -> Cpu:
 
 def watchdog_from(value: t.Any, path: str, problems: list[Problem]) -> Watchdog | None:
     """The watchdog; a bare word is its action."""
-    if value is None or value is False:
+    reader = _one(value, path, problems, "action")
+    if reader is None:
         return None
-    if isinstance(value, str):
-        value = {"action": value}
-    reader = Reader(None if value is True else value, path, problems)
     model = settings.Watchdog.model.read(reader)
     watchdog = Watchdog(model, **further(Watchdog, reader))
     reader.finish(names(settings.WATCHDOG))
     return watchdog
+
+
+def _one(value: t.Any, path: str, problems: list[Problem], word: str) -> Reader | None:
+    """What a device is read from that is there or not; a bare word is its setting ``word``."""
+    if isinstance(value, str):
+        try:
+            value = to_boolean(value)  # as the command line gives it
+        except ValueError:
+            value = {word: value}
+    if value is None or value is False:
+        return None
+    return Reader(None if value is True else value, path, problems)

@@ -77,7 +77,8 @@ def differences(domain: Domain, existing: Existing) -> list[str]:
     found.compare("groups", sorted(domain.groups), sorted(existing.metadata.groups), _listed)
     _cpu(found, domain, root)
     _console(found, domain, root)
-    _watchdog(found, domain, root)
+    for group in (settings_devices.WATCHDOGS,):
+        _one(found, group, getattr(domain, group.name), root)
     difference_devices.disks(found, domain, root, existing.metadata, existing.sizes)
     difference_devices.nics(found, domain, root, _kept(existing.metadata))
     difference_devices.boot(found, domain, root, existing.metadata)
@@ -141,17 +142,19 @@ def _console(found: _Differences, domain: Domain, root: Element) -> None:
             found.add("console.listen", wanted.listen, shown or None)
 
 
-def _watchdog(found: _Differences, domain: Domain, root: Element) -> None:
-    """libvirt adds the one that a machine type has anyway, so one of several may be it."""
-    wanted = domain.watchdog
-    if wanted is None or not found.written("watchdog"):
+def _one(found: _Differences, group: Group, wanted: object, root: Element) -> None:
+    """A device that is there or not.
+
+    libvirt adds the watchdog that a machine type has anyway, so one of several may be it.
+    """
+    if wanted is None or not found.written(group.name):
         return
-    rows = settings_devices.WATCHDOG
-    asked = [getattr(wanted, row.name) for row in rows]
-    real = [[row.found(one) for row in rows] for one in root.findall("devices/watchdog")]
+    asked = [getattr(wanted, row.name) for row in group.settings]
+    devices = root.findall(str(group.xml))
+    real = [[row.found(device) for row in group.settings] for device in devices]
     if not any(_as_asked(asked, one) for one in real):
         shown = ", ".join(_words(one) for one in real)
-        found.add("watchdog", _words(asked), shown or None)
+        found.add(group.name, _words(asked) or True, shown or None)
 
 
 def _as_asked(asked: t.Sequence[object], real: t.Sequence[object]) -> bool:

@@ -18,9 +18,12 @@ import typing as t
 from collections.abc import Mapping
 
 from ..base.options import Reader, join
+from ..base.settings import Group
 from .profiles import Entry
+from .settings import VM
 
-_STRUCTURES = ("console", "cpu", "watchdog", "seed")
+# A word or true stands for the whole mapping
+_STRUCTURES = [row.name for row in VM if isinstance(row, Group) and row.of == "raw"]
 
 
 def options(reader: Reader, disks: t.Sequence[Entry], nics: t.Sequence[Entry]) -> frozenset[str]:

@@ -140,6 +140,8 @@ CONVERTED: list[tuple[str, t.Any, str, t.Any]] = [
     ("machine", "pc-q35-7.2", "machine", "pc-q35-7.2"),
     ("domain_type", "qemu", "domain_type", "qemu"),
     ("watchdog", True, "watchdog", Watchdog(None, "reset")),
+    ("watchdog", "yes", "watchdog", Watchdog(None, "reset")),
+    ("watchdog", "false", "watchdog", None),
     ("watchdog", "poweroff", "watchdog", Watchdog(None, "poweroff")),
     ("watchdog", {"model": "itco"}, "watchdog", Watchdog("itco", "reset")),
     ("seed", False, "seed", None),
