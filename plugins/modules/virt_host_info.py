@@ -33,9 +33,9 @@ options:
     default: /var/lib/libvirt/base
   placement:
     description:
-      - Return what placement needs besides, the V(vms), V(machines), V(firmwares) and V(images) of
-        the host, where NICs may have VLAN tags, and what is promised in each pool. It opens every
-        volume.
+      - Return what placement needs besides, the V(vms), V(machines), V(firmwares), V(tpms) and
+        V(images) of the host, where NICs may have VLAN tags, and what is promised in each pool. It
+        opens every volume.
     type: bool
     default: false
 seealso:
@@ -309,6 +309,13 @@ host:
       description:
         - Kinds of firmware that libvirt finds, V(bios) and V(efi), for the machine type that VMs
           get; null where libvirt does not tell.
+      returned: with O(placement=true)
+      type: list
+      elements: str
+    tpms:
+      description:
+        - Models of TPM 2.0 that can be emulated, for the machine type that VMs get; null where
+          libvirt does not tell.
       returned: with O(placement=true)
       type: list
       elements: str

@@ -368,6 +368,18 @@ options:
         type: str
         choices: [reset, shutdown, poweroff, pause, "none", dump]
         default: reset
+  tpm:
+    description:
+      - TPM 2.0, V(true) or its model alone, such as V(tpm-tis). There is none if left out. It is
+        emulated. Where libvirt finds no emulator (packages C(swtpm) and C(swtpm-tools)), the VM is
+        refused. Removing the VM removes what the guest keeps in it.
+    type: raw
+    suboptions:
+      model:
+        description:
+          - Device that the guest sees. Left out, V(tpm-crb) on PCs, else V(tpm-tis).
+        type: str
+        choices: [tpm-crb, tpm-tis]
   rng:
     description:
       - Give the guest a random number generator.

@@ -50,8 +50,9 @@ _HYPERVISOR = (
     "udev,libvirt-daemon-system,libvirt-clients,qemu-system-x86,qemu-utils,python3-libvirt,"
     "python3-lxml,xorriso,dnsmasq-base,iptables,nftables,bridge-utils,gnutls-bin,kmod,polkitd"
 )
-# Of use inside a newer root: ansible-core releases that want a newer Python than the machine's.
-_EXTRA = {"trixie": "python3-venv", "bookworm": ""}
+# Of use inside a newer root: ansible-core releases that want a newer Python than the machine's. And
+# one of two hypervisors can emulate a TPM.
+_EXTRA = {"trixie": "python3-venv,swtpm,swtpm-tools", "bookworm": ""}
 
 # There is no hardware here and nobody at the console: these cost boot time or fail.
 _MASKED = (

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from .conftest import Fleet
@@ -12,17 +13,17 @@ from .conftest import Fleet
 _RUNNING = {"memory": 64, "image": "tiny.qcow2", "seed": False}
 
 
-def _runs(fleet: Fleet, **options: Any) -> None:
+def _runs(fleet: Fleet, host: str = "hv1", **options: Any) -> None:
     """Made, running, and as it was asked for."""
     for changed in (True, False):
-        result = fleet.init("hv1", **_RUNNING, **options)
+        result = fleet.init(host, **_RUNNING, **options)
         assert not result["failed"], result.get("msg")
         assert result["changed"] is changed, result
-    assert fleet.host("hv1", f"virsh domstate {options['name']}").strip() == "running"
+    assert fleet.host(host, f"virsh domstate {options['name']}").strip() == "running"
 
 
-def _monitor(fleet: Fleet, name: str, command: str) -> str:
-    return fleet.host("hv1", f"virsh qemu-monitor-command {name} --hmp '{command}'")
+def _monitor(fleet: Fleet, name: str, command: str, host: str = "hv1") -> str:
+    return fleet.host(host, f"virsh qemu-monitor-command {name} --hmp '{command}'")
 
 
 def test_zeroes_are_looked_for(fleet: Fleet) -> None:
@@ -37,3 +38,26 @@ def test_disks_share_threads(fleet: Fleet) -> None:
     disks = [f"/machine/peripheral/virtio-disk{number}" for number in range(3)]
     served = [_monitor(fleet, "threads", f"qom-get {disk} iothread").strip() for disk in disks]
     assert served == [f'"/objects/iothread{number}"' for number in (1, 2, 1)]
+
+
+def test_a_tpm_where_it_can_be_emulated(fleet: Fleet) -> None:
+    """Of the laboratory's hypervisors hv2 alone has swtpm."""
+    reason = "needs a TPM, and libvirt finds no emulator there; install the packages swtpm"
+    for check in (True, False):
+        refused = fleet.init("hv1", check=check, name="sealed", tpm=True, **_RUNNING)
+        assert refused["failed"]
+        assert reason in refused["msg"]
+    vm = {"name": "sealed", "memory": 64, "start": False, "seed": False, "tpm": True}
+    run = fleet.provision(check=True, virt_vms=[{**vm, "host": "hv1"}])
+    assert run.returncode != 0
+    assert re.search(rf"hv1: [^;]*{reason}", run.stdout), run
+    _runs(fleet, "hv2", name="sealed", tpm=True)
+    found = _monitor(fleet, "sealed", "info tpm", "hv2")
+    assert "tpm-crb" in found
+    assert "emulator" in found
+    kept = "/var/lib/libvirt/swtpm"
+    assert fleet.files("hv2", kept)
+    fleet.host("hv2", "virsh destroy sealed")
+    purged = fleet.ansible.module("hv2", "virt_purge", {"name": "sealed"})
+    assert not purged["hv2"].get("failed"), purged
+    assert fleet.files("hv2", kept) == []

@@ -42,8 +42,8 @@ _TAGS_ON_BRIDGES = 11_000_000  # libvirt 11.0.0 sets VLAN tags on Linux bridges 
 def read(connection: Connection, base_pool: str, base_path: str) -> PlacementEntry:
     """``read_host`` with ``vms``, ``machines``, ``images`` and the pools' promises, and more.
 
-    ``firmwares`` are what libvirt can choose among, ``tagging_networks`` and ``tagging_bridges``
-    those on which it sets the VLAN tags of NICs.
+    ``firmwares`` are what libvirt can choose among, ``tpms`` what it can emulate,
+    ``tagging_networks`` and ``tagging_bridges`` those on which it sets the VLAN tags of NICs.
     ``promised_mib`` is the sum of virtual sizes in a pool, ``claimed_mib`` that of the disks of
     VMs in creation, whose volumes may not exist yet, ``volume_allocation_mib`` what they take.
     """
@@ -55,12 +55,14 @@ def read(connection: Connection, base_pool: str, base_path: str) -> PlacementEnt
     active = {str(domain.UUIDString()) for domain in running}
     text = connection.call("read capabilities", connection.raw.getCapabilities)
     machine_types = host_info.capabilities(text)["machines"]
+    firmwares, tpms = _offered(connection, host, machine_types)
     tagging_bridges = _tagging_bridges(connection)
     facts: PlacementEntry = {
         **host,
         "vms": [{**_entry(*one), "active": one[1] in active} for one in domains],
         "machines": machine_types,
-        "firmwares": _firmwares(connection, host, machine_types),
+        "firmwares": firmwares,
+        "tpms": tpms,
         "tagging_bridges": tagging_bridges,
         "tagging_networks": _tagging_networks(connection, host, tagging_bridges),
         "images": [],
@@ -96,10 +98,10 @@ def read(connection: Connection, base_pool: str, base_path: str) -> PlacementEnt
     return facts
 
 
-def _firmwares(
+def _offered(
     connection: Connection, host: HostEntry, machine_types: list[str]
-) -> list[str] | None:
-    """Of the machine type that VMs get; None where libvirt does not tell."""
+) -> tuple[list[str] | None, list[str] | None]:
+    """Firmwares and TPMs of the machine type that VMs get; None where libvirt does not tell."""
     kind = "kvm" if "kvm" in host["domain_types"] else "qemu"
     machine = machines.newest_common([machine_types], None)
     try:
@@ -108,9 +110,9 @@ def _firmwares(
             connection.raw.getDomainCapabilities,
             *(None, host["arch"], machine, kind, 0),
         )
-        return host_info.firmwares(text)
+        return host_info.firmwares(text), host_info.tpms(text)
     except FleetVirtError:
-        return None
+        return None, None
 
 
 def _tagging_bridges(connection: Connection) -> list[str]:

@@ -93,6 +93,14 @@ class Watchdog:
     model: str | None = None
 
 
+@dataclass(frozen=True)
+@fields_of(settings.TPM)
+class Tpm:
+    """An emulated TPM 2.0."""
+
+    model: str | None = None
+
+
 def disk_from(
     entry: Entry,
     problems: list[Problem],
@@ -308,6 +316,16 @@ def watchdog_from(value: t.Any, path: str, problems: list[Problem]) -> Watchdog 
     watchdog = Watchdog(model, **further(Watchdog, reader))
     reader.finish(names(settings.WATCHDOG))
     return watchdog
+
+
+def tpm_from(value: t.Any, path: str, problems: list[Problem]) -> Tpm | None:
+    """The TPM; a bare word is its model."""
+    reader = _one(value, path, problems, "model")
+    if reader is None:
+        return None
+    tpm = Tpm(settings.Tpm.model.read(reader), **further(Tpm, reader))
+    reader.finish(names(settings.TPM))
+    return tpm
 
 
 def _one(value: t.Any, path: str, problems: list[Problem], word: str) -> Reader | None:

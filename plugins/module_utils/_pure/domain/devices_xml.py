@@ -24,6 +24,7 @@ if t.TYPE_CHECKING:
 
 _PREFIXES = {"virtio": "vd", "scsi": "sd", "sata": "sd", "usb": "sd", "ide": "hd"}
 _STATS_SECONDS = 10
+_PCS = ("x86_64", "i686")
 # PCI Express takes one device for each root port, and ports cannot be added while a VM runs.
 # libvirt leaves one free; this is how many disks and NICs can be added to a running VM.
 _SPARE_PORTS = 8
@@ -108,6 +109,11 @@ def add_devices(
         model = domain.watchdog.model or _watchdog_model(arch)
         element = _lxml.add(devices, "watchdog", {"model": model})
         write(settings.WATCHDOG, element, domain.watchdog)
+    if domain.tpm is not None:
+        model = domain.tpm.model or ("tpm-crb" if arch in _PCS else "tpm-tis")
+        element = _lxml.add(devices, "tpm", {"model": model})
+        write(settings.TPM, element, domain.tpm)
+        _lxml.add(element, "backend", {"type": "emulator", "version": "2.0"})
     balloon = _lxml.add(devices, "memballoon", {"model": "virtio"})
     _lxml.add(balloon, "stats", {"period": str(_STATS_SECONDS)})
 
@@ -169,13 +175,13 @@ def _add_graphics(devices: Element, domain: Domain, arch: str) -> None:
     console = domain.console
     # the tablet gives absolute positions: without it the viewer's pointer drifts from the guest's
     _lxml.add(devices, "input", {"type": "tablet", "bus": "usb"})
-    if arch not in ("x86_64", "i686"):
+    if arch not in _PCS:
         _lxml.add(devices, "input", {"type": "keyboard", "bus": "usb"})
     graphics = _lxml.add(devices, "graphics", {"type": console.type, "autoport": "yes"})
     write(settings.CONSOLE, graphics, console)
     video = _lxml.add(devices, "video")
     # the one that needs no driver in the guest; elsewhere than on PCs there is only virtio
-    model = "vga" if arch in ("x86_64", "i686") else "virtio"
+    model = "vga" if arch in _PCS else "virtio"
     _lxml.add(video, "model", {"type": model})
 
 

@@ -77,7 +77,7 @@ def differences(domain: Domain, existing: Existing) -> list[str]:
     found.compare("groups", sorted(domain.groups), sorted(existing.metadata.groups), _listed)
     _cpu(found, domain, root)
     _console(found, domain, root)
-    for group in (settings_devices.WATCHDOGS,):
+    for group in (settings_devices.WATCHDOGS, settings_devices.TPMS):
         _one(found, group, getattr(domain, group.name), root)
     difference_devices.disks(found, domain, root, existing.metadata, existing.sizes)
     difference_devices.nics(found, domain, root, _kept(existing.metadata))

@@ -27,7 +27,7 @@ from ..seed.seed import from_options as seed_from
 from ..seed.seed import wanted as seed_wanted
 from ..seed.types import ReadYaml, Seed, SeededNic
 from . import devices, settings, written
-from .devices import Console, Cpu, Disk, Nic, Watchdog
+from .devices import Console, Cpu, Disk, Nic, Tpm, Watchdog
 from .profiles import Entry, resolve_disks, resolve_nics
 
 
@@ -81,6 +81,7 @@ class Domain:
     domain_type: str | None = None
     boot: tuple[str, ...] = ()
     watchdog: Watchdog | None = None
+    tpm: Tpm | None = None
     seed: Seed | None = None
     placement: Placement = field(default_factory=Placement)
     groups: tuple[str, ...] = ()
@@ -163,6 +164,7 @@ def from_options(
         watchdog=devices.watchdog_from(
             reader.structure("watchdog"), reader.at("watchdog"), problems
         ),
+        tpm=devices.tpm_from(reader.structure("tpm"), reader.at("tpm"), problems),
         seed=seed,
         placement=_placement(reader),
         groups=settings.GROUPS.read(reader),

@@ -23,7 +23,7 @@ from ..base.settings import (
 )
 from ..seed.settings import SEEDS
 from . import composites
-from .settings_devices import CONSOLES, CPUS, DISKS, LABEL, LABEL_RULE, NICS, WATCHDOGS
+from .settings_devices import CONSOLES, CPUS, DISKS, LABEL, LABEL_RULE, NICS, TPMS, WATCHDOGS
 
 _MAX_VCPUS = 4096  # the most that qemu has for any machine type
 _MIN_MEMORY = 16  # MiB; what is below was meant to be GiB: no kernel boots in it
@@ -208,6 +208,7 @@ VM: Table = (
     DOMAIN_TYPE,
     BOOT,
     WATCHDOGS,
+    TPMS,
     RNG,
     TITLE,
     DESCRIPTION,

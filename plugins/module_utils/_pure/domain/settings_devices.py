@@ -294,12 +294,24 @@ class Watchdog:
     )
 
 
+class Tpm:
+    """The settings of the TPM."""
+
+    model = Choice(
+        "model",
+        "Device that the guest sees. Left out, V(tpm-crb) on PCs, else V(tpm-tis).",
+        default=None,
+        xml="@model",
+        choices=("tpm-crb", "tpm-tis"),
+    )
+
+
 def _rows(table: type[object]) -> tuple[Setting[object], ...]:
     return tuple(row for row in vars(table).values() if isinstance(row, Setting))
 
 
 DISK, NIC, CONSOLE = _rows(Disk), _rows(Nic), _rows(Console)
-CPU, WATCHDOG = _rows(Cpu), _rows(Watchdog)
+CPU, WATCHDOG, TPM = _rows(Cpu), _rows(Watchdog), _rows(Tpm)
 _NAME = "Name; one that the profile has changes that of the profile."
 DISKS = Group(
     "disks",
@@ -336,5 +348,14 @@ WATCHDOGS = Group(
     "Watchdog, or its action alone, such as V(poweroff), or V(true). There is none if left out.",
     settings=WATCHDOG,
     xml="devices/watchdog",
+    of="raw",
+)
+TPMS = Group(
+    "tpm",
+    "TPM 2.0, V(true) or its model alone, such as V(tpm-tis). There is none if left out. It is"
+    " emulated. Where libvirt finds no emulator (packages C(swtpm) and C(swtpm-tools)), the VM is"
+    " refused. Removing the VM removes what the guest keeps in it.",
+    settings=TPM,
+    xml="devices/tpm",
     of="raw",
 )

@@ -70,6 +70,23 @@ def firmwares(xml: str) -> list[str] | None:
     return [str(value.text) for value in _children(told[0], "value") if value.text]
 
 
+def tpms(xml: str) -> list[str] | None:
+    """Models of TPM 2.0 that can be emulated; None if libvirt's driver does not tell.
+
+    ``xml`` as of :func:`firmwares`. A libvirt before 8.6 names no versions, and has both.
+    """
+    devices = first_children(read_root(xml, "domainCapabilities", "domain capabilities"))
+    tpm = first_children(devices.get("devices")).get("tpm")
+    if tpm is None:
+        return None
+    told = {
+        str(enum.get("name")): [str(value.text) for value in _children(enum, "value")]
+        for enum in _children(tpm, "enum")
+    }
+    emulated = "emulator" in told.get("backendModel", ())
+    return told.get("model", []) if emulated and "2.0" in told.get("backendVersion", "2.0") else []
+
+
 def _machines(root: Element, arch: str | None) -> list[str]:
     """Machine types of that architecture, sorted, each once."""
     return sorted(

@@ -473,6 +473,7 @@ class PlacementEntry(HostEntry):
     vms: list[PlacedEntry]
     machines: list[str]
     firmwares: list[str] | None
+    tpms: list[str] | None
     tagging_bridges: list[str]
     tagging_networks: list[str]
     images: list[str]

@@ -88,6 +88,7 @@ def request_of(domain: Domain, images: t.Mapping[str, ImageFacts]) -> Request:
             nic.source for nic in domain.nics if nic.type == "bridge" and nic.vlan is not None
         ),
         firmware=domain.firmware,
+        tpm=(domain.tpm.model or "") if domain.tpm else None,
         domain_type=domain.domain_type,
         arch=domain.arch,
         host=domain.placement.host,

@@ -36,6 +36,7 @@ def wishes_of(request: Request) -> Wishes:
         request.tagged_networks,
         request.tagged_bridges,
         request.firmware,
+        request.tpm,
     )
 
 
@@ -277,6 +278,21 @@ def _firmware(host: PlacementHost, request: Request) -> str | None:
     )
 
 
+def _tpm(host: PlacementHost, request: Request) -> str | None:
+    if request.tpm is None:
+        return None
+    if host.tpms is None:
+        return "needs a TPM; whether it can emulate one is not known"
+    if not host.tpms:
+        return (
+            "needs a TPM, and libvirt finds no emulator there; install the packages swtpm and"
+            " swtpm-tools"
+        )
+    if request.tpm and request.tpm not in host.tpms:
+        return f"needs a TPM {request.tpm}, it has {_listed(host.tpms)}"
+    return None
+
+
 def _which(what: str, names: t.Sequence[str]) -> str:
     return f"{what}{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
@@ -303,4 +319,5 @@ _FIXED: tuple[tuple[str, t.Callable[[PlacementHost, Request], str | None]], ...]
     ("bridges", _bridges),
     ("vlans", _vlans),
     ("firmware", _firmware),
+    ("tpm", _tpm),
 )

@@ -76,7 +76,7 @@ class PlacementHost:
 
     ``problem`` (with ``problem_filter``) is set if it did not answer or did not say enough.
     ``memory_limit_mib`` and ``vcpus_limit`` bound the sums over all defined domains.
-    ``maintenance``, ``bridges`` and ``firmwares`` are None where they could not be read.
+    ``maintenance``, ``bridges``, ``firmwares`` and ``tpms`` are None where they could not be read.
     ``tagging_networks`` and ``tagging_bridges`` are those on which NICs may have VLAN tags.
     """
 
@@ -101,6 +101,7 @@ class PlacementHost:
     tagging_networks: frozenset[str] = frozenset()
     tagging_bridges: frozenset[str] = frozenset()
     firmwares: frozenset[str] | None = None
+    tpms: frozenset[str] | None = None
     vms: tuple[DefinedVm, ...] = ()
     images: frozenset[str] = frozenset()
 
@@ -192,8 +193,8 @@ def host_from_info(
     virt_memory_ratio, virt_vcpu_ratio, virt_disk_ratio). ``domains`` (each with name, uuid,
     groups, anti_affinity) replaces ``info["vms"]``. ``name`` is the name in the inventory, where
     it is not the one in ``info``. Beyond the documented result, ``cpu.max_vcpus``, ``firmwares``,
-    ``tagging_networks``, ``tagging_bridges``, ``images`` (names in the base pool) and a pool's
-    ``claimed_mib`` (disks of VMs in creation, whose volumes do not exist yet) and
+    ``tpms``, ``tagging_networks``, ``tagging_bridges``, ``images`` (names in the base pool) and a
+    pool's ``claimed_mib`` (disks of VMs in creation, whose volumes do not exist yet) and
     ``volume_allocation_mib`` (what its volumes really take) are used.
 
     Raises SpecError for bad settings; what is wrong with ``info`` ends up in ``problem``.
@@ -255,6 +256,7 @@ def _read(
         tagging_networks=_names(info.get("tagging_networks")) or frozenset(),
         tagging_bridges=_names(info.get("tagging_bridges")) or frozenset(),
         firmwares=_names(info.get("firmwares")),
+        tpms=_names(info.get("tpms")),
         vms=vms,
         images=image_keys(_names(info.get("images")) or ()),
     )

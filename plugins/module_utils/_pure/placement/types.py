@@ -31,7 +31,7 @@ class Request:
     """One VM to be placed. ``host``, ``zone``, ``domain_type`` and ``arch``: None means any.
 
     ``tagged_networks`` and ``tagged_bridges`` are those of which a NIC wants a VLAN.
-    ``firmware`` None is what the architecture has.
+    ``firmware`` None is what the architecture has; ``tpm`` is the model, empty for any.
     ``anti_affinity`` names groups none of whose members may be on the same hypervisor.
     ``image`` is the base image's digest (or the name of its file, a weaker hint); with
     ``image_mib``, the space that a copy takes where the image is absent.
@@ -46,6 +46,7 @@ class Request:
     tagged_networks: tuple[str, ...] = ()
     tagged_bridges: tuple[str, ...] = ()
     firmware: str | None = None
+    tpm: str | None = None
     domain_type: str | None = None
     arch: str | None = None
     host: str | None = None

@@ -30,3 +30,4 @@ def test_networks_that_carry_vlan_tags_and_what_the_driver_does_not_tell() -> No
     assert host["tagging_networks"] == ["device", "ovs"]
     assert host["tagging_bridges"] == []
     assert host["firmwares"] is None
+    assert host["tpms"] is None

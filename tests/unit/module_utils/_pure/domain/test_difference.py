@@ -177,6 +177,8 @@ ASKED: list[tuple[dict[str, t.Any], list[str]]] = [
     ({"console": {"listen": "::"}}, ["console.listen: asked ::, is 127.0.0.1"]),
     ({"watchdog": "reset"}, ["watchdog: asked reset, is i6300esb poweroff"]),
     ({"watchdog": "poweroff"}, []),
+    ({"tpm": True}, ["tpm: asked true, is none"]),
+    ({"tpm": "tpm-crb"}, ["tpm: asked tpm-crb, is none"]),
     ({"boot": ["eth0", "system"]}, ["boot: asked eth0, system, is system, eth0"]),
     ({"image": "centos.qcow2"}, ["disks.system.image: asked centos.qcow2, is debian.qcow2"]),
     ({"image": "debian.qcow2", "overlay": False},

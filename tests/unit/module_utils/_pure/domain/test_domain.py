@@ -18,6 +18,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.devices im
     Cpu,
     Disk,
     Nic,
+    Tpm,
     Watchdog,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import (
@@ -139,6 +140,10 @@ CONVERTED: list[tuple[str, t.Any, str, t.Any]] = [
     ("firmware", "uefi", "firmware", "uefi"),
     ("machine", "pc-q35-7.2", "machine", "pc-q35-7.2"),
     ("domain_type", "qemu", "domain_type", "qemu"),
+    ("tpm", True, "tpm", Tpm()),
+    ("tpm", "tpm-tis", "tpm", Tpm("tpm-tis")),
+    ("tpm", {"model": "tpm-crb"}, "tpm", Tpm("tpm-crb")),
+    ("tpm", False, "tpm", None),
     ("watchdog", True, "watchdog", Watchdog(None, "reset")),
     ("watchdog", "yes", "watchdog", Watchdog(None, "reset")),
     ("watchdog", "false", "watchdog", None),

@@ -344,3 +344,15 @@ def test_there_are_as_many_threads_as_disks_ask_for() -> None:
     root = etree.fromstring(rendered(case, volumes=volumes))
     assert root.xpath("iothreads/text()") == ["3"]
     assert root.xpath("devices/disk/driver/@iothread") == ["3", "1"]
+
+
+@pytest.mark.parametrize(
+    ("case", "tpm", "model"),
+    [(0, True, "tpm-crb"), (0, "tpm-tis", "tpm-tis"), (3, True, "tpm-tis")],
+)
+def test_a_tpm_is_emulated_and_fits_the_architecture(case: int, tpm: t.Any, model: str) -> None:
+    xml = rendered(CASES[case]._replace(options={**CASES[case].options, "tpm": tpm}))
+    assert_valid(xml, "domain")
+    root = etree.fromstring(xml)
+    assert root.xpath("devices/tpm/@model") == [model]
+    assert root.find("devices/tpm/backend").attrib == {"type": "emulator", "version": "2.0"}

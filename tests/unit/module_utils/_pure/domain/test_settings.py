@@ -72,6 +72,7 @@ def test_what_is_documented_is_what_is_taken() -> None:
         settings_devices.CONSOLE,
         settings_devices.CPU,
         settings_devices.WATCHDOG,
+        settings_devices.TPM,
         seed_settings.SEED,
     ],
 )

@@ -148,6 +148,40 @@ def test_firmwares(system: str, expected: list[str] | None) -> None:
     assert host_info.firmwares(xml) == expected
 
 
+def _enum(name: str, *values: str) -> str:
+    return f"<enum name='{name}'>{''.join(f'<value>{one}</value>' for one in values)}</enum>"
+
+
+_MODELS = _enum("model", "tpm-tis", "tpm-crb")
+
+
+@pytest.mark.parametrize(
+    ("tpm", "expected"),
+    [
+        ("", None),
+        (f"<tpm supported='yes'>{_MODELS}{_enum('backendModel', 'passthrough')}</tpm>", []),
+        (
+            f"<tpm supported='yes'>{_MODELS}{_enum('backendModel', 'passthrough', 'emulator')}"
+            f"{_enum('backendVersion', '1.2', '2.0')}</tpm>",
+            ["tpm-tis", "tpm-crb"],
+        ),
+        (
+            f"<tpm supported='yes'>{_MODELS}{_enum('backendModel', 'emulator')}"
+            f"{_enum('backendVersion', '1.2')}</tpm>",
+            [],
+        ),
+        # libvirt 8.5 and before
+        (
+            f"<tpm supported='yes'>{_MODELS}{_enum('backendModel', 'emulator')}</tpm>",
+            ["tpm-tis", "tpm-crb"],
+        ),
+    ],
+)
+def test_tpms(tpm: str, expected: list[str] | None) -> None:
+    xml = f"<domainCapabilities><devices>{tpm}</devices></domainCapabilities>"
+    assert host_info.tpms(xml) == expected
+
+
 def test_firmwares_of_another_document() -> None:
     with pytest.raises(XmlError, match="expected <domainCapabilities>"):
         host_info.firmwares("<capabilities/>")

@@ -60,6 +60,7 @@ def test_a_request_counts_what_is_promised() -> None:
             {"name": "eth3", "network": "ovs", "vlan": 5},
         ],
         firmware="uefi",
+        tpm="tpm-tis",
     )
     request = demand.request_of(domain, {"small.img": _IMAGE})
     assert (request.vcpus, request.memory_mib) == (3, 2048)
@@ -67,5 +68,6 @@ def test_a_request_counts_what_is_promised() -> None:
     assert (request.bridges, request.networks) == (("br7", "br8"), ("inner", "ovs"))
     assert (request.tagged_bridges, request.tagged_networks) == (("br8",), ("ovs",))
     assert request.firmware == "uefi"
+    assert request.tpm == "tpm-tis"
     assert (request.groups, request.anti_affinity) == (("web",), ("web",))
     assert (request.image, request.image_mib) == ("ab" * 32, 64)
