@@ -116,7 +116,12 @@ class ActionModule(FleetAction):
         diff = bool(self._task.diff)
         delivered = _output.deliver(text, options["output_file"], check=self.check, diff=diff)
         result: Answer = {**data, "output": text, **delivered}
-        unknown = [one for one in entries if one.action in ("unknown", "conflict", "nowhere")]
+        unknown = [
+            one
+            for one in entries
+            if one.action in ("conflict", "nowhere")
+            or (one.action == "unknown" and one.hypervisor is None)
+        ]
         if unknown:
             told = [f"{one.name}: {'; '.join(one.details)}" for one in unknown]
             result.update(failed=True, msg="\n".join(told))

@@ -84,12 +84,9 @@ EXAMPLES = r"""
   fleet.virt.virt_plan:
     results: facts
     vms:
-      - name: cache1
+      - name: web1
         vcpus: 2
         memory: 1GiB
-        nics:
-          - name: eth0
-            network: default
   run_once: true
 """
 
@@ -118,7 +115,8 @@ vms:
     action:
       description:
         - V(create), it is to be made; V(nowhere), no hypervisor can take it; V(unknown), a silent
-          hypervisor may have it; V(conflict), several have it, or somebody else's is in its place.
+          hypervisor may have it, or it is there and was not compared; V(conflict), several have it,
+          or somebody else's is in its place.
         - V(finish), a run is at work on it or died at it; V(change), it differs from what is asked
           for; V(drift), it was made as asked for and somebody has changed it since.
         - V(surplus), this collection made it and nobody asks for it; V(unmanaged), others made it;

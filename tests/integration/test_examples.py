@@ -40,6 +40,9 @@ from ansible_collections.fleet.virt.tests.integration.provisioning.test_document
     CREATING,
     CREATING_SEVERAL,
 )
+from ansible_collections.fleet.virt.tests.integration.provisioning.test_plan import (
+    COMMANDS as OF_PLAN,
+)
 from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS, Ansible
 from ansible_collections.fleet.virt.tests.integration.support.guests import BASE, IMAGES, Guests
 from ansible_collections.fleet.virt.tests.integration.test_image_peers import (
@@ -210,6 +213,7 @@ _STAGES: dict[str, Callable[[Props], Stage]] = {
     "virt_maintenance": _pool,
     "virt_packages": _nothing,
     "virt_place": _nothing,
+    "virt_plan": _nothing,
     "virt_pool": _pool,
     "virt_purge": _purge,
     "virt_query": _web1,
@@ -370,6 +374,7 @@ def test_every_command_shown_is_run() -> None:
         *OF_KEYS,
         *OF_MAINTENANCE,
         *OF_MIGRATION,
+        *OF_PLAN,
         *OF_PREFLIGHT,
         OF_THE_LOST,
         OF_A_LOST_SOURCE,

@@ -6,12 +6,21 @@
 from __future__ import annotations
 
 import json
+import shlex
+from pathlib import Path
 from typing import Any
 
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Run
 
 from .conftest import Fleet
 
+_PLAN = "ansible-playbook fleet.virt.plan -e @vms.yml"
+_FILE = "-e virt_output=json -e virt_output_file=plan.json"
+# As the guide shows them, each with what it must print or write
+COMMANDS = {
+    _PLAN: "1 unchanged",
+    f"{_PLAN} -e virt_strict=true {_FILE}": '"empty": true',
+}
 _THERE = "virsh list --all; ls -l /var/lib/libvirt/*"
 _VM = {"memory": 64, "image": "tiny.qcow2", "start": False}
 
@@ -57,6 +66,19 @@ def test_a_plan_tells_what_is_there(fleet: Fleet) -> None:
     assert f"the fleet is not as asked for: {counts}" in run.stdout
     after = [fleet.host(host, _THERE) for host in ("hv1", "hv2")]
     assert after == before
+
+
+def test_the_commands_of_the_guide(fleet: Fleet, tmp_path: Path) -> None:
+    vms = [{**_VM, "name": "listed", "host": "hv1"}]
+    fleet.provision(virt_vms=vms).succeeded()
+    (tmp_path / "vms.yml").write_text(json.dumps({"virt_vms": vms, **fleet.variables}))
+    for command, expected in COMMANDS.items():
+        program, *words = shlex.split(command.replace("vms.yml", str(tmp_path / "vms.yml")))
+        words = [word.replace("plan.json", str(tmp_path / "plan.json")) for word in words]
+        shown = fleet.ansible.run(program, words).succeeded().stdout
+        if "plan.json" in command:
+            shown = (tmp_path / "plan.json").read_text(encoding="utf-8")
+        assert expected in shown
 
 
 def test_what_a_silent_hypervisor_may_have_is_not_guessed_at(fleet: Fleet) -> None:

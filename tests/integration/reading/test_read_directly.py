@@ -1,7 +1,11 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The playbooks that read, over libvirt's TLS: all in one process, whoever is dead or lies."""
+"""The playbooks that read, over libvirt's TLS: all in one process, whoever is dead or lies.
+
+The last file of its folder: it has daemons restarted, and a daemon that starts has forgotten why a
+domain is off, which the others look at.
+"""
 
 from __future__ import annotations
 
