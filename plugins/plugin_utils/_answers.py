@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_mapping
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values, to_plain
-from ansible_collections.fleet.virt.plugins.plugin_utils._variables import PREFIXES
 
 MOST_SAID = 64 * 1024 * 1024  # characters of an answer; a thousand VMs need a tenth
 _LONGEST_TEXT = 20_000  # characters of what is shown
@@ -37,6 +36,9 @@ _GOVERNING = frozenset(
         "unreachable",
     }
 )
+# What the collection's own variables begin with; here, since every action is loaded with this file,
+# and what knows all their names loads much more
+PREFIXES = ("vm_", "virt_", "libvirt_keys_")
 # Of roles whose names begin otherwise: what they take from the controller
 _OURS = (*PREFIXES, "images_")
 

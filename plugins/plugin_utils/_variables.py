@@ -19,8 +19,7 @@ from ansible.module_utils.parsing.convert_bool import BOOLEANS
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import show
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import OPTIONS
-
-PREFIXES = ("vm_", "virt_", "libvirt_keys_")
+from ansible_collections.fleet.virt.plugins.plugin_utils._answers import PREFIXES
 
 # Of the fleet or of a hypervisor; mostly in group_vars, so any playbook takes them
 FLEET = frozenset(
