@@ -7,12 +7,16 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import proofs
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import (
+    outcomes,
+    proofs,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import fleet_plan
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Domain
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.fleet_plan import Place
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import located
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import placement
 from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _output, _peers, _placing
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
@@ -54,26 +58,25 @@ class ActionModule(FleetAction):
         )
         _peers.refuse_hypervisors([one.name for one in domains], task_vars)
         given = registered(task_vars, options["results"], "compared")
-        answers = {name: fleet_plan.read(one) for name, one in given.items() if one.get("host")}
-        problem = proofs.unknown_lost(
-            options["lost"], list(dict.fromkeys([*given, *(options["expected"] or ())]))
-        )
-        if problem:
-            raise PlanRefused(problem)
-        silent = proofs.silences(given, answers, options["expected"], options["lost"])
-        if not answers:
-            raise PlanRefused(f"no hypervisor answered: {proofs.named(silent)}")
+        heard, silent = located.sort(given, "host", options["expected"], options["lost"])
+        silent = proofs.missing("absent", silent)
+        answers = {name: fleet_plan.read(one) for name, one in heard.items()}
         names = [domain.name for domain in domains]
         absent = [] if silent else fleet_plan.missing(names, answers)
         placing = registered(task_vars, options["results"], PLACING)
-        places = self._places([one for one in domains if one.name in absent], placing, task_vars)
+        new = [one for one in domains if one.name in absent]
+        places = self._places(new, placing, options["lost"], task_vars)
         entries = fleet_plan.compare(names, answers, places, proofs.named(silent))
-        return self._shown(options, entries, silent)
+        cut = [
+            f"{name}: {silent[name].why}" for name in silent if outcomes.is_cut(given.get(name, {}))
+        ]
+        return self._shown(options, entries, silent, cut)
 
     def _places(
         self,
         domains: t.Sequence[Domain],
         answers: _placing.Answers,
+        lost: t.Sequence[str],
         task_vars: Values,
     ) -> dict[str, Place]:
         if not domains:
@@ -86,7 +89,7 @@ class ActionModule(FleetAction):
         try:
             local = _batch.controller_images(domains, variables, check=True)
             images = {name: _batch.image_facts(one) for name, one in local.items()}
-            hosts = _placing.hosts_of(answers, limits)
+            hosts = _placing.hosts_of(answers, limits, lost)
             found = _placing.place(domains, images, hosts, policy)
         except FleetVirtError as error:
             return {domain.name: Place(None, str(error)) for domain in domains}
@@ -99,9 +102,10 @@ class ActionModule(FleetAction):
         self,
         options: Options,
         entries: list[fleet_plan.Entry],
-        silent: dict[str, proofs.Silence],
+        silent: t.Mapping[str, proofs.Silence],
+        cut: t.Sequence[str],
     ) -> Answer:
-        empty = fleet_plan.is_empty(entries)
+        empty = fleet_plan.is_empty(entries) and not silent
         data: Answer = {
             "empty": empty,
             "silent": {name: one.why for name, one in silent.items()},
@@ -122,11 +126,10 @@ class ActionModule(FleetAction):
             if one.action in ("conflict", "nowhere")
             or (one.action == "unknown" and one.hypervisor is None)
         ]
-        if unknown:
-            told = [f"{one.name}: {'; '.join(one.details)}" for one in unknown]
+        told = [*(f"{one.name}: {'; '.join(one.details)}" for one in unknown), *cut]
+        if options["strict"] and not empty and not told:
+            told = [f"the fleet is not as asked for: {fleet_plan.summary(entries)}"]
+            told += [f"not all hypervisors answered: {proofs.named(silent)}"] if silent else []
+        if told:
             result.update(failed=True, msg="\n".join(told))
-        elif options["strict"] and not empty:
-            result.update(
-                failed=True, msg=f"the fleet is not as asked for: {fleet_plan.summary(entries)}"
-            )
         return result

@@ -529,7 +529,10 @@ vms:
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import (
+    Connection,
+    connect,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import (
     ARGUMENTS,
     INTERNAL,
@@ -543,15 +546,18 @@ def main() -> None:
         del module.params[name]
     params = module.options
 
-    def read() -> t.Mapping[str, object]:
+    def facts(connection: Connection) -> dict[str, object]:
         from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import (
             placement_facts,
         )
 
         base = params["base_pool"]
         path = str(params["pool_paths"].get(base, ""))
+        return {"changed": False, "host": placement_facts.read(connection, base, path)}
+
+    def read() -> t.Mapping[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
-            return {"changed": False, "host": placement_facts.read(connection, base, path)}
+            return facts(connection)
 
     def compare() -> t.Mapping[str, object]:
         from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import (
@@ -561,8 +567,7 @@ def main() -> None:
 
         domains, _settings = init.read_options(t.cast("init.Options", params))
         with connect(params["uri"], params["timeout"]) as connection:
-            found = existing.compare(connection, domains)
-        return {**read(), "vms": found}
+            return {**facts(connection), "vms": existing.compare(connection, domains)}
 
     def work() -> t.Mapping[str, object]:
         from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import init

@@ -92,8 +92,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 empty:
-  description: Whether all VMs are as asked for, none is unfinished and none is left over. VMs that
-    were not made by this collection, and are not asked for, do not count.
+  description: Whether all VMs are as asked for, none is unfinished and none is left over, and
+    every hypervisor answered. VMs that were not made by this collection, and are not asked for, do
+    not count.
   returned: always
   type: bool
 silent:

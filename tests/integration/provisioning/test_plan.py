@@ -86,6 +86,9 @@ def test_what_a_silent_hypervisor_may_have_is_not_guessed_at(fleet: Fleet) -> No
     fleet.provision(virt_vms=vms).succeeded()
     run = _plan(fleet, vms, "--limit", "hv1").succeeded()
     assert "not all hypervisors answered: hv2: it was not asked (--limit)" in run.stdout
+    run = _plan(fleet, vms, "--limit", "hv1", virt_strict=True)
+    assert run.returncode != 0
+    assert "not all hypervisors answered: hv2: it was not asked (--limit)" in run.stdout
     run = _plan(fleet, [*vms, {**_VM, "name": "new"}], "--limit", "hv1")
     assert run.returncode != 0
     assert "new: no hypervisor that answered has it; not all did: hv2" in run.stdout

@@ -110,7 +110,8 @@ PROOFS: dict[str, Proof] = {
         ALL,
     ),
     "absent": Proof(
-        "``migrate_vm``, ``repair_vms``, ``purge_vm``, ``state`` of a VM that is found nowhere",
+        "``migrate_vm``, ``repair_vms``, ``purge_vm``, ``state``, ``plan`` of a VM that is found"
+        " nowhere",
         "no hypervisor has the VM",
         "all hypervisors of the fleet",
         ALL,
