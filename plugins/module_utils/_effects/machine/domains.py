@@ -12,6 +12,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import time
 import typing as t
 from dataclasses import dataclass, field
 
@@ -39,6 +40,9 @@ _LISTED = {  # what libvirt tells of all domains at once, by listing those that 
     "autostart": _libvirt.CONNECT_LIST_DOMAINS_AUTOSTART,
     "snapshots": _libvirt.CONNECT_LIST_DOMAINS_HAS_SNAPSHOT,
 }
+
+_BUSY_SECONDS = 1.0  # how long a domain that is busy is asked again; most are for a moment
+_BUSY_PAUSE = 0.2
 
 _Read = tuple["VirDomain", "DomainEntry"]  # with its entry
 
@@ -188,6 +192,8 @@ def _bulk(connection: Connection, chosen: list[_Read], groups: int, host: _Host)
 
     try:
         host.stats.update(connection.call("read statistics of all domains", read, chosen))
+        if groups & _BLOCK:
+            _ask_the_busy_again(connection, chosen, read, host)
         return
     except LibvirtFailure as error:
         if error.code == ERR_NO_SUPPORT:
@@ -202,6 +208,27 @@ def _bulk(connection: Connection, chosen: list[_Read], groups: int, host: _Host)
             host.stats_errors[entry["uuid"]] = _reason(outcome.error)
         else:
             host.stats.update(outcome.value)
+
+
+def _ask_the_busy_again(
+    connection: Connection,
+    chosen: list[_Read],
+    read: t.Callable[[list[_Read]], list[tuple[str, domain_stats.Values]]],
+    host: _Host,
+) -> None:
+    """libvirt leaves out what it would have waited for, as of all domains while it starts."""
+    until = time.monotonic() + _BUSY_SECONDS
+    while True:
+        chosen = [
+            one
+            for one in chosen
+            if any(disk["source"] for disk in one[1]["disks"])
+            and domain_stats.was_busy(host.stats.get(one[1]["uuid"], {}))
+        ]
+        if not chosen or time.monotonic() > until:
+            return
+        time.sleep(_BUSY_PAUSE)
+        host.stats.update(connection.call("read statistics of busy domains", read, chosen))
 
 
 def _describe(connection: Connection, domain: VirDomain, host: _Host) -> DomainEntry:

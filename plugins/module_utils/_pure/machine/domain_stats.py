@@ -14,6 +14,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._units import MIB
+from ..base.states import ACTIVE_STATES, state_name
 
 if t.TYPE_CHECKING:
     from .snapshot import DiskStats, NicStats, Stats
@@ -58,6 +59,17 @@ def disk_sizes(values: Values, active: bool) -> dict[str | None, tuple[int | Non
         name: (_mib(values.get(prefix + "capacity")), _mib(values.get(prefix + occupied)))
         for prefix, name in _records(values, "block")
     }
+
+
+def was_busy(values: Values) -> bool:
+    """Whether libvirt left out what QEMU knows of the disks of a domain that is active.
+
+    It does where another job has the domain (VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT).
+    """
+    number = values.get("state.state")
+    active = isinstance(number, int) and state_name(number) in ACTIVE_STATES
+    told = [prefix + "rd.reqs" in values for prefix, _name in _records(values, "block")]
+    return active and bool(told) and not any(told)
 
 
 def counters(values: Values) -> Stats:

@@ -45,6 +45,25 @@ WITH_BACKING = {
 }
 
 
+# What it says, on request not to wait, of one that another job has
+BUSY = {key: value for key, value in RUNNING.items() if key.count(".") < 2 or "name" in key}
+
+
+@pytest.mark.parametrize(
+    ("values", "busy"),
+    [
+        (RUNNING, False),
+        (BUSY, True),
+        ({**BUSY, "state.state": 3}, True),
+        ({**BUSY, "state.state": 5}, False),
+        ({"state.state": 1, "block.count": 0}, False),
+        ({}, False),
+    ],
+)
+def test_a_domain_that_was_busy(values: dict[str, t.Any], busy: bool) -> None:
+    assert domain_stats.was_busy(values) is busy
+
+
 @pytest.mark.parametrize("values", [RUNNING, WITH_BACKING])
 def test_sizes_of_a_running_domain(values: dict[str, t.Any]) -> None:
     assert domain_stats.disk_sizes(values, True) == {"vda": (48, 1), "vdb": (8, 8)}
