@@ -128,9 +128,11 @@ def test_b15_host_info(ansible: Ansible, fleet: Fleet) -> None:
     run = ansible.playbook("host_info").succeeded()
     assert _documented(run)
     shown = _shown(run)
-    heads, *rows = (line.split() for line in shown.splitlines())
-    assert heads[:4] == ["HYPERVISOR", "STATE", "TYPE", "CPUS"]
-    assert [row[:2] for row in rows] == [["hv1", "ready"], ["hv2", "ready"]]
+    above, heads, *rows = (line.split() for line in shown.splitlines())
+    assert above == ["CPUS", "MEMORY", "MIB", "DOMAINS"]
+    assert heads[:4] == ["HYPERVISOR", "STATE", "TYPE", "TOTAL"]
+    assert [row[:2] for row in rows] == [["hv1", "ready"], ["hv2", "ready"], ["TOTAL", "2"]]
+    assert int(rows[2][5]) == int(rows[0][3]) + int(rows[1][3])
     assert rows[0][-1].startswith("default:")
     kind = "kvm/qemu" if fleet.guests.lab.record.kvm else "qemu"
     assert rows[0][2] == kind

@@ -23,8 +23,15 @@ def clean(value: object) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(value))
 
 
-def table(heads: t.Sequence[str], rows: t.Sequence[t.Sequence[object]]) -> str:
-    """Columns as wide as their widest cell; numbers to the right."""
+def table(
+    heads: t.Sequence[str],
+    rows: t.Sequence[t.Sequence[object]],
+    groups: t.Mapping[int, str] | None = None,
+) -> str:
+    """Columns as wide as their widest cell; numbers to the right.
+
+    ``groups`` are words in a line of their own, each above the columns from its number on.
+    """
     cells = [[clean(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [list(heads), *cells]) for i in range(len(heads))]
     numeric = [
@@ -38,7 +45,13 @@ def table(heads: t.Sequence[str], rows: t.Sequence[t.Sequence[object]]) -> str:
         ]
         return "  ".join(parts).rstrip()
 
-    return "\n".join(line(row) for row in [list(heads), *cells])
+    lines = [line(row) for row in [list(heads), *cells]]
+    if groups:
+        above = ""
+        for first, word in groups.items():
+            above = above.ljust(sum(widths[:first]) + 2 * first) + word
+        lines.insert(0, above)
+    return "\n".join(lines)
 
 
 def _silent(hypervisors: t.Sequence[Entry]) -> list[str]:
@@ -69,10 +82,13 @@ def _why(domain: Entry) -> object:
 
 
 def host_info(hypervisors: t.Sequence[Entry]) -> str:
-    """One line a hypervisor."""
-    heads = ["HYPERVISOR", "STATE", "TYPE", "CPUS", "RUNNING", "DEFINED", "MIB", "FREE"]
+    """One line a hypervisor, and the sums of those that answered.
+
+    Pools have no sum: hypervisors may share them.
+    """
+    heads = ["HYPERVISOR", "STATE", "TYPE", "TOTAL", "RUNNING", "DEFINED", "TOTAL", "FREE"]
     heads += ["RUNNING", "DEFINED", "ACTIVE", "SHUTOFF", "POOLS"]
-    rows = []
+    rows: list[list[object]] = []
     for entry in hypervisors:
         host = entry["host"]
         if host is None:
@@ -96,7 +112,19 @@ def host_info(hypervisors: t.Sequence[Entry]) -> str:
                 or None,
             ]
         )
-    return "\n".join([table(heads, rows), *_silent(hypervisors)]) + "\n"
+    answered = [row for row, entry in zip(rows, hypervisors) if entry["host"] is not None]
+    if len(rows) > 1:
+        part = f"{len(answered)} of {len(rows)}"
+        sums = [_sum([row[i] for row in answered]) for i in range(3, len(heads) - 1)]
+        rows.append(["TOTAL", part, None, *sums, None])
+    groups = {3: "CPUS", 6: "MEMORY MIB", 10: "DOMAINS"}
+    return "\n".join([table(heads, rows, groups), *_silent(hypervisors)]) + "\n"
+
+
+def _sum(numbers: t.Sequence[object]) -> int | None:
+    """None where one of them is not known."""
+    known = [number for number in numbers if isinstance(number, int)]
+    return sum(known) if known and len(known) == len(numbers) else None
 
 
 def listing(hypervisors: t.Sequence[Entry]) -> str:

@@ -15,7 +15,7 @@ from ..base.json_values import as_mappings
 from ..base.outcomes import Answer, outcomes
 from ..base.tables import table
 
-_HEADS = ["VM", "HYPERVISOR", "RESULT", "KIND", "WHAT", "MIB"]
+_HEADS = ["VM", "HYPERVISOR", "RESULT", "KIND", "WHAT", "MIB", "WHY"]
 
 
 def report(
@@ -36,21 +36,24 @@ def report(
         entry = one.entry or {}
         word = "would go" if check else "removed"
         gone = [
-            [one.name, one.host, word, item["kind"], item["path"] or item["name"], item["size_mib"]]
+            [
+                *(one.name, one.host, word, item["kind"]),
+                *(item["path"] or item["name"], item["size_mib"], ""),
+            ]
             for item in as_mappings(entry.get("removed"))
         ]
         kept = [
-            [one.name, one.host, "stays", item["path"], item["reason"], None]
+            [one.name, one.host, "stays", "file", item["path"], None, item["reason"]]
             for item in as_mappings(entry.get("kept"))
         ]
         if one.problem:
-            rows.append([one.name, one.host, "failed", None, None, None])
+            rows.append([one.name, one.host, "failed", None, None, None, ""])
         elif not gone:
-            rows.append([one.name, one.host, "not there", None, None, None])
+            rows.append([one.name, one.host, "not there", None, None, None, ""])
         rows += gone + kept
     shared = {name for share in shares.values() for name in share}
     absent = [name for name in dict.fromkeys(names) if name not in shared]
-    rows += [[name, None, "not there", None, None, None] for name in absent]
+    rows += [[name, None, "not there", None, None, None, ""] for name in absent]
     lines = [table(_HEADS, rows)]
     if not shares:
         lines.append(f"nothing to do: no hypervisor has {' or '.join(absent)}")

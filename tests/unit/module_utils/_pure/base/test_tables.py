@@ -66,10 +66,25 @@ def test_columns_are_aligned_and_numbers_to_the_right() -> None:
 )
 def test_host_info(facts: dict[str, t.Any], words: list[str]) -> None:
     lines = tables.host_info([host(**facts), SILENT]).splitlines()
-    assert lines[1].split()[: len(words)] == words
-    assert lines[1].endswith("base:2.0G")
-    assert lines[2].split()[:3] == ["hv9", "no", "answer"]
+    assert lines[2].split()[: len(words)] == words
+    assert lines[2].endswith("base:2.0G")
+    assert lines[3].split()[:3] == ["hv9", "no", "answer"]
     assert lines[-1] == "hv9: no answer: no route to host"
+
+
+def test_host_info_says_what_is_counted_and_how_much_there_is() -> None:
+    unknown = {"total": 4, "running": 2, "defined": 3, "free": None}
+    found = [host(), host(memory_mib=unknown), SILENT]
+    above, heads, *rows = tables.host_info(found).splitlines()
+    assert [above.index(word) for word in ("CPUS", "MEMORY MIB", "DOMAINS")] == [
+        heads.index(word) for word in ("TOTAL", "TOTAL  FREE", "ACTIVE")
+    ]
+    total = "TOTAL 2 of 3 - 8 4 6 8 - 4 6 6 10 -"
+    assert re.sub(r" +", " ", rows[3]) == total
+    assert "TOTAL" not in "".join(tables.host_info([host()]).splitlines()[2:])
+    assert re.sub(r" +", " ", tables.host_info([SILENT, SILENT]).splitlines()[4]) == (
+        "TOTAL 0 of 2 " + " ".join("-" * 11)
+    )
 
 
 def test_listing() -> None:
