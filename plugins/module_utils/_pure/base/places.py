@@ -27,11 +27,14 @@ class Pair:
     """How a composite setting is written and read.
 
     ``write`` takes the element and the whole specification: what stands in XML may follow from
-    several settings. ``read`` takes the element and gives the setting's value.
+    several settings. ``read`` takes the element and gives the setting's value. ``places`` are all
+    that ``write`` writes to, which is cleared where something else is to stand there; none for a
+    setting that is never changed.
     """
 
     write: Callable[..., None]
     read: Callable[[Element], object]
+    places: tuple[str, ...] = ()
 
 
 def put(element: Element, place: str, text: str = "") -> None:
@@ -43,6 +46,33 @@ def put(element: Element, place: str, text: str = "") -> None:
             element.set(name, text)
     elif text and not element.text:
         element.text = text
+
+
+def clear(element: Element, place: str) -> None:
+    """Remove what stands there, with the elements on the way that hold nothing else."""
+    below, _at, name = place.partition("@")
+    path = "/".join(_tags(below))
+    for found in element.findall(path) if path else [element]:
+        if name:
+            found.attrib.pop(name, "")
+            _prune(found, element)
+        else:
+            _remove(found)
+
+
+def _prune(empty: Element, top: Element) -> None:
+    while empty is not top and not len(empty) and not empty.attrib and not empty.text:
+        above = empty.getparent()
+        if above is None:
+            return
+        above.remove(empty)
+        empty = above
+
+
+def _remove(element: Element) -> None:
+    above = element.getparent()
+    if above is not None:
+        above.remove(element)
 
 
 def reach(element: Element, below: str) -> Element:

@@ -49,13 +49,34 @@ def _always(_whole: object) -> bool:
     return True
 
 
+@dataclass(frozen=True)
+class Change:
+    """How a setting of a VM that exists is changed.
+
+    ``live``: at once where libvirt can, and for the next start; ``boot``: for the next start;
+    ``never``: it is refused, and ``reason`` says why and what to do instead.
+    """
+
+    when: t.Literal["live", "boot", "never"]
+    reason: str = ""
+
+
+LIVE, AT_BOOT = Change("live"), Change("boot")
+
+
+def never(reason: str) -> Change:
+    """The change of a setting that a VM keeps as long as it exists."""
+    return Change("never", reason)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Setting(t.Generic[Default_co]):
     """A row.
 
     ``xml`` is the value's place below its device's element, or below the domain's; ``absent``, what
     it means to libvirt that nothing stands there. ``applies`` tells for which specifications it is
-    written and compared; ``same``, whether what is asked for (first) is what is there.
+    written and compared; ``same``, whether what is asked for (first) is what is there. ``change``
+    is None for what a VM that exists is not compared with.
     """
 
     name: str
@@ -65,6 +86,7 @@ class Setting(t.Generic[Default_co]):
     absent: object = None
     applies: Callable[..., bool] = _always
     same: Callable[..., bool] = operator.eq
+    change: Change | None = None
     aliases: tuple[str, ...] = ()
 
     type: t.ClassVar[Type] = "str"
@@ -83,6 +105,13 @@ class Setting(t.Generic[Default_co]):
         text = self.to_text(getattr(whole, self.name))
         if text is not None:
             places.put(element, self.xml, text)
+
+    def rewrite(self, element: Element, whole: object) -> None:
+        """As :meth:`write`, instead of what stands there."""
+        for place in self.xml.places if isinstance(self.xml, Pair) else (self.xml,):
+            if place:
+                places.clear(element, place)
+        self.write(element, whole)
 
     def found(self, element: Element | None) -> object:
         """The value that a device's ``element`` has; a list if there are several."""

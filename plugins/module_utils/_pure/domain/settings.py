@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from ..base import machines
 from ..base.settings import (
+    AT_BOOT,
+    LIVE,
     Boolean,
     Choice,
     Group,
@@ -20,10 +22,21 @@ from ..base.settings import (
     Text,
     Value,
     Words,
+    never,
 )
 from ..seed.settings import SEEDS
 from . import composites
-from .settings_devices import CONSOLES, CPUS, DISKS, LABEL, LABEL_RULE, NICS, TPMS, WATCHDOGS
+from .settings_devices import (
+    CONSOLES,
+    CPUS,
+    DISKS,
+    LABEL,
+    LABEL_RULE,
+    MADE_ONCE,
+    NICS,
+    TPMS,
+    WATCHDOGS,
+)
 
 _MAX_VCPUS = 4096  # the most that qemu has for any machine type
 _MIN_MEMORY = 16  # MiB; what is below was meant to be GiB: no kernel boots in it
@@ -53,6 +66,7 @@ VCPUS = Integer(
     xml=composites.VCPUS,
     low=1,
     high=_MAX_VCPUS,
+    change=LIVE,
 )
 MEMORY = Size(
     "memory",
@@ -61,6 +75,7 @@ MEMORY = Size(
     xml=composites.MEMORY,
     low=_MIN_MEMORY,
     high=_MAX_MEMORY,
+    change=LIVE,
 )
 MEMORY_MAX = Size(
     "memory_max",
@@ -69,6 +84,7 @@ MEMORY_MAX = Size(
     xml=composites.MEMORY_MAX,
     low=_MIN_MEMORY,
     high=_MAX_MEMORY,
+    change=AT_BOOT,
 )
 IMAGE = Value(
     "image",
@@ -77,6 +93,7 @@ IMAGE = Value(
     " checksum as C(https://host/file.qcow2#sha256:...), which the hypervisor downloads. The format"
     " is found out from the content.",
     default=None,
+    change=never(MADE_ONCE),
 )
 DISK_PROFILE = Text(
     "disk_profile",
@@ -98,24 +115,51 @@ OVERLAY = Boolean(
     "overlay",
     "Make the disk copy-on-write over the immutable base image, instead of a full copy.",
     default=True,
+    change=never(MADE_ONCE),
 )
 START = Boolean("start", "Start the VM once it is complete.", default=True)
-AUTOSTART = Boolean("autostart", "Start the VM with its hypervisor.", default=False)
-GROUPS = Words("groups", "Inventory groups of the VM.", pattern=_GROUP, rule=_GROUP_RULE)
+AUTOSTART = Boolean(
+    "autostart",
+    "Start the VM with its hypervisor.",
+    default=False,
+    change=LIVE,
+)
+GROUPS = Words(
+    "groups",
+    "Inventory groups of the VM.",
+    pattern=_GROUP,
+    rule=_GROUP_RULE,
+    change=LIVE,
+)
 ANTI_AFFINITY = Words(
     "anti_affinity",
     "Groups none of whose VMs may be on the same hypervisor.",
     pattern=_GROUP,
     rule=_GROUP_RULE,
+    change=LIVE,
 )
-ZONE = Text("zone", "Zone the hypervisor must be in.", default=None, pattern=_TAG, rule=_TAG_RULE)
-TAGS = Words("tags", "Tags the hypervisor must have.", pattern=_TAG, rule=_TAG_RULE)
+ZONE = Text(
+    "zone",
+    "Zone the hypervisor must be in.",
+    default=None,
+    pattern=_TAG,
+    rule=_TAG_RULE,
+    change=LIVE,
+)
+TAGS = Words(
+    "tags",
+    "Tags the hypervisor must have.",
+    pattern=_TAG,
+    rule=_TAG_RULE,
+    change=LIVE,
+)
 HOST = Text(
     "host",
     "Hypervisor it must be on, by its name in the inventory.",
     default=None,
     pattern=r"[A-Za-z0-9_][^\s/,;]{0,252}",
     rule="a host is named as in the inventory",
+    change=never("a VM that exists is moved by fleet.virt.migrate_vm"),
 )
 PLACES = (HOST, ZONE, TAGS, ANTI_AFFINITY)
 PLACEMENT = Group(
@@ -131,6 +175,9 @@ FIRMWARE = Choice(
     xml=composites.FIRMWARE,
     same=_as_far_as_known,
     choices=("bios", "uefi"),
+    change=never(
+        "what is installed boots with the firmware that it was installed with; make it anew"
+    ),
 )
 MACHINE = Text(
     "machine",
@@ -141,6 +188,7 @@ MACHINE = Text(
     same=_of_that_family,
     pattern=_TAG,
     rule="for example q35 or pc-q35-7.2",
+    change=AT_BOOT,
 )
 ARCH = Text(
     "arch",
@@ -149,6 +197,7 @@ ARCH = Text(
     xml="os/type/@arch",
     pattern=r"[a-z0-9_]{1,32}",
     rule="for example x86_64 or aarch64",
+    change=never("another architecture is another VM; make it anew"),
 )
 DOMAIN_TYPE = Choice(
     "domain_type",
@@ -156,6 +205,7 @@ DOMAIN_TYPE = Choice(
     default=None,
     xml="@type",
     choices=("kvm", "qemu"),
+    change=never("a VM is defined for what runs it; make it anew, or use virsh edit"),
 )
 BOOT = Words(
     "boot",
@@ -163,8 +213,15 @@ BOOT = Words(
     " the drives.",
     pattern=r".+",
     rule="name a disk or NIC of this VM",
+    change=AT_BOOT,
 )
-RNG = Boolean("rng", "Give the guest a random number generator.", default=True, xml=composites.RNG)
+RNG = Boolean(
+    "rng",
+    "Give the guest a random number generator.",
+    default=True,
+    xml=composites.RNG,
+    change=AT_BOOT,
+)
 TITLE = Text(
     "title",
     "Title of the VM, one line of at most 256 characters.",
@@ -172,8 +229,15 @@ TITLE = Text(
     xml="title",
     pattern=r".{1,256}",
     rule="one line of at most 256 characters",
+    change=LIVE,
 )
-DESCRIPTION = Value("description", "Description of the VM.", default=None, xml="description")
+DESCRIPTION = Value(
+    "description",
+    "Description of the VM.",
+    default=None,
+    xml="description",
+    change=LIVE,
+)
 WAIT = Boolean(
     "wait",
     "Whether C(fleet.virt.provision_vm) waits until the VM answers; not looked at here.",

@@ -13,7 +13,19 @@ from __future__ import annotations
 
 import typing as t
 
-from ..base.settings import Boolean, Choice, Group, Integer, Setting, Size, Text, Value
+from ..base.settings import (
+    AT_BOOT,
+    LIVE,
+    Boolean,
+    Choice,
+    Group,
+    Integer,
+    Setting,
+    Size,
+    Text,
+    Value,
+    never,
+)
 from . import composites
 
 
@@ -27,6 +39,8 @@ LABEL = r"[A-Za-z0-9][^/\\<>&\"']{0,127}"
 LABEL_RULE = (
     "1 to 128 characters without '/', quotes or angle brackets, the first a letter or digit"
 )
+MADE_ONCE = "a disk is made from its image once; make another VM, or another disk"
+_ANOTHER = "a disk keeps its kind and format; add another disk"
 _INTERFACE = r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}"
 _INTERFACE_RULE = "a network interface has 1 to 15 letters, digits or '_.:@-'"
 
@@ -43,6 +57,7 @@ class Disk:
         "Size. Left out for a disk with an image, that of the image.",
         default=None,
         high=MAX_MIB,
+        change=LIVE,
     )
     device = Choice(
         "device",
@@ -54,6 +69,7 @@ class Disk:
         xml="@device",
         absent="disk",
         choices=("disk", "cdrom"),
+        change=never(_ANOTHER),
     )
     format = Choice(
         "format",
@@ -61,6 +77,7 @@ class Disk:
         default=None,
         xml="driver/@type",
         choices=("qcow2", "raw"),
+        change=never(_ANOTHER),
     )
     bus = Choice(
         "bus",
@@ -70,6 +87,7 @@ class Disk:
         xml="target/@bus",
         aliases=("model",),
         choices=("virtio", "scsi", "sata", "ide", "usb"),
+        change=never("the guest would find it under another name; add another disk"),
     )
     cache = Choice(
         "cache",
@@ -77,6 +95,7 @@ class Disk:
         default="none",
         xml="driver/@cache",
         choices=("none", "writeback", "writethrough", "directsync", "unsafe"),
+        change=AT_BOOT,
     )
     io = Choice(
         "io",
@@ -85,6 +104,7 @@ class Disk:
         default=None,
         xml="driver/@io",
         choices=("native", "threads", "io_uring"),
+        change=AT_BOOT,
     )
     discard = Choice(
         "discard",
@@ -94,6 +114,7 @@ class Disk:
         absent="ignore",
         applies=_is_disk,
         choices=("unmap", "ignore"),
+        change=AT_BOOT,
     )
     detect_zeroes = Choice(
         "detect_zeroes",
@@ -104,6 +125,7 @@ class Disk:
         xml="driver/@detect_zeroes",
         absent="off",
         choices=("off", "on", "unmap"),
+        change=AT_BOOT,
     )
     iothread = Integer(
         "iothread",
@@ -114,6 +136,7 @@ class Disk:
         xml=composites.IOTHREAD,
         low=1,
         high=_MAX_THREADS,
+        change=AT_BOOT,
     )
     pool = Text(
         "pool",
@@ -121,24 +144,28 @@ class Disk:
         default=None,
         pattern=LABEL,
         rule=LABEL_RULE,
+        change=never("a disk stays in the pool that it was made in; add another disk"),
     )
     image = Value(
         "image",
         "What it is made from, written as the VM's own C(image). Left out, that one for the first"
         " disk, and none for the others.",
         default=None,
+        change=never(MADE_ONCE),
     )
     overlay = Boolean(
         "overlay",
         "Make it copy-on-write over its image, instead of a full copy. Left out, as the VM's own"
         " C(overlay), and false for V(raw).",
         default=None,
+        change=never(MADE_ONCE),
     )
     readonly = Boolean(
         "readonly",
         "Keep the guest from writing to it. A V(cdrom) always is.",
         default=False,
         xml="readonly",
+        change=AT_BOOT,
     )
     serial = Text(
         "serial",
@@ -147,6 +174,7 @@ class Disk:
         xml="serial",
         pattern=r"[A-Za-z0-9_.+-]{1,20}",
         rule="a serial is 1 to 20 letters, digits or '_.+-'",
+        change=AT_BOOT,
     )
 
 
@@ -161,6 +189,7 @@ class Nic:
         xml="source/@bridge",
         pattern=_INTERFACE,
         rule=_INTERFACE_RULE,
+        change=LIVE,
     )
     network = Text(
         "network",
@@ -169,12 +198,16 @@ class Nic:
         xml="source/@network",
         pattern=LABEL,
         rule=LABEL_RULE,
+        change=LIVE,
     )
     mac = Value(
         "mac",
         "MAC address, in quotes. Left out, it follows from the names of fleet, VM and NIC.",
         default=None,
         xml="mac/@address",
+        change=never(
+            "a guest knows its NIC by its MAC address; add another NIC, and remove this one"
+        ),
     )
     vlan = Integer(
         "vlan",
@@ -185,6 +218,7 @@ class Nic:
         xml="vlan/tag/@id",
         low=1,
         high=4094,
+        change=AT_BOOT,
     )
     model = Choice(
         "model",
@@ -202,6 +236,7 @@ class Nic:
             "vmxnet3",
             "usb-net",
         ),
+        change=AT_BOOT,
     )
     link = Boolean(
         "link",
@@ -210,6 +245,7 @@ class Nic:
         xml="link/@state",
         absent=True,
         words=("up", "down"),
+        change=LIVE,
     )
     type = Choice(
         "type",
@@ -217,12 +253,14 @@ class Nic:
         default=None,
         xml="@type",
         choices=("bridge", "network"),
+        change=AT_BOOT,
     )
     source = Value(
         "source",
         "Name of the bridge or network, another way to write O(bridge) or O(network).",
         default=None,
         xml=composites.NIC_SOURCE,
+        change=LIVE,
     )
 
 
@@ -235,6 +273,7 @@ class Console:
         default=None,
         xml="@type",
         choices=("none", "vnc", "spice"),
+        change=AT_BOOT,
     )
     listen = Text(
         "listen",
@@ -243,6 +282,7 @@ class Console:
         " C(vnc_tls_x509_verify), or for SPICE C(spice_tls).",
         default="127.0.0.1",
         xml=composites.LISTEN,
+        change=AT_BOOT,
     )
     password = Value(
         "password",
@@ -250,6 +290,7 @@ class Console:
         default=None,
         xml="@passwd",
         secret=True,
+        change=LIVE,
     )
 
 
@@ -262,6 +303,7 @@ class Cpu:
         default=None,
         xml=composites.CPU_MODE,
         choices=("host-model", "host-passthrough", "maximum", "custom"),
+        change=AT_BOOT,
     )
     model = Text(
         "model",
@@ -270,6 +312,7 @@ class Cpu:
         xml="model",
         pattern=r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}",
         rule="a CPU model has letters, digits and '_.-', for example EPYC",
+        change=AT_BOOT,
     )
 
 
@@ -283,6 +326,7 @@ class Watchdog:
         default=None,
         xml="@model",
         choices=("i6300esb", "ib700", "itco", "diag288"),
+        change=AT_BOOT,
     )
     action = Choice(
         "action",
@@ -291,6 +335,7 @@ class Watchdog:
         xml="@action",
         absent="reset",
         choices=("reset", "shutdown", "poweroff", "pause", "none", "dump"),
+        change=AT_BOOT,
     )
 
 
@@ -303,6 +348,7 @@ class Tpm:
         default=None,
         xml="@model",
         choices=("tpm-crb", "tpm-tis"),
+        change=never("what the guest keeps in its TPM would be lost; make the VM anew"),
     )
 
 
@@ -319,6 +365,7 @@ DISKS = Group(
     settings=(Value("name", _NAME, default=None, required=True), *DISK),
     xml="devices/disk",
     of="list",
+    change=LIVE,
 )
 NICS = Group(
     "nics",
@@ -326,6 +373,7 @@ NICS = Group(
     settings=(Value("name", _NAME, default=None, required=True), *NIC),
     xml="devices/interface",
     of="list",
+    change=LIVE,
 )
 CONSOLES = Group(
     "console",
@@ -334,6 +382,7 @@ CONSOLES = Group(
     settings=CONSOLE,
     xml="devices/graphics",
     of="raw",
+    change=AT_BOOT,
 )
 CPUS = Group(
     "cpu",
@@ -342,6 +391,7 @@ CPUS = Group(
     settings=CPU,
     xml="cpu",
     of="raw",
+    change=AT_BOOT,
 )
 WATCHDOGS = Group(
     "watchdog",
@@ -349,6 +399,7 @@ WATCHDOGS = Group(
     settings=WATCHDOG,
     xml="devices/watchdog",
     of="raw",
+    change=AT_BOOT,
 )
 TPMS = Group(
     "tpm",
@@ -358,4 +409,5 @@ TPMS = Group(
     settings=TPM,
     xml="devices/tpm",
     of="raw",
+    change=AT_BOOT,
 )

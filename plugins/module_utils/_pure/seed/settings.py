@@ -9,7 +9,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-from ..base.settings import Boolean, Choice, Group, Integer, Table, Text, Value, Words
+from ..base.settings import Boolean, Choice, Group, Integer, Table, Text, Value, Words, never
 
 DEFAULT_USER = "ansible"
 # How it reaches the guest: a medium that cloud-init reads, or written into the guest's own disk
@@ -330,4 +330,5 @@ SEEDS = Group(
     ),
     settings=tuple(SEED),
     of="raw",
+    change=never("a seed is for the first boot; make the VM anew, or change the guest"),
 )

@@ -6,11 +6,14 @@
 
 from __future__ import annotations
 
+import types
 import typing as t
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils import _lxml
 from ansible_collections.fleet.virt.plugins.module_utils._errors import Problem
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import Reader
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.places import Pair
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.settings import (
     Boolean,
     Choice,
@@ -85,6 +88,40 @@ def test_every_row_is_of_the_specification() -> None:
     fields = set(Domain.__dataclass_fields__)
     elsewhere = {"image", "overlay", "host", "zone", "tags", "anti_affinity"}
     assert {row.name for row in settings.VM} - fields == elsewhere
+
+
+# What decides how it is made, or where, and a name are no settings of a VM that exists
+_NOT_CHANGED = ("name", "disk_profile", "nic_profile", "start", "wait", "placement")
+
+
+def test_every_row_says_how_it_is_changed() -> None:
+    """A VM that exists is converged: a row that is silent would be compared and never mended."""
+    tables = [settings.VM]
+    tables += [row.settings for row in settings.VM if isinstance(row, Group) and row.xml]
+    rows = [row for table in tables for row in table if row.name not in _NOT_CHANGED]
+    silent = [row.name for row in rows if row.change is None]
+    assert silent == []
+    for row in rows:
+        assert row.change is not None
+        assert (row.change.when == "never") == bool(row.change.reason), row.name
+        if isinstance(row.xml, Pair) and row.change.when != "never":
+            assert row.xml.places, f"{row.name}: what is to be cleared before it is written anew"
+
+
+def test_a_row_is_written_instead_of_what_stands_there() -> None:
+    element = _lxml.parse("<disk><driver cache='none' io='native'/><serial>a</serial></disk>", "x")
+    disk = types.SimpleNamespace(cache="writeback", io=None, serial="b")
+    for row in (
+        settings_devices.Disk.cache,
+        settings_devices.Disk.io,
+        settings_devices.Disk.serial,
+    ):
+        row.rewrite(element, disk)
+    expected = '<disk><driver cache="writeback"/><serial>b</serial></disk>'
+    assert _lxml.tostring(element).replace("\n", "").replace("  ", "") == expected
+    nic = _lxml.parse("<interface><link state='down'/></interface>", "x")
+    settings_devices.Nic.link.rewrite(nic, types.SimpleNamespace(link=True))
+    assert len(nic) == 0, "an element that holds nothing any more is gone"
 
 
 def _read(row: t.Any, value: object) -> tuple[object, list[str]]:
