@@ -91,7 +91,7 @@ def _define_claim(host: Host, job: Job, owner: Owner) -> None:
     if find_domain(host.connection, job.domain.name) is not None:
         job.fail(f"{job.domain.name!r} was defined on this host meanwhile", refused=True)
         return
-    require_bases(job, host.settings.home)
+    require_bases(job, host.settings)
     job.uuid = str(uuids.uuid4())
     definition.define_claim(host, job, owner)
     job.changed = True

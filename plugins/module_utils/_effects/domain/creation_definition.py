@@ -50,6 +50,10 @@ def final_xml(host: Host, job: Job, owner: Owner | None) -> str:
         )
         for plan in job.disks
     }
+    for disk in domain.disks:
+        medium = host.settings.images.get(disk.image.value) if disk.image else None
+        if disk.device == "cdrom" and medium is not None:
+            volumes[disk.name] = VolumeRef(medium.path, medium.format)
     domain_type = host.domain_type(domain)
     kept = kept_of(host, job, "starting" if owner else None, owner)
     return domain_xml.render(

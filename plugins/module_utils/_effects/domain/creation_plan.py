@@ -77,7 +77,8 @@ def _existing(host: Host, job: Job) -> None:
         return
     from . import existing  # a VM that is new needs none of it
 
-    different = existing.differences(host.connection, raw, kept, job.domain)
+    bases = {key: base.path for key, base in host.settings.images.items() if base is not None}
+    different = existing.differences(host.connection, raw, kept, job.domain, bases)
     if different:
         raise PlanRefused(
             f"{job.domain.name!r} exists on {host.settings.home} and differs:"

@@ -99,16 +99,17 @@ class Job:
         return [*self.disks, *([self.seed] if self.seed else [])]
 
 
-def require_bases(job: Job, home: str) -> None:
-    """Raise PlanRefused if an image that a disk is to be made of is not here.
+def require_bases(job: Job, settings: Settings) -> None:
+    """Raise PlanRefused if an image that a disk is to be made of, or a CD, is not here.
 
     Nobody asked for the empty disk that would be made then.
     """
-    for plan in job.disks:
-        image = plan.disk.image
-        if image is not None and plan.base is None:
+    home = settings.home
+    for disk in job.domain.disks:
+        image = disk.image
+        if image is not None and settings.images.get(image.value) is None:
             raise PlanRefused(
-                f"disk {plan.disk.name!r}: its image {image.value} is not among the base images of"
+                f"disk {disk.name!r}: its image {image.value} is not among the base images of"
                 f" {home}, though it was a moment ago or libvirt still lists it: it was removed, or"
                 " its folder is not mounted. Run this again, which brings it"
             )

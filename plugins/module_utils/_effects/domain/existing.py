@@ -43,9 +43,16 @@ def compare(connection: Connection, domains: t.Sequence[Domain]) -> list[dict[st
 
 
 def differences(
-    connection: Connection, raw: VirDomain, kept: Metadata, domain: Domain
+    connection: Connection,
+    raw: VirDomain,
+    kept: Metadata,
+    domain: Domain,
+    bases: t.Mapping[str, str] | None = None,
 ) -> list[str]:
-    """How it differs from ``domain``, as far as that was written; empty if it does not."""
+    """How it differs from ``domain``, as far as that was written; empty if it does not.
+
+    ``bases`` are the paths of base images by image as it was written, as far as they are known.
+    """
     name = domain.name
     text = connection.call(f"read domain {name}", raw.XMLDesc, DOMAIN_XML_INACTIVE)
     sizes = {}
@@ -55,4 +62,5 @@ def differences(
         )
         sizes[path] = int(capacity)
     autostart = bool(connection.call(f"read autostart of {name}", raw.autostart))
-    return difference.differences(domain, difference.Existing(text, kept, autostart, sizes))
+    known = difference.Existing(text, kept, autostart, sizes, bases or {})
+    return difference.differences(domain, known)

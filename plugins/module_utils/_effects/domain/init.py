@@ -204,7 +204,7 @@ def bring_images(
     for domain in domains:
         for disk in domain.disks:
             source = disk.image
-            if source is None or disk.device != "disk" or source.value in found:
+            if source is None or source.value in found:
                 continue
             if source.value in facts:
                 pool = storage.find_pool(connection, settings.base_pool, base_path)

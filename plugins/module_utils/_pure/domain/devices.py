@@ -127,13 +127,6 @@ def disk_from(
         reader.problem("bus", "'virtio' has no CD drives; use scsi or sata")
     if reader.given("image"):
         image, image_path = reader.value("image"), reader.at("image")
-    if cdrom and reader.given("image"):
-        reader.problem(
-            "image",
-            "a CD drive is created empty; leave the image out, set start to false, and insert the"
-            " medium afterwards with virsh change-media NAME TARGET FILE --insert --config",
-        )
-        image = None
     source = _image(image, image_path, problems)
     size = settings.Disk.size.read(reader)
     if cdrom and size is not None:
@@ -145,6 +138,8 @@ def disk_from(
             "give it a size in MiB, for example 8192",
         )
     disk_format = settings.Disk.format.read(reader) or ("raw" if cdrom else "qcow2")
+    if cdrom and source is not None and disk_format != "raw":
+        reader.problem("format", f"a CD is raw, not {disk_format}; leave the format out")
     if disk_format == "raw" and reader.given("overlay") and source and _true(reader, "overlay"):
         reader.problem(
             "overlay",

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ... import _lxml
 from ..base.metadata import Metadata
@@ -45,13 +45,15 @@ _SECRET = (
 class Existing:
     """A VM as libvirt has it: its definition, ours of it, and what the definition does not say.
 
-    ``sizes`` are bytes by path of the disk, as far as somebody asked for them.
+    ``sizes`` are bytes by path of the disk, as far as somebody asked for them; ``bases`` the paths
+    of base images by image as it was written, as far as they are known.
     """
 
     xml: str
     metadata: Metadata
     autostart: bool
     sizes: Mapping[str, int]
+    bases: Mapping[str, str] = field(default_factory=dict)
 
 
 def sized_disks(domain: Domain, xml: str, metadata: Metadata) -> dict[str, str]:
@@ -80,6 +82,7 @@ def differences(domain: Domain, existing: Existing) -> list[str]:
     for group in (settings_devices.WATCHDOGS, settings_devices.TPMS):
         _one(found, group, getattr(domain, group.name), root)
     difference_devices.disks(found, domain, root, existing.metadata, existing.sizes)
+    difference_devices.media(found, domain, root, existing, _kept(existing.metadata))
     difference_devices.nics(found, domain, root, _kept(existing.metadata))
     difference_devices.boot(found, domain, root, existing.metadata)
     _creation(found, domain, _kept(existing.metadata))

@@ -12,6 +12,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import posixpath
 import typing as t
 from collections.abc import Mapping
 
@@ -19,6 +20,7 @@ from ..._units import MIB
 from ..base.metadata import Metadata
 from ..base.settings import Table
 from ..base.xml_values import mib_up
+from ..machine import base_name
 from . import settings_devices as settings
 from .devices import Disk, Nic
 from .devices_xml import target_names
@@ -88,6 +90,40 @@ def disks(
                 found.add(f"{path}.size", f"{disk.size} MiB", "unknown")
             elif real != disk.size * MIB:
                 found.add(f"{path}.size", f"{disk.size} MiB", f"{mib_up(real)} MiB")
+
+
+class _Existing(t.Protocol):
+    @property
+    def metadata(self) -> Metadata: ...
+    @property
+    def bases(self) -> Mapping[str, str]: ...
+
+
+def media(
+    found: Found, domain: Domain, root: Element, existing: _Existing, request: Mapping[str, t.Any]
+) -> None:
+    """What is in the CD drives whose image was written.
+
+    Without the base image of what is asked for, it is held against the request that made the VM,
+    and whatever base image is in the drive is taken for that one.
+    """
+    for disk in domain.disks:
+        path = f"disks.{disk.name}.image"
+        if disk.device != "cdrom" or disk.image is None or not found.written(path):
+            continue
+        element = disk_element(root, domain, disk, existing.metadata)
+        source = element.find("source") if element is not None else None
+        real = source.get("file") if source is not None else None
+        asked, base = disk.image.value, existing.bases.get(disk.image.value)
+        made = (request.get("disks", {}).get(disk.name, {}).get("image") or {}).get("value")
+        if base is not None:
+            same = real == base
+        elif real is None or base_name.parts(posixpath.basename(real)) is None:
+            same = False
+        else:
+            same, real = made == asked, made
+        if not same:
+            found.add(path, asked, real)
 
 
 def nics(found: Found, domain: Domain, root: Element, request: Mapping[str, t.Any]) -> None:

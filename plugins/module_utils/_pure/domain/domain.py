@@ -90,8 +90,9 @@ class Domain:
 
     @property
     def image(self) -> ImageSource | None:
-        """The image of the first disk that has one."""
-        return next((d.image for d in self.disks if d.device == "disk" and d.image), None)
+        """The image of the first disk that has one, else that of the first CD."""
+        found = sorted((d for d in self.disks if d.image), key=lambda one: one.device != "disk")
+        return found[0].image if found else None
 
     def volume_name(self, disk: Disk) -> str:
         """The name of the volume that is this disk's own."""

@@ -62,8 +62,8 @@ class Disk:
     device = Choice(
         "device",
         (
-            "What it is. A V(cdrom) is created empty and takes neither an image nor a size; insert"
-            " its medium with C(virsh change-media).",
+            "What it is. A V(cdrom) is a CD drive. It has its O(image) in it, an ISO image, or is"
+            " empty, and takes no size.",
         ),
         default="disk",
         xml="@device",
@@ -149,7 +149,9 @@ class Disk:
     image = Value(
         "image",
         "What it is made from, written as the VM's own C(image). Left out, that one for the first"
-        " disk, and none for the others.",
+        " disk, and none for the others. That of a V(cdrom) is read where it is, among the base"
+        " images, by all VMs that have it in a drive; a VM without a system on its first disk"
+        " boots from it.",
         default=None,
         change=never(MADE_ONCE),
     )

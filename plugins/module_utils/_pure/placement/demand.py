@@ -43,9 +43,17 @@ def disk_sizes(
     sizes: dict[str, int] = {}
     problems = []
     for index, disk in enumerate(domain.disks):
-        if disk.device != "disk":
-            continue
         image = images.get(disk.image.value) if disk.image else None
+        if disk.device != "disk":
+            if image is not None and image.format != "raw":
+                problems.append(
+                    Problem(
+                        f"{path}.disks[{index}].image" if path else f"disks[{index}].image",
+                        f"{image.name!r} is {image.format}, and a CD is an ISO image, which is raw;"
+                        " give the ISO image itself",
+                    )
+                )
+            continue
         wanted = None if disk.size is None else disk.size * MIB
         if image is not None and wanted is not None and wanted < image.virtual_bytes:
             where = f"{path}.disks[{index}].size" if path else f"disks[{index}].size"

@@ -14,13 +14,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connectio
     connect,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._effects.domain.creation_types import (
-    DiskPlan,
     Job,
+    Settings,
     require_bases,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._effects.images.images import BaseImage
 from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import placement_facts
-from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.storage import Pool
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Defaults, many
 
@@ -48,19 +47,22 @@ def test_what_libvirt_lists_and_is_not_there_is_no_image(
         assert placement_facts.read(connection, "base", str(tmp_path))["images"] == [_THERE]
 
 
-@pytest.mark.parametrize("overlay", [True, False])
-def test_a_disk_is_made_of_its_image_or_not_at_all(overlay: bool) -> None:
-    disks = [{"name": "system", "overlay": overlay}, {"name": "data", "size": 8}]
-    vm = {"name": "web1", "image": "debian.qcow2", "seed": False, "disks": disks}
+@pytest.mark.parametrize(
+    ("disk", "words"),
+    [
+        ({"name": "system", "image": "a.qcow2"}, "disk 'system': its image a.qcow2"),
+        ({"name": "system", "image": "a.qcow2", "overlay": False}, "disk 'system': its image a"),
+        ({"name": "cd", "device": "cdrom", "image": "a.iso"}, "disk 'cd': its image a.iso"),
+    ],
+)
+def test_a_disk_is_made_of_its_image_or_not_at_all(disk: dict[str, object], words: str) -> None:
+    vm = {"name": "web1", "seed": False, "disks": [disk, {"name": "data", "size": 8}]}
     (domain,), problems = many([vm], defaults=Defaults())
     assert problems == []
-    pool = Pool("default", "/pool")
 
-    def job(base: BaseImage | None) -> Job:
-        system, data = domain.disks
-        made_of = [DiskPlan(system, "default", pool, "a", 0, base)]
-        return Job(domain, [*made_of, DiskPlan(data, "default", pool, "b", 0, None)])
+    def settings(base: BaseImage | None) -> Settings:
+        return Settings("run", "hv1", {}, "base", images={str(disk["image"]): base})
 
-    require_bases(job(BaseImage("debian", "d", "qcow2", "v", "/base/v", 1)), "hv1")
-    with pytest.raises(PlanRefused, match="disk 'system': its image debian"):
-        require_bases(job(None), "hv1")
+    require_bases(Job(domain), settings(BaseImage("a", "d", "raw", "v", "/base/v", 1)))
+    with pytest.raises(PlanRefused, match=words):
+        require_bases(Job(domain), settings(None))

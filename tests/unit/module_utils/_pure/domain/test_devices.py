@@ -46,6 +46,8 @@ DISKS: list[tuple[dict[str, t.Any], dict[str, t.Any]]] = [
     ({"size": 1, "readonly": "yes"}, {"readonly": True}),
     ({"size": 1, "serial": "WD-1"}, {"serial": "WD-1"}),
     ({"device": "cdrom"}, {"bus": "scsi", "format": "raw", "readonly": True, "overlay": False}),
+    ({"device": "cdrom", "image": "/x.iso"},
+     {"overlay": False, "readonly": True, "image": ImageSource("path", "/x.iso")}),
     ({"image": "/x.img"}, {"overlay": True, "size": None, "image": ImageSource("path", "/x.img")}),
 ]  # fmt: skip
 
@@ -80,7 +82,8 @@ BAD_DISKS: list[tuple[dict[str, t.Any], str, str]] = [
     ({"size": 1, "device": "floppy"}, "device", "disk, cdrom"),
     ({"device": "cdrom", "size": 5}, "size", "has no size"),
     ({"device": "cdrom", "bus": "virtio"}, "bus", "scsi or sata"),
-    ({"device": "cdrom", "image": "/x.iso"}, "image", "virsh change-media NAME TARGET FILE"),
+    ({"device": "cdrom", "image": "/x.iso", "format": "qcow2"}, "format", "a CD is raw, not qcow2"),
+    ({"device": "cdrom", "image": "/x.iso", "overlay": True}, "overlay", "cannot be an overlay"),
     ({"size": 8.5}, "size", "8.5GiB"),
     ({"image": "a//b"}, "image", "pool/volume"),
     ({"size": 1, "colour": "red"}, "colour", "unknown option"),

@@ -105,11 +105,13 @@ class Vm:
         assert count, pattern
         self.raw = self.connection.raw.defineXML(text)
 
-    def differences(self, options: t.Any, **defaults: t.Any) -> list[str]:
+    def differences(
+        self, options: t.Any, bases: t.Mapping[str, str] | None = None, **defaults: t.Any
+    ) -> list[str]:
         text = self.raw.XMLDesc(_CONFIG)
         kept = metadata.parse(_lxml.parse(text, "web1"))
         assert kept is not None
-        existing = difference.Existing(text, kept, self.autostart, self.sizes)
+        existing = difference.Existing(text, kept, self.autostart, self.sizes, bases or {})
         return difference.differences(domain_of(options, **defaults), existing)
 
 
@@ -154,6 +156,39 @@ def test_what_another_tool_changed_is_what_counts(make: Callable[..., Vm]) -> No
     assert vm.differences(_MADE) == ["vcpus: asked 2, is 1", "memory: asked 512 MiB, is 256 MiB"]
     # and who asks for what is there is told of no difference
     assert vm.differences({**_MADE, "vcpus": 1, "memory": 256}) == []
+
+
+_ISO = f"/base/{'a' * 64}-a.iso.raw"
+
+
+@pytest.mark.parametrize(
+    ("asked", "medium", "bases", "expected"),
+    [
+        (None, _ISO, {}, []),
+        ("a.iso", _ISO, {}, []),
+        ("a.iso", _ISO, {"a.iso": _ISO}, []),
+        ("a.iso", None, {}, ["disks.cd.image: asked a.iso, is none"]),
+        ("a.iso", None, {"a.iso": _ISO}, ["disks.cd.image: asked a.iso, is none"]),
+        ("a.iso", "/mnt/x.iso", {}, ["disks.cd.image: asked a.iso, is /mnt/x.iso"]),
+        ("a.iso", _ISO, {"a.iso": "/base/b"}, [f"disks.cd.image: asked a.iso, is {_ISO}"]),
+        ("b.iso", _ISO, {}, ["disks.cd.image: asked b.iso, is a.iso"]),
+    ],
+)
+def test_the_cd_in_its_drive(
+    make: Callable[..., Vm],
+    asked: str | None,
+    medium: str | None,
+    bases: dict[str, str],
+    expected: list[str],
+) -> None:
+    vm = make(disks=[{"cd": {"device": "cdrom", "image": "a.iso"}}])
+    if medium is not None:
+        text = vm.raw.XMLDesc(_CONFIG)
+        drive = re.search(r"<disk type='file' device='cdrom'>", text)
+        assert drive is not None
+        vm.edit(drive[0], f"{drive[0]}<source file='{medium}'/>")
+    now = {"name": "web1", "disks": [{"cd": {"device": "cdrom", "image": asked}}]}
+    assert vm.differences(now, bases) == expected
 
 
 ASKED: list[tuple[dict[str, t.Any], list[str]]] = [

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import (
@@ -42,6 +43,19 @@ def test_a_disk_without_size_has_its_images() -> None:
     domain = _domain(disk_profile="none", disks=[{"name": "system", "image": "small.img"}])
     sizes, problems = demand.disk_sizes(domain, {"small.img": _IMAGE})
     assert (sizes, problems) == ({"system": 64 * _MIB}, [])
+
+
+def test_a_cd_is_an_iso_image_and_takes_no_space_in_the_pool_of_disks() -> None:
+    domain = _domain(disks=[{"name": "cd", "device": "cdrom", "image": "small.img"}])
+    sizes, problems = demand.disk_sizes(domain, {"small.img": _IMAGE})
+    assert (sizes, problems) == ({"system": 8192 * _MIB}, [])
+    request = demand.request_of(domain, {"small.img": _IMAGE})
+    assert [need.size_mib for need in request.disks] == [8192]
+    assert (request.image, request.image_mib) == ("ab" * 32, 64)
+    packed = dataclasses.replace(_IMAGE, format="qcow2")
+    _, problems = demand.disk_sizes(domain, {"small.img": packed}, "vms[3]")
+    assert [problem.path for problem in problems] == ["vms[3].disks[1].image"]
+    assert "'small.img' is qcow2, and a CD is an ISO image" in problems[0].message
 
 
 def test_a_request_counts_what_is_promised() -> None:

@@ -1,0 +1,76 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""CDs in the drives of VMs: one boots from an ISO image, another reads its own."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
+from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
+
+from .conftest import Fleet
+
+_TEXT = b"this CD was booted"
+# What a PC runs of the CD, in 16 bits: it writes the text to its first serial port, and halts
+_LOADER = bytes.fromhex("31c08ed8be167cfcbaf803ac84c07403eeebf8f4ebfd") + _TEXT + b"\r\n\0"
+_ISO = "/var/lib/libvirt/images/installer.iso"
+_MAKE = f"""
+rm -rf /run/cd && mkdir /run/cd && echo {base64.b64encode(_LOADER).decode()} \
+| base64 -d > /run/cd/loader && truncate -s 2048 /run/cd/loader
+xorriso -as mkisofs -quiet -V INSTALLER -b loader -no-emul-boot -boot-load-size 4 -o {_ISO} /run/cd
+"""
+
+
+@pytest.fixture
+def iso(fleet: Fleet) -> str:
+    """A CD that boots, on hv1 alone."""
+    fleet.host("hv1", _MAKE)
+    return _ISO
+
+
+def test_a_vm_boots_from_its_cd(fleet: Fleet, iso: str) -> None:
+    """The first disk is empty, so the CD is next; a second CD comes from the controller."""
+    more = fleet.images / "more.iso"
+    more.write_bytes(base64.b64decode(fleet.host("hv1", f"base64 {iso}")))
+    with more.open("r+b") as file:  # another CD by its content
+        file.seek(0x8028)  # the name of the volume
+        file.write(b"DRIVERS  ")
+    drives = [
+        {"name": "cd", "device": "cdrom", "image": iso},
+        {"name": "more", "device": "cdrom", "bus": "sata", "image": "more.iso"},
+    ]
+    vm = {"name": "new", "vcpus": 1, "memory": 64, "machine": "q35"}
+    vm["disks"] = [{"name": "system", "size": 8}, *drives]
+    packed = [{"name": "cd", "device": "cdrom", "image": "tiny.qcow2"}]
+    refused = fleet.init("hv1", **{**vm, "disks": packed})
+    assert "is qcow2, and a CD is an ISO image" in refused["msg"]
+    predicted = fleet.init("hv1", check=True, **vm)
+    assert (predicted["changed"], predicted["failed"]) == (True, False), predicted
+    for changed in (True, False):
+        result = fleet.init("hv1", **vm)
+        assert not result["failed"], result.get("msg")
+        assert result["changed"] is changed
+    log = "/var/log/libvirt/qemu/new-console.log"
+    wait_for(lambda: _TEXT.decode() in fleet.host("hv1", f"cat {log}"), 60, "the CD's loader")
+    there = fleet.ansible.module("hv1", "virt_image_info", {})["hv1"]["images"]
+    used = {one["name"]: one["volume"] for one in there if one["users"] == ["domain 'new'"]}
+    assert sorted(used) == ["installer.iso", "more.iso"], there
+    fleet.host("hv1", "virsh change-media new sda --eject --config --live --force")
+    differs = fleet.init("hv1", **vm)
+    assert f"disks.cd.image: asked {iso}, is none" in differs["msg"]
+    fleet.host("hv1", "virsh destroy new")
+    purged = fleet.ansible.module("hv1", "virt_purge", {"name": "new"})["hv1"]
+    assert not purged.get("failed"), purged
+    assert set(used.values()) <= set(fleet.files("hv1", "/var/lib/libvirt/base"))
+
+
+def test_a_guest_reads_its_cd(fleet: Fleet, iso: str, guests: Guests) -> None:
+    drive = {"name": "cd", "device": "cdrom", "image": iso}
+    vm = {"name": "reader", "memory": 96, "image": "tiny.qcow2", "seed": False}
+    made = fleet.init("hv1", **vm, disks=[drive])
+    assert not made["failed"], made
+    guests.wait_agent("hv1", "reader")
+    guests.execute("hv1", "reader", "dd if=/dev/sr0 bs=2048 count=20 | grep -q INSTALLER")
