@@ -12,21 +12,35 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import threading
 import traceback
 import typing as t
 
 from ._errors import NO_CODE, LibvirtFailure
 from ._libxml2 import ENTITY_LOADER
 
+
+class _Last(threading.local):
+    """What libvirt handed over as this thread's last error."""
+
+    error: tuple[int, int, str | None] = (0, 0, None)  # code, domain, message
+
+
+_last = _Last()
+
+
+def _remember(_context: object, error: tuple[int, int, str | None]) -> None:
+    """Keep what libvirt hands over: these three come first."""
+    _last.error = error[0], error[1], error[2]
+
+
 try:
     import libvirt
 
     LIBVIRT_IMPORT_ERROR: str | None = None
 
-    def _ignore(_context: object, _error: object) -> None:
-        """libvirt prints every error to standard error unless it is given a handler."""
-
-    libvirt.registerErrorHandler(_ignore, None)
+    # libvirt prints every error to standard error unless it is given a handler
+    libvirt.registerErrorHandler(_remember, None)
     LibvirtError: type[Exception] = libvirt.libvirtError
 except ImportError:
     LIBVIRT_IMPORT_ERROR = traceback.format_exc()
@@ -358,18 +372,25 @@ def _libxml2() -> CDLL:
 
 
 def failure(action: str, error: VirError) -> LibvirtFailure:
-    """Our error for a ``libvirt.libvirtError`` met while doing ``action``."""
+    """Our error for a ``libvirt.libvirtError`` met while doing ``action``.
+
+    The exception may have no code: it asks for the thread's last error, which is lost when Python's
+    collector frees another of libvirt's objects in between.
+    """
+    told = (error.get_error_code(), error.get_error_domain(), error.get_error_message())
+    code, domain, message = told if told[0] else _last.error
     return LibvirtFailure(
         action,
-        str(error.get_error_message() or error),
-        code=int(error.get_error_code() or NO_CODE),
-        domain=int(error.get_error_domain() or NO_CODE),
+        str(message or error),
+        code=int(code or NO_CODE),
+        domain=int(domain or NO_CODE),
     )
 
 
 @contextlib.contextmanager
 def calling(action: str) -> t.Iterator[None]:
     """Turn libvirt's exception into LibvirtFailure, saying what was being done."""
+    _last.error = _Last.error
     try:
         yield
     except LibvirtError as error:

@@ -166,7 +166,10 @@ class Connection:
                 error = outcome.error
                 if isinstance(error, LibvirtFailure) and error.code == gone:
                     continue
-                raise error
+                try:
+                    raise error
+                finally:
+                    del error, outcome  # or they would hold each other, and libvirt's objects
             found.append((item, outcome.value))
         return found
 

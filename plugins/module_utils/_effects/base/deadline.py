@@ -99,6 +99,17 @@ def _start(work: t.Callable[[], None]) -> None:
     worker.give(work)
 
 
+def _without_frames(error: FleetVirtError) -> FleetVirtError:
+    """The error without what it was raised in.
+
+    Those frames hold libvirt's objects, and the error: garbage that only Python's collector frees,
+    at any moment, in any thread. Freeing one of libvirt's objects resets that thread's last error,
+    which then is lacking in an exception that is just being made of it.
+    """
+    error.__context__ = None
+    return error.with_traceback(None)
+
+
 class _Run(t.Generic[Item, Value]):
     """One call of :func:`each`: who works on which item since when."""
 
@@ -128,7 +139,7 @@ class _Run(t.Generic[Item, Value]):
             try:
                 outcome = Ok(self.function(self.items[index]))
             except FleetVirtError as error:
-                outcome = Failed(error)
+                outcome = Failed(_without_frames(error))
             except BaseException as error:  # handed to the caller's thread, which raises it
                 bug = error
             with self.changed:
@@ -192,6 +203,10 @@ def each(
 def call(function: t.Callable[[], Value], *, seconds: float, what: str) -> Value:
     """Value of ``function()``; raises DeadlineExceeded after ``seconds``."""
     outcome = each(lambda _dummy: function(), [None], seconds=seconds, what=lambda _dummy: what)[0]
-    if isinstance(outcome, Failed):
-        raise outcome.error
-    return outcome.value
+    if isinstance(outcome, Ok):
+        return outcome.value
+    error = outcome.error
+    try:
+        raise error
+    finally:
+        del error, outcome  # see _without_frames

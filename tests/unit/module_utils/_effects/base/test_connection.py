@@ -6,7 +6,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import threading
+import typing as t
+import weakref
 from pathlib import Path
 
 import libvirt
@@ -135,6 +139,62 @@ def test_a_reading_whose_reason_was_lost_is_done_once_more() -> None:
     codes = [one.error.code for one in found if isinstance(one, Failed)]
     assert codes == [NO_CODE, ERR_NO_DOMAIN]
     assert [one.value for one in found if not isinstance(one, Failed)] == names[:2]
+
+
+def test_why_a_call_failed_is_known_though_another_object_was_freed_meanwhile() -> None:
+    with connect("test:///default", 10.0) as connection:
+
+        def fail() -> None:
+            domain = connection.raw.lookupByName("test")
+            with contextlib.suppress(libvirt.libvirtError):
+                connection.raw.lookupByName("nope")
+            del domain
+            lost = libvirt.libvirtError("virDomainLookupByName() failed")
+            assert not lost.get_error_code()
+            raise lost
+
+        with pytest.raises(LibvirtFailure, match=r"^look up nope: Domain not found") as caught:
+            connection.call("look up nope", fail)
+        assert (caught.value.code, caught.value.domain) == (ERR_NO_DOMAIN, 12)  # VIR_FROM_TEST
+
+        def fail_before_libvirt() -> None:
+            raise libvirt.libvirtError("unknown")
+
+        with pytest.raises(LibvirtFailure, match=r"^look up nope: unknown$") as caught:
+            connection.call("look up nope", fail_before_libvirt)
+        assert caught.value.code == NO_CODE
+
+
+def test_what_fails_leaves_nothing_for_the_collector() -> None:
+    """It would free libvirt's objects later, in the middle of another call."""
+    with connect("test:///default", 10.0) as connection:
+
+        def call(domain: libvirt.virDomain) -> None:
+            connection.call("look up nope", lambda: domain.connect().lookupByName("nope"))
+
+        def each_there(domain: libvirt.virDomain) -> None:
+            look = lambda name: domain.connect().lookupByName(name)  # noqa: E731
+            connection.each_there(look, ["nope"], str, ERR_NO_STORAGE_VOL)
+
+        def each(domain: libvirt.virDomain) -> None:
+            (outcome,) = connection.each(lambda _: domain.connect().lookupByName("nope"), [1], str)
+            assert isinstance(outcome, Failed)
+            raise LibvirtFailure("", "", outcome.error.code)
+
+        def left(function: t.Callable[[libvirt.virDomain], None]) -> weakref.ref[libvirt.virDomain]:
+            domain = connection.raw.lookupByName("test")
+            try:
+                function(domain)
+            except LibvirtFailure:
+                return weakref.ref(domain)
+            pytest.fail("it was found")
+
+        gc.disable()
+        try:
+            for function in (call, each_there, each):
+                assert left(function)() is None, function
+        finally:
+            gc.enable()
 
 
 def test_what_vanished_after_it_was_listed_is_left_out() -> None:
