@@ -22,7 +22,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
-from ansible_collections.fleet.virt.plugins.plugin_utils import _alive, _answers, _flood
+from ansible_collections.fleet.virt.plugins.plugin_utils import _alive, _answers, _flood, _packed
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, to_plain
 
 
@@ -137,7 +137,8 @@ class FleetAction(ActionBase):
     def _execute_module(self, *args: object, **options: object) -> Answer:
         self._require_there()
         run: t.Callable[..., Answer] = super()._execute_module
-        return _answers.cleaned(run(*args, **options))
+        with _packed.kept(str(options.get("module_name") or self._task.action)):
+            return _answers.cleaned(run(*args, **options))
 
     def foreign(self, name: str, arguments: Mapping[str, object]) -> Foreign:
         """What a module of another collection returns. Its facts are set nowhere."""

@@ -17,6 +17,8 @@ import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..._units import MOST
+
 
 @dataclass(frozen=True)
 class Every:
@@ -35,7 +37,6 @@ class NotEmpty:
 Shape = t.Union[type, Every, NotEmpty, t.Sequence["Shape"], t.Mapping[str, "Shape"]]
 Fields = t.Mapping[str, Shape]
 
-MOST = 2**64  # of bytes, MiB, seconds and processors
 _NONE = type(None)
 _TEXT = (str, _NONE)
 _NUMBER = (int, float, _NONE)

@@ -19,8 +19,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..._errors import Problem, SpecError
-from ..._units import parse_mib
-from ..base.answer_shapes import MOST
+from ..._units import MOST, parse_mib
 from ..base.json_values import as_list, as_mappings, as_text
 from ..base.options import show
 from ..machine import base_name
