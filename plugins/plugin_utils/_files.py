@@ -18,35 +18,60 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVir
 
 
 def write_if_changed(path: str, text: str, *, check: bool) -> str | None:
-    """Make ``path`` hold ``text`` (mode 0600 when new; else owner, group and mode stay).
+    """Make ``path`` hold ``text``, as :func:`replace_if_changed` does.
 
     Returns what it held before ("" when it is new) if that changes or would change it, else None.
-    The new content is flushed and renamed into place: a reader sees the old or the new.
+    """
+    before = replace_if_changed(path, text.encode("utf-8"), check=check)
+    return None if before is None else before.decode("utf-8", errors="replace")
+
+
+def replace_if_changed(
+    path: str, content: bytes, *, check: bool, option: str = "output_file"
+) -> bytes | None:
+    """Make ``path`` hold ``content`` (mode 0600 when new; else owner, group and mode stay).
+
+    Returns what it held before (empty when it is new) if that changes or would change it, else
+    None. The new content is flushed and renamed into place: a reader sees the old or the new.
     """
     target = Path(path)
     try:
-        status = _existing(target)
-        before = target.read_text(encoding="utf-8", errors="replace") if status else None
-        if before == text:
+        status = _existing(target, option)
+        before = target.read_bytes() if status else None
+        if before == content:
             return None
         if not target.parent.is_dir():
             raise FleetVirtError(
-                f"output_file {path}: the folder {target.parent} does not exist; create it first"
+                f"{option} {path}: the folder {target.parent} does not exist; create it first"
             )
         if check:
-            return before or ""
+            return before or b""
         with files.replacing(target, mode=None, durable=files.Durable.CONTENT) as file:
-            file.write(text.encode("utf-8"))
+            file.write(content)
             if status is not None:
-                _keep(file.fileno(), status, path)
+                _keep(file.fileno(), status, f"{option} {path}")
     except OSError as error:
-        raise FleetVirtError(f"output_file {path}: {error.strerror}") from None
+        raise FleetVirtError(f"{option} {path}: {error.strerror}") from None
     except ValueError:
-        raise FleetVirtError(f"output_file {path!r}: is no path of a file") from None
-    return before or ""
+        raise FleetVirtError(f"{option} {path!r}: is no path of a file") from None
+    return before or b""
 
 
-def _existing(target: Path) -> os.stat_result | None:
+def make_private_folder(path: Path, option: str) -> None:
+    """Make the folder ``path`` with its parents, all of mode 0700, unless they are there."""
+    try:
+        for folder in (*reversed(path.parents), path):
+            if not folder.is_dir():
+                folder.mkdir(mode=0o700, exist_ok=True)
+    except FileExistsError:
+        raise FleetVirtError(f"{option} {path}: is no folder; name one") from None
+    except OSError as error:
+        raise FleetVirtError(f"{option} {path}: {error.strerror}") from None
+    except ValueError:
+        raise FleetVirtError(f"{option} {str(path)!r}: is no path of a folder") from None
+
+
+def _existing(target: Path, option: str) -> os.stat_result | None:
     """The file that is there; None if there is none. Raises FleetVirtError for what is no file.
 
     What is renamed into its place would take the place of a device, a pipe or a link, too.
@@ -58,19 +83,19 @@ def _existing(target: Path) -> os.stat_result | None:
     if stat.S_ISREG(status.st_mode):
         return status
     if stat.S_ISDIR(status.st_mode):
-        raise FleetVirtError(f"output_file {target}: is a folder; name a file in it")
+        raise FleetVirtError(f"{option} {target}: is a folder; name a file in it")
     if stat.S_ISLNK(status.st_mode):
         raise FleetVirtError(
-            f"output_file {target}: is a symbolic link; name the file itself, or leave the option"
+            f"{option} {target}: is a symbolic link; name the file itself, or leave the option"
             " out to have it on the screen"
         )
     raise FleetVirtError(
-        f"output_file {target}: is a device, a pipe or a socket; name a file, or leave the option"
+        f"{option} {target}: is a device, a pipe or a socket; name a file, or leave the option"
         " out to have it on the screen"
     )
 
 
-def _keep(descriptor: int, status: os.stat_result, path: str) -> None:
+def _keep(descriptor: int, status: os.stat_result, what: str) -> None:
     """Give the new file the owner, group and mode of the one whose place it takes."""
     own = os.fstat(descriptor)
     try:
@@ -78,7 +103,7 @@ def _keep(descriptor: int, status: os.stat_result, path: str) -> None:
             os.fchown(descriptor, status.st_uid, status.st_gid)
     except PermissionError:
         raise FleetVirtError(
-            f"output_file {path}: belongs to another user or group ({status.st_uid}:"
+            f"{what}: belongs to another user or group ({status.st_uid}:"
             f"{status.st_gid}), which it would lose; remove it, or name another file"
         ) from None
     os.fchmod(descriptor, stat.S_IMODE(status.st_mode) & 0o777)

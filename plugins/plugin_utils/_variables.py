@@ -114,6 +114,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "renew_keys": _KEYS,
     "repair_vms": _CHOSEN | {"virt_keep_volumes"},
     "return_vms": _MOVE | {"virt_host"},
+    "screenshot": _CHOSEN | {"virt_screen", "virt_screenshots"},
     "setup_hypervisors": _KEYS | _PREFLIGHT,
     "state": _CHOSEN
     | {

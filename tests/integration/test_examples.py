@@ -321,6 +321,8 @@ _COMMANDS: dict[str, str] = {
     f"{_PLAY}query -e virt_names=web1,db1": rf"{_WEB1}(.*\n)*.*{_DB1}",
     f"""{_PLAY}query -e '{{"virt_names": ["web1", "db1"]}}'""": _DB1,
     f"{_PLAY}query {_JSON_FILE}": r"changed: ",
+    f"{_PLAY}screenshot -e virt_screenshots=screens": r"web1 +hv1 +\d+x\d+ +hv1/web1\.png",
+    f"{_PLAY}screenshot -e vm_name=web1": r"web1 +hv1 +\d+x\d+ +hv1/web1\.png",
     'ansible-playbook -i "$(tests/lab/lab inventory)" fleet.virt.list': r"hv1 +web1 +running",
     "ansible-inventory --graph": r"@guests_hv1:\n.*web1",
     "ansible-inventory --host web1": r'"virt_hypervisor": "hv1"',
@@ -423,7 +425,8 @@ def desk(
     ansible: Ansible, all_guests: Guests, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Desk]:
     """A fleet with a guest that runs on hv1 and one that is shut off on hv2."""
-    all_guests.define("hv1", "web1", start=True, top=_OURS)
+    video = "<video><model type='vga'/></video>"
+    all_guests.define("hv1", "web1", start=True, top=_OURS, devices=video)
     all_guests.define("hv2", "db1")
     yield Desk(ansible, all_guests, tmp_path_factory.mktemp("desk"))
     all_guests.remove("hv1", "web1")

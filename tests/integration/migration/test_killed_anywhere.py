@@ -39,7 +39,9 @@ done
 echo $said
 """
 _WAYS = {"module": killing.KILL, "connection": _CUT, "playbook": "echo killed"}
-_BUSY = "pgrep -f '[A]nsiballZ_' || systemctl -q is-active 'fleet-virt-mi*'"
+# A unit of a move stays, active, once it has ended
+_UNITS = "systemctl -q list-units --no-legend --state=running 'fleet-virt-mi*'"
+_BUSY = f"pgrep -f '[A]nsiballZ_' || {_UNITS} | grep -q ."
 _LEFT = (
     "ls -A /var/lib/libvirt/base | grep '^[.]';"
     " ls -d /var/lib/libvirt/images/.??* 2>/dev/null;"

@@ -183,6 +183,19 @@ SHAPES: t.Mapping[str, Fields] = {
         "users": [{"file": str, "users": _TEXTS}],
     },
     "purged": {"vms": [_PURGED]},
+    "screens": {
+        "screens": [
+            {
+                "name": str,
+                "content?": _TEXT,
+                "file?": _TEXT,
+                "width?": _NUMBER,
+                "height?": _NUMBER,
+                "failed?": _FLAG,
+                "msg": _TEXT,
+            }
+        ]
+    },
     "state_look": {
         "vms": [{"name": str, "uuid": _TEXT, "phase": _TEXT, "groups": _TEXTS}],
     },

@@ -45,6 +45,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import 
     report as migration_report,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import placement
+from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import (
+    report as screens_report,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils._wait import Progress
 
 Answer = dict[str, t.Any]
@@ -178,6 +181,19 @@ GOOD: dict[str, Answer] = {
     "compared": {
         "host": HOST,
         "vms": [{"name": "web1", "differences": ["vcpus: asked 2, is 1"], "drift": False}],
+    },
+    "screens": {
+        "screens": [
+            {
+                "name": "web1",
+                "uuid": "0000",
+                "content": "",
+                "file": "hv2/web1.png",
+                "width": 720,
+                "height": 400,
+                "msg": None,
+            }
+        ]
     },
     "state_look": {"vms": [{"name": "web1", "uuid": "0000", "phase": None, "groups": ["web"]}]},
     "brought": {
@@ -341,6 +357,12 @@ def read_keys(answer: Answer) -> None:
     ", ".join([*answer["faults"], *answer["daemons"]])
 
 
+def read_screens(answer: Answer) -> None:
+    found = screens_report.read("hv2", answer)
+    screens_report.text(found, {})
+    screens_report.page(found)
+
+
 def read_wait(answer: Answer) -> None:
     progress = Progress("hv2", ["web1"])
     progress.take(answer, 3.0)
@@ -365,6 +387,7 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "placing": read_placing,
     "claims": lambda answer: [vm["failed"] or vm["refused"] for vm in answer["vms"]],
     "compared": read_compared,
+    "screens": read_screens,
     "state_look": read_state_look,
     "brought": lambda answer: state_decision.report(
         {"hv2": ["web1"]}, {"hv2": answer}, "", check=False

@@ -1,0 +1,153 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import base64
+import binascii
+import typing as t
+from pathlib import Path
+
+from ansible.utils.display import Display
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes, proofs
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    as_mappings,
+    as_text,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import located
+from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import png, report
+from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options import (
+    ARGUMENTS,
+    INTERNAL,
+    wanted,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils import _files
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered, sound
+
+_SHEET = "index.html"
+
+
+class Options(Connected):
+    names: list[str] | None
+    ignore_missing: bool
+    dest: str
+    screen: int
+    _stage: str
+    _results: str | None
+    _expected: list[str] | None
+    _lost: list[str]
+
+
+class ActionModule(FleetAction):
+    """The module takes the pictures; they become files here."""
+
+    def work(self, task_vars: Values) -> Answer:
+        options = self.options(Options, ARGUMENTS, INTERNAL)
+        wanted(options)
+        if options["_stage"] == "report":
+            return self._report(options, task_vars)
+        own = [name for name in self.given if not name.startswith("_")]
+        answer = self.module(task_vars, {name: self.given[name] for name in own})
+        answer = sound(answer, "screens")
+        if answer.get("screens") is None:
+            return answer
+        host = str(task_vars.get("inventory_hostname"))
+        entries = as_mappings(answer["screens"])
+        screens = [self._written(one, host, options["dest"]) for one in entries]
+        found: Answer = {
+            **answer,
+            "screens": screens,
+            "changed": any(one["changed"] for one in screens),
+        }
+        problems = [f"{one['name']}: {one['msg']}" for one in screens if one["failed"]]
+        if problems:
+            found.update(failed=True, msg="\n".join(problems))
+        return found
+
+    def _written(self, entry: t.Mapping[str, object], host: str, folder: str) -> Answer:
+        name = str(entry["name"])
+        found: Answer = {
+            "name": name,
+            "uuid": as_text(entry.get("uuid")),
+            "path": None,
+            "file": None,
+            "width": None,
+            "height": None,
+            "changed": False,
+            "failed": bool(entry.get("failed", True)),
+            "msg": entry["msg"],
+        }
+        if entry.get("content") is None:
+            return found
+        try:
+            picture = png.checked(base64.b64decode(str(entry["content"]), validate=True))
+            below = _below(host, name)
+            path = Path(folder) / below
+            if not self.check:
+                _files.make_private_folder(path.parent, "dest")
+            if self.check and not path.exists():
+                changed = True
+            else:
+                changed = (
+                    _files.replace_if_changed(
+                        str(path), picture.content, check=self.check, option="dest"
+                    )
+                    is not None
+                )
+        except (FleetVirtError, binascii.Error) as error:
+            found.update(failed=True, msg=f"its picture is not kept: {error}")
+            return found
+        found.update(
+            path=str(path),
+            file=below,
+            width=picture.width,
+            height=picture.height,
+            changed=changed,
+            failed=False,
+            msg=None,
+        )
+        return found
+
+    def _report(self, options: Options, task_vars: Values) -> Answer:
+        given = registered(task_vars, options["_results"], "screens")
+        answers, silent = located.sort(given, "screens", options["_expected"], options["_lost"])
+        screens = [one for host, answer in answers.items() for one in report.read(host, answer)]
+        text = report.text(screens, {host: one.why for host, one in silent.items()})
+        changed = False
+        if any(one.file for one in screens):
+            sheet = Path(options["dest"]) / _SHEET
+            if self.check and not sheet.parent.is_dir():
+                changed = True
+            else:
+                page = report.page(screens).encode("utf-8")
+                kept = _files.replace_if_changed(str(sheet), page, check=self.check, option="dest")
+                changed = kept is not None
+            text += f"all of them: {sheet}\n"
+        Display().display(text.rstrip("\n"))
+        problems = [f"{one.name} on {one.host}: {one.problem}" for one in screens if one.failed]
+        problems += [
+            f"{host}: {outcomes.told(given[host])}"
+            for host in silent
+            if outcomes.is_cut(given.get(host, {}))
+        ]
+        there = {one.name for one in screens}
+        unknown = [name for name in dict.fromkeys(options["names"] or ()) if name not in there]
+        if unknown:
+            more = f", of which not all did: {proofs.named(silent)}" if silent else ""
+            problems.append(f"on no hypervisor that answered{more}: {', '.join(unknown)}")
+        result: Answer = {"changed": changed, "output": text}
+        if problems:
+            result.update(failed=True, msg="\n".join(problems))
+        return result
+
+
+def _below(host: str, name: str) -> str:
+    """Its file's path below the folder of all. Raises PlanRefused for a name that is none."""
+    folder, file = report.file_name(host), report.file_name(name)
+    if folder is None or file is None:
+        raise PlanRefused("its name is too long for a file")
+    return f"{folder}/{file}.png"

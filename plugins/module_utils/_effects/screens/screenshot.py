@@ -1,0 +1,135 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Pictures of what guests show (virDomainScreenshot).
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import typing as t
+
+from ..._errors import FleetVirtError
+from ..._libvirt import LibvirtError
+from ..._lxml import parse
+from ..._pure.base.states import ACTIVE_STATES, state_name
+from ..._pure.screens import png
+from ..._pure.screens.options import Wanted
+from ..base.connection import Connection
+from ..base.deadline import Failed
+from ..base.lookup import find_domain, require_domains
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirConnect, VirDomain
+
+_BLOCK = 256 * 1024
+_MOST_READ = 256 * 1024 * 1024  # bytes of one screen; as PPM, the largest that is shown has 192 MiB
+_BLIND = "it has no screen, only its serial console"
+_MOST_SAID = 32 * 1024 * 1024  # characters of one answer; the controller reads twice as many
+
+
+class Entry(t.TypedDict):
+    """The screen of one domain."""
+
+    name: str
+    uuid: str
+    content: str | None
+    width: int | None
+    height: int | None
+    failed: bool
+    msg: str | None
+
+
+def capture(connection: Connection, wanted: Wanted) -> list[Entry]:
+    """A picture, or why there is none, of each; raises SpecError for names nobody has.
+
+    That one has no screen is a failure where it was named.
+    """
+    domains = _domains(connection, wanted)
+    outcomes = connection.each(
+        lambda one: _picture(connection.raw, one, wanted.screen),
+        domains,
+        lambda one: f"look at the screen of {one.name()}",
+    )
+    entries: list[Entry] = []
+    said = 0
+    for domain, outcome in zip(domains, outcomes):
+        if isinstance(outcome, Failed):
+            entries.append(_unseen(domain, str(outcome.error)))
+            continue
+        if outcome.value is None:
+            entries.append({**_unseen(domain, _BLIND), "failed": wanted.names is not None})
+            continue
+        entry = _entry(domain, outcome.value)
+        said += len(entry["content"] or "")
+        if said > _MOST_SAID:
+            entry = _unseen(
+                domain,
+                f"the screens before it have more than {_MOST_SAID} characters together; name fewer"
+                " VMs at once",
+            )
+        entries.append(entry)
+    return entries
+
+
+def _domains(connection: Connection, wanted: Wanted) -> list[VirDomain]:
+    if wanted.names is None:
+        listed = connection.call("list domains", connection.raw.listAllDomains, 0)
+        found = [one for one in listed if state_name(one.state(0)[0]) in ACTIVE_STATES]
+        return sorted(found, key=lambda one: str(one.name()))
+    if wanted.ignore_missing:
+        sought = [find_domain(connection, name) for name in dict.fromkeys(wanted.names)]
+        return [one for one in sought if one is not None]
+    return list(require_domains(connection, wanted.names).values())
+
+
+def _picture(raw: VirConnect, domain: VirDomain, screen: int) -> png.Picture | None:
+    """None if it has no screen."""
+    state = state_name(domain.state(0)[0])
+    if state not in ACTIVE_STATES:
+        raise FleetVirtError(f"it is {state}, so it shows nothing; start it first")
+    if parse(domain.XMLDesc(0), f"domain {domain.name()}").find("devices/video") is None:
+        return None
+    stream = raw.newStream(0)
+    try:
+        domain.screenshot(stream, screen, 0)
+        parts, size = [], 0
+        while part := stream.recv(_BLOCK):
+            parts.append(part)
+            size += len(part)
+            if size > _MOST_READ:
+                raise FleetVirtError(f"its screen has more than {_MOST_READ} bytes")
+        stream.finish()
+    except BaseException:
+        with contextlib.suppress(LibvirtError):  # it had not begun
+            stream.abort()
+        raise
+    return png.from_screen(b"".join(parts))
+
+
+def _entry(domain: VirDomain, picture: png.Picture) -> Entry:
+    return {
+        "name": str(domain.name()),
+        "uuid": str(domain.UUIDString()),
+        "content": base64.b64encode(picture.content).decode("ascii"),
+        "width": picture.width,
+        "height": picture.height,
+        "failed": False,
+        "msg": None,
+    }
+
+
+def _unseen(domain: VirDomain, why: str) -> Entry:
+    return {
+        "name": str(domain.name()),
+        "uuid": str(domain.UUIDString()),
+        "content": None,
+        "width": None,
+        "height": None,
+        "failed": True,
+        "msg": why,
+    }

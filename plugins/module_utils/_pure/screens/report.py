@@ -1,0 +1,122 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The screens of a fleet: where their pictures are, as a table and as one page to look at.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import html
+import typing as t
+from urllib.parse import quote
+
+from ..base.json_values import as_mappings, as_text
+from ..base.tables import clean, table
+
+_LONGEST = 255  # bytes of a file's name
+# Nothing is loaded but the pictures beside it: names are the guests' own words
+_PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src 'self' file:;\
+ style-src 'unsafe-inline'">
+<title>Screens</title>
+<style>
+body {{ background: #222; color: #ddd; font: 14px sans-serif; }}
+div {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(320px, 1fr)); gap: 16px; }}
+figure {{ margin: 0; }}
+img {{ width: 100%; border: 1px solid #555; }}
+a {{ color: inherit; }}
+</style>
+</head>
+<body>
+<div>
+{figures}
+</div>
+</body>
+</html>
+"""
+_FIGURE = (
+    '<figure><a href="{link}"><img src="{link}" alt="{name}"></a>'
+    "<figcaption>{name} on {host}</figcaption></figure>"
+)
+
+
+class Screen(t.NamedTuple):
+    """One picture: ``file`` is its path below the folder of all, None if there is none, and
+    ``problem`` why; ``failed`` unless it was not to be expected."""
+
+    name: str
+    host: str
+    file: str | None
+    width: int | None = None
+    height: int | None = None
+    problem: str | None = None
+    failed: bool = False
+
+
+def read(host: str, answer: t.Mapping[str, object]) -> list[Screen]:
+    """An answer of the shape ``screens``."""
+    return [
+        Screen(
+            str(one["name"]),
+            host,
+            as_text(one.get("file")),
+            _number(one.get("width")),
+            _number(one.get("height")),
+            as_text(one["msg"]),
+            bool(one.get("failed")),
+        )
+        for one in as_mappings(answer["screens"])
+    ]
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def file_name(name: str) -> str | None:
+    """A name of a host or a VM as a file's; None if it cannot be one."""
+    found = quote(name, safe=" +@=,")
+    if found.startswith("."):
+        found = "%2E" + found[1:]
+    return found if found and len(found) + len(".png") <= _LONGEST else None
+
+
+def text(screens: t.Sequence[Screen], silent: t.Mapping[str, str]) -> str:
+    """One line a screen, then what could not be seen; ``silent`` are hypervisors, and why."""
+    rows = [
+        [one.name, one.host, f"{one.width}x{one.height}", one.file]
+        for one in screens
+        if one.file is not None
+    ]
+    lines = [table(["VM", "HYPERVISOR", "PIXELS", "FILE"], rows)] if rows else []
+    lines += [
+        f"{clean(one.name)} on {clean(one.host)}: {clean(one.problem)}"
+        for one in screens
+        if one.problem
+    ]
+    if not screens:
+        lines.append("no VM of those that answered is running" if silent else "no VM is running")
+    lines += [f"{clean(host)}: no answer: {clean(why)}" for host, why in silent.items()]
+    return "\n".join(lines) + "\n"
+
+
+def page(screens: t.Sequence[Screen]) -> str:
+    """All pictures on one page of HTML, which lies in the folder of all."""
+    return _PAGE.format(
+        figures="\n".join(
+            _FIGURE.format(
+                link=html.escape(quote(one.file)),
+                name=html.escape(clean(one.name)),
+                host=html.escape(clean(one.host)),
+            )
+            for one in screens
+            if one.file is not None
+        )
+    )
