@@ -11,7 +11,6 @@ from pathlib import Path
 
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes, proofs
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
     as_mappings,
     as_text,
@@ -128,17 +127,7 @@ class ActionModule(FleetAction):
                 changed = kept is not None
             text += f"all of them: {sheet}\n"
         Display().display(text.rstrip("\n"))
-        problems = [f"{one.name} on {one.host}: {one.problem}" for one in screens if one.failed]
-        problems += [
-            f"{host}: {outcomes.told(given[host])}"
-            for host in silent
-            if outcomes.is_cut(given.get(host, {}))
-        ]
-        there = {one.name for one in screens}
-        unknown = [name for name in dict.fromkeys(options["names"] or ()) if name not in there]
-        if unknown:
-            more = f", of which not all did: {proofs.named(silent)}" if silent else ""
-            problems.append(f"on no hypervisor that answered{more}: {', '.join(unknown)}")
+        problems = report.problems(screens, options["names"] or (), given, silent)
         result: Answer = {"changed": changed, "output": text}
         if problems:
             result.update(failed=True, msg="\n".join(problems))

@@ -91,6 +91,7 @@ _KEYS = frozenset(
 )
 # What each playbook takes besides
 PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
+    "console_log": _CHOSEN | {"virt_console_lines"},
     "evacuate": _MOVE | {"virt_host"},
     "host_info": _OUTPUT,
     "images": _OUTPUT

@@ -17,9 +17,9 @@ ROOT = _tools.CHECKOUT / "plugins"
 PREFIX = "ansible_collections.fleet.virt.plugins."
 # A folder imports from itself and from those that stand before it, of its layer or of one before.
 LAYERS = {
-    "_pure": "base plan screens machine images seed bridge lifecycle domain hypervisor placement"
+    "_pure": "base plan machine screens images seed bridge lifecycle domain hypervisor placement"
     " migration",
-    "_effects": "base plan screens bridge machine hypervisor seed images lifecycle migration"
+    "_effects": "base plan bridge machine screens hypervisor seed images lifecycle migration"
     " domain",
 }
 ORDER = [(layer, folder) for layer, folders in LAYERS.items() for folder in folders.split()]

@@ -142,6 +142,9 @@ class Props:
             )
 
 
+_VIDEO = "<video><model type='vga'/></video>"
+
+
 def _nothing(_props: Props) -> Stage:
     return Stage("hypervisors")
 
@@ -149,6 +152,11 @@ def _nothing(_props: Props) -> Stage:
 def _web1(props: Props) -> Stage:
     props.guests.define("hv1", "web1", start=True)
     return Stage()
+
+
+def _screen(props: Props) -> Stage:
+    props.guests.define("hv1", "web1", start=True, devices=_VIDEO)
+    return Stage(replaced={"./screens": str(props.folder / "screens")})
 
 
 def _web1_and_db1(props: Props) -> Stage:
@@ -205,6 +213,7 @@ def _wait(props: Props) -> Stage:
 
 
 _STAGES: dict[str, Callable[[Props], Stage]] = {
+    "virt_console_log": _web1,
     "virt_firewall": _nothing,
     "virt_daemon": _daemon,
     "virt_host_info": _nothing,
@@ -217,6 +226,7 @@ _STAGES: dict[str, Callable[[Props], Stage]] = {
     "virt_pool": _pool,
     "virt_purge": _purge,
     "virt_query": _web1,
+    "virt_screenshot": _screen,
     "virt_seed": _seed,
     "virt_show": _nothing,
     "virt_state": _web1_and_db1,
@@ -310,6 +320,7 @@ _COMMANDS: dict[str, str] = {
     f"{_ADHOC}{_ASK_WEB1} addresses=true'": r'"name": "web1"',
     f"{_ADHOC}-m fleet.virt.virt_host_info -a 'uri=qemu:///session'": r'"uri": "qemu:///session"',
     "ansible localhost -m fleet.virt.virt_query -a 'uri=test:///default'": r'"name": "test"',
+    f"{_PLAY}console_log -e vm_name=web1": r"web1 on hv1:\n  \S",
     f"{_PLAY}host_info": r"hv1 +ready(.*\n)*hv2 +ready",
     f"{_PLAY}host_info --limit hv1": r"hv1 +ready",
     f"{_PLAY}list": r"hv1 +web1 +running(.*\n)*hv2 +db1 +shutoff",
@@ -425,8 +436,7 @@ def desk(
     ansible: Ansible, all_guests: Guests, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Desk]:
     """A fleet with a guest that runs on hv1 and one that is shut off on hv2."""
-    video = "<video><model type='vga'/></video>"
-    all_guests.define("hv1", "web1", start=True, top=_OURS, devices=video)
+    all_guests.define("hv1", "web1", start=True, top=_OURS, devices=_VIDEO)
     all_guests.define("hv2", "db1")
     yield Desk(ansible, all_guests, tmp_path_factory.mktemp("desk"))
     all_guests.remove("hv1", "web1")

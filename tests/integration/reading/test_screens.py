@@ -1,7 +1,7 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pictures of what guests show: files of the controller, and one page with all."""
+"""Pictures of what guests show, files of the controller and one page; what they said."""
 
 from __future__ import annotations
 
@@ -71,3 +71,24 @@ def test_what_cannot_be_seen_is_a_failure(ansible: Ansible, fleet: Fleet, tmp_pa
     assert "web2 on hv2: it has no screen, only its serial console" in said
     assert "on no hypervisor that answered: nobody" in said
     assert (tmp_path / "hv2" / "db1.png").exists()
+
+
+def test_what_guests_said(ansible: Ansible, fleet: Fleet) -> None:
+    """The laboratory's guests have logs of their consoles; those in a session of virsh have not."""
+    assert fleet.guests.made
+    given = {"virt_names": "web1,web2", "virt_console_lines": 5}
+    run = ansible.playbook("console_log", given).succeeded()
+    shown = run.of("Show what they said")["hv1"]["output"]
+    for name, host in (("web1", "hv1"), ("web2", "hv2")):
+        _head, _found, said = shown.partition(f"{name} on {host}:\n")
+        lines = [line for line in said.splitlines() if line.startswith("  ")]
+        assert 0 < len(lines) <= 10
+    assert "\x1b" not in shown
+    run = ansible.playbook("console_log", {"virt_names": "web1,nobody"})
+    assert run.returncode == 2
+    assert "on no hypervisor that answered: nobody" in " ".join(run.stdout.split())
+    assert "web1 on hv1:" in run.stdout
+    for wrong in ({"vm_name": "web1", "virt_console_lines": 0}, {}):
+        run = ansible.playbook("console_log", wrong)
+        assert run.returncode == 2
+        assert "no number of lines" in run.stdout or "no VM is named" in run.stdout

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import time
 import typing as t
 
@@ -23,7 +22,7 @@ from ..._pure.machine import console, domain_info
 from ..._pure.seed import first_boot
 from ..base import deadline
 from ..base.connection import Connection
-from ..machine import addresses, neighbours
+from ..machine import addresses, consoles, neighbours
 from .first_boot import FirstBoot
 
 if t.TYPE_CHECKING:
@@ -37,7 +36,6 @@ CONSOLE_LINES = 30
 _RUNNING = ("running", "blocked", "nostate")
 # Paused for something that ends by itself
 _PASSING = ("migration", "save", "dump", "snapshot", "starting_up", "postcopy", "from_snapshot")
-_TAIL = 256 * 1024  # bytes of a console that are looked at
 _AGENT_SECONDS = 6.0  # libvirt itself waits 5 for an agent to begin to talk
 
 
@@ -192,23 +190,7 @@ class Guest:
 
     def _console(self) -> str:
         """The end of the first console log that is a file of this machine with something in it."""
-        if self.connection.local:
-            for path in self._logs:
-                text = _tail(path)
-                if text:
-                    self._log = path
-                    return text
-        return ""
-
-
-def _tail(path: str) -> str:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            return ""
-        file.seek(max(0, status.st_size - _TAIL))
-        return file.read(_TAIL).decode("utf-8", "replace")
+        path, text = consoles.said(self._logs) if self.connection.local else ("", "")
+        if text:
+            self._log = path
+        return text

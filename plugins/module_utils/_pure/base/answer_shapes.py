@@ -183,6 +183,9 @@ SHAPES: t.Mapping[str, Fields] = {
         "users": [{"file": str, "users": _TEXTS}],
     },
     "purged": {"vms": [_PURGED]},
+    "consoles": {
+        "consoles": [{"name": str, "lines": _TEXTS, "failed?": _FLAG, "msg": _TEXT}],
+    },
     "screens": {
         "screens": [
             {

@@ -32,7 +32,7 @@ class Proof:
 
 PROOFS: dict[str, Proof] = {
     "read": Proof(
-        "``list``, ``query``, ``host_info``, ``screenshot``, the inventory",
+        "``list``, ``query``, ``host_info``, ``screenshot``, ``console_log``, the inventory",
         "nothing; the silent ones are named, and that their VMs are not shown",
         "at least one",
         ANY,

@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The options of ``virt_screenshot``, for the module and its controller half.
+"""The options of ``virt_screenshot`` and ``virt_console_log``, for the modules and their halves on
+the controller.
 
 This file is private to the collection.
 """
@@ -30,6 +31,32 @@ INTERNAL: Spec = {
     "_expected": {"type": "list", "elements": "str"},
     "_lost": {"type": "list", "elements": "str", "default": []},
 }
+LOG_ARGUMENTS: Spec = {
+    "names": {"type": "list", "elements": "str", "required": True, "aliases": ["name"]},
+    "ignore_missing": {"type": "bool", "default": False},
+    "lines": {"type": "int", "default": 30},
+}
+_MOST_LINES = 2000
+
+
+@dataclass(frozen=True)
+class WantedLines:
+    """Whose consoles, and how many of their last lines."""
+
+    names: tuple[str, ...]
+    ignore_missing: bool
+    lines: int
+
+
+def wanted_lines(options: t.Mapping[str, object]) -> WantedLines:
+    """What the module's options ask for; raises SpecError for what cannot be meant."""
+    names, lines = tuple(map(str, as_list(options["names"]))), options["lines"]
+    if not isinstance(lines, int) or not 0 < lines <= _MOST_LINES:
+        rule = f"a number from 1 to {_MOST_LINES} is"
+        raise SpecError([Problem("lines", f"{lines} is no number of lines to show; {rule}")])
+    if not names:
+        raise SpecError([Problem("names", "no VM is named; name at least one (vm_name=web1)")])
+    return WantedLines(names, bool(options["ignore_missing"]), lines)
 
 
 @dataclass(frozen=True)

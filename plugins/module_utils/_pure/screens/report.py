@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The screens of a fleet: where their pictures are, as a table and as one page to look at.
+"""The screens and consoles of a fleet, as text and as one page of pictures to look at.
 
 This file is private to the collection.
 """
@@ -13,7 +13,8 @@ import html
 import typing as t
 from urllib.parse import quote
 
-from ..base.json_values import as_mappings, as_text
+from ..base import outcomes, proofs
+from ..base.json_values import as_list, as_mappings, as_text
 from ..base.tables import clean, table
 
 _LONGEST = 255  # bytes of a file's name
@@ -78,6 +79,66 @@ def read(host: str, answer: t.Mapping[str, object]) -> list[Screen]:
 
 def _number(value: object) -> int | None:
     return value if isinstance(value, int) else None
+
+
+class Console(t.NamedTuple):
+    """The end of what one guest said; ``problem`` is why there is nothing, ``failed`` unless that
+    may be."""
+
+    name: str
+    host: str
+    lines: tuple[str, ...]
+    problem: str | None = None
+    failed: bool = False
+
+
+def read_consoles(host: str, answer: t.Mapping[str, object]) -> list[Console]:
+    """An answer of the shape ``consoles``."""
+    return [
+        Console(
+            str(one["name"]),
+            host,
+            tuple(map(str, as_list(one["lines"]))),
+            as_text(one["msg"]),
+            bool(one.get("failed")),
+        )
+        for one in as_mappings(answer["consoles"])
+    ]
+
+
+def consoles_text(consoles: t.Sequence[Console], silent: t.Mapping[str, str]) -> str:
+    """The consoles one after the other; what a guest wrote is indented."""
+    lines: list[str] = []
+    for one in consoles:
+        lines.append(f"{clean(one.name)} on {clean(one.host)}:")
+        lines += [f"  {clean(line)}" for line in one.lines]
+        lines += [f"  ({clean(one.problem)})"] if one.problem else []
+    lines += [f"{clean(host)}: no answer: {clean(why)}" for host, why in silent.items()]
+    return "\n".join(lines) + "\n"
+
+
+def problems(
+    found: t.Sequence[Screen | Console],
+    names: t.Sequence[str],
+    answers: t.Mapping[str, outcomes.Answer],
+    silent: t.Mapping[str, proofs.Silence],
+) -> list[str]:
+    """What is a failure: of those that were asked for, and modules that ended without a result.
+
+    ``answers`` are those of all hypervisors, ``silent`` those that gave none.
+    """
+    told = [f"{one.name} on {one.host}: {one.problem}" for one in found if one.failed]
+    told += [
+        f"{host}: {outcomes.told(answers[host])}"
+        for host in silent
+        if outcomes.is_cut(answers.get(host, {}))
+    ]
+    there = {one.name for one in found}
+    unknown = [name for name in dict.fromkeys(names) if name not in there]
+    if unknown:
+        more = f", of which not all did: {proofs.named(silent)}" if silent else ""
+        told.append(f"on no hypervisor that answered{more}: {', '.join(unknown)}")
+    return told
 
 
 def file_name(name: str) -> str | None:

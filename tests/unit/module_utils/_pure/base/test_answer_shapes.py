@@ -182,6 +182,7 @@ GOOD: dict[str, Answer] = {
         "host": HOST,
         "vms": [{"name": "web1", "differences": ["vcpus: asked 2, is 1"], "drift": False}],
     },
+    "consoles": {"consoles": [{"name": "web1", "lines": ["login:"], "failed": False, "msg": None}]},
     "screens": {
         "screens": [
             {
@@ -387,6 +388,9 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "placing": read_placing,
     "claims": lambda answer: [vm["failed"] or vm["refused"] for vm in answer["vms"]],
     "compared": read_compared,
+    "consoles": lambda answer: screens_report.consoles_text(
+        screens_report.read_consoles("hv2", answer), {}
+    ),
     "screens": read_screens,
     "state_look": read_state_look,
     "brought": lambda answer: state_decision.report(

@@ -1,0 +1,88 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The end of what guests wrote on their serial consoles.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._errors import FleetVirtError
+from ..._pure.machine import console, domain_info
+from ..._pure.screens.options import WantedLines
+from ..base.connection import Connection
+from ..base.deadline import Failed
+from ..base.lookup import find_domain, require_domains
+from ..machine import consoles
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
+_NO_LOG = (
+    "its definition keeps no log of a serial console; VMs that this collection makes have one, and"
+    " virsh console shows what is said from now on"
+)
+_NOTHING = "nothing was said on its serial console since it was started"
+
+
+class Entry(t.TypedDict):
+    """The console of one domain."""
+
+    name: str
+    uuid: str
+    lines: list[str]
+    log: str | None
+    failed: bool
+    msg: str | None
+
+
+def read(connection: Connection, wanted: WantedLines) -> list[Entry]:
+    """The last lines of each, or why there are none; raises SpecError for names nobody has."""
+    if not connection.local:
+        raise FleetVirtError(
+            f"uri {connection.uri}: logs of consoles are files of the hypervisor, so they are read"
+            " on it alone; use qemu:///system there"
+        )
+    if wanted.ignore_missing:
+        sought = [find_domain(connection, name) for name in dict.fromkeys(wanted.names)]
+        domains = [one for one in sought if one is not None]
+    else:
+        domains = list(require_domains(connection, wanted.names).values())
+    outcomes = connection.each(
+        lambda one: _entry(one, wanted.lines), domains, lambda one: f"console of {one.name()}"
+    )
+    return [
+        _failed(domain, str(outcome.error)) if isinstance(outcome, Failed) else outcome.value
+        for domain, outcome in zip(domains, outcomes)
+    ]
+
+
+def _entry(domain: VirDomain, count: int) -> Entry:
+    facts = domain_info.parse(domain.XMLDesc(0), f"domain {domain.name()}")
+    logs = [one["log"] for one in facts["consoles"] if one["log"]]
+    if not logs:
+        return _failed(domain, _NO_LOG)
+    path, text = consoles.said(logs)
+    return {
+        "name": str(domain.name()),
+        "uuid": str(domain.UUIDString()),
+        "lines": console.end(text, count),
+        "log": path or logs[0],
+        "failed": False,
+        "msg": None if text else _NOTHING,
+    }
+
+
+def _failed(domain: VirDomain, why: str) -> Entry:
+    return {
+        "name": str(domain.name()),
+        "uuid": str(domain.UUIDString()),
+        "lines": [],
+        "log": None,
+        "failed": True,
+        "msg": why,
+    }

@@ -1,0 +1,111 @@
+#!/usr/bin/python
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_console_log
+short_description: Read what guests last said on their serial consoles
+version_added: 0.1.0
+description:
+  - Reads the end of the log that libvirt keeps of a guest's serial console. VMs that
+    M(fleet.virt.virt_init) made have one since they were last started.
+  - What a guest wrote is shown as text, without control characters and escape sequences.
+author:
+  - Fleet Virt contributors (@fleet-virt)
+extends_documentation_fragment:
+  - fleet.virt._connection
+  - fleet.virt._attributes
+  - fleet.virt._attributes.reading
+options:
+  names:
+    description:
+      - Names of the domains.
+      - A name that is not defined on the hypervisor is an error, unless O(ignore_missing) is set.
+    type: list
+    elements: str
+    required: true
+    aliases: [name]
+  ignore_missing:
+    description:
+      - Leave out names that are not defined on this hypervisor, for asking a fleet where one is.
+    type: bool
+    default: false
+  lines:
+    description:
+      - How many of its last lines, from 1 to 2000. Empty ones do not count.
+    type: int
+    default: 30
+seealso:
+  - module: fleet.virt.virt_screenshot
+    description: What a guest shows on its screen.
+"""
+
+EXAMPLES = r"""
+- name: Read what a guest that does not answer last said
+  fleet.virt.virt_console_log:
+    name: web1
+    lines: 100
+"""
+
+RETURN = r"""
+consoles:
+  description: One entry for each domain, in the order of O(names).
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the domain.
+      type: str
+    uuid:
+      description: UUID of the domain.
+      type: str
+    lines:
+      description: The last lines, each of at most 300 characters.
+      type: list
+      elements: str
+      sample: ["web1 login:"]
+    log:
+      description: The log's path on the hypervisor; null if there is none.
+      type: str
+    failed:
+      description: Whether there is no log.
+      type: bool
+    msg:
+      description: Why there are no lines; else null.
+      type: str
+output:
+  description: What was printed.
+  returned: in playbooks of this collection
+  type: str
+"""
+
+from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
+from ansible_collections.fleet.virt.plugins.module_utils._effects.screens.console_log import read
+from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options import (
+    LOG_ARGUMENTS,
+    wanted_lines,
+)
+
+
+def main() -> None:
+    module = create_module(LOG_ARGUMENTS)
+    params = module.options
+
+    def said() -> dict[str, object]:
+        wanted = wanted_lines(params)
+        with connect(params["uri"], params["timeout"]) as connection:
+            consoles = read(connection, wanted)
+        failed = [f"{one['name']}: {one['msg']}" for one in consoles if one["failed"]]
+        found: dict[str, object] = {"changed": False, "consoles": consoles}
+        return {**found, "failed": True, "msg": "\n".join(failed)} if failed else found
+
+    run(module, said)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Logs of serial consoles: a guest's words, a hypervisor's files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import consoles
+from ansible_collections.fleet.virt.plugins.module_utils._effects.screens import console_log
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, SpecError
+from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import report
+from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options import (
+    WantedLines,
+    wanted_lines,
+)
+
+
+def test_the_first_that_says_something(tmp_path: Path) -> None:
+    empty, full, fifo = (tmp_path / name for name in ("empty", "full", "fifo"))
+    empty.touch()
+    full.write_bytes(b"x" * consoles.TAIL + b"end\xff\n")
+    os.mkfifo(fifo)
+    missing = str(tmp_path / "missing")
+    path, text = consoles.said([missing, str(fifo), str(empty), str(full)])
+    assert path == str(full)
+    assert text.endswith("xend�\n")
+    assert len(text) == consoles.TAIL
+    assert consoles.said([missing, str(fifo), str(empty)]) == ("", "")
+
+
+def test_files_of_another_machine_are_not_read() -> None:
+    with (
+        connect("test:///default", 5) as connection,
+        pytest.raises(FleetVirtError, match="files of the hypervisor"),
+    ):
+        console_log.read(connection, WantedLines(("test",), False, 3))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"names": ["a"], "lines": 0}, "0 is no number of lines"),
+        ({"names": ["a"], "lines": 2001}, "from 1 to 2000"),
+        ({"names": [], "lines": 3}, "no VM is named"),
+    ],
+)
+def test_what_cannot_be_meant(given: dict[str, object], said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        wanted_lines({"ignore_missing": False, **given})
+
+
+def test_what_is_shown() -> None:
+    found = [
+        report.Console("web1", "hv1", ("login:", "\x1b[2Jgone")),
+        report.Console("db1", "hv2", (), "it keeps no log", failed=True),
+    ]
+    shown = report.consoles_text(found, {"hv3": "it did not answer"})
+    assert shown == (
+        "web1 on hv1:\n  login:\n  \\x1b[2Jgone\ndb1 on hv2:\n  (it keeps no log)\n"
+        "hv3: no answer: it did not answer\n"
+    )
+    assert report.problems(found, ["web1", "db1", "db2"], {}, {}) == [
+        "db1 on hv2: it keeps no log",
+        "on no hypervisor that answered: db2",
+    ]
