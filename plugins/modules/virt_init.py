@@ -49,6 +49,10 @@ options:
       - Number of virtual CPUs. From 1 to 4096.
     type: int
     default: 1
+  cpuset:
+    description:
+      - CPUs of the hypervisor that its vCPUs run on, such as V(0-3,^2); any if left out.
+    type: str
   memory:
     description:
       - Memory. In whole MiB, or with a unit such as V(4GiB) or V(0.5GiB), at least 16 MiB.
@@ -59,6 +63,119 @@ options:
       - Memory it can be given while it runs; as O(memory) if left out. In whole MiB, or with a unit
         such as V(4GiB) or V(0.5GiB), at least 16 MiB.
     type: str
+  memory_backing:
+    description:
+      - What the VM's memory is made of.
+    type: dict
+    suboptions:
+      hugepages:
+        description:
+          - Take it from huge pages, of the hypervisor's default size if O(memory_backing.page_size)
+            is left out. A hypervisor that has not reserved enough of them is passed over.
+        type: bool
+      page_size:
+        description:
+          - Size of the huge pages, such as V(2MiB) or V(1GiB); means O(memory_backing.hugepages).
+            In whole MiB, or with a unit such as V(4GiB) or V(0.5GiB).
+        type: str
+      locked:
+        description:
+          - Keep all of it in memory; nothing of it is swapped out.
+        type: bool
+      nosharepages:
+        description:
+          - Keep the hypervisor from merging equal pages (KSM).
+        type: bool
+      source:
+        description:
+          - Kind of memory. Left out, libvirt's choice, and V(memfd) with a file system by virtiofs.
+        type: str
+        choices: [anonymous, memfd, file]
+      access:
+        description:
+          - Whether other processes may map it. Left out, V(shared) with a file system by virtiofs.
+        type: str
+        choices: [private, shared]
+      allocation:
+        description:
+          - When it is taken from the hypervisor.
+        type: str
+        choices: [ondemand, immediate]
+      discard:
+        description:
+          - Give it back to the hypervisor before QEMU ends.
+        type: bool
+  numa:
+    description:
+      - NUMA nodes of the guest. They share its vCPUs and its memory out between them.
+    type: list
+    elements: dict
+    suboptions:
+      cpus:
+        description:
+          - Its vCPUs, such as V(0-3).
+        type: str
+      memory:
+        description:
+          - Its memory. In whole MiB, or with a unit such as V(4GiB) or V(0.5GiB).
+        type: str
+  numatune:
+    description:
+      - Nodes of the hypervisor that the memory is of.
+    type: dict
+    suboptions:
+      mode:
+        description:
+          - What holds where they have not enough.
+        type: str
+        choices: [strict, preferred, interleave, restrictive]
+        default: strict
+      nodeset:
+        description:
+          - Nodes, such as V(0-1).
+        type: str
+  cputune:
+    description:
+      - CPU time of the VM, and where its threads run.
+    type: dict
+    suboptions:
+      vcpupin:
+        description:
+          - CPUs of single vCPUs, each C(VCPU:CPUS), such as V(0:4) or V(1:4-7).
+        type: list
+        elements: str
+      emulatorpin:
+        description:
+          - CPUs of QEMU's other threads, such as V(0-1).
+        type: str
+      shares:
+        description:
+          - Weight of the VM where CPU time is short; others have 1024 or, with cgroups 2, 100. From
+            2 to 262144.
+        type: int
+      period:
+        description:
+          - Microseconds in which each vCPU may run for O(cputune.quota). From 1000 to 1000000.
+        type: int
+      quota:
+        description:
+          - Microseconds that each vCPU may run in every O(cputune.period). From 1000 to 1000000000.
+        type: int
+  memtune:
+    description:
+      - Bounds of what QEMU takes.
+    type: dict
+    suboptions:
+      hard_limit:
+        description:
+          - Most that QEMU may take in all. What needs more is killed, so leave room beside the
+            guest's memory. In whole MiB, or with a unit such as V(4GiB) or V(0.5GiB).
+        type: str
+      soft_limit:
+        description:
+          - What it is held to where the hypervisor's memory is short. In whole MiB, or with a unit
+            such as V(4GiB) or V(0.5GiB).
+        type: str
   image:
     description:
       - What its first disk is made from. A file name in C(virt_image_dir) on the controller, an
@@ -169,6 +286,55 @@ options:
         description:
           - Serial number that the guest sees, at most 20 letters, digits or C(_.+-).
         type: str
+      wwn:
+        description:
+          - World wide name that the guest sees, 16 hexadecimal digits. Not for O(disks[].bus)
+            V(virtio) and V(usb).
+        type: str
+      queues:
+        description:
+          - Queues by which the guest's CPUs reach it beside each other. Only for O(disks[].bus)
+            V(virtio). From 1 to 256.
+        type: int
+      error_policy:
+        description:
+          - What becomes of the VM when its storage fails. V(stop) pauses it, V(report) tells the
+            guest, V(enospace) pauses it where space ran out and tells the guest of the rest.
+        type: str
+        choices: [stop, report, ignore, enospace]
+      logical_block_size:
+        description:
+          - Bytes of the blocks that the guest addresses, a power of two. From 512 to 32768.
+        type: int
+      physical_block_size:
+        description:
+          - Bytes of the blocks that the guest should write whole, a power of two. From 512 to
+            32768.
+        type: int
+      total_bytes_sec:
+        description:
+          - At most so many bytes a second, reading and writing. From 1 to 1099511627776.
+        type: int
+      read_bytes_sec:
+        description:
+          - At most so many bytes a second, reading. From 1 to 1099511627776.
+        type: int
+      write_bytes_sec:
+        description:
+          - At most so many bytes a second, writing. From 1 to 1099511627776.
+        type: int
+      total_iops_sec:
+        description:
+          - At most so many operations a second, reading and writing. From 1 to 1099511627776.
+        type: int
+      read_iops_sec:
+        description:
+          - At most so many operations a second, reading. From 1 to 1099511627776.
+        type: int
+      write_iops_sec:
+        description:
+          - At most so many operations a second, writing. From 1 to 1099511627776.
+        type: int
   nics:
     description:
       - NICs beside those of the profile; one of the same name changes that of the profile.
@@ -229,6 +395,50 @@ options:
           - Name of the bridge or network, another way to write O(nics[].bridge) or
             O(nics[].network).
         type: str
+      mtu:
+        description:
+          - Largest packet, in bytes, which the guest is told as well if O(nics[].model) is
+            V(virtio). From 68 to 65535.
+        type: int
+      queues:
+        description:
+          - Queues by which the guest's CPUs reach it beside each other. Only for O(nics[].model)
+            V(virtio). From 1 to 256.
+        type: int
+      inbound_average:
+        description:
+          - Bandwidth to the guest, in KiB a second. From 1 to 4294967295.
+        type: int
+      inbound_peak:
+        description:
+          - Most for a moment to the guest, in KiB a second. From 1 to 4294967295.
+        type: int
+      inbound_burst:
+        description:
+          - What may go at that speed to the guest, in KiB. From 1 to 4294967295.
+        type: int
+      outbound_average:
+        description:
+          - Bandwidth from the guest, in KiB a second. From 1 to 4294967295.
+        type: int
+      outbound_peak:
+        description:
+          - Most for a moment from the guest, in KiB a second. From 1 to 4294967295.
+        type: int
+      outbound_burst:
+        description:
+          - What may go at that speed from the guest, in KiB. From 1 to 4294967295.
+        type: int
+      filter:
+        description:
+          - Filter of libvirt for what the guest sends and gets, such as V(clean-traffic), as
+            C(virsh nwfilter-list) lists them.
+        type: str
+      isolated:
+        description:
+          - Keep it from others of the bridge that are isolated as well.
+        type: bool
+        default: false
   overlay:
     description:
       - Make the disk copy-on-write over the immutable base image, instead of a full copy.
@@ -262,6 +472,15 @@ options:
             C(vnc_tls_x509_verify), or for SPICE C(spice_tls).
         type: str
         default: "127.0.0.1"
+      port:
+        description:
+          - Port it listens on. Left out, the first that is free; a fixed one may be taken where the
+            VM is moved to. From 1024 to 65535.
+        type: int
+      keymap:
+        description:
+          - Layout of the viewer's keyboard, such as V(de); needed for old viewers only.
+        type: str
       password:
         description:
           - Password it asks for, none if left out. VNC takes at most 8 characters.
@@ -318,6 +537,30 @@ options:
         such firmware (package C(ovmf) or C(edk2-ovmf)).
     type: str
     choices: [bios, uefi]
+  secure_boot:
+    description:
+      - Boot signed systems only. Needs O(firmware) V(uefi), the machine type V(q35), and a firmware
+        that has Microsoft's keys.
+    type: bool
+    default: false
+  boot_menu:
+    description:
+      - Whether the firmware asks at its start what to boot.
+    type: bool
+    default: false
+  kernel:
+    description:
+      - Kernel that is started instead of what the firmware finds, an absolute path on the
+        hypervisor.
+    type: str
+  initrd:
+    description:
+      - Its initial file system, an absolute path on the hypervisor.
+    type: str
+  cmdline:
+    description:
+      - Its command line.
+    type: str
   cpu:
     description:
       - CPU, or its mode or model alone, such as V(host-passthrough) or V(EPYC). Left out, a KVM
@@ -333,6 +576,34 @@ options:
         description:
           - Model, such as V(EPYC); needed for O(cpu.mode) V(custom), and not taken with the others.
         type: str
+      require:
+        description:
+          - Features that the CPU must have beside those of its model, such as V(pcid). Where the
+            hypervisor lacks one the VM does not start.
+        type: list
+        elements: str
+      disable:
+        description:
+          - Features of the model that the guest does not see, such as V(svm).
+        type: list
+        elements: str
+      sockets:
+        description:
+          - Sockets that the guest sees. With O(cpu.dies), O(cpu.cores) and O(cpu.threads), each 1
+            if left out, as many as it can have vCPUs. From 1 to 4096.
+        type: int
+      dies:
+        description:
+          - Dies of each socket. From 1 to 4096.
+        type: int
+      cores:
+        description:
+          - Cores of each die. From 1 to 4096.
+        type: int
+      threads:
+        description:
+          - Threads of each core. From 1 to 4096.
+        type: int
   machine:
     description:
       - Machine type. Left out, or for a family such as V(q35), the newest versioned type that qemu
@@ -353,6 +624,152 @@ options:
         the drives.
     type: list
     elements: str
+  clock:
+    description:
+      - Clock and timers, or the clock's O(clock.offset) alone, such as V(localtime).
+    type: raw
+    suboptions:
+      offset:
+        description:
+          - What its hardware clock shows. V(localtime) is the hypervisor's time, as Windows wants
+            it; V(timezone) needs O(clock.timezone). V(utc) if left out.
+        type: str
+        choices: [utc, localtime, timezone]
+      timezone:
+        description:
+          - Time zone of the hardware clock, such as V(Europe/Berlin); means O(clock.offset)
+            V(timezone).
+        type: str
+      rtc:
+        description:
+          - What becomes of ticks of the real time clock that come late. For a KVM guest V(catchup).
+        type: str
+        choices: [delay, catchup, merge, discard]
+      pit:
+        description:
+          - What becomes of ticks of the interval timer that come late. For a KVM guest V(delay).
+        type: str
+        choices: [delay, catchup, merge, discard]
+      hpet:
+        description:
+          - Whether there is a high precision event timer. A KVM guest has none unless this is true.
+        type: bool
+      kvmclock:
+        description:
+          - Whether there is KVM's clock.
+        type: bool
+      hypervclock:
+        description:
+          - Whether there is Hyper-V's clock, which Windows uses.
+        type: bool
+  features:
+    description:
+      - What the machine has beyond its type.
+    type: dict
+    suboptions:
+      pae:
+        description:
+          - Let 32-bit guests use more than 4 GiB of memory.
+        type: bool
+      kvm_hidden:
+        description:
+          - Hide from the guest that it runs on KVM.
+        type: bool
+      kvm_hint_dedicated:
+        description:
+          - Tell the guest that its vCPUs have CPUs for themselves (pin them).
+        type: bool
+      pmu:
+        description:
+          - Performance counters of the CPU.
+        type: bool
+      vmport:
+        description:
+          - VMware's port, which mouse drivers look for.
+        type: bool
+      smm:
+        description:
+          - System management mode.
+        type: bool
+  hyperv:
+    description:
+      - What Windows runs better with. V(true) is O(hyperv.relaxed), O(hyperv.vapic),
+        O(hyperv.spinlocks) 8191, O(hyperv.vpindex), O(hyperv.runtime), O(hyperv.synic) and
+        O(hyperv.stimer), with Hyper-V's clock. For KVM guests.
+    type: raw
+    suboptions:
+      relaxed:
+        description:
+          - Watchdogs of the guest wait longer.
+        type: bool
+      vapic:
+        description:
+          - A virtual interrupt controller.
+        type: bool
+      spinlocks:
+        description:
+          - How often a lock is tried before the vCPU gives way. From 4095 to 4294967295.
+        type: int
+      vpindex:
+        description:
+          - Numbers of virtual processors.
+        type: bool
+      runtime:
+        description:
+          - Time that processors ran.
+        type: bool
+      synic:
+        description:
+          - A synthetic interrupt controller; needs O(hyperv.vpindex).
+        type: bool
+      stimer:
+        description:
+          - Synthetic timers; need O(hyperv.synic) and Hyper-V's clock.
+        type: bool
+      reset:
+        description:
+          - Reset by Hyper-V's way.
+        type: bool
+      frequencies:
+        description:
+          - Frequencies of clocks.
+        type: bool
+      reenlightenment:
+        description:
+          - Told of changed frequencies after moves.
+        type: bool
+      tlbflush:
+        description:
+          - Address caches emptied by the hypervisor.
+        type: bool
+      ipi:
+        description:
+          - Interrupts between processors by the hypervisor.
+        type: bool
+      vendor_id:
+        description:
+          - Vendor that the guest sees instead of KVM's, at most 12 characters.
+        type: str
+  on_poweroff:
+    description:
+      - What becomes of the VM when the guest powers off. V(restart) needs O(on_reboot) V(restart).
+    type: str
+    choices: [destroy, restart]
+    default: destroy
+  on_reboot:
+    description:
+      - What becomes of it when the guest reboots. V(destroy) is for installers that have to be
+        started anew from the disk.
+    type: str
+    choices: [restart, destroy]
+    default: restart
+  on_crash:
+    description:
+      - What becomes of it when the guest crashes, as far as O(panic) tells. The two with
+        V(coredump) write its memory below C(/var/lib/libvirt/qemu/dump) first.
+    type: str
+    choices: [destroy, restart, preserve, coredump-destroy, coredump-restart]
+    default: destroy
   watchdog:
     description:
       - Watchdog, or its action alone, such as V(poweroff), or V(true). There is none if left out.
@@ -387,6 +804,151 @@ options:
       - Give the guest a random number generator.
     type: bool
     default: true
+  balloon:
+    description:
+      - Give the guest a memory balloon, by which it gives memory back while it runs.
+    type: bool
+    default: true
+  panic:
+    description:
+      - Device by which the guest tells that it crashed, V(true) or its model alone, so that
+        O(on_crash) holds. There is none if left out.
+    type: raw
+    suboptions:
+      model:
+        description:
+          - Device that the guest sees; the one that fits the architecture if left out.
+        type: str
+        choices: [isa, hyperv, pvpanic, pseries, s390]
+  video:
+    description:
+      - Graphics card, or its model alone, such as V(virtio). Left out, there is one with a console.
+    type: raw
+    suboptions:
+      model:
+        description:
+          - Device that the guest sees. Left out, V(vga) on PCs, else V(virtio).
+        type: str
+        choices: [vga, virtio, qxl, bochs, cirrus, ramfb, "none"]
+      vram:
+        description:
+          - Its memory, where the model has any to be chosen. In whole MiB, or with a unit such as
+            V(4GiB) or V(0.5GiB).
+        type: str
+      heads:
+        description:
+          - Screens that it can have; V(virtio) and V(qxl) have more than one. From 1 to 16.
+        type: int
+  sound:
+    description:
+      - Sound card, V(true) or its model alone. There is none if left out.
+    type: raw
+    suboptions:
+      model:
+        description:
+          - Device that the guest sees; the one that fits the machine type if left out.
+        type: str
+        choices: [ich9, ich6, ac97, usb]
+  serials:
+    description:
+      - Serial ports beside the console, which is the first. PCs have four in all.
+    type: list
+    elements: dict
+    suboptions:
+      type:
+        description:
+          - What is at its other end.
+        type: str
+        choices: [pty, file, unix, tcp, dev, "null"]
+        default: pty
+      path:
+        description:
+          - Path on the hypervisor, for V(file), V(unix) and V(dev).
+        type: str
+      mode:
+        description:
+          - Whether QEMU listens (V(bind)) or calls, for V(unix) and V(tcp).
+        type: str
+        choices: [bind, connect]
+      host:
+        description:
+          - Address of V(tcp).
+        type: str
+      port:
+        description:
+          - Port of V(tcp). From 1 to 65535.
+        type: int
+      protocol:
+        description:
+          - What V(tcp) speaks.
+        type: str
+        choices: [raw, telnet]
+  channels:
+    description:
+      - Channels between hypervisor and guest beside that of the guest's agent.
+    type: list
+    elements: dict
+    suboptions:
+      name:
+        description:
+          - Name, by which the guest finds it below C(/dev/virtio-ports).
+        type: str
+      type:
+        description:
+          - What is at its other end. V(spicevmc) is for the agent of a SPICE console.
+        type: str
+        choices: [unix, pty, spicevmc]
+        default: unix
+  filesystems:
+    description:
+      - Folders of the hypervisor that the guest may mount. A VM with one is not moved while it
+        runs.
+    type: list
+    elements: dict
+    suboptions:
+      source:
+        description:
+          - Folder of the hypervisor.
+        type: str
+      target:
+        description:
+          - Tag that the guest mounts it by, as C(mount -t virtiofs TAG /mnt) or, by 9p, C(mount -t
+            9p -o trans=virtio TAG /mnt).
+        type: str
+      driver:
+        description:
+          - How the guest reaches it. V(path) is 9p, which QEMU does itself; V(virtiofs) is faster,
+            and needs the program virtiofsd on the hypervisor and memory that it shares with QEMU.
+        type: str
+        choices: [path, virtiofs]
+        default: path
+      accessmode:
+        description:
+          - Whose the files are, by 9p. V(mapped) keeps owner and rights that the guest gives in
+            extended attributes, V(passthrough) gives the files themselves, as far as QEMU's user
+            may, and V(squash) ignores that it may not. With V(virtiofs) V(passthrough).
+        type: str
+        choices: [mapped, passthrough, squash]
+      readonly:
+        description:
+          - Keep the guest from writing to it. Not with V(virtiofs).
+        type: bool
+        default: false
+  hostdevs:
+    description:
+      - Devices of the hypervisor that the guest has for itself, each C(pci) or C(usb). They tie the
+        VM to one hypervisor, which O(host) names.
+    type: list
+    elements: dict
+    suboptions:
+      pci:
+        description:
+          - Address of a PCI device, such as V(0000:3b:00.1), as C(lspci -D) shows it.
+        type: str
+      usb:
+        description:
+          - Vendor and product of a USB device, such as V(046d:c52b), as C(lsusb) shows them.
+        type: str
   title:
     description:
       - Title of the VM, one line of at most 256 characters.

@@ -126,6 +126,13 @@ class Reader:
         """Whether the user wrote this option."""
         return self.value(key) is not None
 
+    def is_true(self, key: str) -> bool:
+        """Whether that is written and true; what is neither true nor false, its own row reports."""
+        try:
+            return to_boolean(self.value(key))
+        except ValueError:
+            return False
+
     def _converted(
         self, key: str, convert: t.Callable[[object], Value], default: Default
     ) -> Value | Default:

@@ -345,6 +345,11 @@ def argument_spec(table: Table) -> dict[str, Argument]:
     return {setting.name: setting.argument() for setting in table}
 
 
+def rows(table: type[object]) -> tuple[Setting[object], ...]:
+    """The rows that a class declares, in their order."""
+    return tuple(row for row in vars(table).values() if isinstance(row, Setting))
+
+
 def names(table: Table) -> list[str]:
     """Everything that may be written."""
     return [name for setting in table for name in (setting.name, *setting.aliases)]

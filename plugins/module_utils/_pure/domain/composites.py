@@ -24,6 +24,7 @@ from ..machine import domain_info
 if t.TYPE_CHECKING:
     from ..._lxml import Element
 
+_STATS_SECONDS = 10
 _FIRMWARE = {"efi": "uefi", "bios": "bios"}
 
 
@@ -34,6 +35,8 @@ class _Domain(t.Protocol):
     firmware: str | None
     arch: str | None
     rng: bool
+    secure_boot: bool
+    balloon: bool
 
 
 class _Disk(t.Protocol):
@@ -65,6 +68,10 @@ def _read_vcpus(root: Element) -> int | None:
     return number(text_of(vcpu)) if current is None else current
 
 
+def _with_another(_element: Element, _whole: object) -> None:
+    """What is written with another setting."""
+
+
 def _write_memory(root: Element, domain: _Domain) -> None:
     places.put(root, "currentMemory/@unit", "KiB")
     places.put(root, "currentMemory", str(domain.memory * 1024))
@@ -91,12 +98,36 @@ def _write_firmware(root: Element, domain: _Domain) -> None:
     # else libvirt takes the first firmware that is installed, which on some hosts boots signed
     # images only
     firmware = _lxml.add(places.reach(root, "os"), "firmware")
-    _lxml.add(firmware, "feature", {"enabled": "no", "name": "secure-boot"})
+    if domain.secure_boot:
+        _lxml.add(firmware, "feature", {"enabled": "yes", "name": "enrolled-keys"})
+        places.put(root, "os/loader/@secure", "yes")
+        places.put(root, "features/smm/@state", "on")
+    secure = "yes" if domain.secure_boot else "no"
+    _lxml.add(firmware, "feature", {"enabled": secure, "name": "secure-boot"})
 
 
 def _read_firmware(root: Element) -> str | None:
     kind = domain_info.firmware(root)
     return None if kind is None else _FIRMWARE.get(kind, kind)
+
+
+def _read_secure_boot(root: Element) -> bool:
+    asked = root.findall("os/firmware/feature")
+    named = [one.get("enabled") for one in asked if one.get("name") == "secure-boot"]
+    return "yes" in (*named, *places.texts(root, "os/loader/@secure"))
+
+
+def _write_balloon(root: Element, domain: _Domain) -> None:
+    devices = places.reach(root, "devices")
+    if domain.balloon:
+        balloon = _lxml.add(devices, "memballoon", {"model": "virtio"})
+        _lxml.add(balloon, "stats", {"period": str(_STATS_SECONDS)})
+    else:  # without a word libvirt adds one
+        _lxml.add(devices, "memballoon", {"model": "none"})
+
+
+def _read_balloon(root: Element) -> bool:
+    return places.texts(root, "devices/memballoon/@model") != ["none"]
 
 
 def _write_rng(root: Element, domain: _Domain) -> None:
@@ -141,6 +172,8 @@ def _read_listen(element: Element) -> object:
 
 
 def _write_mode(element: Element, cpu: _Cpu) -> None:
+    if cpu.mode is None:
+        return
     places.put(element, "@mode", str(cpu.mode))
     if cpu.mode == "custom":
         places.put(element, "@match", "exact")
@@ -157,6 +190,8 @@ VCPUS = Pair(_write_vcpus, _read_vcpus, ("vcpu",))
 MEMORY = Pair(_write_memory, _read_memory, ("currentMemory",))
 MEMORY_MAX = Pair(_write_memory_max, _read_memory_max, ("memory",))
 FIRMWARE = Pair(_write_firmware, _read_firmware)
+SECURE_BOOT = Pair(_with_another, _read_secure_boot)
+BALLOON = Pair(_write_balloon, _read_balloon, ("devices/memballoon",))
 RNG = Pair(_write_rng, _read_rng, ("devices/rng",))
 IOTHREAD = Pair(_write_iothread, _read_iothread, ("driver/@iothread",))
 NIC_SOURCE = Pair(_write_source, _read_source, ("source",))

@@ -9,6 +9,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import math
 import re
 import typing as t
 from dataclasses import dataclass, field
@@ -16,12 +17,14 @@ from dataclasses import dataclass, field
 from ..._errors import Problem
 from ..base import ip
 from ..base.names import mac_address
-from ..base.options import Reader, show, to_boolean
+from ..base.options import Reader, show
 from ..base.settings import fields_of, further, names
 from ..images.source import ImageSource, parse_image
 from . import settings_devices as settings
+from .further import one
 from .profiles import Entry
 
+_TOPOLOGY = ("sockets", "dies", "cores", "threads")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", re.I)
 
 
@@ -69,20 +72,35 @@ class Nic:
 
 
 @dataclass(frozen=True)
+@fields_of(settings.CONSOLE)
 class Console:
     """The graphical console; the serial one is always there."""
 
     type: str = "none"
     listen: str = "127.0.0.1"
     password: str | None = field(default=None, repr=False)
+    port: int | None = None
 
 
 @dataclass(frozen=True)
+@fields_of(settings.CPU)
 class Cpu:
     """CPU mode and model; without mode the fleet's own choice."""
 
     mode: str | None = None
     model: str | None = None
+    sockets: int | None = None
+    dies: int | None = None
+    cores: int | None = None
+    threads: int | None = None
+    require: tuple[str, ...] = ()
+    disable: tuple[str, ...] = ()
+
+    @property
+    def topology(self) -> int:
+        """How many vCPUs sockets, dies, cores and threads make; 0 if none of them is given."""
+        parts = (self.sockets, self.dies, self.cores, self.threads)
+        return math.prod(part or 1 for part in parts) if any(parts) else 0
 
 
 @dataclass(frozen=True)
@@ -140,7 +158,7 @@ def disk_from(
     disk_format = settings.Disk.format.read(reader) or ("raw" if cdrom else "qcow2")
     if cdrom and source is not None and disk_format != "raw":
         reader.problem("format", f"a CD is raw, not {disk_format}; leave the format out")
-    if disk_format == "raw" and reader.given("overlay") and source and _true(reader, "overlay"):
+    if disk_format == "raw" and reader.given("overlay") and source and reader.is_true("overlay"):
         reader.problem(
             "overlay",
             "a raw disk cannot be an overlay; use format qcow2, or overlay false for a full copy",
@@ -151,10 +169,12 @@ def disk_from(
     cache = settings.Disk.cache.read(reader)
     io = settings.Disk.io.read(reader)
     readonly = settings.Disk.readonly.read(reader)
-    if bus != "virtio" and reader.given("iothread"):
-        reader.problem(
-            "iothread", f"only virtio disks have one, not {bus}; use virtio, or leave it out"
-        )
+    for key in ("iothread", "queues"):
+        if bus != "virtio" and reader.given(key):
+            reader.problem(
+                key, f"only virtio disks have one, not {bus}; use virtio, or leave it out"
+            )
+    _disk_rules(reader, bus)
     if not cdrom and bus in ("sata", "ide") and readonly:
         reader.problem("readonly", f"a {bus} disk cannot be read-only; use virtio, scsi or usb")
     if io == "native" and cache not in ("none", "directsync"):
@@ -179,11 +199,24 @@ def disk_from(
     return disk
 
 
-def _true(reader: Reader, key: str) -> bool:
-    try:
-        return to_boolean(reader.value(key))
-    except ValueError:
-        return False
+def _disk_rules(reader: Reader, bus: str) -> None:
+    """What QEMU or libvirt would refuse later, in words of their own."""
+    if bus in ("virtio", "usb") and reader.given("wwn"):
+        reader.problem("wwn", f"a {bus} disk has none; use scsi, sata or ide, or leave it out")
+    for unit in ("bytes", "iops"):
+        parts = [key for key in (f"read_{unit}_sec", f"write_{unit}_sec") if reader.given(key)]
+        if parts and reader.given(f"total_{unit}_sec"):
+            reader.problem(
+                f"total_{unit}_sec", f"it does not go with {' and '.join(parts)}; give either"
+            )
+    sizes = {}
+    for key in ("logical_block_size", "physical_block_size"):
+        size = sizes[key] = reader.integer(key, None, 512, 32768)
+        if size is not None and size & (size - 1):
+            reader.problem(key, f"{size} is no power of two; write for example 512 or 4096")
+    logical, physical = sizes.values()
+    if physical is not None and physical < (logical or 512):
+        reader.problem("physical_block_size", "it is less than the logical one; make it as large")
 
 
 def _image(value: t.Any, path: str, problems: list[Problem]) -> ImageSource | None:
@@ -230,8 +263,20 @@ def nic_from(entry: Entry, problems: list[Problem], *, fleet: str, vm: str) -> N
         vlan=settings.Nic.vlan.read(reader),
         **further(Nic, reader),
     )
+    _nic_rules(reader, nic)
     reader.finish(names(settings.NIC))
     return nic
+
+
+def _nic_rules(reader: Reader, nic: Nic) -> None:
+    if reader.given("queues") and not str(settings.Nic.model.read(reader)).startswith("virtio"):
+        reader.problem("queues", "only virtio has them; use model virtio, or leave them out")
+    for way in ("inbound", "outbound"):
+        for key in ("peak", "burst"):
+            if reader.given(f"{way}_{key}") and not reader.given(f"{way}_average"):
+                reader.problem(f"{way}_{key}", f"it needs {way}_average; give that too")
+    if reader.given("isolated") and nic.type != "bridge":
+        reader.problem("isolated", "only a NIC on a bridge is isolated; leave it out")
 
 
 def _mac(reader: Reader) -> str | None:
@@ -281,8 +326,9 @@ def console_from(value: t.Any, path: str, problems: list[Problem]) -> Console:
                 "at the first 8 only: use at most 8, and an SSH tunnel",
             )
             password = None
+    port, more = settings.Console.port.read(reader), further(Console, reader)
     reader.finish(names(settings.CONSOLE))
-    return Console(kind, listen, None if password is None else str(password))
+    return Console(kind, listen, None if password is None else str(password), port, **more)
 
 
 def cpu_from(value: t.Any, path: str, problems: list[Problem]) -> Cpu:
@@ -298,13 +344,21 @@ def cpu_from(value: t.Any, path: str, problems: list[Problem]) -> Cpu:
         reader.problem("model", "mode custom needs a model, for example EPYC")
     if mode not in (None, "custom") and model is not None:
         reader.problem("model", f"mode {mode} takes no model; give either alone")
+    sockets, dies, cores, threads = (reader.integer(key, None, 1, 4096) for key in _TOPOLOGY)
+    if sockets or dies or cores or threads:  # libvirt wants to know all but the dies
+        sockets, cores, threads = sockets or 1, cores or 1, threads or 1
+    require, disable = settings.Cpu.require.read(reader), settings.Cpu.disable.read(reader)
+    cpu = Cpu(mode, model, sockets, dies, cores, threads, require, disable)
+    both = sorted(set(cpu.require) & set(cpu.disable))
+    if both:
+        reader.problem("disable", f"{', '.join(both)} cannot be required and disabled; choose")
     reader.finish(names(settings.CPU))
-    return Cpu(mode, model)
+    return cpu
 
 
 def watchdog_from(value: t.Any, path: str, problems: list[Problem]) -> Watchdog | None:
     """The watchdog; a bare word is its action."""
-    reader = _one(value, path, problems, "action")
+    reader = one(value, path, problems, "action")
     if reader is None:
         return None
     model = settings.Watchdog.model.read(reader)
@@ -315,21 +369,9 @@ def watchdog_from(value: t.Any, path: str, problems: list[Problem]) -> Watchdog 
 
 def tpm_from(value: t.Any, path: str, problems: list[Problem]) -> Tpm | None:
     """The TPM; a bare word is its model."""
-    reader = _one(value, path, problems, "model")
+    reader = one(value, path, problems, "model")
     if reader is None:
         return None
     tpm = Tpm(settings.Tpm.model.read(reader), **further(Tpm, reader))
     reader.finish(names(settings.TPM))
     return tpm
-
-
-def _one(value: t.Any, path: str, problems: list[Problem], word: str) -> Reader | None:
-    """What a device is read from that is there or not; a bare word is its setting ``word``."""
-    if isinstance(value, str):
-        try:
-            value = to_boolean(value)  # as the command line gives it
-        except ValueError:
-            value = {word: value}
-    if value is None or value is False:
-        return None
-    return Reader(None if value is True else value, path, problems)

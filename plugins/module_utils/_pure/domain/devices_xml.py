@@ -23,7 +23,6 @@ if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 _PREFIXES = {"virtio": "vd", "scsi": "sd", "sata": "sd", "usb": "sd", "ide": "hd"}
-_STATS_SECONDS = 10
 _PCS = ("x86_64", "i686")
 # PCI Express takes one device for each root port, and ports cannot be added while a VM runs.
 # libvirt leaves one free; this is how many disks and NICs can be added to a running VM.
@@ -69,6 +68,7 @@ def is_pci_express(machine: str, arch: str) -> bool:
 def _express_devices(domain: Domain) -> int:
     """At most how many ports the VM's own devices take."""
     disks = sum(disk.bus == "virtio" for disk in domain.disks)
+    disks += len(domain.filesystems) + len(domain.hostdevs)
     others = 6  # controllers for SCSI, USB and virtio-serial; balloon, RNG, video
     return disks + len(domain.nics) + others
 
@@ -114,8 +114,6 @@ def add_devices(
         element = _lxml.add(devices, "tpm", {"model": model})
         write(settings.TPM, element, domain.tpm)
         _lxml.add(element, "backend", {"type": "emulator", "version": "2.0"})
-    balloon = _lxml.add(devices, "memballoon", {"model": "virtio"})
-    _lxml.add(balloon, "stats", {"period": str(_STATS_SECONDS)})
 
 
 def _add_disk(
@@ -177,12 +175,9 @@ def _add_graphics(devices: Element, domain: Domain, arch: str) -> None:
     _lxml.add(devices, "input", {"type": "tablet", "bus": "usb"})
     if arch not in _PCS:
         _lxml.add(devices, "input", {"type": "keyboard", "bus": "usb"})
-    graphics = _lxml.add(devices, "graphics", {"type": console.type, "autoport": "yes"})
+    automatic = "yes" if console.port is None else "no"
+    graphics = _lxml.add(devices, "graphics", {"type": console.type, "autoport": automatic})
     write(settings.CONSOLE, graphics, console)
-    video = _lxml.add(devices, "video")
-    # the one that needs no driver in the guest; elsewhere than on PCs there is only virtio
-    model = "vga" if arch in _PCS else "virtio"
-    _lxml.add(video, "model", {"type": model})
 
 
 def _watchdog_model(arch: str) -> str:

@@ -23,7 +23,7 @@ from ..base.metadata import Metadata
 from ..base.options import join
 from ..base.settings import Group, Table, names
 from ..base.settings import shown as show
-from . import difference_devices, settings, settings_devices
+from . import difference_devices, further, settings, settings_devices
 from .domain import Domain
 from .request import as_plain
 
@@ -81,6 +81,9 @@ def differences(domain: Domain, existing: Existing) -> list[str]:
     _console(found, domain, root)
     for group in (settings_devices.WATCHDOGS, settings_devices.TPMS):
         _one(found, group, getattr(domain, group.name), root)
+    for kind in further.KINDS:
+        compare = _several if kind.several else _one
+        compare(found, kind.group, getattr(domain, kind.group.name), root)
     difference_devices.disks(found, domain, root, existing.metadata, existing.sizes)
     difference_devices.media(found, domain, root, existing, _kept(existing.metadata))
     difference_devices.nics(found, domain, root, _kept(existing.metadata))
@@ -117,13 +120,13 @@ class _Differences(difference_devices.Found):
 
 
 def _cpu(found: _Differences, domain: Domain, root: Element) -> None:
-    """Without a mode nothing in particular was asked for."""
+    """Of a CPU without a mode only what was asked for."""
     element, wanted = root.find("cpu"), domain.cpu
-    if wanted.mode is None or not found.written("cpu"):
+    if not found.written("cpu"):
         return
     for row in settings_devices.CPU:
         asked, real = getattr(wanted, row.name), row.found(element)
-        if asked is not None and asked != real:
+        if asked not in (None, ()) and asked != real:
             found.add("cpu", asked, real)
             return
 
@@ -136,7 +139,14 @@ def _console(found: _Differences, domain: Domain, root: Element) -> None:
     types = [str(row.type.found(one)) for one in graphics]
     if wanted.type not in (types or ["none"]):
         found.add("console", wanted.type, ", ".join(types) or "none")
-    elif wanted.type != "none" and found.written("console.listen"):
+        return
+    for key in ("port", "keymap"):
+        one = getattr(row, key)
+        real = [one.found(each) for each, kind in zip(graphics, types) if kind == wanted.type]
+        asked = getattr(wanted, key)
+        if found.written(f"console.{key}") and asked not in (None, *real):
+            found.add(f"console.{key}", asked, real[0] if real else None)
+    if wanted.type != "none" and found.written("console.listen"):
         listens = [
             row.listen.found(one) for one, kind in zip(graphics, types) if kind == wanted.type
         ]
@@ -155,17 +165,35 @@ def _one(found: _Differences, group: Group, wanted: object, root: Element) -> No
     asked = [getattr(wanted, row.name) for row in group.settings]
     devices = root.findall(str(group.xml))
     real = [[row.found(device) for row in group.settings] for device in devices]
-    if not any(_as_asked(asked, one) for one in real):
+    if not any(_as_asked(group, asked, one) for one in real):
         shown = ", ".join(_words(one) for one in real)
         found.add(group.name, _words(asked) or True, shown or None)
 
 
-def _as_asked(asked: t.Sequence[object], real: t.Sequence[object]) -> bool:
-    return all(one in (None, other) for one, other in zip(asked, real))
+def _several(found: _Differences, group: Group, wanted: t.Sequence[object], root: Element) -> None:
+    """Devices of a list: each is there. Further ones, as libvirt's own, are no difference."""
+    if not found.written(group.name):
+        return
+    devices = root.findall(str(group.xml))
+    real = [[row.found(device) for row in group.settings] for device in devices]
+    for number, one in enumerate(wanted):
+        asked = [getattr(one, row.name) for row in group.settings]
+        if not any(_as_asked(group, asked, other) for other in real):
+            shown = ", ".join(_words(other) for other in real)
+            found.add(f"{group.name}[{number}]", _words(asked), shown or None)
+
+
+def _as_asked(group: Group, asked: t.Sequence[object], real: t.Sequence[object]) -> bool:
+    rows = zip(group.settings, asked, real)
+    return all(one in (None, ()) or row.same(one, other) for row, one, other in rows)
 
 
 def _words(values: t.Sequence[object]) -> str:
-    return " ".join(str(value) for value in values if value is not None)
+    return " ".join(
+        " ".join(value) if isinstance(value, tuple) else str(value)
+        for value in values
+        if value not in (None, ())
+    )
 
 
 def _kept(metadata: Metadata) -> Mapping[str, t.Any]:

@@ -26,8 +26,26 @@ from ..images.source import ImageSource
 from ..seed.seed import from_options as seed_from
 from ..seed.seed import wanted as seed_wanted
 from ..seed.types import ReadYaml, Seed, SeededNic
-from . import devices, settings, written
+from . import devices, rules, settings, written
+from . import further as more
 from .devices import Console, Cpu, Disk, Nic, Tpm, Watchdog
+from .further import (
+    Cell,
+    Channel,
+    Clock,
+    Cputune,
+    Features,
+    Filesystem,
+    Hostdev,
+    Hyperv,
+    MemoryBacking,
+    Memtune,
+    Numatune,
+    Panic,
+    Serial,
+    Sound,
+    Video,
+)
 from .profiles import Entry, resolve_disks, resolve_nics
 
 
@@ -82,6 +100,21 @@ class Domain:
     boot: tuple[str, ...] = ()
     watchdog: Watchdog | None = None
     tpm: Tpm | None = None
+    memory_backing: MemoryBacking | None = None
+    numatune: Numatune | None = None
+    numa: tuple[Cell, ...] = ()
+    cputune: Cputune | None = None
+    memtune: Memtune | None = None
+    clock: Clock | None = None
+    features: Features | None = None
+    hyperv: Hyperv | None = None
+    video: Video | None = None
+    sound: Sound | None = None
+    panic: Panic | None = None
+    filesystems: tuple[Filesystem, ...] = ()
+    hostdevs: tuple[Hostdev, ...] = ()
+    serials: tuple[Serial, ...] = ()
+    channels: tuple[Channel, ...] = ()
     seed: Seed | None = None
     placement: Placement = field(default_factory=Placement)
     groups: tuple[str, ...] = ()
@@ -171,8 +204,10 @@ def from_options(
         groups=settings.GROUPS.read(reader),
         description=_description(reader),
         written=written.options(reader, disk_entries, nic_entries),
+        **more.read(reader),
         **further(Domain, reader),
     )
+    rules.check(domain, reader)
     reader.finish(names(settings.VM))
     return (None if problems else domain), problems
 

@@ -18,8 +18,9 @@ import typing as t
 from collections.abc import Mapping
 
 from ... import _lxml
+from ..base import places
 from ..base.settings import write
-from . import settings, settings_devices
+from . import further, settings, settings_devices
 from .devices_xml import VolumeRef, add_devices
 from .domain import Domain
 
@@ -38,6 +39,7 @@ _TAGS = (
     "metadata",
     "memory",
     "currentMemory",
+    "memoryBacking",
     "vcpu",
     "os",
     "features",
@@ -85,10 +87,6 @@ def render(
     _lxml.add(system, "type", {"arch": arch, "machine": machine}, "hvm")
     _add_features(root, domain_type, arch, domain.memory_max or domain.memory)
     _add_cpu(root, domain, cpu)
-    _add_clock(root, domain_type, arch)
-    _lxml.add(root, "on_poweroff", text="destroy")
-    _lxml.add(root, "on_reboot", text="restart")
-    _lxml.add(root, "on_crash", text="destroy")
     devices = _lxml.add(root, "devices")
     if emulator:
         _lxml.add(devices, "emulator", text=emulator)
@@ -102,6 +100,11 @@ def render(
         log_path=log_path,
     )
     write(settings.VM, root, decided)
+    chosen = further.Machine(arch, machine, domain_type)
+    if domain.console.type != "none" and domain.video is None:
+        decided = dataclasses.replace(decided, video=further.Video())
+    further.add(root, decided, chosen)
+    further.clock(root, chosen)
     root[:] = sorted(root, key=lambda child: _ORDER.get(child.tag, _LATE))
     return _lxml.tostring(root)
 
@@ -128,17 +131,9 @@ def _add_features(root: Element, domain_type: str, arch: str, memory: int) -> No
 
 def _add_cpu(root: Element, domain: Domain, baseline: Element | None) -> None:
     cpu = domain.cpu
-    if cpu.mode is None:
-        if baseline is not None:
-            root.append(copy.deepcopy(baseline))
-        return
-    write(settings_devices.CPU, _lxml.add(root, "cpu"), cpu)
-
-
-def _add_clock(root: Element, domain_type: str, arch: str) -> None:
-    clock = _lxml.add(root, "clock", {"offset": "utc"})
-    if domain_type == "kvm" and arch in _X86:
-        # what keeps a busy host's guests in time: late ticks are made up for, not dropped
-        _lxml.add(clock, "timer", {"name": "rtc", "tickpolicy": "catchup"})
-        _lxml.add(clock, "timer", {"name": "pit", "tickpolicy": "delay"})
-        _lxml.add(clock, "timer", {"name": "hpet", "present": "no"})
+    if cpu.mode is None and baseline is not None:
+        root.append(copy.deepcopy(baseline))
+    element = places.reach(root, "cpu")
+    write(settings_devices.CPU, element, cpu)
+    if not len(element) and not element.attrib:
+        root.remove(element)

@@ -9,7 +9,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-from ..base import machines
+from ..base import cpusets, machines
 from ..base.settings import (
     AT_BOOT,
     LIVE,
@@ -37,12 +37,33 @@ from .settings_devices import (
     TPMS,
     WATCHDOGS,
 )
+from .settings_machine import (
+    CLOCKS,
+    CPUTUNES,
+    FEATURES,
+    HYPERVS,
+    MEMORY_BACKINGS,
+    MEMTUNES,
+    NUMAS,
+    NUMATUNES,
+)
+from .settings_peripherals import (
+    CHANNELS,
+    FILESYSTEMS,
+    HOSTDEVS,
+    PANICS,
+    SERIALS,
+    SOUNDS,
+    VIDEOS,
+)
 
 _MAX_VCPUS = 4096  # the most that qemu has for any machine type
 _MIN_MEMORY = 16  # MiB; what is below was meant to be GiB: no kernel boots in it
 _MAX_MEMORY = 64 * 1024 * 1024  # 64 TiB, what 46 address bits reach
 _TAG = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
 _TAG_RULE = "1 to 64 letters, digits or '_.:-', the first a letter or digit"
+_PATH = r"/[^\0]{1,1023}"
+_PATH_RULE = "write an absolute path on the hypervisor"
 _GROUP = r"(?!(?:all|ungrouped)$)[A-Za-z_][A-Za-z0-9_]{0,63}"
 _GROUP_RULE = (
     "a group is an Ansible group: letters, digits and '_', not starting with a digit, "
@@ -67,6 +88,16 @@ VCPUS = Integer(
     low=1,
     high=_MAX_VCPUS,
     change=LIVE,
+)
+CPUSET = Text(
+    "cpuset",
+    "CPUs of the hypervisor that its vCPUs run on, such as V(0-3,^2); any if left out.",
+    default=None,
+    xml="vcpu/@cpuset",
+    same=cpusets.same,
+    change=AT_BOOT,
+    pattern=cpusets.PATTERN,
+    rule=cpusets.RULE,
 )
 MEMORY = Size(
     "memory",
@@ -179,6 +210,50 @@ FIRMWARE = Choice(
         "what is installed boots with the firmware that it was installed with; make it anew"
     ),
 )
+SECURE_BOOT = Boolean(
+    "secure_boot",
+    "Boot signed systems only. Needs O(firmware) V(uefi), the machine type V(q35), and a firmware"
+    " that has Microsoft's keys.",
+    default=False,
+    xml=composites.SECURE_BOOT,
+    change=never(
+        "what is installed boots with the firmware that it was installed with; make it anew"
+    ),
+)
+KERNEL = Text(
+    "kernel",
+    "Kernel that is started instead of what the firmware finds, an absolute path on the"
+    " hypervisor.",
+    default=None,
+    xml="os/kernel",
+    change=AT_BOOT,
+    pattern=_PATH,
+    rule=_PATH_RULE,
+)
+INITRD = Text(
+    "initrd",
+    "Its initial file system, an absolute path on the hypervisor.",
+    default=None,
+    xml="os/initrd",
+    change=AT_BOOT,
+    pattern=_PATH,
+    rule=_PATH_RULE,
+)
+CMDLINE = Text(
+    "cmdline",
+    "Its command line.",
+    default=None,
+    xml="os/cmdline",
+    change=AT_BOOT,
+)
+BOOT_MENU = Boolean(
+    "boot_menu",
+    "Whether the firmware asks at its start what to boot.",
+    default=False,
+    xml="os/bootmenu/@enable",
+    change=AT_BOOT,
+    words=("yes", "no"),
+)
 MACHINE = Text(
     "machine",
     "Machine type. Left out, or for a family such as V(q35), the newest versioned type that qemu"
@@ -222,6 +297,42 @@ RNG = Boolean(
     xml=composites.RNG,
     change=AT_BOOT,
 )
+BALLOON = Boolean(
+    "balloon",
+    "Give the guest a memory balloon, by which it gives memory back while it runs.",
+    default=True,
+    xml=composites.BALLOON,
+    change=AT_BOOT,
+)
+ON_POWEROFF = Choice(
+    "on_poweroff",
+    "What becomes of the VM when the guest powers off. V(restart) needs O(on_reboot) V(restart).",
+    default="destroy",
+    xml="on_poweroff",
+    absent="destroy",
+    change=AT_BOOT,
+    choices=("destroy", "restart"),
+)
+ON_REBOOT = Choice(
+    "on_reboot",
+    "What becomes of it when the guest reboots. V(destroy) is for installers that have to be"
+    " started anew from the disk.",
+    default="restart",
+    xml="on_reboot",
+    absent="destroy",
+    change=AT_BOOT,
+    choices=("restart", "destroy"),
+)
+ON_CRASH = Choice(
+    "on_crash",
+    "What becomes of it when the guest crashes, as far as O(panic) tells. The two with V(coredump)"
+    " write its memory below C(/var/lib/libvirt/qemu/dump) first.",
+    default="destroy",
+    xml="on_crash",
+    absent="destroy",
+    change=AT_BOOT,
+    choices=("destroy", "restart", "preserve", "coredump-destroy", "coredump-restart"),
+)
 TITLE = Text(
     "title",
     "Title of the VM, one line of at most 256 characters.",
@@ -247,8 +358,14 @@ WAIT = Boolean(
 VM: Table = (
     NAME,
     VCPUS,
+    CPUSET,
     MEMORY,
     MEMORY_MAX,
+    MEMORY_BACKINGS,
+    NUMAS,
+    NUMATUNES,
+    CPUTUNES,
+    MEMTUNES,
     IMAGE,
     DISK_PROFILE,
     NIC_PROFILE,
@@ -266,14 +383,33 @@ VM: Table = (
     HOST,
     PLACEMENT,
     FIRMWARE,
+    SECURE_BOOT,
+    BOOT_MENU,
+    KERNEL,
+    INITRD,
+    CMDLINE,
     CPUS,
     MACHINE,
     ARCH,
     DOMAIN_TYPE,
     BOOT,
+    CLOCKS,
+    FEATURES,
+    HYPERVS,
+    ON_POWEROFF,
+    ON_REBOOT,
+    ON_CRASH,
     WATCHDOGS,
     TPMS,
     RNG,
+    BALLOON,
+    PANICS,
+    VIDEOS,
+    SOUNDS,
+    SERIALS,
+    CHANNELS,
+    FILESYSTEMS,
+    HOSTDEVS,
     TITLE,
     DESCRIPTION,
     WAIT,

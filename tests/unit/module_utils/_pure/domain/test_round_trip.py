@@ -25,6 +25,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.settings imp
     Integer,
     Setting,
     Size,
+    Words,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import domain_xml, settings
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.devices_xml import VolumeRef
@@ -35,10 +36,36 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain imp
 from ansible_collections.fleet.virt.tests.unit._xml import assert_valid
 
 _UUID = "6f0f7c2e-58f4-4a0e-9d0b-0d9c1b4f6a11"
-_COMBINATIONS = 400
+_COMBINATIONS = 2000
 # Values of rows whose type does not tell them
 _VALUES: dict[str, list[t.Any]] = {
     "arch": ["x86_64", "aarch64"],
+    "cmdline": ["console=ttyS0 a='<b>'"],
+    "cpu.disable": [["svm"], ["vmx", "svm"]],
+    "cpu.require": [["pcid"]],
+    "cputune.emulatorpin": ["0-1"],
+    "cputune.vcpupin": [["0:0-1"]],
+    "cpuset": ["0-3,^2", "5"],
+    "filter": ["clean-traffic"],
+    "filesystems.source": ["/srv/a & b"],
+    "filesystems.target": ["tag"],
+    "host": ["127.0.0.1"],
+    "hyperv.vendor_id": ["a<b"],
+    "initrd": ["/boot/initrd"],
+    "kernel": ["/boot/vm linuz"],
+    "keymap": ["de", "en-us"],
+    "logical_block_size": [512, 4096],
+    "name": ["org.example.0"],
+    "nodeset": ["0"],
+    "numa.cpus": ["0"],
+    "numa.memory": [1024],
+    "path": ["/run/a <b>"],
+    "memory_backing.source": ["anonymous", "memfd", "file"],
+    "pci": ["0000:3b:00.1"],
+    "physical_block_size": [4096],
+    "timezone": ["Europe/Berlin"],
+    "usb": ["046d:c52b"],
+    "wwn": ["5000c50015ea71ac"],
     "bridge": ["br0", "br-1"],
     "cpu.model": ["EPYC"],
     "description": ["first\nsecond <line>", "x"],
@@ -51,19 +78,60 @@ _VALUES: dict[str, list[t.Any]] = {
     "source": ["br7"],
     "title": ["One & <two>"],
 }
-# What a value needs beside it
+_TCP = {"type": "tcp", "host": "127.0.0.1", "port": 5000, "mode": "bind"}
+# What a value needs beside it; None is any value
 _WITH: dict[tuple[str, t.Any], dict[str, t.Any]] = {
     ("cpu.mode", "custom"): {"model": "EPYC"},
     ("disks.device", "cdrom"): {"size": None},
+    ("disks.wwn", None): {"bus": "scsi"},
+    ("disks.physical_block_size", None): {"logical_block_size": 512},
+    ("nics.inbound_peak", None): {"inbound_average": 1},
+    ("nics.inbound_burst", None): {"inbound_average": 1},
+    ("nics.outbound_peak", None): {"outbound_average": 1},
+    ("nics.outbound_burst", None): {"outbound_average": 1},
+    ("clock.offset", "timezone"): {"timezone": "Europe/Berlin"},
+    ("hyperv.synic", True): {"vpindex": True},
+    ("hyperv.stimer", True): {"vpindex": True, "synic": True},
+    ("filesystems.accessmode", "mapped"): {"driver": "path"},
+    ("serials.type", "file"): {"path": "/a"},
+    ("serials.type", "dev"): {"path": "/dev/ttyS5"},
+    ("serials.type", "unix"): {"path": "/a", "mode": "bind"},
+    ("serials.type", "tcp"): _TCP,
+    ("serials.path", None): {"type": "file"},
+    ("serials.mode", "connect"): {**_TCP, "mode": "connect"},
+    ("serials.mode", "bind"): _TCP,
+    ("serials.host", None): {**_TCP, "host": "127.0.0.1"},
+    ("serials.port", None): {"type": "tcp", "host": "::1", "mode": "bind"},
+    ("serials.protocol", None): _TCP,
+    ("initrd", "/boot/initrd"): {"kernel": "/k"},
+    ("cmdline", "console=ttyS0 a='<b>'"): {"kernel": "/k"},
+    ("on_reboot", "destroy"): {"on_poweroff": "destroy"},
+    ("secure_boot", True): {"firmware": "uefi"},
+}
+# What every element of a list has to have, and what the VM
+_BESIDE: dict[str, dict[str, t.Any]] = {
+    "numa": {"cpus": "0", "memory": 1024},
+    "numatune": {"nodeset": "0"},
+    "filesystems": {"source": "/srv", "target": "srv"},
+    "channels": {"name": "org.example.0"},
+}
+_VM: dict[str, dict[str, t.Any]] = {
+    "hostdevs": {"host": "hv1"},
+    "channels": {"console": {"type": "spice"}},
 }
 # The libvirt whose schema is the first to have a value
-_SINCE = {("watchdog.model", "itco"): 9_001_000}
+_SINCE = {("watchdog.model", "itco"): 9_001_000, ("panic.model", "pvpanic"): 9_001_000}
+_PARTS = ("sockets", "dies", "cores", "threads")  # as many vCPUs
 _NO_DEVICE = [("console.type", "none")]
+
+
+def _key(value: t.Any) -> t.Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _samples(path: str, row: Setting[object]) -> list[t.Any]:
     version = libvirt.getVersion()
-    return [one for one in _all(path, row) if _SINCE.get((path, one), 0) <= version]
+    return [one for one in _all(path, row) if _SINCE.get((path, _key(one)), 0) <= version]
 
 
 def _all(path: str, row: Setting[object]) -> list[t.Any]:
@@ -74,8 +142,9 @@ def _all(path: str, row: Setting[object]) -> list[t.Any]:
         return list(row.choices)
     if isinstance(row, Boolean):
         return [True, False]
+    assert not isinstance(row, Words), f"{path}: give it values in _VALUES"
     if isinstance(row, Size):
-        return [1024, 4096]
+        return [1024, 1024] if row.high <= 1024 else [1024, 4096]
     assert isinstance(row, Integer), f"{path}: give it values in _VALUES"
     return [row.low, row.high]
 
@@ -101,16 +170,21 @@ CASES = [
 def _options(path: str, value: t.Any) -> dict[str, t.Any]:
     device, dot, name = path.partition(".")
     if not dot:
-        return {device: value}
-    given: dict[str, t.Any] = {name: value}
+        return {device: value, **_WITH.get((path, _key(value)), {})}
+    given: dict[str, t.Any] = {**_BESIDE.get(device, {}), name: value}
     if device == "disks":
         given = {"size": 8, **given}
     elif device == "nics" and name not in ("bridge", "network"):
         given = {"source": "br7", **given}
     elif path == "console.listen":
         given = {"type": "vnc", **given}
-    given.update(_WITH.get((path, value), {}))
-    return {device: [{"name": "a", **given}] if device in ("disks", "nics") else given}
+    given.update(_WITH.get((path, _key(value)), {}))
+    given.update(_WITH.get((path, None), {}))
+    more = {"vcpus": value} if name in _PARTS else _VM.get(device, {})
+    if device in ("disks", "nics"):
+        return {device: [{"name": "a", **given}]}
+    listed = next(row for row in settings.VM if row.name == device).argument()["type"] == "list"
+    return {**more, device: [given] if listed else given}
 
 
 def _domain(options: t.Any) -> Domain | None:
@@ -142,7 +216,10 @@ def _read_back(domain: Domain, xml: str) -> Iterator[tuple[str, Setting[object],
             continue
         asked = getattr(domain, row.name)
         wholes = asked if isinstance(asked, tuple) else [asked]
-        for whole, element in zip(wholes, root.findall(str(row.xml))):
+        elements = root.findall(str(row.xml))[-len(wholes) :] if wholes else []
+        for whole, element in zip(wholes, elements):
+            if whole is None:
+                continue
             for inner in row.settings:
                 yield from _of(f"{row.name}.{inner.name}", inner, whole, element)
 
@@ -152,7 +229,7 @@ def _of(
 ) -> Iterator[tuple[str, Setting[object], object, object]]:
     if row.xml and row.applies(whole):
         asked = getattr(whole, row.name)
-        if asked is not None:
+        if asked not in (None, ()):
             yield path, row, asked, row.found(element)
 
 
@@ -164,34 +241,27 @@ def test_what_is_written_is_read(path: str, value: t.Any) -> None:
     assert_valid(xml, "domain")
     found = {at: (row, asked, real) for at, row, asked, real in _read_back(domain, xml)}
     row, asked, real = found[path]
-    assert asked == value
+    assert asked == (tuple(value) if isinstance(value, list) else value)
     assert row.same(asked, real), (asked, real)
 
 
 def _random_options(source: random.Random) -> dict[str, t.Any]:
-    def some(device: str, share: float) -> dict[str, t.Any]:
-        rows = [path for path in ROWS if path.rpartition(".")[0] == device]
-        return {
-            path.rpartition(".")[2]: source.choice(_samples(path, ROWS[path]))
-            for path in rows
-            if source.random() < share
-        }
-
-    options = some("", 0.4)
-    options["disks"] = [
-        {"name": f"disk{number}", "size": 8, **some("disks", 0.4)}
-        for number in range(source.randint(0, 4))
-    ]
-    for disk in options["disks"]:
-        if disk.get("device") == "cdrom":
-            del disk["size"]
-    options["nics"] = [
-        {"name": f"eth{number}", **some("nics", 0.3)} for number in range(source.randint(0, 3))
-    ]
-    for group in settings.VM:
-        if isinstance(group, Group) and group.xml and group.of == "raw" and source.random() < 0.5:
-            options[group.name] = some(group.name, 0.5)
-    return options
+    """Some cases, each with what it needs, put together; they may contradict each other."""
+    found: dict[str, t.Any] = {}
+    for path, value in source.sample(CASES, source.randint(1, 14)):
+        for key, one in _options(path, value).items():
+            if isinstance(one, list) and one and isinstance(one[0], dict):
+                there = found.setdefault(key, [])
+                marked = {"name": f"a{len(there)}"} if key in ("disks", "nics") else {}
+                if key == "disks" and there and source.random() < 0.5:
+                    there[-1].update({**one[0], "name": there[-1]["name"]})
+                else:
+                    there.append({**one[0], **marked})
+            elif isinstance(one, dict):
+                found.setdefault(key, {}).update(one)
+            else:
+                found.setdefault(key, one)
+    return found
 
 
 def test_random_specifications_are_valid_and_read_back() -> None:

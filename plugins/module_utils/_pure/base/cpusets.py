@@ -1,0 +1,30 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Sets of CPUs and of NUMA nodes as libvirt writes them: ``0-3,^2,8``.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+PATTERN = r"[0-9]{1,4}(-[0-9]{1,4})?(,\^?[0-9]{1,4}(-[0-9]{1,4})?)*"
+RULE = "numbers and ranges with commas, ^ before what is left out, for example 0-3,^2"
+
+
+def numbers(text: str) -> frozenset[int]:
+    """All that the set has."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _dummy, last = part.lstrip("^").partition("-")
+        these = range(int(first), int(last or first) + 1)
+        found = found.difference(these) if part.startswith("^") else found.union(these)
+    return frozenset(found)
+
+
+def same(asked: object, real: object) -> bool:
+    """Whether two texts mean one set."""
+    if not isinstance(asked, str) or not isinstance(real, str):
+        return asked == real
+    return numbers(asked) == numbers(real)

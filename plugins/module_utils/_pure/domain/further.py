@@ -1,0 +1,385 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What of a VM is in its group of rows alone: there or not, or a list of such.
+
+A group is read, written and compared by its rows. What is refused beyond them is its ``check``;
+what is the same in each of its elements, or chosen by the machine, ``decide`` writes.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ... import _lxml
+from ..base import places
+from ..base.options import Reader, show, to_boolean
+from ..base.settings import Group, fields_of, names, write
+from . import settings_machine as machine
+from . import settings_peripherals as peripherals
+
+if t.TYPE_CHECKING:
+    from ..._errors import Problem
+    from ..._lxml import Element
+
+_PCS = ("x86_64", "i686")
+
+
+@dataclass(frozen=True)
+@fields_of(machine.MEMORY_BACKINGS.settings)
+class MemoryBacking:
+    """What the memory is made of."""
+
+    hugepages: bool | None = None
+    page_size: int | None = None
+    source: str | None = None
+    access: str | None = None
+
+
+@dataclass(frozen=True)
+@fields_of(machine.NUMATUNES.settings)
+class Numatune:
+    """Nodes that the memory is of."""
+
+
+@dataclass(frozen=True)
+@fields_of(machine.NUMAS.settings)
+class Cell:
+    """A NUMA node of the guest."""
+
+    cpus: str | None = None
+    memory: int | None = None
+
+
+@dataclass(frozen=True)
+@fields_of(machine.CPUTUNES.settings)
+class Cputune:
+    """CPU time and pinning."""
+
+    vcpupin: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+@fields_of(machine.MEMTUNES.settings)
+class Memtune:
+    """Bounds of QEMU's memory."""
+
+    hard_limit: int | None = None
+
+
+@dataclass(frozen=True)
+@fields_of(machine.CLOCKS.settings)
+class Clock:
+    """Clock and timers."""
+
+    hypervclock: bool | None = None
+
+
+@dataclass(frozen=True)
+@fields_of(machine.FEATURES.settings)
+class Features:
+    """Features of the machine."""
+
+    smm: bool | None = None
+
+
+@dataclass(frozen=True)
+@fields_of(machine.HYPERVS.settings)
+class Hyperv:
+    """Enlightenments of Hyper-V."""
+
+    stimer: bool | None = None
+
+
+@dataclass(frozen=True)
+@fields_of(peripherals.VIDEOS.settings)
+class Video:
+    """The graphics card."""
+
+
+@dataclass(frozen=True)
+@fields_of(peripherals.SOUNDS.settings)
+class Sound:
+    """The sound card."""
+
+
+@dataclass(frozen=True)
+@fields_of(peripherals.PANICS.settings)
+class Panic:
+    """The panic device."""
+
+
+@dataclass(frozen=True)
+@fields_of(peripherals.FILESYSTEMS.settings)
+class Filesystem:
+    """A folder of the hypervisor."""
+
+    target: str | None = None
+    driver: str = "path"
+
+
+@dataclass(frozen=True)
+@fields_of(peripherals.HOSTDEVS.settings)
+class Hostdev:
+    """A device of the hypervisor."""
+
+
+@dataclass(frozen=True)
+@fields_of(peripherals.SERIALS.settings)
+class Serial:
+    """A serial port."""
+
+
+@dataclass(frozen=True)
+@fields_of(peripherals.CHANNELS.settings)
+class Channel:
+    """A channel."""
+
+    name: str | None = None
+    type: str = "unix"
+
+
+class Machine(t.NamedTuple):
+    """What was chosen for the VM."""
+
+    arch: str
+    machine: str
+    domain_type: str
+
+
+def _nothing(_reader: Reader) -> None:
+    return
+
+
+def _as_it_is(_element: Element, _chosen: Machine) -> None:
+    return
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A group, what it becomes, and ``word``, the setting that a bare word is of.
+
+    ``usual`` is what ``true`` alone means.
+    """
+
+    group: Group
+    made: type[t.Any]
+    word: str = ""
+    check: Callable[[Reader], None] = _nothing
+    decide: Callable[[Element, Machine], None] = _as_it_is
+    usual: t.Mapping[str, object] | None = None
+
+    @property
+    def several(self) -> bool:
+        """Whether it is a list."""
+        return self.group.of == "list"
+
+
+def _needs(reader: Reader, *keys: str) -> None:
+    for key in keys:
+        if not reader.given(key):
+            reader.problem(key, f"this is missing; write {key}")
+
+
+def _check_cell(reader: Reader) -> None:
+    _needs(reader, "cpus", "memory")
+
+
+def _check_numatune(reader: Reader) -> None:
+    _needs(reader, "nodeset")
+
+
+def _check_clock(reader: Reader) -> None:
+    if (reader.value("offset") == "timezone") != reader.given("timezone") and (
+        reader.given("offset")
+    ):
+        reader.problem("timezone", "offset timezone and the zone go together; give both or neither")
+
+
+def _check_hyperv(reader: Reader) -> None:
+    for key, need in (("synic", "vpindex"), ("stimer", "synic")):
+        if reader.is_true(key) and not reader.is_true(need):
+            reader.problem(key, f"{key} needs {need}; set that too")
+
+
+def _check_filesystem(reader: Reader) -> None:
+    _needs(reader, "source", "target")
+    if reader.value("driver") != "virtiofs":
+        return
+    if reader.value("accessmode") not in (None, "passthrough"):
+        reader.problem("accessmode", "virtiofs has passthrough alone; leave it out")
+    if reader.is_true("readonly"):
+        reader.problem("readonly", "virtiofs cannot be read-only; use driver path, or leave it out")
+
+
+def _check_hostdev(reader: Reader) -> None:
+    given = [key for key in ("pci", "usb") if reader.given(key)]
+    if len(given) != 1:
+        reader.problem("pci", "a device is either pci or usb; give one of them")
+
+
+_OF_SERIALS = {
+    "file": ("path",),
+    "dev": ("path",),
+    "unix": ("path", "mode"),
+    "tcp": ("host", "port", "mode"),
+}
+
+
+def _check_serial(reader: Reader) -> None:
+    kind = str(reader.value("type") or "pty")
+    needed = _OF_SERIALS.get(kind, ())
+    _needs(reader, *needed)
+    taken = (*needed, *(("protocol",) if kind == "tcp" else ()))
+    for key in ("path", "mode", "host", "port", "protocol"):
+        if reader.given(key) and key not in taken:
+            reader.problem(key, f"a serial port of type {show(kind)} has none; leave it out")
+
+
+def _check_channel(reader: Reader) -> None:
+    _needs(reader, "name")
+    if reader.value("name") == "org.qemu.guest_agent.0":
+        reader.problem("name", "that of the guest's agent is always there; leave it out")
+
+
+def clock(root: Element, chosen: Machine) -> None:
+    """The clock of a VM that says nothing of it."""
+    _clock(places.reach(root, "clock"), chosen)
+
+
+def _clock(element: Element, chosen: Machine) -> None:
+    if element.get("timezone"):
+        places.put(element, "@offset", "timezone")
+    places.put(element, "@offset", "utc")
+    if chosen.domain_type == "kvm" and chosen.arch in _PCS:
+        # what keeps a busy host's guests in time: late ticks are made up for, not dropped
+        usual = {"rtc": ("tickpolicy", "catchup"), "pit": ("tickpolicy", "delay")}
+        there = [one.get("name") for one in element.iterfind("timer")]
+        for name, (key, value) in {**usual, "hpet": ("present", "no")}.items():
+            if name not in there:
+                _lxml.add(element, "timer", {"name": name, key: value})
+
+
+def _hyperv(element: Element, _chosen: Machine) -> None:
+    """Its timers go by its clock."""
+    if places.texts(element, "stimer/@state") == ["on"]:
+        for root in element.iterancestors("domain"):
+            clock = places.reach(root, "clock")
+            if all(one.get("name") != "hypervclock" for one in clock.iterfind("timer")):
+                _lxml.add(clock, "timer", {"name": "hypervclock", "present": "yes"})
+
+
+def _video(element: Element, chosen: Machine) -> None:
+    # the one that needs no driver in the guest; elsewhere than on PCs there is only virtio
+    places.put(element, "model/@type", "vga" if chosen.arch in _PCS else "virtio")
+
+
+def _sound(element: Element, chosen: Machine) -> None:
+    places.put(element, "@model", "ich9" if "q35" in chosen.machine else "ich6")
+
+
+_PANICS = {"x86_64": "isa", "i686": "isa", "ppc64le": "pseries", "ppc64": "pseries"}
+
+
+def _panic(element: Element, chosen: Machine) -> None:
+    places.put(element, "@model", _PANICS.get(chosen.arch, "pvpanic"))
+
+
+def _filesystem(element: Element, _chosen: Machine) -> None:
+    places.put(element, "@type", "mount")
+    places.put(element, "@accessmode", "passthrough" if _is_virtiofs(element) else "mapped")
+    if _is_virtiofs(element):
+        for root in element.iterancestors("domain"):
+            places.put(root, "memoryBacking/source/@type", "memfd")
+            places.put(root, "memoryBacking/access/@mode", "shared")
+
+
+def _is_virtiofs(element: Element) -> bool:
+    return places.texts(element, "driver/@type") == ["virtiofs"]
+
+
+def _channel(element: Element, _chosen: Machine) -> None:
+    places.put(element, "target/@type", "virtio")
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind(machine.MEMORY_BACKINGS, MemoryBacking),
+    Kind(machine.NUMATUNES, Numatune, check=_check_numatune),
+    Kind(machine.NUMAS, Cell, check=_check_cell),
+    Kind(machine.CPUTUNES, Cputune),
+    Kind(machine.MEMTUNES, Memtune),
+    Kind(machine.CLOCKS, Clock, "offset", _check_clock, _clock),
+    Kind(machine.FEATURES, Features),
+    Kind(machine.HYPERVS, Hyperv, "", _check_hyperv, _hyperv, machine.RECOMMENDED),
+    Kind(peripherals.VIDEOS, Video, "model", decide=_video),
+    Kind(peripherals.SOUNDS, Sound, "model", decide=_sound),
+    Kind(peripherals.PANICS, Panic, "model", decide=_panic),
+    Kind(peripherals.FILESYSTEMS, Filesystem, "", _check_filesystem, _filesystem),
+    Kind(peripherals.HOSTDEVS, Hostdev, check=_check_hostdev),
+    Kind(peripherals.SERIALS, Serial, check=_check_serial),
+    Kind(peripherals.CHANNELS, Channel, "", _check_channel, _channel),
+)
+
+
+def read(reader: Reader) -> dict[str, t.Any]:
+    """The value of each group of a VM's options: one, None, or a tuple of them."""
+    return {kind.group.name: _read(kind, reader) for kind in KINDS}
+
+
+def _read(kind: Kind, reader: Reader) -> object:
+    name = kind.group.name
+    value, path = reader.structure(name), reader.at(name)
+    if not kind.several:
+        found = one(value, path, reader.problems, kind.word)
+        if found is not None and not found.written and kind.usual:
+            found = Reader(kind.usual, path, reader.problems)
+        return None if found is None else _made(kind, found)
+    if value is None:
+        return ()
+    if not isinstance(value, (list, tuple)):
+        reader.problem(name, f"{show(value)} is not a list; write - and a mapping for each")
+        return ()
+    entries = enumerate(value)
+    return tuple(
+        _made(kind, Reader(entry or {}, f"{path}[{index}]", reader.problems))
+        for index, entry in entries
+    )
+
+
+def _made(kind: Kind, reader: Reader) -> object:
+    kind.check(reader)
+    made = kind.made(**{row.name: row.read(reader) for row in kind.group.settings})
+    reader.finish(names(kind.group.settings))
+    return made
+
+
+def one(value: t.Any, path: str, problems: list[Problem], word: str) -> Reader | None:
+    """What a device is read from that is there or not; a bare word is its setting ``word``."""
+    if isinstance(value, str):
+        try:
+            value = to_boolean(value)  # as the command line gives it
+        except ValueError:
+            value = {word: value} if word else value
+    if value is None or value is False:
+        return None
+    return Reader(None if value is True else value, path, problems)
+
+
+def add(root: Element, domain: object, chosen: Machine) -> None:
+    """Write every group that the specification ``domain`` has into its XML."""
+    for kind in KINDS:
+        value = getattr(domain, kind.group.name)
+        place = str(kind.group.xml)
+        for whole in value if kind.several else [value] if value is not None else []:
+            if kind.several:
+                below, _dummy, tag = place.rpartition("/")
+                element = _lxml.add(places.reach(root, below), tag)
+            else:
+                element = places.reach(root, place)
+            write(kind.group.settings, element, whole)
+            kind.decide(element, chosen)

@@ -1,0 +1,105 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Rules across the settings of a VM: what libvirt or QEMU would refuse, told before.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..base import cpusets
+from ..base.options import Reader
+
+if t.TYPE_CHECKING:
+    from .domain import Domain
+
+_SERIALS = 4  # what a PC has, the console among them
+
+
+def check(domain: Domain, reader: Reader) -> None:
+    """Report every pair of settings that do not go together."""
+    _cpus(domain, reader)
+    _memory(domain, reader)
+    secure = reader.is_true("secure_boot")
+    if secure and domain.firmware != "uefi":
+        reader.problem("secure_boot", "it needs firmware uefi; set that too")
+    if secure and domain.machine and "q35" not in domain.machine:
+        reader.problem("secure_boot", f"it needs machine q35, not {domain.machine}; leave that out")
+    if secure and domain.features and domain.features.smm is False:
+        reader.problem("features", "secure_boot needs smm; leave it out")
+    timed = domain.hyperv is not None and domain.hyperv.stimer
+    if timed and domain.clock and domain.clock.hypervclock is False:
+        reader.problem("hyperv", "stimer goes by hypervclock; leave that out")
+    for key in ("initrd", "cmdline"):
+        if reader.given(key) and not reader.given("kernel"):
+            reader.problem(key, "it is of a kernel; give kernel too, or leave it out")
+    if reader.value("on_poweroff") == "restart" and reader.value("on_reboot") == "destroy":
+        reader.problem(
+            "on_poweroff", "restart does not go with on_reboot destroy; use destroy, or restart"
+        )
+    if domain.hostdevs and domain.placement.host is None:
+        reader.problem("hostdevs", "these are of one hypervisor; name it as host")
+    if len(domain.serials) >= _SERIALS and domain.arch in (None, "x86_64", "i686"):
+        reader.problem("serials", f"a PC has {_SERIALS} ports, and the first is the console")
+    if any(one.type == "spicevmc" for one in domain.channels) and domain.console.type != "spice":
+        reader.problem("channels", "spicevmc needs console spice; set that, or use unix")
+    for kind, keys in (("filesystems", ("target",)), ("channels", ("name",))):
+        for key in keys:
+            values = [getattr(one, key) for one in getattr(domain, kind)]
+            twice = sorted({str(one) for one in values if values.count(one) > 1})
+            if twice:
+                reader.problem(kind, f"{', '.join(twice)} is given twice; a {key} is there once")
+
+
+def _cpus(domain: Domain, reader: Reader) -> None:
+    most = max(domain.vcpus, int(getattr(domain, "vcpus_max", None) or 0))
+    if domain.cpu.topology not in (0, most):
+        reader.problem(
+            "cpu",
+            f"sockets, dies, cores and threads make {domain.cpu.topology}, and the VM has {most}"
+            " vCPUs; make these the same",
+        )
+    pins = domain.cputune.vcpupin if domain.cputune else ()
+    for pin in pins:
+        vcpu = int(pin.partition(":")[0])
+        if vcpu >= most:
+            reader.problem("cputune", f"there is no vCPU {vcpu}; they are 0 to {most - 1}")
+    if domain.numa and all(cell.cpus for cell in domain.numa):
+        cells = [cpusets.numbers(cell.cpus) for cell in domain.numa if cell.cpus]
+        counted = sum(len(cell) for cell in cells)
+        if frozenset().union(*cells) != frozenset(range(most)) or counted != most:
+            reader.problem(
+                "numa", f"each of the vCPUs 0 to {most - 1} is in one node; write cpus accordingly"
+            )
+
+
+def _memory(domain: Domain, reader: Reader) -> None:
+    most = domain.memory_max or domain.memory
+    total = sum(cell.memory or 0 for cell in domain.numa)
+    if total not in (0, most):
+        reader.problem(
+            "numa", f"its nodes have {total} MiB in all, and the VM {most} MiB; make these the same"
+        )
+    limit = domain.memtune.hard_limit if domain.memtune else None
+    if limit is not None and limit < most:
+        reader.problem(
+            "memtune",
+            f"hard_limit is {limit} MiB, less than the VM's memory ({most} MiB); QEMU"
+            " needs some more than that",
+        )
+    backing = domain.memory_backing
+    if backing is None:
+        return
+    shared = any(one.driver == "virtiofs" for one in domain.filesystems)
+    if shared and (backing.access == "private" or backing.source == "anonymous"):
+        reader.problem(
+            "memory_backing", "virtiofs needs memory that is shared; leave out source and access"
+        )
+    if backing.page_size and backing.hugepages is False:
+        reader.problem("memory_backing", "page_size means huge pages; leave out hugepages")
+    if backing.source == "file" and (backing.hugepages or backing.page_size):
+        reader.problem("memory_backing", "huge pages do not go with source file; leave it out")

@@ -1,0 +1,285 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The settings of a VM's further devices, one row each: video, sound, panic, files, ports.
+
+A place in XML is one below the device's element.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+from ..base.settings import AT_BOOT, Boolean, Choice, Group, Integer, Size, Text, rows
+from . import composites_machine as composites
+
+_PATH = r"/[^\0]{1,1023}"
+_PATH_RULE = "write an absolute path on the hypervisor"
+
+
+class Video:
+    """The settings of the graphics card."""
+
+    model = Choice(
+        "model",
+        "Device that the guest sees. Left out, V(vga) on PCs, else V(virtio).",
+        default=None,
+        xml="model/@type",
+        choices=("vga", "virtio", "qxl", "bochs", "cirrus", "ramfb", "none"),
+        change=AT_BOOT,
+    )
+    vram = Size(
+        "vram",
+        "Its memory, where the model has any to be chosen.",
+        default=None,
+        xml=composites.video_memory("vram"),
+        high=1024,
+        change=AT_BOOT,
+    )
+    heads = Integer(
+        "heads",
+        "Screens that it can have; V(virtio) and V(qxl) have more than one.",
+        default=None,
+        xml="model/@heads",
+        low=1,
+        high=16,
+        change=AT_BOOT,
+    )
+
+
+class Sound:
+    """The settings of the sound card."""
+
+    model = Choice(
+        "model",
+        "Device that the guest sees; the one that fits the machine type if left out.",
+        default=None,
+        xml="@model",
+        choices=("ich9", "ich6", "ac97", "usb"),
+        change=AT_BOOT,
+    )
+
+
+class Panic:
+    """The settings of the device by which a guest tells that it crashed."""
+
+    model = Choice(
+        "model",
+        "Device that the guest sees; the one that fits the architecture if left out.",
+        default=None,
+        xml="@model",
+        choices=("isa", "hyperv", "pvpanic", "pseries", "s390"),
+        change=AT_BOOT,
+    )
+
+
+class Filesystem:
+    """The settings of a folder of the hypervisor that the guest mounts."""
+
+    source = Text(
+        "source",
+        "Folder of the hypervisor.",
+        default=None,
+        xml="source/@dir",
+        pattern=_PATH,
+        rule=_PATH_RULE,
+        change=AT_BOOT,
+    )
+    target = Text(
+        "target",
+        "Tag that the guest mounts it by, as C(mount -t virtiofs TAG /mnt) or, by 9p, C(mount -t 9p"
+        " -o trans=virtio TAG /mnt).",
+        default=None,
+        xml="target/@dir",
+        pattern=r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,30}",
+        rule="a tag has 1 to 31 letters, digits or '_./-'",
+        change=AT_BOOT,
+    )
+    driver = Choice(
+        "driver",
+        "How the guest reaches it. V(path) is 9p, which QEMU does itself; V(virtiofs) is faster,"
+        " and needs the program virtiofsd on the hypervisor and memory that it shares with QEMU.",
+        default="path",
+        xml="driver/@type",
+        choices=("path", "virtiofs"),
+        change=AT_BOOT,
+    )
+    accessmode = Choice(
+        "accessmode",
+        "Whose the files are, by 9p. V(mapped) keeps owner and rights that the guest gives in"
+        " extended attributes, V(passthrough) gives the files themselves, as far as QEMU's user"
+        " may, and V(squash) ignores that it may not. With V(virtiofs) V(passthrough).",
+        default=None,
+        xml="@accessmode",
+        choices=("mapped", "passthrough", "squash"),
+        change=AT_BOOT,
+    )
+    readonly = Boolean(
+        "readonly",
+        "Keep the guest from writing to it. Not with V(virtiofs).",
+        default=False,
+        xml="readonly",
+        change=AT_BOOT,
+    )
+
+
+class Hostdev:
+    """The settings of a device of the hypervisor that the guest has for itself."""
+
+    pci = Text(
+        "pci",
+        "Address of a PCI device, such as V(0000:3b:00.1), as C(lspci -D) shows it.",
+        default=None,
+        xml=composites.PCI,
+        pattern=r"[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]",
+        rule="write domain, bus, slot and function in small hexadecimal digits: '0000:3b:00.1'",
+        change=AT_BOOT,
+    )
+    usb = Text(
+        "usb",
+        "Vendor and product of a USB device, such as V(046d:c52b), as C(lsusb) shows them.",
+        default=None,
+        xml=composites.USB,
+        pattern=r"[0-9a-f]{4}:[0-9a-f]{4}",
+        rule="write vendor and product in small hexadecimal digits, in quotes: '046d:c52b'",
+        change=AT_BOOT,
+    )
+
+
+class Serial:
+    """The settings of a serial port beside the console."""
+
+    type = Choice(
+        "type",
+        "What is at its other end.",
+        default="pty",
+        xml="@type",
+        choices=("pty", "file", "unix", "tcp", "dev", "null"),
+        change=AT_BOOT,
+    )
+    path = Text(
+        "path",
+        "Path on the hypervisor, for V(file), V(unix) and V(dev).",
+        default=None,
+        xml="source/@path",
+        pattern=_PATH,
+        rule=_PATH_RULE,
+        change=AT_BOOT,
+    )
+    mode = Choice(
+        "mode",
+        "Whether QEMU listens (V(bind)) or calls, for V(unix) and V(tcp).",
+        default=None,
+        xml="source/@mode",
+        choices=("bind", "connect"),
+        change=AT_BOOT,
+    )
+    host = Text(
+        "host",
+        "Address of V(tcp).",
+        default=None,
+        xml="source/@host",
+        pattern=r"[A-Za-z0-9:][A-Za-z0-9.:-]{0,252}",
+        rule="write an address or a host name",
+        change=AT_BOOT,
+    )
+    port = Integer(
+        "port",
+        "Port of V(tcp).",
+        default=None,
+        xml="source/@service",
+        low=1,
+        high=65535,
+        change=AT_BOOT,
+    )
+    protocol = Choice(
+        "protocol",
+        "What V(tcp) speaks.",
+        default=None,
+        xml="protocol/@type",
+        choices=("raw", "telnet"),
+        change=AT_BOOT,
+    )
+
+
+class Channel:
+    """The settings of a channel between hypervisor and guest."""
+
+    name = Text(
+        "name",
+        "Name, by which the guest finds it below C(/dev/virtio-ports).",
+        default=None,
+        xml="target/@name",
+        pattern=r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}",
+        rule="1 to 64 letters, digits or '_.-'",
+        change=AT_BOOT,
+    )
+    type = Choice(
+        "type",
+        "What is at its other end. V(spicevmc) is for the agent of a SPICE console.",
+        default="unix",
+        xml="@type",
+        choices=("unix", "pty", "spicevmc"),
+        change=AT_BOOT,
+    )
+
+
+VIDEOS = Group(
+    "video",
+    "Graphics card, or its model alone, such as V(virtio). Left out, there is one with a console.",
+    settings=rows(Video),
+    xml="devices/video",
+    change=AT_BOOT,
+    of="raw",
+)
+SOUNDS = Group(
+    "sound",
+    "Sound card, V(true) or its model alone. There is none if left out.",
+    settings=rows(Sound),
+    xml="devices/sound",
+    change=AT_BOOT,
+    of="raw",
+)
+PANICS = Group(
+    "panic",
+    "Device by which the guest tells that it crashed, V(true) or its model alone, so that"
+    " O(on_crash) holds. There is none if left out.",
+    settings=rows(Panic),
+    xml="devices/panic",
+    change=AT_BOOT,
+    of="raw",
+)
+FILESYSTEMS = Group(
+    "filesystems",
+    "Folders of the hypervisor that the guest may mount. A VM with one is not moved while it runs.",
+    settings=rows(Filesystem),
+    xml="devices/filesystem",
+    change=AT_BOOT,
+    of="list",
+)
+HOSTDEVS = Group(
+    "hostdevs",
+    "Devices of the hypervisor that the guest has for itself, each C(pci) or C(usb). They tie the"
+    " VM to one hypervisor, which O(host) names.",
+    settings=rows(Hostdev),
+    xml="devices/hostdev",
+    change=AT_BOOT,
+    of="list",
+)
+SERIALS = Group(
+    "serials",
+    "Serial ports beside the console, which is the first. PCs have four in all.",
+    settings=rows(Serial),
+    xml="devices/serial",
+    change=AT_BOOT,
+    of="list",
+)
+CHANNELS = Group(
+    "channels",
+    "Channels between hypervisor and guest beside that of the guest's agent.",
+    settings=rows(Channel),
+    xml="devices/channel",
+    change=AT_BOOT,
+    of="list",
+)

@@ -1,0 +1,189 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How far each setting of a VM was tried: three classes, which exclude each other.
+
+*Proven*: a test sees its effect in the guest or in QEMU. *Accepted*: a VM with it is defined and
+started by libvirt 9.0 and 11.3, and reads back as it was asked for. *Schema only*: its XML is
+valid, and what it needs the laboratory has not.
+
+What is in none of the first two tables is accepted, and must be in ``VMS``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Setting: the test that sees it, below tests/integration
+PROVEN = {
+    "boot": "provisioning/test_media.py::test_a_vm_boots_from_its_cd",
+    "disks.device": "provisioning/test_media.py::test_a_guest_reads_its_cd",
+    "disks.image": "provisioning/test_media.py::test_a_vm_boots_from_its_cd",
+    "disks.detect_zeroes": "provisioning/test_settings.py::test_zeroes_are_looked_for",
+    "disks.iothread": "provisioning/test_settings.py::test_disks_share_threads",
+    "nics.vlan": "provisioning/test_vlans.py",
+    "tpm.model": "provisioning/test_settings.py::test_a_tpm_where_it_can_be_emulated",
+}
+_CGROUPS = "the laboratory's hypervisors are containers without controllers of cgroups"
+_KVM = "the laboratory has no KVM, and emulation has none of it"
+_HARDWARE = "the laboratory has no device to give away"
+_OVMF = "the laboratory's hypervisors have no UEFI"
+SCHEMA_ONLY = {
+    "arch": "the laboratory has PCs alone",
+    "cputune.shares": _CGROUPS,
+    "cputune.period": _CGROUPS,
+    "cputune.quota": _CGROUPS,
+    "memtune.hard_limit": _CGROUPS,
+    "memtune.soft_limit": _CGROUPS,
+    "features.kvm_hint_dedicated": _KVM,
+    "firmware": _OVMF,
+    "secure_boot": _OVMF,
+    "hostdevs.pci": _HARDWARE,
+    "hostdevs.usb": _HARDWARE,
+    "nics.isolated": "the laboratory may not write what it is set by, below /sys",
+    "memory_backing.hugepages": "the laboratory has reserved none",
+    "memory_backing.page_size": "the laboratory has reserved none",
+}
+SCHEMA_ONLY.update(
+    {
+        f"nics.{way}_{key}": "the laboratory's kernel has no queue of the kind sfq"
+        for way in ("inbound", "outbound")
+        for key in ("average", "peak", "burst")
+    }
+)
+_HYPERV = ("relaxed", "vapic", "spinlocks", "vpindex", "runtime", "synic", "stimer", "reset")
+_HYPERV += ("frequencies", "reenlightenment", "tlbflush", "ipi", "vendor_id")
+SCHEMA_ONLY.update({f"hyperv.{key}": _KVM for key in _HYPERV})
+NETWORK = "bridged"
+KERNEL = "/var/lib/libvirt/images/kernel"
+_IOPS = {"read_iops_sec": 100, "write_iops_sec": 100}
+VMS: list[dict[str, Any]] = [
+    {
+        "name": "machine",
+        "title": "A <machine> & its parts",
+        "description": "first\nsecond",
+        "vcpus": 2,
+        "cpuset": "0",
+        "memory": 64,
+        "memory_max": 64,
+        "memory_backing": {
+            "nosharepages": True,
+            "locked": False,
+            "source": "memfd",
+            "access": "shared",
+            "allocation": "immediate",
+            "discard": True,
+        },
+        "numa": [{"cpus": "0", "memory": 32}, {"cpus": "1", "memory": 32}],
+        "numatune": {"mode": "preferred", "nodeset": "0"},
+        "cputune": {"vcpupin": ["1:0"], "emulatorpin": "0"},
+        "cpu": {
+            "mode": "custom",
+            "model": "qemu64",
+            "require": ["ssse3"],
+            "disable": ["svm"],
+            "sockets": 1,
+            "dies": 1,
+            "cores": 2,
+            "threads": 1,
+        },
+        "machine": "q35",
+        "domain_type": "qemu",
+        "boot_menu": True,
+        "clock": {
+            "offset": "timezone",
+            "timezone": "Europe/Berlin",
+            "rtc": "catchup",
+            "pit": "delay",
+            "hpet": True,
+            "kvmclock": False,
+            "hypervclock": False,
+        },
+        "features": {"pae": True, "kvm_hidden": True, "pmu": False, "vmport": True, "smm": True},
+        "on_poweroff": "destroy",
+        "on_reboot": "destroy",
+        "on_crash": "preserve",
+        "watchdog": {"model": "i6300esb", "action": "pause"},
+        "rng": False,
+        "balloon": False,
+        "panic": {"model": "isa"},
+    },
+    {
+        "name": "devices",
+        "memory": 64,
+        "console": {
+            "type": "vnc",
+            "listen": "127.0.0.1",
+            "port": 5977,
+            "keymap": "de",
+            "password": "s3cret&<",
+        },
+        "video": {"model": "virtio", "heads": 2},
+        "sound": {"model": "ich9"},
+        "serials": [
+            {"type": "unix", "path": "/run/libvirt/port", "mode": "bind"},
+            {"type": "tcp", "host": "127.0.0.1", "port": 5978, "mode": "bind", "protocol": "raw"},
+        ],
+        "channels": [{"name": "org.example.0", "type": "unix"}],
+        "filesystems": [
+            {
+                "source": "/srv",
+                "target": "srv",
+                "driver": "path",
+                "accessmode": "mapped",
+                "readonly": True,
+            }
+        ],
+        "disks": [
+            {
+                "name": "system",
+                "size": 8,
+                "format": "qcow2",
+                "cache": "none",
+                "io": "threads",
+                "discard": "unmap",
+                "queues": 1,
+                "error_policy": "stop",
+                "total_bytes_sec": 1048576,
+                "total_iops_sec": 1000,
+                "pool": "default",
+                "overlay": False,
+                "readonly": False,
+                "serial": "A.b_1",
+            },
+            {
+                "name": "data",
+                "size": 8,
+                "bus": "scsi",
+                "wwn": "5000c50015ea71ac",
+                "logical_block_size": 4096,
+                "physical_block_size": 4096,
+                "read_bytes_sec": 1048576,
+                "write_bytes_sec": 1048576,
+                **_IOPS,
+            },
+        ],
+        "nics": [
+            {
+                "name": "eth0",
+                "bridge": "br0",
+                "type": "bridge",
+                "mac": "52:54:00:12:34:56",
+                "model": "virtio",
+                "mtu": 1400,
+                "queues": 2,
+                "link": False,
+                "filter": "clean-traffic",
+            }
+        ],
+    },
+    {
+        "name": "kernel",
+        "memory": 64,
+        "video": {"model": "vga", "vram": "32MiB"},
+        "kernel": KERNEL,
+        "initrd": KERNEL,
+        "cmdline": "a='<b>'",
+        "nics": [{"name": "eth0", "network": NETWORK}, {"name": "eth1", "source": "br0"}],
+    },
+]
