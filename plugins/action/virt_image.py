@@ -14,7 +14,6 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.images.source imp
     parse_image,
     with_checksum,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import purge_decision
 from ansible_collections.fleet.virt.plugins.plugin_utils import _images
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
@@ -67,6 +66,11 @@ def _with_sole_pools(options: Answer, task_vars: Values) -> Answer:
     """The options, with what all hypervisors said of their pools in place of where they said it."""
     results, expected, lost = (options.pop(key, None) for key in _INTERNAL)
     if results and expected:
+        # Ansible compiles it anew in each run, and bringing an image needs none of it
+        from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import (
+            purge_decision,
+        )
+
         answers = registered(task_vars, str(results), "pools")
         names = [str(name) for name in as_list(expected)]
         away = [str(name) for name in as_list(lost)]

@@ -15,16 +15,12 @@ import tempfile
 import typing as t
 from pathlib import Path
 
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import requirements
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.deadline import Failed
-from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import fleet
-from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.domains import Wanted
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
     as_list,
     as_mapping,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils import _alive, _peers, _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils import _alive, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values
 
@@ -56,6 +52,13 @@ def require_absent(
     asked = not_lost(task_vars, variables)
     if not asked:
         return
+    # Ansible compiles them anew in each run, and creating by a playbook needs none of them
+    from ansible_collections.fleet.virt.plugins.module_utils._effects.base import requirements
+    from ansible_collections.fleet.virt.plugins.module_utils._effects.base.deadline import Failed
+    from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import fleet
+    from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.domains import Wanted
+    from ansible_collections.fleet.virt.plugins.plugin_utils import _ssh
+
     requirements.require()
     with tempfile.TemporaryDirectory(prefix="fleet-virt-") as folder:
         targets = []
