@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""systemd's units of libvirt: starting them, and what they complain of.
+"""systemd's units: those of libvirt, what they complain of, and units of our own.
 
 This file is private to the collection.
 """
@@ -117,6 +117,24 @@ def _succeeds(*words: str, seconds: float = _LIMIT) -> bool:
 
 def _fields(block: str) -> dict[str, str]:
     return dict(line.partition("=")[::2] for line in block.splitlines())
+
+
+def own_unit(
+    unit: str,
+    argv: t.Sequence[str],
+    *,
+    after: float | None = None,
+    properties: t.Sequence[str] = (),
+) -> list[str]:
+    """The command that runs ``argv`` as a unit of systemd's, which outlives this process.
+
+    At once, and it is kept when it has ended; or ``after`` some seconds, and then it is forgotten.
+    Without AccuracySec a timer is a minute late.
+    """
+    words = ["systemd-run", "--quiet", f"--unit={unit}"]
+    if after is not None:
+        words += ["--collect", f"--on-active={after:g}s", "--timer-property=AccuracySec=100ms"]
+    return [*words, *(f"--property={one}" for one in properties), "--", *argv]
 
 
 def complaints(began: int) -> str:

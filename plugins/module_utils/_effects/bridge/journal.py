@@ -171,8 +171,11 @@ def arm(plan: Plan, switch: Switch, identifier: str, window: int) -> None:
 
 
 def _start(what: str, identifier: str, words: t.Sequence[str], seconds: float) -> None:
+    script = ["/bin/sh", f"{FOLDER}/{what}", *words]
+    # with another KillMode the end of the script would end the DHCP client that it started
+    kept = ["KillMode=process"]
     name = scripts.unit(what, identifier)
-    run(scripts.start(name, [f"{FOLDER}/{what}", *words], seconds), check=True)
+    run(systemd.own_unit(name, script, after=seconds, properties=kept), check=True)
 
 
 def confirm() -> bool:

@@ -32,6 +32,7 @@ DAEMONS = ("libvirtd", "virtproxyd")
 _GUARD_URI = "qemu+unix:///system?socket=/run/libvirt/libvirt-sock-ro"
 _NO_TLS = "no tls service found"
 _HANDSHAKE_SECONDS = 5.0
+_BACK_SECONDS = 20.0  # after which people are let in again, whatever has become of this process
 
 
 def serving(timeout: float) -> list[str]:
@@ -83,9 +84,8 @@ def _nobody_enters(daemon: str, timeout: float) -> t.Iterator[None]:
         *("server-clients-set", daemon, "--max-clients", str(limits["nclients_max"])),
         *("--max-unauth-clients", str(limits["nclients_unauth_max"])),
     )
-    command = ["systemd-run", "--quiet", "--collect", f"--unit={unit}", "--on-active=20s"]
-    command += ["--timer-property=AccuracySec=100ms", shutil.which("virt-admin") or "virt-admin"]
-    status, said = _run([*command, "-c", f"{daemon}:///system", *back], timeout)
+    admin = [shutil.which("virt-admin") or "virt-admin", "-c", f"{daemon}:///system", *back]
+    status, said = _run(systemd.own_unit(unit, admin, after=_BACK_SECONDS), timeout)
     if status != 0:
         raise FleetVirtError(f"systemd-run failed, without which {daemon} is not touched: {said}")
     with a_client(daemon, timeout):

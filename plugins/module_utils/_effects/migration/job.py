@@ -75,11 +75,7 @@ def start(uuid: str, argv: t.Sequence[str]) -> None:
         f"StandardError=append:{_log(uuid)}",
         "Environment=LC_ALL=C LANGUAGE=C",
     )
-    words = [
-        *("systemd-run", "--quiet", f"--unit={unit_of(uuid)}"),
-        *(f"--property={one}" for one in properties),
-        *("--", program, *argv[1:]),
-    ]
+    words = systemd.own_unit(unit_of(uuid), [program, *argv[1:]], properties=properties)
     with migration_sockets.noted(uuid, lambda: state(uuid) == "running"):
         programs.run(words)
 

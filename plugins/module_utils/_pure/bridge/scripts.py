@@ -130,25 +130,6 @@ def _restore(number: int, file: File) -> list[str]:
     return [f"cp -a saved/{number} {path}.fleet-virt", f"mv -f {path}.fleet-virt {path}"]
 
 
-def start(name: str, words: t.Sequence[str], seconds: float) -> list[str]:
-    """The command that runs a script of ours as a unit, after some seconds.
-
-    Without AccuracySec a timer is a minute late; with another KillMode the end of the script
-    would end the DHCP client that it started.
-    """
-    return [
-        "systemd-run",
-        "--quiet",
-        "--collect",
-        f"--unit={name}",
-        f"--on-active={seconds:g}s",
-        "--timer-property=AccuracySec=100ms",
-        "--property=KillMode=process",
-        "/bin/sh",
-        *words,
-    ]
-
-
 def reason(word: str, failed: str, seconds: int, seen: t.Sequence[str]) -> str:
     """Why it was switched back, in words."""
     if failed:

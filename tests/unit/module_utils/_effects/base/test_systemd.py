@@ -61,3 +61,13 @@ def test_without_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert not systemd.is_enabled("up")
     with pytest.raises(DependencyMissing, match="systemctl is missing"):
         systemd.properties("up", "A")
+
+
+def test_units_of_our_own() -> None:
+    """At once it stays when it has ended; after some time it is exact, and forgotten."""
+    program = ["/usr/bin/virsh", "-c", "qemu:///system"]
+    quiet = ["systemd-run", "--quiet", "--unit=x"]
+    found = systemd.own_unit("x", program, properties=["RemainAfterExit=yes"])
+    assert found == [*quiet, "--property=RemainAfterExit=yes", "--", *program]
+    timer = ["--collect", "--on-active=8.5s", "--timer-property=AccuracySec=100ms"]
+    assert systemd.own_unit("x", program, after=8.5) == [*quiet, *timer, "--", *program]

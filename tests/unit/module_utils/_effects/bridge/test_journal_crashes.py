@@ -60,6 +60,7 @@ class Machine:
             subprocess.run(words, check=check)
         elif words[0] == "systemd-run":
             self.effects.next(f"start {words[-1]}")
+            assert "--property=KillMode=process" in words  # the DHCP client it starts stays
             self.started += [word for word in words if word.startswith(str(self.folder))]
         return ""
 

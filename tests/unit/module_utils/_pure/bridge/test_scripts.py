@@ -148,14 +148,6 @@ def test_no_rollback_of_what_is_confirmed(machine: Machine, word: str) -> None:
     assert machine.calls == ["down", "up"]
 
 
-def test_timers_are_exact_and_leave_the_dhcp_client_alive() -> None:
-    command = bridge_scripts.start("unit", ["/folder/rollback", "timer"], 8.5)
-    assert "--on-active=8.5s" in command
-    assert "--timer-property=AccuracySec=100ms" in command
-    assert "--property=KillMode=process" in command
-    assert command[-3:] == ["/bin/sh", "/folder/rollback", "timer"]
-
-
 def test_boot_unit_comes_before_the_network() -> None:
     text = bridge_scripts.boot_unit()
     for unit in ("networking", "systemd-networkd", "NetworkManager"):
