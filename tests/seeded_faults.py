@@ -30,8 +30,8 @@ _PARALLEL = 2
 
 @dataclass(frozen=True)
 class Fault:
-    """``old`` becomes ``new`` in ``file``, below plugins/module_utils/_effects; ``tests`` are below
-    tests/unit/module_utils/_effects."""
+    """``old`` becomes ``new`` in ``file``, below plugins/module_utils/_effects, or in _pure if that
+    is named; ``tests`` are below tests/unit/module_utils/_effects."""
 
     name: str
     file: str
@@ -41,7 +41,8 @@ class Fault:
 
     @property
     def path(self) -> str:
-        return f"plugins/module_utils/_effects/{self.file}"
+        folder = "" if self.file.startswith("_pure/") else "_effects/"
+        return f"plugins/module_utils/{folder}{self.file}"
 
     def applied(self, text: str) -> str:
         """The text with the fault; raises ValueError unless there is one place for it."""
@@ -221,10 +222,17 @@ FAULTS = (
     ),
     Fault(
         "a VM that arrived is undone because it is defined here still",
-        "migration/settle.py",
-        "remote is not None and there.arrived(uuid) and not (here and here.active):\n",
-        "remote is not None and there.arrived(uuid) and not here:\n",
+        "_pure/migration/settling.py",
+        "    _S.OFF: (_V.WAIT, _V.UNDO, _V.WAIT, _V.WAIT, _V.WAIT, _V.REPLACE),\n",
+        "    _S.OFF: (_V.WAIT, _V.UNDO, _V.WAIT, _V.WAIT, _V.WAIT, _V.UNDO),\n",
         f"{_SETTLE}::test_where_both_ends_tell",
+    ),
+    Fault(
+        "a VM that runs on both ends is taken away from one",
+        "_pure/migration/settling.py",
+        "    _S.RUNNING: (_V.WAIT, _V.UNDO, _V.WAIT, _V.WAIT, _V.STOP, _V.WAIT),\n",
+        "    _S.RUNNING: (_V.WAIT, _V.UNDO, _V.WAIT, _V.WAIT, _V.STOP, _V.REPLACE),\n",
+        f"{_SETTLE}::test_where_they_do_not_nothing_is_done",
     ),
     Fault(
         "another VM of the same name is taken for the one that moved",

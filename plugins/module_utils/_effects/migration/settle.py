@@ -4,8 +4,7 @@
 
 """After a move, however it ended: which end has the VM is found out from both, and put right.
 
-libvirt defines the VM on the destination when all of it has travelled, and not before. So a
-definition there is the VM, and is never taken away here.
+What is done in which case is in ``_pure/migration/settling.py``; here it is looked at and done.
 
 This file is private to the collection.
 """
@@ -32,6 +31,8 @@ from ..._pure.base import metadata
 from ..._pure.base.metadata import OwnVolume
 from ..._pure.base.names import CLAIM
 from ..._pure.machine import domain_info
+from ..._pure.migration import settling
+from ..._pure.migration.settling import Act, Arrival, DestinationState, SourceState, Verdict
 from ..base import domains, lookup
 from ..base.connection import Connection
 from ..base.lookup import find_domain, kept_metadata
@@ -43,7 +44,13 @@ from .ends import Ends, Here, There
 from .facts import job_of
 from .jobs import Job
 
-_RUNS = (DOMAIN_RUNNING, DOMAIN_BLOCKED, DOMAIN_PAUSED, DOMAIN_PMSUSPENDED)
+_ARRIVALS = {
+    DOMAIN_RUNNING: Arrival.RUNNING,
+    DOMAIN_BLOCKED: Arrival.RUNNING,
+    DOMAIN_PMSUSPENDED: Arrival.RUNNING,
+    DOMAIN_PAUSED: Arrival.PAUSED,
+    DOMAIN_SHUTOFF: Arrival.OFF,
+}
 _SETTLE = 30.0  # seconds in which both ends may still change their minds
 _POLL = 0.5
 
@@ -66,7 +73,7 @@ class Settler:
 
         Raises PlanRefused, having done nothing, where the ends do not tell.
         """
-        name, source, where = self.ends.name, self.ends.source, self.ends.where
+        name, source = self.ends.name, self.ends.source
         if watched is not None:
             self.job.progress += watched.lines
             self.job.bytes = watched.processed
@@ -79,49 +86,70 @@ class Settler:
         error = error or "the move ended without a result"
         limit = time.monotonic() + _SETTLE
         while True:
+            here, silence = None, ""
             try:
                 self.ends.reconnect()
                 here = self.ends.here(uuid)
             except FleetVirtError as failure:
-                if time.monotonic() > limit:
-                    raise PlanRefused(
-                        f"{error}; libvirt on {source} does not answer ({failure}), so what became"
-                        f" of {name!r} is not known. Run this again when it does: that finishes or"
-                        " undoes it"
-                    ) from None
-                time.sleep(_POLL)
-                continue
-            if here is not None and here.active and job_of(self.ends.connection, here.raw):
+                silence = str(failure)
+            source_state = SourceState.SILENT if silence else self._source_state(here)
+            verdict = settling.verdict_of(source_state)
+            if verdict is Verdict.JOIN:
                 raise PlanRefused(
                     f"{error}, but libvirt still moves {name!r}; run this again, which joins it"
                 )
-            with self.ends.again() as (remote, there):
-                if remote is not None and there.arrived(uuid) and not (here and here.active):
-                    if here is not None:
-                        self._forget_here(here)
-                    self.complete(remote, there, uuid)
-                    return
-                if remote is not None and here is not None and there.raw is None:
-                    off = self._back(here, uuid, remote)
-                    state = "remains shut off" if off else "keeps running"
-                    if self.job.note is not None:
-                        state = "ran before and is shut off now"
-                    raise Undone(
-                        f"{error}; {name!r} {state} on {source}, and {where} was cleaned up: fix"
-                        " the cause and run it again"
-                    )
+            if verdict is Verdict.AGAIN:
                 if time.monotonic() > limit:
-                    if remote is None or not self._is_rest(here, there, uuid):
+                    raise PlanRefused(
+                        f"{error}; libvirt on {source} does not answer ({silence}), so what became"
+                        f" of {name!r} is not known. Run this again when it does: that finishes or"
+                        " undoes it"
+                    )
+                time.sleep(_POLL)
+                continue
+            with self.ends.again() as (remote, there):
+                verdict = settling.VERDICTS[source_state, _destination_state(there, uuid)]
+                if remote is not None and self._done(verdict, here, remote, there, uuid, error):
+                    return
+                if time.monotonic() > limit:
+                    if remote is None or verdict is not Verdict.STOP:
                         raise PlanRefused(self._untold(here, there, error))
                     self.ends.stop(remote, there.dom)
             time.sleep(_POLL)
 
-    @staticmethod
-    def _is_rest(here: Here | None, there: There, uuid: str) -> bool:
-        """Whether QEMU waits there for a VM that does not come: it runs here, by no job of libvirt,
-        and there it has never run and is not defined."""
-        runs = here is not None and here.active and not here.paused
-        return runs and there.coming and there.paused and there.is_of(uuid)
+    def _source_state(self, here: Here | None) -> SourceState:
+        if here is None:
+            return SourceState.ABSENT
+        if here.active and job_of(self.ends.connection, here.raw):
+            return SourceState.MOVING
+        return _state_here(here)
+
+    def _done(
+        self,
+        verdict: Verdict,
+        here: Here | None,
+        remote: Connection,
+        there: There,
+        uuid: str,
+        error: str,
+    ) -> bool:
+        """Do at once what is to be done at once; whether that has settled it."""
+        if verdict in (Verdict.FINISH, Verdict.REPLACE):
+            if here is not None:
+                self._forget_here(here)
+            self.complete(remote, there, uuid)
+            return True
+        if verdict is Verdict.UNDO and here is not None:
+            name, source, where = self.ends.name, self.ends.source, self.ends.where
+            off = self._back(here, uuid, remote)
+            state = "remains shut off" if off else "keeps running"
+            if self.job.note is not None:
+                state = "ran before and is shut off now"
+            raise Undone(
+                f"{error}; {name!r} {state} on {source}, and {where} was cleaned up: fix"
+                " the cause and run it again"
+            )
+        return False
 
     def _untold(self, here: Here | None, there: There, error: str) -> str:
         name, source, where = self.ends.name, self.ends.source, self.ends.where
@@ -141,16 +169,16 @@ class Settler:
         connection = self.ends.connection
         migration_volumes.drop_claim(remote, self.ends.name, uuid, volumes=True)
         migration_job.clear(uuid)
-        off = not here.active
         if here.kept is None:
-            return off
+            return not here.active
         move = here.kept.move
-        if off and move is not None and move.state == "running":
+        state = settling.was(move.state if move else None)
+        act, off, lost = settling.UNDONE[_state_here(here), state]
+        if lost:
             self._note_off(self.ends.source)
-        if here.active and here.paused and move is not None and move.state == "shutoff":
+        if act is Act.STOP:
             self.ends.stop(connection, here.raw)
-            off = True
-        elif here.active and here.paused:  # stopped for the last of its memory
+        elif act is Act.RESUME:
             connection.call(f"resume {self.ends.name}", here.raw.resume)
         if move is not None and move.autostart == "yes":
             connection.call("switch autostart on", here.raw.setAutostart, 1)
@@ -205,9 +233,12 @@ class Settler:
                 f" of it on {self.ends.source} stays; somebody changed its metadata meanwhile"
             )
         state = int(remote.call("read the state", there.dom.state, 0)[0])
-        if state == DOMAIN_PAUSED and kept.move and kept.move.state == "shutoff":
+        arrival = _ARRIVALS.get(state, Arrival.OTHER)
+        before = settling.was(kept.move.state if kept.move else None)
+        act, remove, lost = settling.FINISHED[arrival, before]
+        if act is Act.STOP:
             self.ends.stop(remote, there.dom)
-        elif state == DOMAIN_SHUTOFF and kept.move and kept.move.state == "running":
+        if lost:
             self._note_off(self.ends.where)
         claimed = find_domain(remote, name + CLAIM)
         claim = kept_metadata(remote, claimed) if claimed is not None else None
@@ -215,7 +246,7 @@ class Settler:
         if not self.keep_volumes:
             # a disk that the claim does not name was not copied: both ends have it
             copied = [one for one in kept.volumes if one.role == "seed" or one.path in pools]
-            if state in _RUNS or (kept.move and kept.move.state == "shutoff"):
+            if remove:
                 self._remove_old(remote, there, uuid, copied)
             else:
                 self.job.kept += [
@@ -231,6 +262,25 @@ class Settler:
             remote.call("switch autostart on", there.dom.setAutostart, 1)
         plain = metadata.settled(kept, self.ends.where, pools, copies)
         migration_ends.write_everywhere(remote, there.dom, plain)
+
+
+def _state_here(here: Here) -> SourceState:
+    """Of a VM that libvirt does not move."""
+    if not here.active:
+        return SourceState.OFF
+    return SourceState.PAUSED if here.paused else SourceState.RUNNING
+
+
+def _destination_state(there: There, uuid: str) -> DestinationState:
+    if there.error is not None:
+        return DestinationState.SILENT
+    if there.raw is None:
+        return DestinationState.ABSENT
+    if there.arrived(uuid):
+        return DestinationState.ARRIVED
+    if not (there.coming and there.is_of(uuid)):
+        return DestinationState.FOREIGN
+    return DestinationState.WAITING if there.paused else DestinationState.COMING
 
 
 def went_off(host: str) -> str:
