@@ -4,7 +4,8 @@
 
 SHELL := /bin/bash
 PYTEST := .venv/bin/python -m pytest
-# Processes that tests run in. Tests that share a laboratory are one after the other, in one of them.
+# Laboratories at once, each with a process of tests; one process more does what needs none. Unit
+# tests have so many processes.
 WORKERS ?= 2
 ARGS ?=
 
@@ -24,11 +25,11 @@ demo-down: ## take the demonstration down, leaving nothing behind
 
 test: ## every test: unit, contract and laboratory
 	@tests/bootstrap all
-	@$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup --durations 20 $(ARGS)
+	@$(PYTEST) --numprocesses $$(($(WORKERS) + 1)) --dist loadgroup --durations 20 $(ARGS)
 
 unit: ## tests that need no hypervisor
 	@tests/bootstrap unit
-	@$(PYTEST) tests/unit $(ARGS)
+	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile tests/unit $(ARGS)
 
 faults: ## tests of the tests: faults that are put into a copy, and found
 	@tests/bootstrap unit

@@ -73,10 +73,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return scheduling.scheduler(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell the process without a laboratory that it is the one."""
+    if node.config.getvalue("dist") == "loadgroup":
+        count = len(node.nodemanager.specs)
+        node.workerinput["laboratory"] = scheduling.has_laboratory(node.gateway.id, count)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The longest first where several processes share the tests."""
     if hasattr(config, "workerinput"):
         scheduling.arrange(items)
+        if not config.workerinput.get("laboratory", True):
+            scheduling.make_ready(items)
 
 
 class LastLine:
@@ -111,9 +121,12 @@ class LastLine:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Count in the process that reports, not in xdist's workers."""
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(LastLine(), "last-line")
-        config.pluginmanager.register(scheduling.Timing(), "timing")
+    if hasattr(config, "workerinput"):
+        if not config.workerinput.get("laboratory", True):
+            scheduling.give_way()
+        return
+    config.pluginmanager.register(LastLine(), "last-line")
+    config.pluginmanager.register(scheduling.Timing(), "timing")
 
 
 @pytest.hookimpl(trylast=True)

@@ -3,13 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which process runs which tests, and how long each laboratory took.
 
-Every process brings up a laboratory of its own and takes one file of tests after the other: those
-that last longest first as far as ``durations.txt`` knows them, the rest by their names.
+Every process but the last brings up a laboratory of its own and takes one file of tests after the
+other: those that last longest first as far as ``durations.txt`` knows them, the rest by their
+names. The last has no laboratory. It does the rest meanwhile, with what laboratories leave of the
+processors: they wait for a third of their time. Before that it has what they will need made.
 """
 
 from __future__ import annotations
 
 import collections
+import os
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +22,7 @@ from typing import Any
 import pytest
 
 DURATIONS = Path(__file__).with_name("durations.txt")
+_CHECKOUT = Path(__file__).resolve().parents[1]
 _LABORATORY = ("tests/integration/", "tests/faults/", "tests/lab/")
 # What shares more than a laboratory stays together: a folder's own fleet, hosts set up once
 _TOGETHER = {
@@ -28,6 +34,8 @@ _TOGETHER = {
 }
 # Leaves pools behind that moves and images stumble over
 _LAST = "tests/integration/test_examples.py"
+_NICE = 5
+_MANY_FILES = 20  # of laboratory tests, which need everything
 _UNKNOWN_SECONDS = 30.0  # for a file that is not in durations.txt yet
 
 
@@ -80,6 +88,35 @@ def arrange(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places[scope(item.nodeid)])
 
 
+def has_laboratory(worker: str, count: int) -> bool:
+    """Whether a process (xdist's gw0, gw1, ...) of so many takes tests of laboratories."""
+    return count < 2 or worker != f"gw{count - 1}"
+
+
+def give_way() -> None:
+    """What a process without a laboratory does first: it takes what the others leave."""
+    os.nice(_NICE)
+
+
+def make_ready(items: Iterable[pytest.Item]) -> None:
+    """Have root trees and images made that laboratories will need, while they do other tests.
+
+    Those that are there cost nothing. Whoever needs one that is being made waits for it, and says
+    what is wrong with it.
+    """
+    files = {item.path for item in items if in_laboratory(item.nodeid)}
+    if len(files) < _MANY_FILES or os.geteuid() != 0:
+        return
+    script = f"{sys.executable} -m tests.lab roots; {sys.executable} -m tests.lab.images debian"
+    subprocess.Popen(
+        ["setpriv", "--pdeathsig", "TERM", "sh", "-c", script],
+        cwd=_CHECKOUT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
 def scheduler(config: pytest.Config, log: Any) -> Any:
     """xdist's scheduler for ``--dist loadgroup``: scopes as above, in the order of the tests."""
     from xdist.scheduler import LoadScopeScheduling
@@ -87,6 +124,16 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
     class Scopes(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return scope(nodeid)
+
+        def _assign_work_unit(self, node: Any) -> None:
+            if not has_laboratory(node.gateway.id, self.numnodes):
+                units = self.workqueue.items()
+                rest = next((one for one, tests in units if not any(map(in_laboratory, tests))), "")
+                if not rest:
+                    node.shutdown()  # once it has done what it was given
+                    return
+                self.workqueue.move_to_end(rest, last=False)
+            super()._assign_work_unit(node)
 
     config.option.loadscopereorder = False  # by their number, which says little
     return Scopes(config, log)

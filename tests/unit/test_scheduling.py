@@ -5,6 +5,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
 from tests import scheduling
 
 _FOLDER = "tests/integration"
@@ -35,7 +43,59 @@ def test_what_shares_a_fleet_stays_together() -> None:
     ]
 
 
-def test_every_file_of_the_table_exists(checkout) -> None:
+def test_one_process_has_no_laboratory() -> None:
+    assert scheduling.has_laboratory("gw0", 1)
+    assert [scheduling.has_laboratory(f"gw{number}", 3) for number in range(4)] == [
+        *(True, True, False),
+        True,  # it takes the place of one that died
+    ]
+
+
+_TEST = """
+import os
+import time
+
+def test_one() -> None:
+    time.sleep({0})
+    with open({1!r}, "a") as file:
+        print(__file__, os.environ["PYTEST_XDIST_WORKER"], os.nice(0), file=file)
+"""
+
+
+@pytest.mark.parametrize("chosen", ["tests", "tests/integration"])
+def test_what_needs_no_laboratory_runs_beside_them(
+    checkout: Path, tmp_path: Path, chosen: str
+) -> None:
+    ran = tmp_path / "ran"
+    site = tmp_path / "site"
+    for folder, seconds in (("contract", 0), ("integration", 0.5), ("integration/keys", 0.5)):
+        (site / "tests" / folder).mkdir(parents=True)
+        for name in "abc":
+            text = _TEST.format(seconds, str(ran))
+            (site / "tests" / folder / f"test_{name}.py").write_text(text)
+    for name in ("conftest.py", "scheduling.py", "__init__.py"):
+        shutil.copy(checkout / "tests" / name, site / "tests")
+    alone = ["-p", "no:cacheprovider", "--import-mode=importlib", "-c", "/dev/null"]
+    split = ["--numprocesses", "3", "--dist", "loadgroup", "--rootdir", str(site)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *alone, *split, chosen],
+        cwd=site,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = [line.split() for line in ran.read_text().splitlines()]
+    count = 9 if chosen == "tests" else 6
+    assert len(lines) == count
+    assert done.stdout.splitlines()[-1] == f"{count} passed, 0 failed, 0 skipped", done.stdout
+    assert {worker for file, worker, _ in lines if "/integration/" in file} == {"gw0", "gw1"}
+    (keys,) = {worker for file, worker, _ in lines if "/keys/" in file}
+    assert keys != "gw2"
+    rest = {(worker, int(nice) > os.nice(0)) for file, worker, nice in lines if "ontract" in file}
+    assert rest == ({("gw2", True)} if chosen == "tests" else set())
+
+
+def test_every_file_of_the_table_exists(checkout: Path) -> None:
     known = scheduling.durations()
     assert [name for name in known if not (checkout / name).is_file()] == []
     assert all(scheduling.in_laboratory(name) for name in known)
