@@ -19,9 +19,10 @@ from ..base import ip
 from ..base.names import mac_address
 from ..base.options import Reader, show
 from ..base.settings import fields_of, further, names
+from ..hardware import settings_tuning as tuning
+from ..hardware.further import one
 from ..images.source import ImageSource, parse_image
 from . import settings_devices as settings
-from .further import one
 from .profiles import Entry
 
 _TOPOLOGY = ("sockets", "dies", "cores", "threads")
@@ -347,7 +348,7 @@ def cpu_from(value: t.Any, path: str, problems: list[Problem]) -> Cpu:
     sockets, dies, cores, threads = (reader.integer(key, None, 1, 4096) for key in _TOPOLOGY)
     if sockets or dies or cores or threads:  # libvirt wants to know all but the dies
         sockets, cores, threads = sockets or 1, cores or 1, threads or 1
-    require, disable = settings.Cpu.require.read(reader), settings.Cpu.disable.read(reader)
+    require, disable = tuning.Cpu.require.read(reader), tuning.Cpu.disable.read(reader)
     cpu = Cpu(mode, model, sockets, dies, cores, threads, require, disable)
     both = sorted(set(cpu.require) & set(cpu.disable))
     if both:

@@ -23,7 +23,8 @@ from ..base.metadata import Metadata
 from ..base.options import join
 from ..base.settings import Group, Table, names
 from ..base.settings import shown as show
-from . import difference_devices, further, settings, settings_devices
+from ..hardware import further
+from . import difference_devices, settings, settings_devices
 from .domain import Domain
 from .request import as_plain
 

@@ -22,14 +22,8 @@ from ..._errors import Problem
 from ..base.names import check_vm_name, volume_name
 from ..base.options import Reader, join, show, unknown_message
 from ..base.settings import fields_of, further, names
-from ..images.source import ImageSource
-from ..seed.seed import from_options as seed_from
-from ..seed.seed import wanted as seed_wanted
-from ..seed.types import ReadYaml, Seed, SeededNic
-from . import devices, rules, settings, written
-from . import further as more
-from .devices import Console, Cpu, Disk, Nic, Tpm, Watchdog
-from .further import (
+from ..hardware import further as more
+from ..hardware.further import (
     Cell,
     Channel,
     Clock,
@@ -46,6 +40,12 @@ from .further import (
     Sound,
     Video,
 )
+from ..images.source import ImageSource
+from ..seed.seed import from_options as seed_from
+from ..seed.seed import wanted as seed_wanted
+from ..seed.types import ReadYaml, Seed, SeededNic
+from . import devices, rules, settings, written
+from .devices import Console, Cpu, Disk, Nic, Tpm, Watchdog
 from .profiles import Entry, resolve_disks, resolve_nics
 
 
@@ -207,7 +207,7 @@ def from_options(
         **more.read(reader),
         **further(Domain, reader),
     )
-    rules.check(domain, reader)
+    rules.check(domain, domain.placement.host, reader)
     reader.finish(names(settings.VM))
     return (None if problems else domain), problems
 

@@ -20,7 +20,8 @@ from collections.abc import Mapping
 from ... import _lxml
 from ..base import places
 from ..base.settings import write
-from . import further, settings, settings_devices
+from ..hardware import further
+from . import settings, settings_devices
 from .devices_xml import VolumeRef, add_devices
 from .domain import Domain
 

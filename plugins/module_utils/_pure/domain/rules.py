@@ -11,17 +11,60 @@ from __future__ import annotations
 
 import typing as t
 
-from ..base import cpusets
 from ..base.options import Reader
+from ..hardware import cpusets
 
 if t.TYPE_CHECKING:
-    from .domain import Domain
+    from ..hardware import further
+    from .devices import Console, Cpu
+
+
+class _Domain(t.Protocol):
+    @property
+    def vcpus(self) -> int: ...
+    @property
+    def memory(self) -> int: ...
+    @property
+    def memory_max(self) -> int | None: ...
+    @property
+    def machine(self) -> str | None: ...
+    @property
+    def arch(self) -> str | None: ...
+    @property
+    def firmware(self) -> str | None: ...
+    @property
+    def cpu(self) -> Cpu: ...
+    @property
+    def console(self) -> Console: ...
+    @property
+    def numa(self) -> tuple[further.Cell, ...]: ...
+    @property
+    def cputune(self) -> further.Cputune | None: ...
+    @property
+    def memtune(self) -> further.Memtune | None: ...
+    @property
+    def memory_backing(self) -> further.MemoryBacking | None: ...
+    @property
+    def features(self) -> further.Features | None: ...
+    @property
+    def hyperv(self) -> further.Hyperv | None: ...
+    @property
+    def clock(self) -> further.Clock | None: ...
+    @property
+    def filesystems(self) -> tuple[further.Filesystem, ...]: ...
+    @property
+    def hostdevs(self) -> tuple[further.Hostdev, ...]: ...
+    @property
+    def serials(self) -> tuple[further.Serial, ...]: ...
+    @property
+    def channels(self) -> tuple[further.Channel, ...]: ...
+
 
 _SERIALS = 4  # what a PC has, the console among them
 
 
-def check(domain: Domain, reader: Reader) -> None:
-    """Report every pair of settings that do not go together."""
+def check(domain: _Domain, host: str | None, reader: Reader) -> None:
+    """Report every pair of settings that do not go together; ``host`` is where it has to be."""
     _cpus(domain, reader)
     _memory(domain, reader)
     secure = reader.is_true("secure_boot")
@@ -41,7 +84,7 @@ def check(domain: Domain, reader: Reader) -> None:
         reader.problem(
             "on_poweroff", "restart does not go with on_reboot destroy; use destroy, or restart"
         )
-    if domain.hostdevs and domain.placement.host is None:
+    if domain.hostdevs and host is None:
         reader.problem("hostdevs", "these are of one hypervisor; name it as host")
     if len(domain.serials) >= _SERIALS and domain.arch in (None, "x86_64", "i686"):
         reader.problem("serials", f"a PC has {_SERIALS} ports, and the first is the console")
@@ -55,7 +98,7 @@ def check(domain: Domain, reader: Reader) -> None:
                 reader.problem(kind, f"{', '.join(twice)} is given twice; a {key} is there once")
 
 
-def _cpus(domain: Domain, reader: Reader) -> None:
+def _cpus(domain: _Domain, reader: Reader) -> None:
     most = max(domain.vcpus, int(getattr(domain, "vcpus_max", None) or 0))
     if domain.cpu.topology not in (0, most):
         reader.problem(
@@ -77,7 +120,7 @@ def _cpus(domain: Domain, reader: Reader) -> None:
             )
 
 
-def _memory(domain: Domain, reader: Reader) -> None:
+def _memory(domain: _Domain, reader: Reader) -> None:
     most = domain.memory_max or domain.memory
     total = sum(cell.memory or 0 for cell in domain.numa)
     if total not in (0, most):

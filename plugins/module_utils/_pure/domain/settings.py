@@ -9,7 +9,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-from ..base import cpusets, machines
+from ..base import machines
 from ..base.settings import (
     AT_BOOT,
     LIVE,
@@ -24,6 +24,26 @@ from ..base.settings import (
     Words,
     never,
 )
+from ..hardware import cpusets
+from ..hardware.settings_machine import (
+    CLOCKS,
+    CPUTUNES,
+    FEATURES,
+    HYPERVS,
+    MEMORY_BACKINGS,
+    MEMTUNES,
+    NUMAS,
+    NUMATUNES,
+)
+from ..hardware.settings_peripherals import (
+    CHANNELS,
+    FILESYSTEMS,
+    HOSTDEVS,
+    PANICS,
+    SERIALS,
+    SOUNDS,
+    VIDEOS,
+)
 from ..seed.settings import SEEDS
 from . import composites
 from .settings_devices import (
@@ -36,25 +56,6 @@ from .settings_devices import (
     NICS,
     TPMS,
     WATCHDOGS,
-)
-from .settings_machine import (
-    CLOCKS,
-    CPUTUNES,
-    FEATURES,
-    HYPERVS,
-    MEMORY_BACKINGS,
-    MEMTUNES,
-    NUMAS,
-    NUMATUNES,
-)
-from .settings_peripherals import (
-    CHANNELS,
-    FILESYSTEMS,
-    HOSTDEVS,
-    PANICS,
-    SERIALS,
-    SOUNDS,
-    VIDEOS,
 )
 
 _MAX_VCPUS = 4096  # the most that qemu has for any machine type

@@ -11,9 +11,8 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-from ..base import cpusets
 from ..base.settings import AT_BOOT, Boolean, Choice, Group, Integer, Size, Text, Words, rows
-from . import composites_machine as composites
+from . import composites, cpusets
 
 _MIB = 1 << 26  # 64 TiB
 _TICKS = ("delay", "catchup", "merge", "discard")

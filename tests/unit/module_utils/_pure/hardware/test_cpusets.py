@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base import cpusets
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hardware import cpusets
 
 
 @pytest.mark.parametrize(

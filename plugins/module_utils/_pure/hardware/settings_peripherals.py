@@ -12,7 +12,7 @@ This file is private to the collection.
 from __future__ import annotations
 
 from ..base.settings import AT_BOOT, Boolean, Choice, Group, Integer, Size, Text, rows
-from . import composites_machine as composites
+from . import composites
 
 _PATH = r"/[^\0]{1,1023}"
 _PATH_RULE = "write an absolute path on the hypervisor"
