@@ -30,7 +30,7 @@ _ARGUMENTS: Spec = {
     "expected": {"type": "list", "elements": "str"},
     "lost": {"type": "list", "elements": "str", "default": []},
     "strict": {"type": "bool", "default": False},
-    "output": {"type": "str", "choices": ["table", "json", "yaml"], "default": "table"},
+    "output": {"type": "str", "choices": _output.FORMS, "default": "table"},
     "output_file": {"type": "path"},
 }
 
@@ -106,9 +106,10 @@ class ActionModule(FleetAction):
         cut: t.Sequence[str],
     ) -> Answer:
         empty = fleet_plan.is_empty(entries) and not silent
+        reasons = {name: one.why for name, one in silent.items()}
         data: Answer = {
             "empty": empty,
-            "silent": {name: one.why for name, one in silent.items()},
+            "silent": reasons,
             "vms": [dataclasses.asdict(one) for one in entries],
         }
 
@@ -116,7 +117,9 @@ class ActionModule(FleetAction):
             more = f"not all hypervisors answered: {proofs.named(silent)}\n" if silent else ""
             return fleet_plan.text(entries) + more
 
-        text = _output.render(options["output"], data, shown)
+        text = _output.render(
+            options["output"], data, shown, lambda: fleet_plan.records(entries, reasons)
+        )
         diff = bool(self._task.diff)
         delivered = _output.deliver(text, options["output_file"], check=self.check, diff=diff)
         result: Answer = {**data, "output": text, **delivered}

@@ -151,7 +151,12 @@ class ActionModule(FleetAction):
         findings = preflight.judge(answers, expected, limits)
         entries, summary = [one.as_dict() for one in findings], preflight.summary(findings)
         found: Answer = {"findings": entries, "summary": summary}
-        text = _output.render(options["output"], found, lambda: tables.findings(entries))
+        text = _output.render(
+            options["output"],
+            found,
+            lambda: tables.findings(entries),
+            lambda: tables.finding_records(entries),
+        )
         delivered = _output.deliver(
             text, options["output_file"], check=self.check, diff=bool(self._task.diff)
         )

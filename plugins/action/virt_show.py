@@ -6,13 +6,18 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible.errors import AnsibleActionFail
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes, tables
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_mappings
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import (
     report as provision_report,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import in_move
+from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import (
+    in_move,
+    records,
+    selection,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import MADE
@@ -44,7 +49,17 @@ _OPTIONS: Spec = {
     "lost": {"type": "list", "elements": "str", "default": []},
     "addresses": {"type": "str"},
     "names": {"type": "list", "elements": "str", "default": []},
-    "output": {"type": "str", "choices": ["table", "json", "yaml"], "default": "table"},
+    "states": {
+        "type": "list",
+        "elements": "str",
+        "choices": selection.SHOWN_STATES,
+        "default": [],
+    },
+    "groups": {"type": "list", "elements": "str", "default": []},
+    "patterns": {"type": "list", "elements": "str", "default": []},
+    "managed": {"type": "bool"},
+    "sort": {"type": "list", "elements": "str", "choices": selection.SORTS, "default": []},
+    "output": {"type": "str", "choices": _output.FORMS, "default": "table"},
     "output_file": {"type": "path"},
 }
 _INTERNAL: Spec = {
@@ -71,6 +86,11 @@ class Options(Connected):
     lost: list[str]
     addresses: str | None
     names: list[str]
+    states: list[str]
+    groups: list[str]
+    patterns: list[str]
+    managed: bool | None
+    sort: list[str]
     output: str
     output_file: str | None
     _requested: dict[str, object] | None
@@ -102,10 +122,12 @@ class ActionModule(FleetAction):
             if view == "images" and not failures:
                 failures = _damage(hypervisors)
         problems += failures
+        hypervisors, count = _selected(hypervisors, options)
         text = _output.render(
             options["output"],
             {"hypervisors": hypervisors},
-            lambda: tables.render(view, hypervisors, predicted=check),
+            lambda: _table(hypervisors, options, count, check=check),
+            lambda: records.text(view, hypervisors, options["sort"], predicted=check),
         )
         diff = bool(self._task.diff)
         delivered = _output.deliver(text, options["output_file"], check=check, diff=diff)
@@ -138,6 +160,32 @@ class ActionModule(FleetAction):
             )
         answers = _direct.answers(names, reader, task_vars, seconds=seconds, lost=self._lost())
         return {name: sound(answer, _KINDS[view]) for name, answer in answers.items()}
+
+
+def _selected(hypervisors: list[Answer], options: Options) -> tuple[list[Answer], str]:
+    """What of the domains is shown, and how many that are where not all of them are."""
+    chosen = selection.Selection(
+        tuple(options["states"]),
+        tuple(options["groups"]),
+        tuple(options["patterns"]),
+        options["managed"],
+    )
+    if options["view"] in ("list", "query"):
+        return selection.select(hypervisors, chosen, options["sort"])
+    if chosen or options["sort"]:
+        raise AnsibleActionFail(
+            f"view: {options['view']} shows no domains that states, groups, patterns, managed or"
+            " sort could choose among; use them with list or query"
+        )
+    return hypervisors, ""
+
+
+def _table(hypervisors: list[Answer], options: Options, count: str, *, check: bool) -> str:
+    if options["view"] == "list":
+        return tables.listing(hypervisors, selection.flat(hypervisors, options["sort"]), count)
+    if options["view"] == "query":
+        return tables.query(hypervisors, count)
+    return tables.render(options["view"], hypervisors, predicted=check)
 
 
 def _made(task_vars: Values, options: Options, *, check: bool) -> tuple[list[Answer], list[str]]:

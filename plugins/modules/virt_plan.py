@@ -63,7 +63,7 @@ options:
     description:
       - Form of what is shown.
     type: str
-    choices: [table, json, yaml]
+    choices: [table, json, yaml, csv]
     default: table
   output_file:
     description:

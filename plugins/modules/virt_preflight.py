@@ -78,9 +78,9 @@ options:
     default: 1.0
   output:
     description:
-      - A table for people, JSON or YAML.
+      - A table for people, JSON, YAML or CSV.
     type: str
-    choices: [table, json, yaml]
+    choices: [table, json, yaml, csv]
     default: table
   output_file:
     description:

@@ -11,7 +11,7 @@ short_description: Show what was read from the hypervisors of a fleet
 version_added: 0.1.0
 description:
   - Brings together what an earlier task registered on every hypervisor of the play, prints it as a
-    table or as JSON and writes it to a file if asked.
+    table, JSON, YAML or CSV and writes it to a file if asked.
   - Runs on the controller; use it with C(run_once). It contacts no hypervisor.
   - A hypervisor that did not answer is named. The task fails when none answered, and when a module
     was killed or ended with an error of its own.
@@ -97,11 +97,54 @@ options:
     type: list
     elements: str
     default: []
+  states:
+    description:
+      - Only domains in one of these states. V(saved) are those that are off and have their memory
+        kept on disk; V(shutoff) are all that are off.
+      - This and O(groups), O(patterns), O(managed) and O(sort) are for O(view=list) and
+        O(view=query). A domain of which nothing but its name could be read is shown whatever it
+        is. Where something is left out, the table ends with how many domains are shown.
+      - Which hypervisors are shown is decided by the hosts of the play.
+    type: list
+    elements: str
+    default: []
+    choices: [running, blocked, paused, shutdown, shutoff, crashed, pmsuspended, saved]
+  groups:
+    description:
+      - Only domains that are in one of these groups (C(groups) of M(fleet.virt.virt_init)).
+    type: list
+    elements: str
+    default: []
+  patterns:
+    description:
+      - Only domains whose name matches one of these patterns, as in a shell (V(web*), V(db[12])).
+    type: list
+    elements: str
+    default: []
+  managed:
+    description:
+      - Only domains that this collection made, or with V(false) only the others.
+    type: bool
+  sort:
+    description:
+      - What the domains are ordered by, first by the first. V(vcpus) and V(memory) have the largest
+        first. Without it they are in the order of the play and of their names.
+      - O(view=query), JSON and YAML keep domains with their hypervisor and order them there.
+    type: list
+    elements: str
+    default: []
+    choices: [hypervisor, name, state, vcpus, memory]
   output:
     description:
-      - A table for people, JSON or YAML.
+      - A table for people, JSON, YAML or CSV.
+      - CSV has one line for each record below one with the names of its columns, to which later
+        versions only add. What is not known is empty. Of several values in a cell each but the
+        last is followed by a semicolon. A hypervisor that did not answer has a record with an
+        C(error).
+      - In CSV, control characters are shown as escapes, and text that a spreadsheet would take for
+        a formula, for it begins with C(=), C(+), C(-) or C(@), has an apostrophe before it.
     type: str
-    choices: [table, json, yaml]
+    choices: [table, json, yaml, csv]
     default: table
   output_file:
     description:
@@ -121,6 +164,15 @@ EXAMPLES = r"""
   fleet.virt.virt_show:
     view: list
     results: fleet
+  run_once: true
+
+- name: Show those that run and belong to a group, the largest first
+  fleet.virt.virt_show:
+    view: list
+    results: fleet
+    states: [running, paused]
+    groups: [shop]
+    sort: [memory, name]
   run_once: true
 """
 

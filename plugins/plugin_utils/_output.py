@@ -16,14 +16,22 @@ import yaml
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.plugin_utils._files import write_if_changed
 
+# What ``output`` may be
+FORMS = ["table", "json", "yaml", "csv"]
 
-def render(form: str, data: t.Mapping[str, object], table: t.Callable[[], str]) -> str:
-    """``data`` as json or yaml, or what ``table`` makes of it."""
+
+def render(
+    form: str,
+    data: t.Mapping[str, object],
+    table: t.Callable[[], str],
+    records: t.Callable[[], str],
+) -> str:
+    """``data`` as json or yaml, or what ``table`` makes of it, or ``records``, which makes CSV."""
     if form == "json":
         return json.dumps(data, indent=2, sort_keys=True) + "\n"
     if form == "yaml":
         return str(yaml.safe_dump(dict(data), sort_keys=True, allow_unicode=True))
-    return table()
+    return records() if form == "csv" else table()
 
 
 def deliver(text: str, path: str | None, *, check: bool, diff: bool) -> dict[str, object]:

@@ -50,6 +50,15 @@ FLEET = frozenset(
     }
 )
 _OUTPUT = frozenset({"virt_output", "virt_output_file"})
+_SELECTION = frozenset(
+    {
+        "virt_filter_managed",
+        "virt_filter_name",
+        "virt_filter_state",
+        "virt_group",
+        "virt_sort",
+    }
+)
 _CHOSEN = frozenset({"vm_name", "virt_names"})
 _MOVE = frozenset(
     {
@@ -102,7 +111,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
         "virt_images_prune",
         "virt_images_verify",
     },
-    "list": _OUTPUT,
+    "list": _OUTPUT | _SELECTION,
     "maintenance": frozenset({"virt_host", "virt_maintenance"}),
     "migrate_vm": _MOVE | _CHOSEN,
     "plan": _OUTPUT | {"virt_strict", "virt_vms"} | {f"vm_{name}" for name in OPTIONS},
@@ -111,7 +120,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     | {"virt_refresh_inventory", "virt_vms", "virt_wait_timeout"}
     | {f"vm_{name}" for name in OPTIONS},
     "purge_vm": _CHOSEN | {"vm_force"},
-    "query": _OUTPUT | {"virt_names"},
+    "query": _OUTPUT | _SELECTION | {"virt_names"},
     "renew_keys": _KEYS,
     "repair_vms": _CHOSEN | {"virt_keep_volumes"},
     "return_vms": _MOVE | {"virt_host"},
@@ -136,6 +145,7 @@ BOOLEANS_AMONG = frozenset(
         "libvirt_keys_replace",
         "virt_auto_converge",
         "virt_become",
+        "virt_filter_managed",
         "virt_images_prune",
         "virt_images_verify",
         "virt_keep_volumes",

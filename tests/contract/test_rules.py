@@ -304,7 +304,7 @@ def test_one_file_changes_definitions() -> None:
 
 def test_plugin_folders_are_ansibles() -> None:
     allowed = {"action", "doc_fragments", "inventory", "module_utils", "modules", "plugin_utils"}
-    allowed |= {"connection", "filter", "lookup", "test", "vars"}
+    allowed |= {"callback", "connection", "filter", "lookup", "test", "vars"}
     assert {path.parts[1] for path in FILES if path.parts[0] == "plugins"} <= allowed
 
 

@@ -308,6 +308,7 @@ def test_examples_of_plugin(plugin: Path, props: Props, tmp_path: Path) -> None:
 
 # Commands of README.md and the guides, and what each prints
 _PLAY = "ansible-playbook fleet.virt."
+_PLAIN = f"ANSIBLE_STDOUT_CALLBACK=fleet.virt.output {_PLAY}"
 _ADHOC = "ansible hypervisors "
 _JSON_FILE = "-e virt_output=json -e virt_output_file=fleet.json"
 _ASK_WEB1 = "-b -m fleet.virt.virt_query -a 'names=web1 ignore_missing=true"
@@ -326,6 +327,11 @@ _COMMANDS: dict[str, str] = {
     f"{_PLAY}list": r"hv1 +web1 +running(.*\n)*hv2 +db1 +shutoff",
     f"{_PLAY}list --limit hv1": r"hv1 +web1",
     f"{_PLAY}list -e virt_output=json": r'"name": "db1"',
+    f"{_PLAIN}list -e virt_output=json | python3 -m json.tool": r'^\{(.*\n)*.*"name": "db1"',
+    f"{_PLAIN}host_info -e virt_output=csv | cut -d, -f1,6": r"^hypervisor,cpus\nhv1,\d+\nhv2,\d",
+    f"{_PLAY}list -e virt_filter_state=running,paused -e virt_sort=memory": r"1 of 2 domains are",
+    f"{_PLAY}list -e virt_group=shop -e 'virt_filter_name=web*'": r"0 of 2 domains are shown",
+    f"{_PLAY}query -e virt_filter_managed=false": _DB1,
     f"{_PLAY}list {_JSON_FILE}": r"changed: ",
     f"{_PLAY}query": rf"{_WEB1}(.*\n)*.*{_DB1}",
     f"{_PLAY}query -e virt_names=web1": _WEB1,
@@ -343,7 +349,7 @@ _COMMANDS: dict[str, str] = {
     'make lab ARGS="down"': r"down \(",
 }
 _OURS = "<metadata><fleet xmlns='urn:fleet.virt:1'/></metadata>"
-_SHOWN = re.compile(r"(?:\$ )?((?:ansible(?:-\w+)?|make lab) .*?)(?:  +#.*)?$")
+_SHOWN = re.compile(r"(?:\$ )?((?:(?:ANSIBLE_\w+=\S+ )?ansible(?:-\w+)?|make lab) .*?)(?:  +#.*)?$")
 
 
 def _blocks(path: Path) -> Iterator[tuple[str, str]]:

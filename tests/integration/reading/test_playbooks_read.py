@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 import shutil
 import stat
 import subprocess
@@ -194,6 +196,42 @@ def test_the_file_changes_when_its_content_does(
     assert changed(check=False) is False
 
 
+def test_some_domains_in_another_order(ansible: Ansible, fleet: Fleet) -> None:
+    """The largest first, those left out are counted; without an answer nothing is chosen."""
+    assert fleet.guests.made
+    chosen = {"virt_filter_state": "paused,saved", "virt_filter_name": "*1", "virt_sort": "name"}
+    shown = _shown(ansible.playbook("list", chosen).succeeded())
+    rows = [line.split()[:3] for line in shown.splitlines()]
+    assert rows[1:3] == [["hv1", "paused1", "paused"], ["hv1", "saved1", "shutoff"]]
+    assert re.fullmatch(r"2 of \d+ domains are shown", shown.splitlines()[-1])
+    run = ansible.playbook("list", {"virt_filter_state": "asleep"})
+    assert run.returncode != 0
+    assert "asleep" in run.stdout
+    run = ansible.playbook("list", {"virt_filter_managed": "perhaps"})
+    assert run.returncode != 0
+    assert "virt_filter_managed: 'perhaps' is neither true nor false" in run.stdout + run.stderr
+
+
+def test_standard_output_is_for_programs(ansible: Ansible, fleet: Fleet, dead: Path) -> None:
+    """With the collection's callback nothing but CSV is there, the silent hypervisor in it."""
+    assert fleet.guests.made
+    quiet = {"ANSIBLE_STDOUT_CALLBACK": "fleet.virt.output"}
+    words = ["fleet.virt.query", "-e", "virt_output=csv"]
+    run = ansible.run("ansible-playbook", words, inventory=dead, environment=quiet).succeeded()
+    records = list(csv.DictReader(run.stdout.splitlines()))
+    found = {record["name"]: record for record in records}
+    assert found["web2"]["hypervisor"] == "hv2"
+    assert int(found["web1"]["memory_mib"]) == 128
+    assert found["broken1"]["error"]
+    assert found[""]["hypervisor"] == "hv9"
+    assert found[""]["error"].startswith("no answer: ")
+    words = ["fleet.virt.query", "-e", "virt_names=nope"]
+    run = ansible.run("ansible-playbook", words, environment=quiet)
+    assert run.returncode != 0
+    assert "not found on any hypervisor: nope" in run.stderr
+    assert "PLAY" not in run.stdout
+
+
 def test_limit(ansible: Ansible, fleet: Fleet) -> None:
     """``--limit`` chooses among the hypervisors."""
     assert fleet.guests.made
@@ -213,7 +251,7 @@ def test_names(ansible: Ansible, fleet: Fleet) -> None:
     assert "not found on any hypervisor: nope" in run.stdout
     run = ansible.playbook("query", {"virt_output": "xml"})
     assert run.returncode != 0
-    assert "one of: table, json, yaml, got: xml" in run.stdout
+    assert "one of: table, json, yaml, csv, got: xml" in run.stdout
 
 
 @pytest.mark.parametrize("playbook", PLAYBOOKS)

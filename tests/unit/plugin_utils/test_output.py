@@ -17,9 +17,14 @@ DATA = {"b": [1, None], "a": "text"}
 
 
 def test_render() -> None:
-    assert json.loads(_output.render("json", DATA, lambda: "")) == DATA
-    assert yaml.safe_load(_output.render("yaml", DATA, lambda: "")) == DATA
-    assert _output.render("table", DATA, lambda: "rows\n") == "rows\n"
+    def render(form: str) -> str:
+        return _output.render(form, DATA, lambda: "rows\n", lambda: "a,b\n")
+
+    assert json.loads(render("json")) == DATA
+    assert yaml.safe_load(render("yaml")) == DATA
+    assert render("table") == "rows\n"
+    assert render("csv") == "a,b\n"
+    assert _output.FORMS == ["table", "json", "yaml", "csv"]
 
 
 def test_deliver_to_the_screen(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,7 @@ _NAME = re.compile(r"(?<![\w./])(?:vm|virt|libvirt_keys)_[a-z0-9_]+\b")
         ("migrate_vm", {"vm_hosts": "hv2"}, "vm_hosts: .* did you mean vm_host"),
         ("query", {"virt_name": "web1"}, "virt_name: .* did you mean virt_names"),
         ("list", {"virt_ouput": "json"}, "did you mean virt_output"),
-        ("list", {"virt_xyzzy": "json"}, "list takes virt_output, virt_output_file"),
+        ("list", {"virt_xyzzy": "json"}, "list takes .*virt_group, virt_output, virt_output_file"),
         ("purge_vm", {"vm_": 1}, "vm_: nothing reads"),
         ("evacuate", {"virt_evacuated": "hv2"}, "virt_evacuated: nothing reads"),
         ("renew_keys", {"libvirt_keys_renw": "1"}, "did you mean libvirt_keys_renew"),

@@ -47,11 +47,19 @@ _GRAPHICS: Fields = {"type": _TEXT, "port": _NUMBER, "tls_port?": _NUMBER, "sock
 _DISK: Fields = {"target": _TEXT, "size_mib": _NUMBER, "source": _TEXT, "format": _TEXT}
 _NIC: Fields = {"mac": _TEXT, "source": _TEXT, "type": _TEXT, "addresses": ([str], _NONE)}
 _ENDS: Fields = {"source": str, "destination": str}
+_KEPT: Fields = {
+    "phase?": _TEXT,
+    "move?": (_ENDS, _NONE),
+    "managed?": _FLAG,
+    "groups?": (_TEXTS, _NONE),
+    "tags?": (_TEXTS, _NONE),
+}
 _DOMAIN: Fields = {
     "name": str,
     "uuid?": _TEXT,
     "persistent?": _FLAG,
-    "metadata?": ({"phase?": _TEXT, "move?": (_ENDS, _NONE)}, _NONE),
+    "metadata?": (_KEPT, _NONE),
+    "managed_save?": _FLAG,
     "state": _TEXT,
     "reason": _TEXT,
     "error": _TEXT,

@@ -9,11 +9,16 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..._units import format_size
 
 Entry = t.Mapping[str, t.Any]
+
+# What a spreadsheet takes for the beginning of a formula, also where it takes another character
+# than the comma for the end of a cell
+_FORMULA = re.compile(r"(^|[,;])( *)(?=[-=+@\uff0d\uff1d\uff0b\uff20])")
 
 
 def clean(value: object) -> str:
@@ -52,6 +57,30 @@ def table(
             above = above.ljust(sum(widths[:first]) + 2 * first) + word
         lines.insert(0, above)
     return "\n".join(lines)
+
+
+def csv_text(heads: t.Sequence[str], rows: t.Sequence[t.Sequence[object]]) -> str:
+    """Comma-separated values, one line a record.
+
+    Of a list the items are parted by ``;``, what is not known is empty, control characters are
+    shown, and what a spreadsheet would take for a formula has an apostrophe before it.
+    """
+    lines = [heads, *([_cell(value) for value in row] for row in rows)]
+    return "".join(",".join(line) + "\n" for line in lines)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        value = ";".join(str(item) for item in value)
+    if isinstance(value, int):
+        return str(value)
+    text = _FORMULA.sub(r"\1\2'", clean(value))
+    quoted = text.replace('"', '""')
+    return f'"{quoted}"' if '"' in text or "," in text else text
 
 
 def _silent(hypervisors: t.Sequence[Entry]) -> list[str]:
@@ -127,35 +156,45 @@ def _sum(numbers: t.Sequence[object]) -> int | None:
     return sum(known) if known and len(known) == len(numbers) else None
 
 
-def listing(hypervisors: t.Sequence[Entry]) -> str:
-    """Hypervisor, state, names: one line a domain."""
-    rows = [
-        [entry["name"], domain["name"], domain["state"], _why(domain)]
-        for entry in hypervisors
-        for domain in entry["domains"]
-    ]
+def listing(
+    hypervisors: t.Sequence[Entry],
+    domains: t.Sequence[tuple[str, Entry]] | None = None,
+    count: str = "",
+) -> str:
+    """Hypervisor, state, names: one line a domain.
+
+    ``domains`` are those of ``hypervisors``, each with its hypervisor's name, if they have an order
+    of their own; ``count`` is said of them where there are more.
+    """
+    if domains is None:
+        domains = [(entry["name"], domain) for entry in hypervisors for domain in entry["domains"]]
+    rows = [[host, domain["name"], domain["state"], _why(domain)] for host, domain in domains]
     empty = [
         f"{clean(entry['name'])}: no domains"
         for entry in hypervisors
-        if entry["answered"] and not entry["domains"]
+        if entry["answered"] and not entry["domains"] and not count
     ]
     lines = [table(["HYPERVISOR", "NAME", "STATE", "REASON"], rows)] if rows else []
-    lines += [*empty, *_broken(hypervisors), *_silent(hypervisors), *_answered(hypervisors)]
-    return "\n".join(lines) + "\n"
+    lines += [*empty, *_broken(hypervisors), *_silent(hypervisors), *([count] if count else [])]
+    return "\n".join([*lines, *_answered(hypervisors)]) + "\n"
 
 
-def query(hypervisors: t.Sequence[Entry]) -> str:
-    """Every domain with the fields administrators know from the predecessor's query."""
+def query(hypervisors: t.Sequence[Entry], count: str = "") -> str:
+    """Every domain with the fields administrators know from the predecessor's query.
+
+    ``count`` is said of them where there are more.
+    """
     lines: list[str] = []
     for entry in hypervisors:
-        if not entry["answered"]:
+        if not entry["answered"] or (count and not entry["domains"]):
             continue
         lines.append(f"{clean(entry['name'])}:")
         if not entry["domains"]:
             lines.append("  no domains")
         for domain in entry["domains"]:
             lines += _domain(str(entry["name"]), domain)
-    return "\n".join([*lines, *_silent(hypervisors), *_answered(hypervisors)]) + "\n"
+    lines += [*_silent(hypervisors), *([count] if count else [])]
+    return "\n".join([*lines, *_answered(hypervisors)]) + "\n"
 
 
 def _domain(hypervisor: str, domain: Entry) -> list[str]:
@@ -252,6 +291,12 @@ def findings(found: t.Sequence[Entry]) -> str:
     words = ("error", "warning", "info")
     counts = [f"{sum(one['severity'] == word for one in found)} {word}" for word in words]
     return "\n".join([*lines, ", ".join(counts)]) + "\n"
+
+
+def finding_records(found: t.Sequence[Entry]) -> str:
+    """CSV, one record for each finding."""
+    heads = ["severity", "hosts", "id", "message", "remedy"]
+    return csv_text(heads, [[one[head] for head in heads] for one in found])
 
 
 def images(hypervisors: t.Sequence[Entry]) -> str:

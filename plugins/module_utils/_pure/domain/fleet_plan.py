@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ..base import twice
 from ..base.json_values import as_list, as_mapping, as_mappings, as_text
-from ..base.tables import table
+from ..base.tables import csv_text, table
 
 # What is to be done about a VM, or what it is, in the order in which they are shown
 ACTIONS = {
@@ -173,6 +173,15 @@ def summary(entries: t.Sequence[Entry]) -> str:
     counts = {action: sum(one.action == action for one in entries) for action in ACTIONS}
     words = [f"{counts[action]} {word}" for action, word in ACTIONS.items() if counts[action]]
     return ", ".join(words) or "no VM is asked for, and none is there"
+
+
+def records(entries: t.Sequence[Entry], silent: t.Mapping[str, str]) -> str:
+    """CSV, one record for each VM and each hypervisor that did not answer, with its reason."""
+    rows: list[list[object]] = [
+        [one.name, one.hypervisor, one.action, one.details] for one in entries
+    ]
+    rows += [[None, host, "no answer", why] for host, why in silent.items()]
+    return csv_text(["name", "hypervisor", "action", "details"], rows)
 
 
 def text(entries: t.Sequence[Entry]) -> str:

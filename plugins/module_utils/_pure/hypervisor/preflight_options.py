@@ -30,7 +30,7 @@ ARGUMENTS: Spec = {
     "min_free": {"type": "str", "default": "10GiB"},
     "expiry_days": {"type": "int", "default": 30},
     "clock_seconds": {"type": "float", "default": 1.0},
-    "output": {"type": "str", "choices": ["table", "json", "yaml"], "default": "table"},
+    "output": {"type": "str", "choices": ["table", "json", "yaml", "csv"], "default": "table"},
     "output_file": {"type": "path"},
 }
 INTERNAL: Spec = {

@@ -32,6 +32,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import 
     purge_report,
     state_decision,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import (
+    records,
+    selection,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import (
     bases as migration_bases,
 )
@@ -63,6 +67,8 @@ DOMAIN = {
     "graphics": [{"type": "vnc", "port": 5900, "tls_port": None, "socket": None}],
     "disks": [{"target": "vda", "size_mib": 1024, "source": "/a", "format": "qcow2"}],
     "nics": [NIC],
+    "managed_save": False,
+    "metadata": {"managed": True, "groups": ["web"], "tags": ["ssd"], "phase": None, "move": None},
 }
 HOST_INFO = {
     "maintenance": False,
@@ -270,10 +276,17 @@ def shown(view: str, key: str, answer: Answer, **more: t.Any) -> None:
         {"name": "hv2", "answered": True, "error": None, key: answer[key]},
     ]
     tables.render(more.get("view", view), entries)
+    records.text(view, entries, more.get("sort", []), predicted=False)
 
 
 def read_domains(answer: Answer) -> None:
-    shown("list", "domains", answer)
+    entries = [
+        {"name": "hv1", "domains": copy.deepcopy(GOOD["domains"]["domains"])},
+        {"name": "hv2", "domains": answer["domains"]},
+    ]
+    for chosen in ({"states": ("running", "saved")}, {"groups": ("web",)}, {"managed": True}):
+        selection.select(entries, selection.Selection(**chosen), selection.SORTS)
+    shown("list", "domains", answer, sort=list(selection.SORTS))
     shown("query", "domains", answer)
     sorted({domain["name"] for domain in answer["domains"]})
 

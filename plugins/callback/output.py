@@ -1,0 +1,56 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: output
+type: stdout
+short_description: Nothing on standard output but what a playbook shows itself
+version_added: 0.1.0
+description:
+  - Prints neither plays nor tasks nor a recap. What the actions of this collection print, such as
+    the JSON or CSV of the playbooks C(list), C(query), C(host_info), C(images), C(plan) and
+    C(preflight), is all there is on standard output, so that a program can read it.
+  - A task that failed and a host that could not be reached are told on standard error, unless the
+    playbook goes on all the same. The exit status is Ansible's.
+author:
+  - Fleet Virt contributors (@fleet-virt)
+"""
+
+import typing as t
+
+from ansible.plugins.callback import CallbackBase
+
+if t.TYPE_CHECKING:
+    from ansible.executor.task_result import CallbackTaskResult
+
+
+class CallbackModule(CallbackBase):
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "fleet.virt.output"
+
+    def _tell(self, result: CallbackTaskResult) -> None:
+        # The underscored names are what Ansible 2.15 to 2.21 have in common
+        why = result._result.get("msg") or "failed, without a message"
+        line = f"{result._host.get_name()}: {result._task.get_name()}: {why}"
+        self._display.display(line, stderr=True)
+
+    def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> None:
+        if not ignore_errors:
+            self._tell(result)
+
+    def v2_runner_on_unreachable(self, result: CallbackTaskResult) -> None:
+        if not getattr(result._task, "ignore_unreachable", False):
+            self._tell(result)
+
+    def v2_runner_item_on_failed(self, result: CallbackTaskResult) -> None:
+        self._tell(result)
+
+    def v2_playbook_on_no_hosts_matched(self) -> None:
+        self._display.display("no hosts matched", stderr=True)
+
+    def v2_playbook_on_no_hosts_remaining(self) -> None:
+        self._display.display("no host is left", stderr=True)

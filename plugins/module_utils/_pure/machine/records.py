@@ -1,0 +1,141 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What was read from a fleet as records of CSV, one for each domain, hypervisor, image or VM.
+
+Columns are only ever added. A hypervisor that did not answer has a record of its own, with the
+reason as its ``error``.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..base.json_values import as_list, as_mapping, as_mappings
+from ..base.tables import csv_text
+from . import selection
+
+Entry = t.Mapping[str, object]
+Record = t.Mapping[str, object]
+
+_LIST = [
+    *("hypervisor", "name", "uuid", "state", "reason", "moving_to", "autostart", "vcpus"),
+    *("memory_mib", "managed", "groups", "tags", "title", "error"),
+]
+_QUERY = [*_LIST[:-1], "disk_mib", "disks", "nics", "addresses", "graphics", "error"]
+_HOST = [
+    *("hypervisor", "state", "types", "arch", "libvirt_version"),
+    *("cpus", "vcpus_running", "vcpus_defined"),
+    *("memory_mib", "memory_free_mib", "memory_running_mib", "memory_defined_mib"),
+    *("domains_active", "domains_shutoff", "pools", "error"),
+]
+_IMAGES = [
+    *("hypervisor", "image", "digest", "format", "size_mib", "allocated_mib", "intact"),
+    *("users", "path", "error"),
+]
+_VMS = [
+    *("hypervisor", "name", "address", "changed", "predicted", "failed", "answers", "message"),
+]
+
+
+def text(
+    view: str, hypervisors: t.Sequence[Entry], sort: t.Sequence[str] = (), *, predicted: bool
+) -> str:
+    """CSV of the ``view``; ``predicted`` if what it tells of was not done (check mode)."""
+    if view in ("list", "query"):
+        columns = _LIST if view == "list" else _QUERY
+        records = [_domain(host, one) for host, one in selection.flat(hypervisors, sort)]
+    elif view == "host_info":
+        columns, records = _HOST, [_host(one) for one in hypervisors if one["answered"]]
+    elif view == "images":
+        columns, records = _IMAGES, [_image(one, i) for one, i in _parts(hypervisors, "images")]
+    elif view == "maintenance":
+        columns = ["hypervisor", "maintenance"]
+        records = [{**one, "hypervisor": one["name"]} for one in hypervisors]
+    else:
+        columns = [
+            "hypervisor",
+            "name",
+            "address",
+            "changed",
+            "predicted",
+            "failed",
+            "answers",
+            "message",
+        ]
+        records = [_made(one, vm, predicted) for one, vm in _parts(hypervisors, "vms")]
+    if "error" in columns:
+        records += [
+            {"hypervisor": one["name"], "error": f"no answer: {one['error']}"}
+            for one in hypervisors
+            if not one["answered"]
+        ]
+    return csv_text(columns, [[record.get(column) for column in columns] for record in records])
+
+
+def _parts(hypervisors: t.Sequence[Entry], key: str) -> list[tuple[Entry, Entry]]:
+    return [(entry, part) for entry in hypervisors for part in as_mappings(entry[key] or [])]
+
+
+def _domain(hypervisor: str, domain: Entry) -> Record:
+    metadata = as_mapping(domain.get("metadata"))
+    disks, nics = as_mappings(domain["disks"]), as_mappings(domain["nics"])
+    sizes = [size for disk in disks if isinstance(size := disk["size_mib"], int)]
+    return {
+        **domain,
+        "hypervisor": hypervisor,
+        "moving_to": as_mapping(metadata.get("move")).get("destination"),
+        "managed": metadata.get("managed"),
+        "groups": metadata.get("groups"),
+        "tags": metadata.get("tags"),
+        "disk_mib": sum(sizes),
+        "disks": [f"{disk['target']}={_or_dash(disk['source'])}" for disk in disks],
+        "nics": [f"{nic['mac']}={_or_dash(nic['source'])}" for nic in nics],
+        "addresses": [address for nic in nics for address in as_list(nic["addresses"])],
+        "graphics": [_console(one) for one in as_mappings(domain["graphics"])],
+    }
+
+
+def _or_dash(value: object) -> object:
+    return "-" if value is None else value
+
+
+def _console(graphics: Entry) -> str:
+    places = (graphics.get(key) for key in ("socket", "port", "tls_port"))
+    place = next((place for place in places if place is not None), "-")
+    return f"{graphics['type']}={place}"
+
+
+def _host(entry: Entry) -> Record:
+    host = as_mapping(entry["host"])
+    cpu, memory = as_mapping(host["cpu"]), as_mapping(host["memory_mib"])
+    counts = {key: n for key, n in as_mapping(host["domains"]).items() if isinstance(n, int)}
+    off = counts.get("shutoff", 0)
+    pools = [pool for pool in as_mappings(host["pools"]) if pool["state"] == "running"]
+    return {
+        **host,
+        "hypervisor": entry["name"],
+        "state": {"True": "maintenance", "False": "ready"}.get(str(host["maintenance"])),
+        "types": host["domain_types"],
+        "cpus": cpu["total"],
+        "vcpus_running": cpu["running"],
+        "vcpus_defined": cpu["defined"],
+        "memory_mib": memory["total"],
+        **{f"memory_{key}_mib": memory[key] for key in ("free", "running", "defined")},
+        "domains_active": sum(counts.values()) - off,
+        "domains_shutoff": off,
+        "pools": [f"{pool['name']}={_or_dash(pool['available_mib'])}" for pool in pools],
+        "error": None,
+    }
+
+
+def _image(entry: Entry, image: Entry) -> Record:
+    return {**image, "hypervisor": entry["name"], "image": image["name"]}
+
+
+def _made(entry: Entry, vm: Entry, predicted: bool) -> Record:
+    more = {"predicted": predicted, "failed": bool(vm.get("failed")), "message": vm["msg"]}
+    return {**vm, **more, "hypervisor": entry["name"], "answers": vm.get("answered")}

@@ -1,0 +1,100 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which domains of those that were read are shown, and in which order.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import typing as t
+from dataclasses import dataclass
+
+from ..base.json_values import as_list, as_mapping, as_mappings
+from ..base.states import STATES
+
+Entry = t.Mapping[str, object]
+_Rank = tuple[int, float, str]  # numbers, words, what is not known
+
+# libvirt's states, and one for memory that is kept on disk, as virt_state calls it
+SHOWN_STATES = (*STATES[1:], "saved")
+# The largest number first, words in their alphabet
+SORTS = ("hypervisor", "name", "state", "vcpus", "memory")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a domain must be: one of the values of each that is given."""
+
+    states: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    managed: bool | None = None
+
+    def __bool__(self) -> bool:
+        return self != Selection()
+
+    def takes(self, domain: Entry) -> bool:
+        """Whether ``domain`` is shown; one that could not be read may be any but its name."""
+        name = str(domain["name"])
+        if self.patterns and not any(fnmatch.fnmatchcase(name, one) for one in self.patterns):
+            return False
+        if domain["state"] is None:
+            return True
+        metadata = as_mapping(domain.get("metadata"))
+        if self.states and not _states(domain) & set(self.states):
+            return False
+        if self.groups and not set(self.groups) & set(map(str, as_list(metadata.get("groups")))):
+            return False
+        return self.managed is None or bool(metadata.get("managed")) == self.managed
+
+
+def _states(domain: Entry) -> set[str]:
+    kept = domain["state"] == "shutoff" and domain.get("managed_save")
+    return {str(domain["state"]), *(["saved"] if kept else [])}
+
+
+def select(
+    hypervisors: t.Sequence[Entry], selection: Selection, sort: t.Sequence[str]
+) -> tuple[list[dict[str, object]], str]:
+    """The hypervisors with those of their domains that are shown, in order, and how many they are.
+
+    The domains stay with their hypervisors. The count is empty where nothing is left out.
+    """
+    shown = []
+    seen = total = 0
+    for entry in hypervisors:
+        domains = as_mappings(entry["domains"])
+        taken = [domain for domain in domains if selection.takes(domain)]
+        total, seen = total + len(domains), seen + len(taken)
+        shown.append({**entry, "domains": sorted(taken, key=_key(sort)) if sort else taken})
+    return shown, f"{seen} of {total} domains are shown" if selection else ""
+
+
+def _key(sort: t.Sequence[str]) -> t.Callable[[Entry], tuple[_Rank, ...]]:
+    return lambda domain: tuple(_rank(domain, one) for one in sort if one != "hypervisor")
+
+
+def _rank(domain: Entry, sort: str) -> _Rank:
+    """What is not known comes last."""
+    value = domain.get({"memory": "memory_mib"}.get(sort, sort))
+    if isinstance(value, (int, float)):
+        return (0, -value, "")
+    return (2, 0, "") if value is None else (1, 0, str(value))
+
+
+def flat(hypervisors: t.Sequence[Entry], sort: t.Sequence[str]) -> list[tuple[str, Entry]]:
+    """Each domain with its hypervisor's name, in order over all of them."""
+    found = [
+        (str(entry["name"]), domain)
+        for entry in hypervisors
+        for domain in as_mappings(entry["domains"])
+    ]
+
+    def key(one: tuple[str, Entry]) -> tuple[_Rank, ...]:
+        return tuple((1, 0, one[0]) if by == "hypervisor" else _rank(one[1], by) for by in sort)
+
+    return sorted(found, key=key) if sort else found
