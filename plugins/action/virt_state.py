@@ -30,7 +30,8 @@ class Options(Connected):
     _stage: str
     _groups: list[str]
     _results: str | None
-    _shares: dict[str, object] | None
+    _round: dict[str, object] | None
+    _earlier: dict[str, object] | None
     _silent: str
     _expected: list[str] | None
     _lost: list[str]
@@ -41,22 +42,31 @@ class ActionModule(FleetAction):
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         stage = self._task.args.get("_stage", "all")
-        if stage not in ("decide", "report"):
+        if stage not in ("decide", "note", "report"):
             return self.module(task_vars)
         options = self.options(Options, ARGUMENTS, INTERNAL)
+        if stage == "note":
+            return self._note(options, task_vars)
         if stage == "report":
-            return self._report(options, task_vars)
-        require_sound(wanted_of(options))
+            return self._report(options)
+        wanted = wanted_of(options)
+        require_sound(wanted)
         answers = registered(task_vars, options["_results"], "state_look")
         seen = state_decision.fleet(answers, options["_expected"], options["_lost"])
-        decision = state_decision.decide(options["names"], options["_groups"], seen)
+        decision = state_decision.decide(options["names"], options["_groups"], seen, wanted)
         return {"changed": False, **vars(decision)}
 
-    def _report(self, options: Options, task_vars: Values) -> Answer:
-        answers = registered(task_vars, options["_results"], "brought")
-        text, failures = state_decision.report(
-            shares(options["_shares"]), answers, options["_silent"], check=self.check
+    def _note(self, options: Options, task_vars: Values) -> Answer:
+        told = state_decision.tell(
+            shares(options["_round"]),
+            registered(task_vars, options["_results"], "brought"),
+            state_decision.told_earlier(options["_earlier"]),
         )
+        return {"changed": False, **vars(told)}
+
+    def _report(self, options: Options) -> Answer:
+        told = state_decision.told_earlier(options["_earlier"])
+        text, failures = state_decision.report(told, options["_silent"], check=self.check)
         Display().display(text.rstrip("\n"))
         found: Answer = {"changed": False, "output": text}
         if failures:

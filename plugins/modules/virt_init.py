@@ -454,6 +454,17 @@ options:
       - Start the VM with its hypervisor.
     type: bool
     default: false
+  start_order:
+    description:
+      - Place among the VMs that C(fleet.virt.state) starts in one run, the lowest number first,
+        those of one number at the same time, those without any last. It shuts them down the other
+        way round. From 0 to 9999.
+    type: int
+  start_delay:
+    description:
+      - Seconds that C(fleet.virt.state) waits after it has started this VM before it starts those
+        that come after it. From 0 to 3600.
+    type: int
   console:
     description:
       - Graphical console, or its type alone, such as V(vnc). There is none if left out. A serial

@@ -382,6 +382,12 @@ domains:
             role:
               description: V(disk) or V(seed).
               type: str
+        start_order:
+          description: Its place in the order of start; null if it has none.
+          type: int
+        start_delay:
+          description: Seconds to wait after its start before those after it are started.
+          type: int
         addresses:
           description: Addresses the guest was given.
           type: list

@@ -25,6 +25,10 @@ description:
   - A domain that another run is making, moving or removing is left alone, with an error that says
     so.
   - If one of several domains cannot be brought to the state, none is touched.
+  - Several are started in the order of their C(start_order), those of one number at the same time
+    and those without any last, and shut down, paused and saved the other way round. After one that
+    was started its C(start_delay) is waited for. Where one fails, those after it are left as they
+    are.
   - With O(reset) it also presses the reset button, as a last resort for a guest that hangs. With
     O(reboot) a guest is shut down and started again, so that it runs by its stored definition.
   - A running VM that shows the host key it was seeded with needs its seed medium no more; it is
@@ -159,6 +163,20 @@ shares:
   description: For each hypervisor the names of the domains to bring to the state there.
   returned: in playbooks of this collection
   type: dict
+rounds:
+  description: The same in the order of start, one entry for each round.
+  returned: in playbooks of this collection
+  type: list
+  elements: dict
+rows:
+  description: What became of each domain of this round and of those before it.
+  returned: in playbooks of this collection
+  type: list
+  elements: list
+failures:
+  description: What failed in them, by the names of the domains.
+  returned: in playbooks of this collection
+  type: dict
 silent:
   description: Which hypervisors may have more domains of the groups that were named, and why.
   returned: in playbooks of this collection
@@ -192,7 +210,8 @@ def main() -> None:
         with connect(params["uri"], params["timeout"]) as connection:
             if looking:
                 return state.look(connection, params["names"], params["_groups"])
-            return state.run(connection, params["names"], wanted, check=module.check_mode)
+            check, more = module.check_mode, params["_more"]
+            return state.run(connection, params["names"], wanted, check=check, more=more)
 
     run(module, bring)
 

@@ -137,6 +137,48 @@ def test_the_playbook_finds_them_wherever_they_are(
     assert guests.virsh("hv2", "domstate", "there1").strip() == "shut off"
 
 
+ORDER = "<metadata><fleet xmlns='urn:fleet.virt:1'>{}</fleet></metadata>"
+FIRST = "<start_order>10</start_order><start_delay>3</start_delay>"
+SECOND = "<start_order>20</start_order>"
+BRINGS = "Bring the VMs to the state"
+
+
+def test_the_playbook_starts_in_order_and_back(
+    ansible: Ansible, lab: Laboratory, guests: Guests
+) -> None:
+    """The database on one hypervisor before the server on the other; after a failure no more."""
+    guests.define("hv2", "first1", top=ORDER.format(FIRST))
+    guests.define("hv1", "second1", top=ORDER.format(SECOND))
+    names = {"virt_names": "second1,first1"}
+
+    def brought(**variables: object) -> list[str]:
+        run = ansible.playbook("state", {**names, **variables}).succeeded()
+        return [one.host for one in run.events if one.task == BRINGS and one.status == "ok"]
+
+    predicted = ansible.playbook("state", {**names, "vm_state": "running"}, check=True).succeeded()
+    assert predicted.stdout.count("would change") == 2
+    assert brought(vm_state="running") == ["hv2", "hv1"]
+
+    def began(host: str, name: str) -> float:
+        return float(lab.ssh(host, f"stat -c %.Y /run/libvirt/qemu/{name}.pid").stdout)
+
+    assert began("hv1", "second1") - began("hv2", "first1") >= 3
+    started = time.monotonic()
+    assert brought(vm_state="running") == ["hv2", "hv1"]
+    assert brought(vm_autostart=True) == ["hv1", "hv2"]
+    off = {"vm_state": "shutoff", "vm_force": True, "vm_shutdown_timeout": 0}
+    assert brought(**off) == ["hv1", "hv2"]
+    assert time.monotonic() - started < 60
+    at_work = "<phase>purging</phase><start_order>10</start_order>"
+    guests.remove("hv2", "first1")
+    guests.define("hv2", "first1", top=ORDER.format(at_work))
+    run = ansible.playbook("state", {**names, "vm_state": "running"})
+    assert run.returncode != 0
+    assert "first1 on hv2: 'first1' is in phase purging" in run.stdout
+    assert "'second1' was left as it was: 'first1', before it by start_order" in run.stdout
+    assert guests.virsh("hv1", "domstate", "second1").strip() == "shut off"
+
+
 @pytest.mark.parametrize(
     ("variables", "words"),
     [

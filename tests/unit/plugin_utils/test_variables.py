@@ -80,7 +80,7 @@ def _read_by_yaml() -> set[str]:
     folders = [TOP / "playbooks", *TOP.glob("roles/*/tasks"), *TOP.glob("roles/*/defaults")]
     for path in [path for folder in folders for path in folder.rglob("*.yml")]:
         for key, value in _values(yaml.safe_load(path.read_text(encoding="utf-8"))):
-            if key in ("register", "loop_var"):
+            if key in ("register", "loop_var", "index_var"):
                 own.add(str(value))
             elif key == "ansible.builtin.set_fact":
                 own |= set(value)

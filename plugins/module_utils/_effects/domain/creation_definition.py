@@ -80,6 +80,8 @@ def kept_of(host: Host, job: Job, phase: str | None, owner: Owner | None) -> Met
         home=host.settings.home,
         image=ImageRef(image.name, image.digest, image.format) if image else None,
         groups=domain.groups,
+        start_order=domain.start_order,
+        start_delay=domain.start_delay,
         anti_affinity=domain.placement.anti_affinity,
         tags=domain.placement.tags,
         zone=domain.placement.zone,

@@ -23,7 +23,7 @@ from ... import _libvirt
 from ..._errors import DeadlineExceeded, LibvirtFailure, PlanRefused, told
 from ..._libvirt import ERR_NO_SUPPORT, ERR_OPERATION_INVALID
 from ..._pure.base.states import reason_name, state_name
-from ..._pure.lifecycle import state_plan
+from ..._pure.lifecycle import start_order, state_plan
 from ..._pure.lifecycle.state_plan import Facts, Wanted
 from ..._pure.plan.steps import Plan, Step, predict
 from ..base.connection import Connection
@@ -77,19 +77,39 @@ class _Job:
 
 
 def run(
-    connection: Connection, names: t.Sequence[str], wanted: Wanted, *, check: bool
+    connection: Connection,
+    names: t.Sequence[str],
+    wanted: Wanted,
+    *,
+    check: bool,
+    more: bool = False,
 ) -> dict[str, object]:
-    """Bring ``names`` to ``wanted``, all at once; the module's result.
+    """Bring ``names`` to ``wanted``, in their order of start; the module's result.
 
-    Unless there is a way for every one of them, none is touched.
+    Unless there is a way for every one of them, none is touched. ``more``: others come after
+    these, so the delay of the last is waited for too.
     """
     jobs = [_plan(connection, raw, wanted) for raw in require_domains(connection, names).values()]
     if check:
         for job in jobs:
             job.after = predict(job.before, job.plan.steps)
     elif not any(job.failed for job in jobs):
-        _carry_out(jobs, wanted)
+        _in_order(jobs, wanted, more)
     return _result(jobs)
+
+
+def _in_order(jobs: t.Sequence[_Job], wanted: Wanted, more: bool) -> None:
+    rounds = start_order.rounds(jobs, lambda job: job.before.order, wanted)
+    for number, round_ in enumerate(rounds, 1):
+        _carry_out(round_, wanted)
+        failed = [job.before.name for job in round_ if job.failed]
+        later = [job for after in rounds[number:] for job in after]
+        if failed:
+            for job in later:
+                job.fail(start_order.not_begun(job.before.name, failed))
+            return
+        if later or more:
+            time.sleep(start_order.delay((job.before, job.plan) for job in round_))
 
 
 def look(
@@ -106,7 +126,11 @@ def look(
         name = str(raw.name())
         if name in names or set(groups) & set(member):
             uuid, phase = str(raw.UUIDString()), kept.phase if kept else None
-            vms[name] = {"name": name, "uuid": uuid, "phase": phase, "groups": member}
+            order = kept.start_order if kept else None
+            vms[name] = {
+                **{"name": name, "uuid": uuid, "phase": phase, "groups": member},
+                "start_order": order,
+            }
     return {"changed": False, "vms": list(vms.values())}
 
 
@@ -143,7 +167,9 @@ def read_facts(connection: Connection, raw: VirDomain, *, media: bool = False) -
 
     facts: Facts = connection.call(f"read the state of {name}", read)
     kept = kept_metadata(connection, raw)
-    more = {"managed_save": _saved(connection, raw), "phase": kept.phase if kept else None}
+    more: dict[str, t.Any] = {"managed_save": _saved(connection, raw)}
+    if kept is not None:
+        more.update(phase=kept.phase, order=kept.start_order, delay=kept.start_delay or 0)
     if media and facts.state in state_plan.RUNNING and kept is not None and kept.host_key:
         from ..seed import spent as seed_spent
 

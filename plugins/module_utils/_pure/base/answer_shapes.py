@@ -208,7 +208,9 @@ SHAPES: t.Mapping[str, Fields] = {
         ]
     },
     "state_look": {
-        "vms": [{"name": str, "uuid": _TEXT, "phase": _TEXT, "groups": _TEXTS}],
+        "vms": [
+            {"name": str, "uuid": _TEXT, "phase": _TEXT, "groups": _TEXTS, "start_order": _NUMBER}
+        ],
     },
     "brought": {
         "vms": [{"name": str, "state": _TEXT, "changed?": _FLAG, "steps?": _TEXTS, "msg?": _TEXT}]

@@ -45,6 +45,8 @@ NOT_MADE, BEGUN, MADE = "no", "begun", "yes"
 _MAX_LINE = 4096  # characters of any value but the long ones: PATH_MAX
 _MAX_REQUEST = 256 * 1024
 _MAX_ITEMS = 1024  # of any list
+MAX_ORDER = 9999
+MAX_DELAY = 3600  # seconds; of the numbers, the larger is the limit of either when reading
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
@@ -120,6 +122,8 @@ class Metadata:
     seed: str | None = None  # of a VM that no request made
     move: Move | None = None
     first_boot: str | None = None  # as of first_boot.py; None once it is known to be over
+    start_order: int | None = None
+    start_delay: int | None = None  # seconds
 
     @property
     def made_here(self) -> bool:
@@ -171,6 +175,7 @@ def settled(
 # Fields that are one element with the text in it, attributes, or an element for each item
 _TEXTS = ("phase", "home", "zone", "user", "host_key", "request", "seed", "first_boot")
 _LONG = ("request", "seed")
+_NUMBERS = ("start_order", "start_delay")
 _IMAGE = tuple(field.name for field in fields(ImageRef))
 _VOLUME = tuple(field.name for field in fields(OwnVolume))
 _MOVE = tuple(field.name for field in fields(Move))
@@ -194,6 +199,7 @@ def parse(element: Element) -> Metadata | None:
         return None
     known: set[str] = set()
     texts: dict[str, str] = {}
+    numbers: dict[str, int] = {}
     lists: dict[str, list[str]] = {name: [] for name in _LISTS.values()}
     volumes: list[OwnVolume] = []
     owner: Owner | None = None
@@ -215,6 +221,11 @@ def parse(element: Element) -> Metadata | None:
             text = child.text or ""
             if _problem(text, long=tag in _LONG) is None:
                 texts[tag] = text
+                known.add(tag)
+        elif tag in _NUMBERS:
+            found = number(child.text)
+            if found is not None and 0 <= found <= max(MAX_ORDER, MAX_DELAY):
+                numbers[tag] = found
                 known.add(tag)
         elif tag == "owner":
             owner = _owner(child)
@@ -243,6 +254,8 @@ def parse(element: Element) -> Metadata | None:
         seed=texts.get("seed"),
         move=move,
         first_boot=texts.get("first_boot"),
+        start_order=numbers.get("start_order"),
+        start_delay=numbers.get("start_delay"),
     )
 
 
@@ -350,6 +363,9 @@ def _fill(root: Element, metadata: Metadata, namespace: str) -> None:
     for name in _TEXTS:
         if getattr(metadata, name) is not None:
             put(name, getattr(metadata, name))
+    for name in _NUMBERS:
+        if getattr(metadata, name) is not None:
+            put(name, str(getattr(metadata, name)))
     if metadata.owner:
         put("owner", **{name: str(value) for name, value in vars(metadata.owner).items()})
     if metadata.image:
@@ -362,7 +378,9 @@ def _fill(root: Element, metadata: Metadata, namespace: str) -> None:
     for volume in _bounded("volumes", metadata.volumes):
         put("volume", **vars(volume))
     if parse(root) != metadata:  # such as a volume without a pool, an owner with a negative pid
-        raise XmlError("metadata: an owner, image, volume or list item is incomplete")
+        raise XmlError(
+            "metadata: an owner, image, volume or list item is incomplete, or a number is too large"
+        )
 
 
 def _bounded(name: str, items: tuple[Item, ...]) -> tuple[Item, ...]:

@@ -78,6 +78,8 @@ def differences(domain: Domain, existing: Existing) -> list[str]:
     found.rows("", settings.VM, domain, root)
     found.compare("autostart", domain.autostart, existing.autostart)
     found.compare("groups", sorted(domain.groups), sorted(existing.metadata.groups), _listed)
+    for name in ("start_order", "start_delay"):
+        found.compare(name, getattr(domain, name), getattr(existing.metadata, name))
     _cpu(found, domain, root)
     _console(found, domain, root)
     for group in (settings_devices.WATCHDOGS, settings_devices.TPMS):

@@ -23,6 +23,7 @@ from ..base.names import check_vm_name, volume_name
 from ..base.options import Reader, join, show, unknown_message
 from ..base.settings import fields_of, further, names
 from ..hardware import further as more
+from ..hardware import settings_machine
 from ..hardware.further import (
     Cell,
     Channel,
@@ -118,6 +119,8 @@ class Domain:
     seed: Seed | None = None
     placement: Placement = field(default_factory=Placement)
     groups: tuple[str, ...] = ()
+    start_order: int | None = None
+    start_delay: int | None = None
     description: str | None = None
     written: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
@@ -202,6 +205,8 @@ def from_options(
         seed=seed,
         placement=_placement(reader),
         groups=settings.GROUPS.read(reader),
+        start_order=settings_machine.START_ORDER.read(reader),
+        start_delay=settings_machine.START_DELAY.read(reader),
         description=_description(reader),
         written=written.options(reader, disk_entries, nic_entries),
         **more.read(reader),

@@ -34,6 +34,8 @@ from ..hardware.settings_machine import (
     MEMTUNES,
     NUMAS,
     NUMATUNES,
+    START_DELAY,
+    START_ORDER,
 )
 from ..hardware.settings_peripherals import (
     CHANNELS,
@@ -150,12 +152,7 @@ OVERLAY = Boolean(
     change=never(MADE_ONCE),
 )
 START = Boolean("start", "Start the VM once it is complete.", default=True)
-AUTOSTART = Boolean(
-    "autostart",
-    "Start the VM with its hypervisor.",
-    default=False,
-    change=LIVE,
-)
+AUTOSTART = Boolean("autostart", "Start the VM with its hypervisor.", default=False, change=LIVE)
 GROUPS = Words(
     "groups",
     "Inventory groups of the VM.",
@@ -375,6 +372,8 @@ VM: Table = (
     OVERLAY,
     START,
     AUTOSTART,
+    START_ORDER,
+    START_DELAY,
     CONSOLES,
     SEEDS,
     GROUPS,

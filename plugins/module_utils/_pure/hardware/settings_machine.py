@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The settings of a VM's machine, one row each: memory's backing, NUMA, pinning, clock, features.
+"""The settings of a VM's machine, one row each: memory's backing, NUMA, pinning, clock, features;
+and when it is started.
 
 A place in XML is one below the group's element.
 
@@ -11,7 +12,8 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-from ..base.settings import AT_BOOT, Boolean, Choice, Group, Integer, Size, Text, Words, rows
+from ..base.metadata import MAX_DELAY, MAX_ORDER
+from ..base.settings import AT_BOOT, LIVE, Boolean, Choice, Group, Integer, Size, Text, Words, rows
 from . import composites, cpusets
 
 _MIB = 1 << 26  # 64 TiB
@@ -363,4 +365,23 @@ HYPERVS = Group(
     xml="features/hyperv",
     change=AT_BOOT,
     of="raw",
+)
+START_ORDER = Integer(
+    "start_order",
+    "Place among the VMs that C(fleet.virt.state) starts in one run, the lowest number first, those"
+    " of one number at the same time, those without any last. It shuts them down the other way"
+    " round.",
+    default=None,
+    low=0,
+    high=MAX_ORDER,
+    change=LIVE,
+)
+START_DELAY = Integer(
+    "start_delay",
+    "Seconds that C(fleet.virt.state) waits after it has started this VM before it starts those"
+    " that come after it.",
+    default=None,
+    low=0,
+    high=MAX_DELAY,
+    change=LIVE,
 )

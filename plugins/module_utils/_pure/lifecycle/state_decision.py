@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
 from ..base import proofs
-from ..base.json_values import as_list, as_mappings, as_text
+from ..base.json_values import as_list, as_mapping, as_mappings, as_number, as_text
 from ..base.outcomes import Answer, outcomes
 from ..base.tables import table
-from . import located
+from . import located, start_order
+from .state_plan import Wanted
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Vm:
     uuid: str | None
     phase: str | None
     groups: tuple[str, ...]
+    order: int | None = None
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,12 @@ _HEADS = ["VM", "HYPERVISOR", "STATE", "RESULT", "STEPS"]
 
 @dataclass
 class Decision:
-    """The names that each hypervisor brings to the state. ``silent`` says which hypervisors may
-    have more VMs of the groups that were named; empty if none may."""
+    """The names that each hypervisor brings to the state, all of them and round by round; there is
+    always a round. ``silent`` says which hypervisors may have more VMs of the groups that were
+    named; empty if none may."""
 
     shares: dict[str, list[str]] = field(default_factory=dict)
+    rounds: list[dict[str, list[str]]] = field(default_factory=list)
     silent: str = ""
 
 
@@ -66,12 +70,15 @@ def _vms(answer: Answer) -> tuple[Vm, ...]:
             as_text(vm.get("uuid")),
             as_text(vm.get("phase")),
             tuple(map(str, as_list(vm.get("groups")))),
+            as_number(vm.get("start_order")),
         )
         for vm in as_mappings(answer.get("vms"))
     )
 
 
-def decide(names: t.Sequence[str], groups: t.Sequence[str], seen: Fleet) -> Decision:
+def decide(
+    names: t.Sequence[str], groups: t.Sequence[str], seen: Fleet, wanted: Wanted
+) -> Decision:
     """Where each of ``names``, and of the VMs in ``groups``, is; raises PlanRefused with
     everything that is not proven."""
     listed = [*names, *_members(groups, seen)]
@@ -91,10 +98,22 @@ def decide(names: t.Sequence[str], groups: t.Sequence[str], seen: Fleet) -> Deci
     if problems:
         raise PlanRefused("; ".join(problems))
     found = Decision(silent=proofs.named(silent))
-    for name, (host, _vm) in where.places.items():
-        if not proofs.missing("state", seen.silent, host):
-            found.shares.setdefault(host, []).append(name)
+    able = [
+        (host, vm)
+        for host, vm in where.places.values()
+        if not proofs.missing("state", seen.silent, host)
+    ]
+    found.shares = _shares(able)
+    rounds = start_order.rounds(able, lambda one: one[1].order, wanted)
+    found.rounds = [_shares(one) for one in rounds] or [{}]
     return found
+
+
+def _shares(placed: t.Iterable[tuple[str, Vm]]) -> dict[str, list[str]]:
+    shares: dict[str, list[str]] = {}
+    for host, vm in placed:
+        shares.setdefault(host, []).append(vm.name)
+    return shares
 
 
 def _members(groups: t.Sequence[str], seen: Fleet) -> list[str]:
@@ -103,27 +122,56 @@ def _members(groups: t.Sequence[str], seen: Fleet) -> list[str]:
     return sorted(set(found))
 
 
-def report(
+@dataclass
+class Told:
+    """What became of VMs: a row of the table for each, and by name what failed."""
+
+    rows: list[list[str | None]] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+def told_earlier(note: object) -> Told:
+    """What an earlier round noted, as it comes back from Ansible."""
+    known = as_mapping(note)
+    rows = [[as_text(cell) for cell in as_list(row)] for row in as_list(known.get("rows"))]
+    failures = {name: str(why) for name, why in as_mapping(known.get("failures")).items()}
+    return Told(rows, failures)
+
+
+def tell(
     shares: t.Mapping[str, t.Sequence[str]],
     answers: t.Mapping[str, Answer],
-    silent: str,
-    *,
-    check: bool,
-) -> tuple[str, list[str]]:
-    """Text for people, and what failed."""
-    rows: list[list[str | None]] = []
-    failures: list[str] = []
+    earlier: Told,
+) -> Told:
+    """What became of the ``shares`` of a round, and ``earlier``. After a failure none is begun."""
+    rows, failures = list(earlier.rows), dict(earlier.failures)
+    failed = [str(row[0]) for row in rows if row[3] == "failed"]
+    if failed:
+        for host, names in shares.items():
+            for name in names:
+                why = start_order.not_begun(name, failed)
+                failures[name] = f"{name} on {host}: {why}"
+                rows.append([name, host, None, "not begun", None])
+        return Told(rows, failures)
     for one in outcomes(shares, answers):
         entry = one.entry or {}
         word = "unchanged"
         if one.problem is not None:
-            failures.append(one.problem)
+            failures[one.name] = one.problem
             word = "failed"
         elif entry.get("changed"):
-            word = "would change" if check else "changed"
+            word = "changed"
         note = as_text(entry.get("msg")) if one.problem is None else None
         told = "; ".join([*map(str, as_list(entry.get("steps"))), *([note] if note else [])])
         rows.append([one.name, one.host, as_text(entry.get("state")), word, told])
+    return Told(rows, failures)
+
+
+def report(told: Told, silent: str, *, check: bool) -> tuple[str, list[str]]:
+    """Text for people, and what failed."""
+    words = {"changed": "would change"} if check else {}
+    rows = [[*row[:3], words.get(str(row[3]), row[3]), *row[4:]] for row in told.rows]
+    failures = list(told.failures.values())
     if silent:
         failures.append(
             f"not all hypervisors answered, and VMs of the group there are as they were: {silent}"

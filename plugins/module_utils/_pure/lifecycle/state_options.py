@@ -28,10 +28,17 @@ ARGUMENTS: Spec = {
     "reboot": {"type": "bool", "default": False},
 }
 INTERNAL: Spec = {
-    "_stage": {"type": "str", "choices": ["all", "look", "decide", "report"], "default": "all"},
+    "_stage": {
+        "type": "str",
+        "choices": ["all", "look", "decide", "note", "report"],
+        "default": "all",
+    },
+    # Others come after these: the delay of those that were started is waited for here
+    "_more": {"type": "bool", "default": False},
+    "_round": {"type": "dict"},
+    "_earlier": {"type": "dict"},
     "_groups": {"type": "list", "elements": "str", "default": []},
     "_results": {"type": "str"},
-    "_shares": {"type": "dict"},
     "_silent": {"type": "str", "default": ""},
     "_expected": {"type": "list", "elements": "str"},
     "_lost": {"type": "list", "elements": "str", "default": []},

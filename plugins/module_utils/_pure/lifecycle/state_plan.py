@@ -70,6 +70,8 @@ class Facts:
     seed_medium: str | None = None
     resets: int = 0  # in this run, as are reboots
     reboots: int = 0
+    order: int | None = None  # of start
+    delay: int = 0  # seconds after its start
 
 
 @dataclass(frozen=True)

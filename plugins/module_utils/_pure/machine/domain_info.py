@@ -153,6 +153,8 @@ def metadata_entry(found: own_metadata.Metadata | None) -> MetadataEntry:
         "evacuated_from": list(known.evacuated_from),
         "move": move_entry(known.move),
         "first_boot": known.first_boot,
+        "start_order": known.start_order,
+        "start_delay": known.start_delay,
     }
 
 

@@ -140,6 +140,8 @@ class MetadataEntry(t.TypedDict):
     evacuated_from: list[str]
     move: MoveEntry | None
     first_boot: str | None
+    start_order: int | None
+    start_delay: int | None
 
 
 class DomainDescription(t.TypedDict):

@@ -167,3 +167,78 @@ def test_a_look_finds_names_and_members_of_groups(connection: Connection) -> Non
     ]
     assert [vm["name"] for vm in state.look(connection, ["purging"], [])["vms"]] == ["purging"]
     assert state.look(connection, ["purging"], [])["vms"][0]["phase"] == "purging"
+
+
+_ORDERED = f"<f:fleet xmlns:f='{NAMESPACE}'><f:start_order>{{}}</f:start_order>" + (
+    "<f:start_delay>3</f:start_delay></f:fleet>"
+)
+
+
+@pytest.fixture
+def ordered(tmp_path: Path) -> Iterator[Connection]:
+    """Three that are off: db1 comes before web1, any1 has no order."""
+    orders = {"web1": 20, "db1": 10, "any1": None}
+    text = "".join(
+        _DOMAIN.format(name=name, run=5, metadata=_ORDERED.format(order) if order else "")
+        for name, order in orders.items()
+    )
+    node = tmp_path / "node.xml"
+    node.write_text(f"<node>{text}</node>")
+    with connect(f"test://{node}", 10) as opened:
+        yield opened
+
+
+def test_in_order_and_back(ordered: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    did: list[object] = []
+    carry_out, names = state._carry_out, ["web1", "any1", "db1"]
+
+    def noted(jobs: t.Sequence[state._Job], wanted: Wanted) -> None:
+        did.append([job.before.name for job in jobs])
+        carry_out(jobs, wanted)
+
+    monkeypatch.setattr(state, "_carry_out", noted)
+    monkeypatch.setattr(state.time, "sleep", did.append)
+    state.run(ordered, names, Wanted("running"), check=True)
+    assert did == []
+    found = state.run(ordered, names, Wanted("running"), check=False)
+    assert [vm["name"] for vm in t.cast("list[dict[str, t.Any]]", found["vms"])] == names
+    assert [one for one in did if one not in (0, 0.25)] == [["db1"], 3, ["web1"], 3, ["any1"]]
+    did.clear()
+    assert not state.run(ordered, names, Wanted("running"), check=False, more=True)["changed"]
+    assert [one for one in did if one not in (0, 0.25)] == [
+        ["db1"],
+        ["web1"],
+        ["any1"],
+    ]  # nothing was started
+    did.clear()
+    state.run(ordered, names, Wanted("shutoff"), check=False)
+    assert [one for one in did if one not in (0, 0.25)] == [["any1"], ["web1"], ["db1"]]
+    did.clear()
+    state.run(ordered, ["db1"], Wanted("running"), check=False, more=True)
+    assert [one for one in did if one not in (0, 0.25)] == [["db1"], 3]
+
+
+def test_what_comes_after_a_failure_is_left_and_named(
+    ordered: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = state._start
+
+    def broken(connection: Connection, job: state._Job, kind: str) -> t.Any:
+        if job.before.name == "web1":
+            raise SpecError("no memory")
+        yield from start(connection, job, kind)
+
+    monkeypatch.setattr(state, "_start", broken)
+    monkeypatch.setattr(state.time, "sleep", lambda _seconds: None)
+    found: t.Any = state.run(ordered, ["any1", "web1", "db1"], Wanted("running"), check=False)
+    assert {vm["name"]: (vm["state"], vm["failed"]) for vm in found["vms"]} == {
+        "db1": ("running", False),
+        "web1": ("shutoff", True),
+        "any1": ("shutoff", True),
+    }
+    assert "'any1' was left as it was: 'web1', before it by start_order, failed" in found["msg"]
+
+
+def test_a_look_says_the_order(ordered: Connection) -> None:
+    found = state.look(ordered, ["web1", "any1"], [])["vms"]
+    assert {vm["name"]: vm["start_order"] for vm in found} == {"web1": 20, "any1": None}

@@ -32,6 +32,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import 
     purge_report,
     state_decision,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_plan import Wanted
 from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import (
     records,
     selection,
@@ -202,7 +203,11 @@ GOOD: dict[str, Answer] = {
             }
         ]
     },
-    "state_look": {"vms": [{"name": "web1", "uuid": "0000", "phase": None, "groups": ["web"]}]},
+    "state_look": {
+        "vms": [
+            {"name": "web1", "uuid": "0000", "phase": None, "groups": ["web"], "start_order": 5}
+        ]
+    },
     "brought": {
         "vms": [
             {
@@ -357,7 +362,7 @@ def read_compared(answer: Answer) -> None:
 def read_state_look(answer: Answer) -> None:
     first = {"vms": []}
     seen = state_decision.fleet({"hv1": first, "hv2": answer}, None, [])
-    state_decision.decide(["web1"], ["web"], seen)
+    state_decision.decide(["web1"], ["web"], seen, Wanted("running"))
 
 
 def read_pools(answer: Answer) -> None:
@@ -407,7 +412,9 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "screens": read_screens,
     "state_look": read_state_look,
     "brought": lambda answer: state_decision.report(
-        {"hv2": ["web1"]}, {"hv2": answer}, "", check=False
+        state_decision.tell({"hv2": ["web1"]}, {"hv2": answer}, state_decision.Told()),
+        "",
+        check=False,
     ),
     "purge_look": read_purge,
     "pools": read_pools,

@@ -38,6 +38,8 @@ FULL = Metadata(
     addresses=("192.0.2.10/24", "2001:db8::10/64"),
     evacuated_from=("hv1", "hv2"),
     move=Move("hv1", "hv2", "run-2", "yes", "running"),
+    start_order=10,
+    start_delay=0,
 )
 
 ROUND_TRIPS = {

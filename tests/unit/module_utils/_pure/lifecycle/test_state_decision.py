@@ -12,10 +12,14 @@ import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_decision import (
     Fleet,
+    Told,
     decide,
     fleet,
     report,
+    tell,
+    told_earlier,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_plan import Wanted
 
 
 def look(*names: str, groups: tuple[str, ...] = ()) -> dict[str, t.Any]:
@@ -24,6 +28,7 @@ def look(*names: str, groups: tuple[str, ...] = ()) -> dict[str, t.Any]:
     }
 
 
+UP = Wanted("running")
 SILENT = {"unreachable": True, "msg": "ssh: no route"}
 
 
@@ -32,21 +37,21 @@ def seen(lost: t.Sequence[str] = (), **answers: dict[str, t.Any]) -> Fleet:
 
 
 def test_each_goes_where_it_is_whoever_else_is_silent() -> None:
-    decision = decide(["web1", "db1"], [], seen(hv1=look("web1"), hv2=look("db1"), hv3=SILENT))
+    decision = decide(["web1", "db1"], [], seen(hv1=look("web1"), hv2=look("db1"), hv3=SILENT), UP)
     assert (decision.shares, decision.silent) == ({"hv1": ["web1"], "hv2": ["db1"]}, "")
 
 
 def test_a_group_is_its_members_everywhere_and_the_silent_are_named() -> None:
     answers = {"hv1": look("web1", "web2", groups=("web",)), "hv2": look("db1")}
-    assert decide([], ["web"], seen(**answers)).shares == {"hv1": ["web1", "web2"]}
-    assert decide(["db1"], ["web"], seen(**answers)).shares == {
+    assert decide([], ["web"], seen(**answers), UP).shares == {"hv1": ["web1", "web2"]}
+    assert decide(["db1"], ["web"], seen(**answers), UP).shares == {
         "hv1": ["web1", "web2"],
         "hv2": ["db1"],
     }
-    decision = decide([], ["web"], seen(**answers, hv3=SILENT))
+    decision = decide([], ["web"], seen(**answers, hv3=SILENT), UP)
     assert decision.shares == {"hv1": ["web1", "web2"]}
     assert decision.silent == "hv3: ssh: no route"
-    assert decide([], ["web"], seen(["hv3"], **answers, hv3=SILENT)).silent == ""
+    assert decide([], ["web"], seen(["hv3"], **answers, hv3=SILENT), UP).silent == ""
 
 
 @pytest.mark.parametrize(
@@ -65,7 +70,7 @@ def test_what_is_not_proven_is_refused(
     names: list[str], groups: list[str], answers: dict[str, t.Any], part: str
 ) -> None:
     with pytest.raises(PlanRefused, match=part):
-        decide(names, groups, seen(**answers))
+        decide(names, groups, seen(**answers), UP)
 
 
 def entry(name: str, **more: t.Any) -> dict[str, t.Any]:
@@ -79,7 +84,7 @@ def test_every_name_has_a_row_and_whoever_said_nothing_has_failed() -> None:
         "hv3": {"vms": [entry("d", failed=True, changed=False, msg="it is in phase purging")]},
     }
     shares = {"hv1": ["a", "b"], "hv2": ["c"], "hv3": ["d"]}
-    text, failures = report(shares, answers, "", check=False)
+    text, failures = report(tell(shares, answers, Told()), "", check=False)
     rows = {line.split()[0]: line for line in text.splitlines()}
     assert "changed" in rows["a"]
     assert "start" in rows["a"]
@@ -88,13 +93,47 @@ def test_every_name_has_a_row_and_whoever_said_nothing_has_failed() -> None:
     assert [failure.partition(":")[0] for failure in failures] == ["c on hv2", "d on hv3"]
     assert "SIGKILL" in failures[0]
     assert "phase purging" in failures[1]
-    assert "would change" in report({"hv1": ["a"]}, answers, "", check=True)[0]
+    assert "would change" in report(tell({"hv1": ["a"]}, answers, Told()), "", check=True)[0]
 
 
 def test_who_may_have_more_of_a_group_is_a_failure() -> None:
-    _text, failures = report(
-        {"hv1": ["a"]}, {"hv1": {"vms": [entry("a")]}}, "hv2: gone", check=False
-    )
+    told = tell({"hv1": ["a"]}, {"hv1": {"vms": [entry("a")]}}, Told())
+    _text, failures = report(told, "hv2: gone", check=False)
     assert failures == [
         "not all hypervisors answered, and VMs of the group there are as they were: hv2: gone"
     ]
+
+
+def ordered(**orders: int | None) -> dict[str, t.Any]:
+    one = look(*orders)
+    return {"vms": [{**vm, "start_order": orders[vm["name"]]} for vm in one["vms"]]}
+
+
+def test_the_rounds_go_over_all_hypervisors() -> None:
+    fleet_seen = seen(hv1=ordered(db1=10, web1=20, other=None), hv2=ordered(web2=20, first=0))
+    names = ["web1", "web2", "db1", "other", "first"]
+    found = decide(names, [], fleet_seen, UP)
+    assert found.shares == {"hv1": ["web1", "db1", "other"], "hv2": ["web2", "first"]}
+    up = [{"hv2": ["first"]}, {"hv1": ["db1"]}, {"hv1": ["web1"], "hv2": ["web2"]}]
+    assert found.rounds == [*up, {"hv1": ["other"]}]
+    assert decide(names, [], fleet_seen, Wanted("shutoff")).rounds == found.rounds[::-1]
+    assert decide(names, [], fleet_seen, Wanted(autostart=True)).rounds == [found.shares]
+
+
+def test_after_a_failure_no_further_round_is_begun_and_each_name_is_told() -> None:
+    first = tell({"hv1": ["db1"]}, {"hv1": {"vms": [entry("db1")]}}, Told())
+    bad = entry("web1", failed=True, changed=False, msg="no memory")
+    share = {"hv1": ["web1"], "hv2": ["web2"]}
+    answers = {"hv1": {"vms": [bad]}, "hv2": {"vms": [entry("web2")]}}
+    note = vars(tell(share, answers, told_earlier(vars(first))))
+    # its answer of the round before is still registered
+    last = tell({"hv2": ["last"]}, answers, told_earlier({**note, "changed": False}))
+    text, failures = report(last, "", check=False)
+    assert [line.split()[:1] + line.split()[3:5] for line in text.splitlines()[1:]] == [
+        ["db1", "changed", "start"],
+        ["last", "not", "begun"],
+        ["web1", "failed", "start"],
+        ["web2", "changed", "start"],
+    ]
+    assert [one.partition(":")[0] for one in failures] == ["web1 on hv1", "last on hv2"]
+    assert "'web1', before it by start_order, failed" in failures[1]

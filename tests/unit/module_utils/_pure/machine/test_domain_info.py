@@ -141,6 +141,8 @@ def test_running_domain_in_full() -> None:
             "evacuated_from": [],
             "move": None,
             "first_boot": None,
+            "start_order": None,
+            "start_delay": None,
         },
     }
 
@@ -231,6 +233,8 @@ def test_what_is_left_out_means_what_libvirt_documents() -> None:
         "evacuated_from": [],
         "move": None,
         "first_boot": None,
+        "start_order": None,
+        "start_delay": None,
     }
 
 
