@@ -161,5 +161,5 @@ def test_only_the_last_versions_are_kept(controller: Controller) -> None:
         os.utime(folder / str(number), (number, number))
     assert controller.query().returncode == 0
     names = sorted(path.name for path in folder.iterdir())
-    assert names[:3] == ["6", "7", "8"]
+    assert {"6", "7", "8"} < set(names)  # and the digest of this one
     assert len(names) == 4
