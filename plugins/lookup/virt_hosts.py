@@ -44,7 +44,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _raw:
-  description: Names of the hosts, in the order of the inventory.
+  description: Names of the hosts, in the order of the inventory. One whose name Ansible would take
+    for several patterns, or for none, is a pattern that matches it alone.
   type: list
   elements: str
 """
@@ -53,7 +54,7 @@ import typing as t
 
 from ansible import context
 from ansible.errors import AnsibleError
-from ansible.inventory.manager import InventoryManager
+from ansible.inventory.manager import InventoryManager, split_host_pattern
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.lookup import LookupBase
 from ansible.utils.vars import load_extra_vars
@@ -108,8 +109,8 @@ class LookupModule(LookupBase):
                     f"no hypervisor: --limit {limit!s} leaves none of {pattern!r}, which matches"
                     f" {', '.join(matched)}"
                 )
-            return chosen
-        return matched
+            return [_pattern(name) for name in chosen]
+        return [_pattern(name) for name in matched]
 
     def _check_extra_variables(self, playbook: str) -> None:
         try:
@@ -120,6 +121,21 @@ class LookupModule(LookupBase):
 
 def _parts(term: object) -> list[object]:
     return list(term) if isinstance(term, (list, tuple)) else [term]
+
+
+def _pattern(name: str) -> str:
+    """What matches the host of that name, and no other.
+
+    A play takes what it is given for patterns, of which one with a comma is several, and one that
+    begins with an exclamation mark takes hosts away.
+    """
+    if split_host_pattern(name) == [name] and not name.startswith(("!", "&")):
+        return name
+    return f"~^{''.join(c if c.isalnum() else _escaped(c) for c in name)}\\Z"
+
+
+def _escaped(character: str) -> str:
+    return f"\\U{ord(character):08x}"
 
 
 def _names(manager: InventoryManager, pattern: str) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from ansible import context
 from ansible.errors import AnsibleError
+from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.fleet.virt.plugins.lookup import virt_hosts
 from ansible_collections.fleet.virt.plugins.lookup.virt_hosts import LookupModule
@@ -45,6 +46,22 @@ def look_up(*terms: t.Any, limit: str | None = None, groups: t.Any = GROUPS) -> 
 )
 def test_hosts(terms: list[t.Any], limit: str | None, expected: list[str]) -> None:
     assert sorted(look_up(*terms, limit=limit)) == sorted(expected)
+
+
+def test_a_name_that_is_no_pattern_is_left_out_of_nothing() -> None:
+    names = ["hv1", "2001:db8::10", "hv,2", "!hv3", "&hv4", "rack:5", "hv[6]", "~hv7", "hv 8"]
+    names += ["hv9\u00e9:", "x@!:,", "hv1,hv2"]
+    groups = {"all": [*names, "web1", "hv", "2"], "hypervisors": names}
+    found = look_up("hypervisors", groups=groups)
+    manager = InventoryManager(DataLoader(), parse=False)
+    for group, hosts in groups.items():
+        manager.add_group(group)
+        for host in hosts:
+            manager.add_host(host, group=group)
+    assert [str(host.name) for host in manager.get_hosts(pattern=found)] == names
+    assert found[:2] == names[:2]
+    one = look_up("hypervisors", limit="hv1", groups=groups)
+    assert one == ["hv1"]
 
 
 @pytest.mark.parametrize(
