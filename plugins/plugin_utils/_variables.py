@@ -101,6 +101,7 @@ _KEYS = frozenset(
 # What each playbook takes besides
 PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "console_log": _CHOSEN | {"virt_console_lines"},
+    "adopt": _CHOSEN | {"virt_output_file", "vm_adopt_disks", "vm_host"},
     "evacuate": _MOVE | {"virt_host"},
     "host_info": _OUTPUT,
     "images": _OUTPUT
@@ -130,6 +131,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     | {
         "virt_group",
         "vm_autostart",
+        "vm_adopt_disks",
         "vm_force",
         "vm_reboot",
         "vm_reset",

@@ -24,6 +24,9 @@ from ansible_collections.fleet.virt.tests.contract import documentation
 from ansible_collections.fleet.virt.tests.integration.keys.test_documented import (
     COMMANDS as OF_KEYS,
 )
+from ansible_collections.fleet.virt.tests.integration.migration.test_adopt import (
+    COMMANDS as OF_ADOPTING,
+)
 from ansible_collections.fleet.virt.tests.integration.migration.test_documented import (
     COMMANDS as OF_MIGRATION,
 )
@@ -212,8 +215,14 @@ def _wait(props: Props) -> Stage:
     return Stage(variables=variables)
 
 
+def _legacy1(props: Props) -> Stage:
+    props.guests.define("hv1", "legacy1")
+    return Stage()
+
+
 _STAGES: dict[str, Callable[[Props], Stage]] = {
     "virt_console_log": _web1,
+    "virt_adopt": _legacy1,
     "virt_firewall": _nothing,
     "virt_daemon": _daemon,
     "virt_host_info": _nothing,
@@ -388,6 +397,7 @@ def test_every_command_shown_is_run() -> None:
     run = {
         *_COMMANDS,
         *CHANGING,
+        *OF_ADOPTING,
         *OF_IMAGES,
         OF_PEERS,
         *OF_KEYS,

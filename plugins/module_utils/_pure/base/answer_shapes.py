@@ -160,6 +160,13 @@ _PURGED: Fields = {
 _VOLUME: Fields = {"path": _TEXT, "shared": _FLAG, "pool_id": _TEXT}
 _MADE: Fields = {"name": str, "changed": _FLAG, "failed": _FLAG, "msg": _TEXT}
 
+_ADOPTED: Fields = {
+    **_MADE,
+    "specification": (dict, _NONE),
+    "undescribed": _TEXTS,
+    "owned": _TEXTS,
+    "kept": [{"path": str, "reason": str}],
+}
 _WAITING: Fields = {
     "name": str,
     "address": _TEXT,
@@ -207,6 +214,21 @@ SHAPES: t.Mapping[str, Fields] = {
             }
         ]
     },
+    "adopt_look": {
+        "vms": [
+            {
+                "name": str,
+                "uuid": _TEXT,
+                "phase": _TEXT,
+                "candidate": _FLAG,
+                "specification": (dict, _NONE),
+                "problems": _TEXTS,
+            }
+        ],
+        "defined": [{"name": str, "uuid": _TEXT, "macs": _TEXTS, "phase": _TEXT}],
+        "pool_ids": _TEXTS,
+    },
+    "adopted": {"vms": [_ADOPTED]},
     "state_look": {
         "vms": [
             {"name": str, "uuid": _TEXT, "phase": _TEXT, "groups": _TEXTS, "start_order": _NUMBER}

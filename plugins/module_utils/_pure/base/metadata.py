@@ -124,10 +124,12 @@ class Metadata:
     first_boot: str | None = None  # as of first_boot.py; None once it is known to be over
     start_order: int | None = None
     start_delay: int | None = None  # seconds
+    adopted: str | None = None  # "yes" of a VM that was not made, but taken over
 
     @property
     def made_here(self) -> bool:
-        """Whether the collection made the domain: its creation, and nothing else, writes a request.
+        """Whether the collection made the domain, or took it over: that, and nothing else, writes a
+        request.
 
         Only then are ``volumes`` its own. A domain of anybody's may have been given a seed.
         """
@@ -173,7 +175,7 @@ def settled(
 
 
 # Fields that are one element with the text in it, attributes, or an element for each item
-_TEXTS = ("phase", "home", "zone", "user", "host_key", "request", "seed", "first_boot")
+_TEXTS = ("phase", "home", "zone", "user", "host_key", "request", "seed", "first_boot", "adopted")
 _LONG = ("request", "seed")
 _NUMBERS = ("start_order", "start_delay")
 _IMAGE = tuple(field.name for field in fields(ImageRef))
@@ -256,6 +258,7 @@ def parse(element: Element) -> Metadata | None:
         first_boot=texts.get("first_boot"),
         start_order=numbers.get("start_order"),
         start_delay=numbers.get("start_delay"),
+        adopted=texts.get("adopted"),
     )
 
 

@@ -43,6 +43,12 @@ PROOFS: dict[str, Proof] = {
         "all hypervisors of the fleet",
         ALL,
     ),
+    "adopt": Proof(
+        "``adopt``",
+        "no other hypervisor has a VM of that name, UUID or MAC address",
+        "all hypervisors of the fleet",
+        ALL,
+    ),
     "move": Proof(
         "``migrate_vm``, each VM of ``evacuate`` and of ``return_vms``",
         "the VM is on its source; the destination can take it",

@@ -16,7 +16,6 @@ import posixpath
 import typing as t
 from collections.abc import Mapping
 
-from ..._units import MIB
 from ..base.metadata import Metadata
 from ..base.settings import Table
 from ..base.xml_values import mib_up
@@ -54,9 +53,12 @@ class Found(t.Protocol):
 
 
 def disk_element(root: Element, domain: Domain, disk: Disk, kept: Metadata) -> Element | None:
-    """The disk in the definition, None if it has been taken out."""
+    """The disk in the definition, None if it has been taken out.
+
+    One of an adopted VM is named after its target.
+    """
     known = {volume.path: volume.target for volume in kept.volumes if volume.role == "disk"}
-    target = target_names(domain.disks)[disk.name]
+    target = disk.name if kept.adopted else target_names(domain.disks)[disk.name]
     second = None
     for element in root.iterfind("devices/disk"):
         source, place = element.find("source"), element.find("target")
@@ -88,7 +90,7 @@ def disks(
         if disk.size is not None and found.written(f"{path}.size"):
             if real is None:
                 found.add(f"{path}.size", f"{disk.size} MiB", "unknown")
-            elif real != disk.size * MIB:
+            elif mib_up(real) != disk.size:  # of an adopted VM it may be no whole MiB
                 found.add(f"{path}.size", f"{disk.size} MiB", f"{mib_up(real)} MiB")
 
 

@@ -95,6 +95,7 @@ class Disk:
         "How the hypervisor caches it. V(none) and V(directsync) bypass the host's page cache.",
         default="none",
         xml="driver/@cache",
+        absent="writeback",
         choices=("none", "writeback", "writethrough", "directsync", "unsafe"),
         change=AT_BOOT,
     )

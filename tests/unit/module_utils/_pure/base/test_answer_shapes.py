@@ -15,11 +15,13 @@ import typing as t
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._pure.adoption import adopt_decision
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import answer_shapes, tables
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import fleet_plan
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import (
     report as provision_report,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Defaults
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import (
     packages,
     preflight,
@@ -203,6 +205,34 @@ GOOD: dict[str, Answer] = {
             }
         ]
     },
+    "adopt_look": {
+        "vms": [
+            {
+                "name": "web1",
+                "uuid": "0000",
+                "phase": None,
+                "candidate": True,
+                "specification": {"name": "web1", "disk_profile": "none", "nic_profile": "none"},
+                "problems": [],
+            }
+        ],
+        "defined": [{"name": "web1", "uuid": "0000", "macs": ["52:54:00:00:00:01"], "phase": None}],
+        "pool_ids": ["a"],
+    },
+    "adopted": {
+        "vms": [
+            {
+                "name": "web1",
+                "changed": True,
+                "failed": False,
+                "msg": None,
+                "specification": {"name": "web1"},
+                "undescribed": ["devices/sound"],
+                "owned": ["/pool/web1.img"],
+                "kept": [{"path": "/pool/other.img", "reason": "it is not there"}],
+            }
+        ]
+    },
     "state_look": {
         "vms": [
             {"name": "web1", "uuid": "0000", "phase": None, "groups": ["web"], "start_order": 5}
@@ -359,6 +389,13 @@ def read_compared(answer: Answer) -> None:
     fleet_plan.text(entries)
 
 
+def read_adopt_look(answer: Answer) -> None:
+    first = {"vms": [], "defined": [], "pool_ids": []}
+    seen = adopt_decision.fleet({"hv1": first, "hv2": answer}, None, [])
+    decision = adopt_decision.decide([], None, seen, ["hv1"], Defaults())
+    adopt_decision.specifications(decision, seen)
+
+
 def read_state_look(answer: Answer) -> None:
     first = {"vms": []}
     seen = state_decision.fleet({"hv1": first, "hv2": answer}, None, [])
@@ -410,6 +447,10 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
         screens_report.read_consoles("hv2", answer), {}
     ),
     "screens": read_screens,
+    "adopt_look": read_adopt_look,
+    "adopted": lambda answer: adopt_decision.report(
+        {"hv2": ["web1"]}, {"hv2": answer}, [], check=False
+    ),
     "state_look": read_state_look,
     "brought": lambda answer: state_decision.report(
         state_decision.tell({"hv2": ["web1"]}, {"hv2": answer}, state_decision.Told()),

@@ -1,0 +1,80 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.utils.display import Display
+from ansible_collections.fleet.virt.plugins.module_utils._pure.adoption import adopt_decision
+from ansible_collections.fleet.virt.plugins.module_utils._pure.adoption.adopt_options import (
+    ARGUMENTS,
+    INTERNAL,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils import (
+    _batch,
+    _output,
+    _peers,
+    _vms_file,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, shares
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import hosts, registered
+
+
+class Options(Connected):
+    names: list[str]
+    disks: bool
+    pool: str
+    base_pool: str
+    _stage: str
+    _host: str | None
+    _results: str | None
+    _shares: dict[str, object] | None
+    _shared_ids: list[str]
+    _refused: list[str]
+    _output_file: str | None
+    _expected: list[str] | None
+    _lost: list[str]
+
+
+class ActionModule(FleetAction):
+    """Stages of the hypervisor go to the module; those of the controller are here."""
+
+    def work(self, task_vars: Values) -> t.Mapping[str, object]:
+        stage = self._task.args.get("_stage", "all")
+        if stage not in ("decide", "report"):
+            return self.module(task_vars)
+        options = self.options(Options, ARGUMENTS, INTERNAL)
+        return (self._decide if stage == "decide" else self._report)(options, task_vars)
+
+    def _decide(self, options: Options, task_vars: Values) -> Answer:
+        answers = registered(task_vars, options["_results"], "adopt_look")
+        seen = adopt_decision.fleet(answers, options["_expected"], options["_lost"])
+        variables = _batch.Variables(task_vars, self._templar)
+        taken = [*_peers.names("hypervisors", task_vars), *hosts(task_vars)]
+        decision = adopt_decision.decide(
+            options["names"], options["_host"], seen, taken, _batch.defaults(variables)
+        )
+        if options["_output_file"]:
+            coming = adopt_decision.specifications(decision, seen)
+            _vms_file.require_nothing_lost(options["_output_file"], coming)
+        return {"changed": False, **vars(decision)}
+
+    def _report(self, options: Options, task_vars: Values) -> Answer:
+        answers = registered(task_vars, options["_results"], "adopted")
+        found = adopt_decision.report(
+            shares(options["_shares"]), answers, options["_refused"], check=self.check
+        )
+        Display().display(found.text.rstrip("\n"))
+        result: Answer = {"changed": False, "output": found.text, "virt_vms": found.vms}
+        if found.vms:
+            text, path = _vms_file.render(found.vms), options["_output_file"]
+            if path:
+                _vms_file.require_nothing_lost(path, found.vms)
+            diff = bool(self._task.diff)
+            result.update(_output.deliver(text, path, check=self.check, diff=diff))
+        if found.failures:
+            result.update(failed=True, msg="\n".join(found.failures))
+        return result

@@ -1,0 +1,373 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Taking over domains of a hypervisor: reading them, and writing what we keep with them.
+
+Nothing of a domain is changed but our metadata, which is written in one call.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ... import _lxml
+from ..._errors import LibvirtFailure, PlanRefused, told
+from ..._libvirt import DOMAIN_XML_INACTIVE
+from ..._pure.adoption import adopt_plan, described
+from ..._pure.adoption.adopt_plan import Disk, Facts, Kept, Options
+from ..._pure.base import metadata
+from ..._pure.base.metadata import Metadata, OwnVolume
+from ..._pure.base.names import require_named
+from ..._pure.base.states import reason_name, state_name
+from ..._pure.machine import domain_info, host_info
+from ..._pure.plan.steps import Plan, Step
+from ..base import deadline, identity, lookup
+from ..base import owner as owners
+from ..base.connection import Connection
+from ..base.lookup import kept_metadata, require_domains
+from ..machine import ownership, placement_facts
+from ..machine.ownership import PoolPlace, References
+from ..migration.facts import job_of
+from ..plan import executor, lease
+from ..plan.executor import Turns
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+    from ..._pure.machine.snapshot import DiskEntry
+
+_LOOK_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class _Here:
+    """What is read once for all domains of the hypervisor."""
+
+    host: described.Host
+    pools: Mapping[str, PoolPlace]
+    references: References | None
+
+
+@dataclass
+class _Job:
+    """One domain and what becomes of it."""
+
+    connection: Connection
+    raw: VirDomain
+    facts: Facts
+    options: Options
+    plan: Plan[Facts]
+    done: bool = False
+    msg: str | None = None
+    own: list[OwnVolume] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
+
+    def do(self, step: Step[Facts]) -> Turns:
+        yield from ()
+        _mark(self, step)
+        self.done = True
+
+    def undo(self, step: Step[Facts]) -> None:
+        """Nothing: the only step is the last."""
+
+    def finish(self) -> None:
+        """Nothing: libvirt has said that it is written."""
+
+
+def run(
+    connection: Connection, names: t.Sequence[str], pool: str, options: Options, *, check: bool
+) -> dict[str, object]:
+    """Adopt ``names``, or all that can be meant; the module's result."""
+    require_named(names)
+    _require_local(connection)
+    if not check:
+        lease.wait_for_others(connection, names)
+    jobs = [
+        _plan(connection, raw, here, options)
+        for here in [_here(connection, pool, options)]
+        for raw in _meant(connection, names)
+    ]
+    if check:
+        for job in jobs:
+            job.done = bool(job.plan.steps)
+    else:
+        runs = [executor.Run(job.plan.steps, job) for job in jobs]
+        executor.carry_out(runs)
+        for job, done in zip(jobs, runs):
+            job.msg = told(done.problem) if done.problem is not None else job.msg
+    return _result(jobs)
+
+
+def look(connection: Connection, names: t.Sequence[str], pool: str) -> dict[str, object]:
+    """The domains that are meant with their specifications, and all that others must know of this
+    hypervisor. Changes nothing."""
+    _require_local(connection)
+    options = Options()
+    here = _here(connection, pool, options)
+    known = [raw for raw in _listed(connection) if not names or str(raw.name()) in names]
+    jobs = [
+        _plan(connection, raw, here, options)
+        for raw in known
+        if names or adopt_plan.is_candidate(kept_metadata(connection, raw))
+    ]
+    return {
+        "changed": False,
+        "vms": [
+            {
+                "name": job.facts.name,
+                "uuid": job.facts.uuid,
+                "phase": job.facts.stored.phase if job.facts.stored else None,
+                "candidate": adopt_plan.is_candidate(job.facts.stored),
+                "specification": job.facts.description.options,
+                "problems": list(job.plan.refusals),
+            }
+            for job in jobs
+        ],
+        "defined": [
+            {key: one[key] for key in ("name", "uuid", "macs", "phase")}
+            for one in placement_facts.defined(connection)
+        ],
+        "pool_ids": sorted(
+            one.id for one in ownership.read_pools(connection).values() if one.id is not None
+        ),
+    }
+
+
+def _require_local(connection: Connection) -> None:
+    if not connection.local:
+        raise PlanRefused(
+            f"{connection.uri} is no hypervisor of this machine; whose a file is can only be told"
+            " where it lies: run this on the hypervisor itself, with uri qemu:///system"
+        )
+
+
+def _listed(connection: Connection) -> list[VirDomain]:
+    found = connection.call("list domains", connection.raw.listAllDomains, 0)
+    return sorted(found, key=lambda raw: str(raw.name()))
+
+
+def _meant(connection: Connection, names: t.Sequence[str]) -> list[VirDomain]:
+    if names:
+        return list(require_domains(connection, names).values())
+    return [
+        raw
+        for raw in _listed(connection)
+        if adopt_plan.is_candidate(kept_metadata(connection, raw))
+    ]
+
+
+def _here(connection: Connection, pool: str, options: Options) -> _Here:
+    capabilities = host_info.capabilities(
+        connection.call("read capabilities", connection.raw.getCapabilities)
+    )
+    kind = "kvm" if "kvm" in capabilities["domain_types"] else "qemu"
+    references = ownership.read(connection) if options.disks else None
+    pools = references.pools if references else ownership.read_pools(connection, look=False)
+    return _Here(described.Host(str(capabilities["arch"]), kind, pool), pools, references)
+
+
+def _plan(connection: Connection, raw: VirDomain, here: _Here, options: Options) -> _Job:
+    facts = _read(connection, raw, here)
+    job = _Job(connection, raw, facts, options, adopt_plan.plan(facts, options))
+    job.msg = "; ".join(job.plan.refusals) or None
+    job.own, job.kept = adopt_plan.sort_disks(facts, options)
+    return job
+
+
+def _read(connection: Connection, raw: VirDomain, here: _Here) -> Facts:
+    name = str(raw.name())
+
+    def ask() -> tuple[str, str, bool, bool, int, int]:
+        active, persistent = bool(raw.isActive()), bool(raw.isPersistent())
+        number, reason = raw.state(0)[:2]
+        return (
+            raw.XMLDesc(DOMAIN_XML_INACTIVE),
+            raw.XMLDesc(0) if active else "",
+            active,
+            persistent,
+            number,
+            reason,
+        )
+
+    text, live, active, persistent, number, reason = connection.call(f"read domain {name}", ask)
+    state = state_name(number)
+    stored = metadata.parse(_lxml.parse(text, f"domain {name}"))
+    disks = domain_info.parse(text, f"domain {name}")["disks"]
+    found = described.Found(
+        name=name,
+        xml=text,
+        active=active,
+        autostart=persistent and bool(connection.call("read autostart", raw.autostart)),
+        groups=stored.groups if stored else (),
+        sizes=_sizes(connection, raw, disks),
+        pools=_pools(disks, here.pools),
+    )
+    uuid = str(raw.UUIDString())
+    return Facts(
+        name=name,
+        uuid=uuid,
+        persistent=persistent,
+        active=active,
+        state=state,
+        reason=str(reason_name(state, reason)),
+        stored=stored,
+        live=metadata.parse(_lxml.parse(live, f"domain {name}")) if live else None,
+        description=described.describe(found, here.host),
+        owner_alive=stored is not None and owners.is_alive(stored.owner),
+        job=job_of(connection, raw) if active else None,
+        disks=_disks(disks, uuid, here.references) if here.references else (),
+    )
+
+
+def _sizes(connection: Connection, raw: VirDomain, disks: t.Sequence[DiskEntry]) -> dict[str, int]:
+    """Bytes by target; a disk whose file is not there has none."""
+    found = {}
+    for disk in disks:
+        target, source = disk["target"], disk["source"]
+        if target is None or source is None or disk["device"] != "disk":
+            continue
+        try:
+            sizes = connection.call(f"read disk {target} of {raw.name()}", raw.blockInfo, source, 0)
+        except LibvirtFailure:
+            continue  # so the disk is not described, which is told
+        found[target] = int(sizes[0])
+    return found
+
+
+def _pool_of(path: str, pools: Mapping[str, PoolPlace]) -> PoolPlace | None:
+    folder = os.path.dirname(path)
+    return next(
+        (
+            pool
+            for pool in pools.values()
+            if pool.type in ownership.FOLDER_TYPES and pool.active and pool.path == folder
+        ),
+        None,
+    )
+
+
+def _pools(disks: t.Sequence[DiskEntry], pools: Mapping[str, PoolPlace]) -> dict[str, str]:
+    found = {}
+    for disk in disks:
+        pool = _pool_of(str(disk["source"]), pools) if disk["source"] else None
+        if pool is not None and disk["target"] is not None:
+            found[disk["target"]] = pool.name
+    return found
+
+
+def _disks(disks: t.Sequence[DiskEntry], uuid: str, references: References) -> tuple[Disk, ...]:
+    def look() -> tuple[Disk, ...]:
+        return tuple(_disk(one, uuid, references) for one in disks if one["source"])
+
+    return deadline.call(look, seconds=_LOOK_SECONDS, what="look at the disks")
+
+
+def _disk(entry: DiskEntry, uuid: str, references: References) -> Disk:
+    path = str(entry["source"])
+    if entry["type"] != "file" or not path.startswith("/"):
+        return Disk(str(entry["target"]), None, entry["device"])
+    pool = _pool_of(path, references.pools)
+    kind, links = _kind(path)
+    return Disk(
+        target=str(entry["target"]),
+        path=path,
+        device=entry["device"],
+        readonly=entry["readonly"],
+        shareable=entry["shareable"],
+        pool=pool.name if pool else None,
+        pool_id=pool.id if pool else None,
+        name=os.path.basename(path),
+        shared=pool.shared if pool else False,
+        kind=kind,
+        links=links,
+        users=tuple(sorted({one.text for one in references.users(path) if one.uuid != uuid})),
+        locked=kind == "file" and ownership.is_locked(path),
+        made=identity.of_file(path) if kind == "file" else "",
+    )
+
+
+def _kind(path: str) -> tuple[str, int]:
+    try:
+        status = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return "absent", 0
+    if stat.S_ISLNK(status.st_mode):
+        return "link", status.st_nlink
+    return "file" if stat.S_ISREG(status.st_mode) else "other", status.st_nlink
+
+
+def _mark(job: _Job, step: Step[Facts]) -> None:
+    """Write what was planned, if the domain's metadata are still those it was planned from."""
+    connection, facts = job.connection, job.facts
+    ours = t.cast("Metadata", step.about)
+    with owners.host_lock():
+        raw = lookup.find_domain(connection, facts.name)
+        if raw is None or str(raw.UUIDString()) != facts.uuid:
+            raise PlanRefused(f"{facts.name!r} was removed or replaced meanwhile; try again")
+        if kept_metadata(connection, raw) != facts.stored:
+            raise PlanRefused(f"{facts.name!r} was changed by another run meanwhile; try again")
+        active = bool(connection.call(f"read the state of {facts.name}", raw.isActive))
+        flags = lookup.AFFECT_CONFIG | (lookup.AFFECT_LIVE if active else 0)
+        lookup.write_metadata(connection, raw, ours, flags)
+
+
+def _result(jobs: t.Sequence[_Job]) -> dict[str, object]:
+    failed = [job for job in jobs if job.msg is not None]
+    vms = [
+        {
+            "name": job.facts.name,
+            "uuid": job.facts.uuid,
+            "specification": job.facts.description.options,
+            "undescribed": list(job.facts.description.left),
+            "owned": _owned(job),
+            "kept": [dict(vars(one)) for one in job.kept],
+            "changed": job.done,
+            "failed": job.msg is not None,
+            "msg": job.msg if job.msg is not None else _note(job),
+        }
+        for job in jobs
+    ]
+    result: dict[str, object] = {
+        "changed": any(job.done for job in jobs),
+        "vms": vms,
+        "diff": [_diff(job) for job in jobs if job.done],
+    }
+    if failed:
+        result["failed"] = True
+        result["msg"] = "; ".join(str(job.msg) for job in failed)
+    return result
+
+
+def _owned(job: _Job) -> list[str]:
+    """The disks that are its own in the end."""
+    stored = job.facts.stored.volumes if job.facts.stored else ()
+    before = [one.path for one in stored if one.role == "disk"]
+    return before if job.plan.refusals else [*before, *(one.path for one in job.own)]
+
+
+def _note(job: _Job) -> str | None:
+    if adopt_plan.is_candidate(job.facts.stored):
+        return None
+    return "made by this collection, so there is nothing to adopt"
+
+
+def _diff(job: _Job) -> dict[str, str]:
+    stored = job.facts.stored
+    before = {
+        "managed": stored is not None and stored.made_here,
+        "own disks": [one.path for one in stored.volumes if one.role == "disk"] if stored else [],
+    }
+    after = {"managed": True, "own disks": _owned(job)}
+    return {
+        "before_header": job.facts.name,
+        "after_header": job.facts.name,
+        "before": json.dumps(before, indent=1) + "\n",
+        "after": json.dumps(after, indent=1) + "\n",
+    }

@@ -1,0 +1,197 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Taking over VMs that somebody else made: what speaks against it, and which disks become theirs.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from ..base.metadata import Metadata, OwnVolume
+from ..domain import request
+from ..machine import base_name
+from ..plan.steps import Plan, Step
+from .described import Description
+
+ADOPTED = "yes"
+_AT_WORK = {"creating": "created", "starting": "created", "purging": "removed", "seeding": "seeded"}
+_INCOMING = ("migration", "starting up")
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A disk of the domain as its storage is; ``pool`` is the one whose folder it is in.
+
+    ``kind`` is file, link, absent or other; ``users`` say in words who else names it.
+    """
+
+    target: str
+    path: str | None
+    device: str = "disk"
+    readonly: bool = False
+    shareable: bool = False
+    pool: str | None = None
+    pool_id: str | None = None
+    name: str = ""
+    shared: bool = False
+    kind: str = "absent"
+    links: int = 1
+    users: tuple[str, ...] = ()
+    locked: bool = False
+    made: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A domain as it is; ``stored`` is ours of its definition, ``live`` of the VM that runs.
+
+    ``disks`` are only read if they are to become its own.
+    """
+
+    name: str
+    uuid: str
+    persistent: bool
+    active: bool
+    state: str
+    reason: str
+    stored: Metadata | None
+    live: Metadata | None
+    description: Description
+    owner_alive: bool = False
+    job: str | None = None
+    disks: tuple[Disk, ...] = ()
+
+
+@dataclass(frozen=True)
+class Options:
+    """``disks``: they become the VMs' own. ``shared_ids`` are of pools that other hypervisors
+    have as well."""
+
+    disks: bool = False
+    base_pool: str = "base"
+    shared_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A disk that does not become the VM's own, and why."""
+
+    path: str
+    reason: str
+
+
+def is_candidate(stored: Metadata | None) -> bool:
+    """Whether a domain is meant where no name is given: nobody's, or adopted before."""
+    return stored is None or not stored.made_here or stored.adopted is not None
+
+
+def plan(facts: Facts, options: Options) -> Plan[Facts]:
+    """What adopting the domain takes."""
+    refusals = _refusals(facts)
+    if refusals:
+        return Plan(refusals=tuple(refusals))
+    if not is_candidate(facts.stored):
+        return Plan()
+    ours = wanted(facts, options)
+    if facts.stored == ours and (not facts.active or facts.live == ours):
+        return Plan()
+
+    def both(before: Facts) -> Facts:
+        return live(stored(before))
+
+    def stored(before: Facts) -> Facts:
+        return dataclasses.replace(before, stored=ours)
+
+    def live(before: Facts) -> Facts:
+        return dataclasses.replace(before, live=ours) if before.active else before
+
+    torn = (stored, live) if facts.active else ()
+    return Plan((Step("mark", f"adopt {facts.name}", both, torn, about=ours),))
+
+
+def wanted(facts: Facts, options: Options) -> Metadata:
+    """What is kept with the domain once it is adopted; what was its own stays so."""
+    before = facts.stored or Metadata()
+    taken, _kept = sort_disks(facts, options)
+    paths = {one.path for one in before.volumes}
+    domain = facts.description.domain
+    return dataclasses.replace(
+        before,
+        adopted=ADOPTED,
+        request=None if domain is None else request.to_text(domain),
+        volumes=(*before.volumes, *(one for one in taken if one.path not in paths)),
+    )
+
+
+def sort_disks(facts: Facts, options: Options) -> tuple[list[OwnVolume], list[Kept]]:
+    """The disks that become the VM's own, and those that do not."""
+    taken: list[OwnVolume] = []
+    kept: list[Kept] = []
+    if not options.disks:
+        return taken, kept
+    own = {one.path for one in facts.stored.volumes} if facts.stored else set()
+    for disk in facts.disks:
+        if disk.device != "disk" or disk.path in own:
+            continue
+        reason = _why_not(disk, facts, options)
+        if reason is not None or disk.pool is None or disk.path is None:
+            kept.append(Kept(disk.path or disk.target, reason or "no file"))
+            continue
+        taken.append(OwnVolume(disk.pool, disk.name, disk.path, disk.target, "disk", disk.made))
+    return taken, kept
+
+
+def _why_not(disk: Disk, facts: Facts, options: Options) -> str | None:
+    if disk.path is None or not disk.path.startswith("/"):
+        return "no file of this hypervisor"
+    if disk.kind != "file":
+        return {"absent": "it is not there", "link": "a link"}.get(disk.kind, "no regular file")
+    if disk.pool is None:
+        return "in no active pool that is a folder; define one there (virsh pool-define-as)"
+    if disk.pool == options.base_pool or base_name.parts(disk.name) is not None:
+        return "a base image, which is nobody's own"
+    if disk.shared or (disk.pool_id is not None and disk.pool_id in options.shared_ids):
+        return "on storage that other hypervisors can reach"
+    if disk.shareable or disk.readonly:
+        return f"{'shareable' if disk.shareable else 'read-only'}, so it may be others' too"
+    if disk.links != 1:
+        return f"it has {disk.links} names (hard links)"
+    if disk.users:
+        return "; ".join(disk.users)
+    if disk.locked and not facts.active:
+        return f"in use (locked) by a program; fuser -v {disk.path} says by which"
+    described = facts.description.domain.disks if facts.description.domain else ()
+    if disk.target not in [one.name for one in described]:
+        return "not described by the specification"
+    return None
+
+
+def _refusals(facts: Facts) -> list[str]:
+    name, stored = facts.name, facts.stored
+    found = []
+    if stored is not None and stored.phase is not None:
+        work = _AT_WORK.get(stored.phase)
+        if work is not None and facts.owner_alive:
+            found.append(f"{name!r} is being {work} by a run on its hypervisor; wait for it")
+        else:
+            found.append(
+                f"{name!r} is in phase {stored.phase}: another run is at work on it, or died at it;"
+                " let that end, or run it again to finish it, before the VM is adopted"
+            )
+    if not facts.persistent:
+        found.append(
+            f"{name!r} is transient: it is gone when it stops; define it first (virsh dumpxml"
+            f" --security-info {name} | virsh define /dev/stdin)"
+        )
+    if facts.job is not None:
+        found.append(f"{name!r} has a job running ({facts.job}); wait for it (virsh domjobinfo)")
+    if facts.state == "paused" and facts.reason in _INCOMING:
+        found.append(f"{name!r} is paused ({facts.reason}), as one that arrives; wait for it")
+    if is_candidate(stored):
+        found += [f"{name!r} cannot be adopted: {one}" for one in facts.description.problems]
+    return found

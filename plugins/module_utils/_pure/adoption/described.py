@@ -1,0 +1,378 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The specification of a VM that somebody else made: the shortest one that asks for what is there.
+
+It goes through the tables of settings: whatever a row reads of the definition is tried in a
+specification, which keeps it if its own reader takes it and it reads as what is there. Then all is
+left out that a specification says without a word. What no row has is named, so that nobody takes
+the specification for the whole VM.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ... import _lxml
+from ..base.metadata import Metadata
+from ..base.settings import Group, Setting, Table
+from ..base.xml_values import mib_up
+from ..domain import difference, settings, settings_devices
+from ..domain.domain import Defaults, Domain, from_options
+from . import undescribed
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+Options = dict[str, t.Union[object, "Options", list["Options"]]]
+
+# What people look for first, and what a VM that is made again needs to be the same to its guest
+_ALWAYS = ("name", "vcpus", "memory", "machine", "disk_profile", "nic_profile")
+# What says which kind of device it is: one of another kind is no device of ours
+_KINDS = ("device", "mode", "model", "type")
+_MOST_LINES = 64
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a VM is made with on its hypervisor if it asks for nothing."""
+
+    arch: str = "x86_64"
+    domain_type: str = "qemu"
+    pool: str = "default"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A domain as libvirt has it: its stored definition, and what that does not say.
+
+    ``sizes`` are bytes, and ``pools`` names, by target of the disk.
+    """
+
+    name: str
+    xml: str
+    active: bool = False
+    autostart: bool = False
+    groups: tuple[str, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    pools: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Description:
+    """``options`` are what a user would have written, None with ``problems``; ``left`` names what
+    is there and not in them."""
+
+    options: Options | None = None
+    domain: Domain | None = None
+    left: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def describe(found: Found, host: Host) -> Description:
+    """The specification of a domain."""
+    root = _lxml.parse(found.xml, f"domain {found.name}")
+    writer = _Writer(found, host, root)
+    problems = writer.problems(writer.options)
+    if problems:
+        return Description(problems=tuple(problems))
+    writer.write()
+    problems = writer.settle()
+    if problems:
+        return Description(problems=tuple(problems))
+    writer.shorten()
+    domain = writer.read(writer.options)
+    if domain is None:
+        raise AssertionError("a specification that was read is read again")
+    written = undescribed.rendered(domain, root)
+    left = (*writer.left, *undescribed.beside(root, written))
+    return Description(writer.options, domain, tuple(dict.fromkeys(left)))
+
+
+class _Writer:
+    def __init__(self, found: Found, host: Host, root: Element) -> None:
+        self.found, self.host, self.root = found, host, root
+        self.left: list[str] = []
+        self.options: Options = {"name": found.name}
+        self.options.update({"disk_profile": "none", "nic_profile": "none"})
+
+    def read(self, options: Options) -> Domain | None:
+        return from_options(options, defaults=Defaults(pool=self.host.pool))[0]
+
+    def problems(self, options: Options) -> list[str]:
+        _domain, problems = from_options(options, defaults=Defaults(pool=self.host.pool))
+        return [f"{one.path}: {one.message}" for one in problems]
+
+    def write(self) -> None:
+        """Everything that rows find."""
+        plain = [row for row in settings.VM if row.xml and not isinstance(row, Group)]
+        for row in self._grow(plain, self.root, self.options, lambda one: one):
+            if row is not settings.MEMORY_MAX:
+                self._leave(row.name, row, self.root)
+        for row in settings.VM:
+            if not isinstance(row, Group) or not row.xml:
+                continue
+            elements = self.root.findall(str(row.xml))
+            if row.of == "list":
+                self._list(row, elements)
+            else:
+                self._one(row, elements)
+        if self.found.active is False:
+            self.options["start"] = False
+        if self.found.autostart:
+            self.options["autostart"] = True
+        if self.found.groups:
+            self.options["groups"] = list(self.found.groups)
+        self._boot()
+
+    def _grow(
+        self,
+        rows: Table,
+        element: Element,
+        inner: Options,
+        whole: t.Callable[[Options], Options],
+    ) -> list[Setting[object]]:
+        """Put into ``inner`` what ``rows`` find in ``element``; those whose values are not taken.
+
+        One may be allowed only beside another that comes later.
+        """
+        waiting = [row for row in rows if not isinstance(row, Group) and _stands(row, element)]
+        count = len(self.problems(whole(inner)))
+        while True:
+            refused = []
+            for row in waiting:
+                value = row.found(element)
+                tried = {**inner, row.name: value}
+                more = len(self.problems(whole(tried)))
+                if more > count or isinstance(value, list):
+                    refused.append(row)
+                else:
+                    inner[row.name], count = value, more
+            if len(refused) == len(waiting):
+                return refused
+            waiting = refused
+
+    def _leave(self, path: str, row: Setting[object], element: Element) -> None:
+        self.left.append(f"{path}: {row.show(row.found(element))}")
+
+    def _list(self, group: Group, elements: t.Sequence[Element]) -> None:
+        entries: list[Options] = []
+
+        def whole(entry: Options) -> Options:
+            return {**self.options, group.name: [*entries, entry]}
+
+        for number, element in enumerate(elements):
+            name = self._name(group, element, number)
+            entry: Options = {"name": name}
+            entry.update(self._storage(element))
+            refused = self._grow(group.settings, element, entry, whole)
+            domain = self.read(whole(entry))
+            path = f"{group.name}.{name}"
+            made = getattr(domain, group.name)[-1] if domain is not None else None
+            if made is None or not _is_that(group, made, element) or _is_elsewhere(element):
+                self.left.append(f"{path}: {_what(element)}")
+                continue
+            entries.append(entry)
+            for row in refused:
+                if not row.same(getattr(made, row.name, None), row.found(element)):
+                    self._leave(f"{path}.{row.name}", row, element)
+        if entries:
+            self.options[group.name] = entries
+
+    def _name(self, group: Group, element: Element, number: int) -> str:
+        """A disk is named after its target, which is what finds it again; a NIC has its MAC."""
+        target = element.find("target")
+        if group.name == settings_devices.DISKS.name and target is not None:
+            return target.get("dev") or f"disk{number}"
+        word = "eth" if group.name == settings_devices.NICS.name else group.name
+        return f"{word}{number}"
+
+    def _storage(self, element: Element) -> Options:
+        """What the definition does not say of a disk."""
+        target = element.find("target")
+        name = target.get("dev") if target is not None else None
+        is_disk = element.tag == "disk" and element.get("device", "disk") == "disk"
+        if not is_disk or name is None:
+            return {}
+        size, pool = mib_up(self.found.sizes.get(name)), self.found.pools.get(name)
+        found: Options = {} if size is None else {"size": size}
+        return {**found, **({"pool": pool} if pool else {})}
+
+    def _one(self, group: Group, elements: t.Sequence[Element]) -> None:
+        """A device that is there or not: the first that can be described."""
+        path = group.name
+
+        def whole(inner: Options) -> Options:
+            return {**self.options, path: inner or True}
+
+        for element in elements:
+            inner: Options = {}
+            refused = self._grow(group.settings, element, inner, whole)
+            domain = self.read(whole(inner))
+            kinds = [row for row in refused if row.name in _KINDS]
+            if domain is None or kinds or path in self.options:
+                self.left.append(f"{path}: {_what(element)}")
+                continue
+            for row in refused:
+                self._leave(f"{path}.{row.name}", row, element)
+            if inner or group is not settings_devices.CPUS:
+                self.options[path] = inner or True
+
+    def _boot(self) -> None:
+        """The order of the firmware, if every device of it is described."""
+        order: dict[int, str | None] = {}
+        macs = {str(one.get("mac")): str(one["name"]) for one in _entries(self.options, "nics")}
+        disks = {str(one["name"]) for one in _entries(self.options, "disks")}
+        for element in self.root.iterfind("devices/*"):
+            boot = element.find("boot")
+            number = (boot.get("order") or "") if boot is not None else ""
+            if not number.isdigit():
+                continue
+            mac, target = element.find("mac"), element.find("target")
+            name = macs.get((mac.get("address") or "").lower()) if mac is not None else None
+            dev = target.get("dev") if target is not None else None
+            order[int(number)] = dev if name is None and dev in disks else name
+        names = [order[number] for number in sorted(order)]
+        if names and None not in names:
+            self.options["boot"] = list(names)
+        elif names:
+            self.left.append("boot: an order with a device that is not described")
+
+    def settle(self) -> list[str]:
+        """Take out whatever would still differ from what is there; what differs all the same."""
+        lines: list[str] = []
+        for _line in range(_MOST_LINES):
+            domain = self.read(self.options)
+            if domain is None:
+                return self.problems(self.options)
+            lines = self._differences(domain)
+            if not lines or not self._take_out(lines[0].partition(":")[0]):
+                break
+            self.left.append(lines[0])
+        return lines
+
+    def _differences(self, domain: Domain) -> list[str]:
+        files = difference.sized_disks(domain, self.found.xml, _ADOPTED)
+        sizes = {path: self.found.sizes.get(target, 0) for target, path in files.items()}
+        kept = Metadata(adopted=_ADOPTED.adopted, groups=self.found.groups)
+        existing = difference.Existing(self.found.xml, kept, self.found.autostart, sizes)
+        return difference.differences(domain, existing)
+
+    def _take_out(self, path: str) -> bool:
+        first, _dot, rest = path.partition(".")
+        value = self.options.get(first)
+        if isinstance(value, list) and rest and isinstance(value[0], dict):
+            name, _dot, key = rest.partition(".")
+            entry = next((one for one in value if one.get("name") == name), None)
+            if entry is None:
+                return False
+            if key in entry and key not in ("name", "size"):
+                del entry[key]
+            else:
+                value.remove(entry)
+            return True
+        if isinstance(value, dict) and rest in value:
+            del value[rest]
+            return True
+        if first in self.options and first not in ("name", "disk_profile", "nic_profile"):
+            del self.options[first]
+            return True
+        return False
+
+    def shorten(self) -> None:
+        """Leave out what a VM would have without a word."""
+        if self.options.get("arch") == self.host.arch:
+            del self.options["arch"]
+        if self.options.get("domain_type") == self.host.domain_type:
+            del self.options["domain_type"]
+        wanted = self._meaning(self.options)
+        for place in _places(self.options):
+            shorter = _without(self.options, place)
+            if self._meaning(shorter) == wanted:
+                self.options = shorter
+
+    def _meaning(self, options: Options) -> tuple[object, ...] | None:
+        """What a specification comes to: the definition, and what is in none."""
+        domain = self.read(options)
+        if domain is None:
+            return None
+        disks = tuple((one.name, one.size, one.pool, one.format) for one in domain.disks)
+        nics = tuple((one.name, one.mac) for one in domain.nics)
+        rest = (domain.start, domain.autostart, domain.groups, domain.boot)
+        own = (domain.arch, domain.domain_type)
+        text = _lxml.tostring(undescribed.rendered(domain, self.root))
+        return (text, disks, nics, rest, own)
+
+
+# How the definition of an adopted VM is compared
+_ADOPTED = Metadata(adopted="yes")
+
+
+def _stands(row: Setting[object], element: Element) -> bool:
+    """Whether there is something to be asked for; what is not there and has no default is not."""
+    value = row.found(element)
+    return bool(row.xml) and value is not None and (row.default, value) != (None, row.absent)
+
+
+def _entries(options: Options, key: str) -> list[Options]:
+    value = options.get(key)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _is_that(group: Group, made: object, element: Element) -> bool:
+    """Whether what was described is a device of the same kind, at the same place."""
+    kinds = [row for row in group.settings if row.name in ("device", "type", "source", "mac")]
+    return all(
+        row.same(getattr(made, row.name, None), row.found(element)) for row in kinds if row.xml
+    )
+
+
+def _is_elsewhere(element: Element) -> bool:
+    """Whether a disk is no file: none is made of another kind."""
+    return element.tag == "disk" and element.get("type", "file") != "file"
+
+
+def _what(element: Element) -> str:
+    """A device in a few words."""
+    words = [str(element.tag), *(element.get(key, "") for key in ("device", "type", "model"))]
+    source = element.find("source")
+    words += [str(value) for value in source.attrib.values()] if source is not None else []
+    return " ".join(word for word in words if word)
+
+
+def _places(options: Options) -> list[tuple[str | int, ...]]:
+    """The way to every option that may be left out, the last first."""
+    found: list[tuple[str | int, ...]] = []
+    for key, value in options.items():
+        if isinstance(value, list):
+            for number, entry in enumerate(value):
+                if isinstance(entry, dict):
+                    found += [(key, number, inner) for inner in entry if inner != "name"]
+        if isinstance(value, dict):
+            found += [(key, inner) for inner in value]
+        if key not in _ALWAYS:
+            found.append((key,))
+    return found[::-1]
+
+
+def _without(options: Options, place: tuple[str | int, ...]) -> Options:
+    found = copy.deepcopy(options)
+    key, inner = str(place[0]), str(place[-1])
+    value = found.get(key)
+    if len(place) == 1:
+        found.pop(key, None)
+    elif isinstance(value, dict):
+        value.pop(inner, None)
+        if not value:  # a device that is there, and says no more
+            found[key] = True
+    elif isinstance(value, list) and isinstance(place[1], int):
+        entry = value[place[1]]
+        if isinstance(entry, dict):
+            entry.pop(inner, None)
+    return found

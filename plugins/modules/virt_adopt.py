@@ -1,0 +1,175 @@
+#!/usr/bin/python
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_adopt
+short_description: Take over domains that were not made by this collection
+version_added: 0.2.0
+description:
+  - Writes for each domain that somebody else made the specification that asks for what is there,
+    and marks it as managed, so that it is moved, changed, renamed and removed like any other. The
+    domain itself is not touched, nor does it notice.
+  - What no option of M(fleet.virt.virt_init) describes stays as it is, and is named in
+    RV(vms[].undescribed).
+  - The disks of an adopted VM are not its own; removing the VM leaves them. With O(disks) those
+    are its own that are files in a pool of this hypervisor alone and that nobody else uses. A base
+    image, a disk that lies under another, one that two domains have and one on shared storage never
+    are.
+  - Whether another hypervisor has a VM of the same name is not looked at here; the playbook
+    C(fleet.virt.adopt) does that, and writes the file for C(fleet.virt.plan).
+author:
+  - Fleet Virt contributors (@fleet-virt)
+extends_documentation_fragment:
+  - fleet.virt._connection
+  - fleet.virt._attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  names:
+    description:
+      - Names of the domains. Left out, all that this collection did not make.
+    type: list
+    elements: str
+    default: []
+    aliases: [name]
+  disks:
+    description:
+      - Whether their disks become their own. Those that were stay so without it.
+    type: bool
+    default: false
+  pool:
+    description:
+      - Pool that a disk is in which names none.
+    type: str
+    default: default
+  base_pool:
+    description:
+      - Pool of the base images, which are nobody's own.
+    type: str
+    default: base
+seealso:
+  - module: fleet.virt.virt_init
+    description: What a specification may have.
+  - module: fleet.virt.virt_plan
+    description: How VMs differ from it by now.
+"""
+
+EXAMPLES = r"""
+- name: Show what would be adopted
+  fleet.virt.virt_adopt:
+  check_mode: true
+
+- name: Adopt one domain with its disks
+  fleet.virt.virt_adopt:
+    name: legacy1
+    disks: true
+"""
+
+RETURN = r"""
+vms:
+  description: One entry for each domain.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the domain.
+      type: str
+    uuid:
+      description: UUID of the domain.
+      type: str
+    specification:
+      description: The options of M(fleet.virt.virt_init) that describe it, as few as possible.
+      type: dict
+      sample: {name: legacy1, vcpus: 2, memory: 2048, disk_profile: none, nic_profile: none}
+    undescribed:
+      description: What it has beside that.
+      type: list
+      elements: str
+      sample: [devices/sound]
+    owned:
+      description: Paths of the disks that are its own.
+      type: list
+      elements: str
+    kept:
+      description: With O(disks), those that are not.
+      type: list
+      elements: dict
+      contains:
+        path:
+          description: Path of the disk.
+          type: str
+        reason:
+          description: Why it is not the domain's own.
+          type: str
+    changed:
+      description: Whether it was adopted, or became more disks its own.
+      type: bool
+    failed:
+      description: Whether it was to be adopted and was not.
+      type: bool
+    msg:
+      description: Why not, or what is remarkable; else null.
+      type: str
+shares:
+  description: For each hypervisor the names of the VMs to adopt there.
+  returned: in playbooks of this collection
+  type: dict
+refused:
+  description: The VMs that are not adopted, and why.
+  returned: in playbooks of this collection
+  type: list
+  elements: str
+shared_ids:
+  description: Identities of pools that several hypervisors have.
+  returned: in playbooks of this collection
+  type: list
+  elements: str
+virt_vms:
+  description: The specifications of all VMs, as they are written to the file.
+  returned: in playbooks of this collection
+  type: list
+  elements: dict
+output:
+  description: What was printed.
+  returned: in playbooks of this collection
+  type: str
+"""
+
+from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
+from ansible_collections.fleet.virt.plugins.module_utils._effects.adoption import adopt
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
+from ansible_collections.fleet.virt.plugins.module_utils._pure.adoption.adopt_options import (
+    ARGUMENTS,
+    INTERNAL,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.adoption.adopt_plan import Options
+
+
+def main() -> None:
+    module = create_module(ARGUMENTS, INTERNAL)
+    params = module.options
+    options = Options(params["disks"], params["base_pool"], tuple(params["_shared_ids"]))
+
+    def work() -> dict[str, object]:
+        with connect(params["uri"], params["timeout"]) as connection:
+            if params["_stage"] == "look":
+                return adopt.look(connection, params["names"], params["pool"])
+            return adopt.run(
+                connection, params["names"], params["pool"], options, check=module.check_mode
+            )
+
+    run(module, work)
+
+
+if __name__ == "__main__":
+    main()

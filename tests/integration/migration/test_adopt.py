@@ -1,0 +1,233 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ten domains of unlike kinds that virsh defined, adopted, and then treated like any other."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.fleet.virt.tests.integration.support.ansible import Run
+
+from .conftest import IMAGES, Movers
+
+_ADOPT = "ansible-playbook fleet.virt.adopt"
+# As the guide shows them, each with what it must print
+COMMANDS = {
+    f"{_ADOPT} -e virt_output_file=vms.yml --check": r"moves +hv1 +would be adopted",
+    f"{_ADOPT} -e virt_output_file=vms.yml": r"moves +hv1 +adopted",
+    f"{_ADOPT} -e vm_name=legacy1 -e vm_adopt_disks=true": rf"{IMAGES}/legacy1\.img",
+}
+_FILE = "/srv/{0}.img"
+
+
+def _disk(path: str, target: str, bus: str, kind: str = "raw", more: str = "") -> str:
+    return (
+        f"<disk type='file' device='disk'><driver name='qemu' type='{kind}'/>"
+        f"<source file='{path}'/><target dev='{target}' bus='{bus}'/>{more}</disk>"
+    )
+
+
+def _nic(number: int, more: str = "<model type='virtio'/>", kind: str = "") -> str:
+    source = kind or "<interface type='bridge'><source bridge='br0'/>"
+    return f"{source}<mac address='52:54:00:aa:00:{number:02x}'/>{more}</interface>"
+
+
+_CD = "<disk type='file' device='cdrom'><target dev='{}' bus='sata'/><readonly/></disk>"
+_VNC = "<graphics type='vnc' port='-1'><listen type='address' address='127.0.0.1'/></graphics>"
+_USER = "<interface type='user'>"
+_SHARED = f"{IMAGES}/between.img"
+# Name: hypervisor, machine, what stands beside devices, devices, disks of 8 MiB to be made
+_DOMAINS: dict[str, tuple[str, str, str, str, tuple[str, ...]]] = {
+    "moves": (
+        "hv1",
+        "pc",
+        "<title>Counts &lt;on&gt;</title>",
+        _disk(f"{IMAGES}/moves.qcow2", "vda", "virtio", "qcow2")
+        + _nic(1)
+        + "<channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>",
+        (),
+    ),
+    "legacy1": (
+        "hv1",
+        "pc",
+        "<description>two\nlines</description>",
+        _disk(f"{IMAGES}/legacy1.img", "hda", "ide")
+        + _disk(_SHARED, "vdc", "virtio", more="<shareable/>")
+        + _nic(2, "<model type='rtl8139'/><link state='down'/>"),
+        (f"{IMAGES}/legacy1.img", _SHARED),
+    ),
+    "between1": ("hv1", "q35", "", _disk(_SHARED, "vda", "virtio", more="<shareable/>"), ()),
+    "overlaid": (
+        "hv1",
+        "q35",
+        "<features><acpi/><hyperv><relaxed state='on'/></hyperv></features>",
+        _disk(f"{IMAGES}/overlaid.qcow2", "sda", "sata", "qcow2") + _CD.format("sdb") + _VNC,
+        (),
+    ),
+    "outside": (
+        "hv1",
+        "q35",
+        "<clock offset='localtime'/>",
+        _disk(_FILE.format("outside"), "vdb", "virtio") + "<sound model='ich9'/>",
+        (_FILE.format("outside"),),
+    ),
+    "scsi1": (
+        "hv2",
+        "q35",
+        "<title>{{ lookup('pipe', 'touch /tmp/fleet-virt-pwned') }}</title>",
+        "<controller type='scsi' model='virtio-scsi'/>"
+        + _disk(f"{IMAGES}/scsi1.img", "sda", "scsi", more="<boot order='2'/><serial>A1</serial>")
+        + _nic(3, "<model type='e1000e'/><boot order='1'/>"),
+        (f"{IMAGES}/scsi1.img",),
+    ),
+    "device1": (
+        "hv2",
+        "q35",
+        "<on_crash>preserve</on_crash>",
+        "<watchdog model='i6300esb' action='poweroff'/><rng model='virtio'><backend model='random'>"
+        "/dev/urandom</backend></rng><tpm model='tpm-tis'><backend type='emulator' version='2.0'/>"
+        f"</tpm>{_VNC}{_nic(4, '', _USER)}",
+        (),
+    ),
+    "large1": (
+        "hv2",
+        "pc",
+        "<vcpu current='2'>3</vcpu><cpu mode='maximum'/>",
+        _disk(f"{IMAGES}/large1.img", "vda", "virtio", more="<iotune><total_iops_sec>100"
+              "</total_iops_sec></iotune>") + _disk(f"{IMAGES}/gone.img", "vdb", "virtio"),
+        (f"{IMAGES}/large1.img",),
+    ),
+    "direct1": (
+        "hv2",
+        "q35",
+        "",
+        _nic(5, "", "<interface type='direct'><source dev='eth0' mode='bridge'/>"),
+        (),
+    ),
+    "auto1": ("hv2", "q35", "", _disk(f"{IMAGES}/auto1.img", "vda", "virtio"), ()),
+}  # fmt: skip
+
+
+def _define(movers: Movers, name: str, host: str | None = None) -> None:
+    where, machine, top, devices, files = _DOMAINS[name]
+    vcpu = "" if "<vcpu" in top else "<vcpu>1</vcpu>"
+    kind = "kvm" if movers.lab.record.kvm else "qemu"
+    xml = (
+        f"<domain type='{kind}'><name>{name}</name><memory unit='MiB'>96</memory>{vcpu}{top}"
+        f"<os><type arch='x86_64' machine='{machine}'>hvm</type></os>"
+        f"<devices>{devices}</devices></domain>"
+    )
+    make = "".join(f"[ -e {one} ] || truncate -s 8M {one}\n" for one in files)
+    script = f"{make}cat > /run/domain.xml; virsh -q define /run/domain.xml"
+    movers.guests.script(host or where, script, input=xml)
+
+
+@pytest.fixture
+def theirs(movers: Movers) -> Movers:
+    """The ten domains, one of which runs."""
+    for host in ("hv1", "hv2"):
+        movers.guests.forget()
+        movers.guests.prepare(host)
+    images = f"cd {IMAGES}; mkdir -p /srv; qemu-img convert -O qcow2 tiny.qcow2 moves.qcow2"
+    movers.fleet.host(
+        "hv1", f"{images}; qemu-img create -q -f qcow2 -b tiny.qcow2 -F qcow2 overlaid.qcow2"
+    )
+    movers.fleet.host("hv2", f"truncate -s 8388609 {IMAGES}/auto1.img")
+    for name in _DOMAINS:
+        _define(movers, name)
+    movers.fleet.host("hv1", "virsh -q start moves; virsh -q pool-refresh default")
+    movers.fleet.host("hv2", "virsh -q autostart auto1; virsh -q pool-refresh default")
+    return movers
+
+
+def _adopt(movers: Movers, check: bool = False, **variables: Any) -> Run:
+    return movers.ansible.playbook("adopt", variables, check=check, limit=120)
+
+
+def _managed(movers: Movers) -> set[str]:
+    """The names of all VMs that are marked, which have it where they run as well."""
+    found = set()
+    for name, (host, *_rest) in _DOMAINS.items():
+        text = movers.metadata(host, name)
+        assert text.count("adopted>yes<") in (0, 2), text
+        found |= {name} if "adopted>yes<" in text else set()
+    return found
+
+
+def _plan(movers: Movers, path: Path) -> Run:
+    words = ["fleet.virt.plan", "-e", f"@{path}", "-e", "virt_strict=true"]
+    return movers.ansible.run("ansible-playbook", words, limit=120)
+
+
+def test_a_fleet_is_adopted_and_then_like_any_other(theirs: Movers, tmp_path: Path) -> None:
+    path = tmp_path / "vms.yml"
+    _define(theirs, "between1", "hv2")
+    twice = _adopt(theirs, vm_name="between1")
+    assert twice.returncode != 0
+    assert "'between1' is defined on hv1 and hv2" in twice.stdout
+    theirs.fleet.host("hv2", "virsh -q undefine between1")
+
+    for command, printed in COMMANDS.items():
+        program, *words = shlex.split(command.replace("vms.yml", str(path)))
+        run = theirs.ansible.run(program, words, limit=120).succeeded()
+        assert re.search(printed, run.stdout), str(run)
+        if "--check" in command:
+            assert _managed(theirs) == set()
+            assert not path.exists()
+    assert _managed(theirs) == set(_DOMAINS)
+    again = _adopt(theirs, virt_output_file=str(path)).succeeded()
+    assert "changed=0" in again.stdout, str(again)
+    empty = _plan(theirs, path).succeeded()
+    assert "10 unchanged" in empty.stdout, str(empty)
+    theirs.fleet.provision(args=("-e", f"@{path}"), vm_wait=False).succeeded()
+
+    text = path.read_text(encoding="utf-8")
+    assert "title: !unsafe" in text
+    assert not Path("/tmp/fleet-virt-pwned").exists()
+    loaded = yaml.safe_load(text.replace("!unsafe", ""))["virt_vms"]
+    specifications = {vm["name"]: vm for vm in loaded}
+    assert specifications["scsi1"]["boot"] == ["eth0", "sda"]
+    assert specifications["auto1"]["disks"] == [
+        {"name": "vda", "size": 9, "format": "raw", "cache": "writeback", "discard": "ignore"}
+    ]
+    assert "nics" not in specifications["direct1"]
+    _drift(theirs, path)
+    _purge(theirs)
+    _move(theirs)
+
+
+def _drift(theirs: Movers, path: Path) -> None:
+    """What somebody changes afterwards is seen, on a disk that has no number one before it."""
+    theirs.fleet.host("hv1", "virsh -q attach-interface overlaid bridge br0 --config")
+    assert "10 unchanged" in _plan(theirs, path).succeeded().stdout
+    theirs.fleet.host("hv1", "virsh -q detach-disk outside vdb --config")
+    drifted = _plan(theirs, path)
+    assert drifted.returncode != 0
+    assert "disks.vdb: asked a disk, is none" in drifted.stdout, str(drifted)
+
+
+def _purge(theirs: Movers) -> None:
+    """Disks stay with whom they were not taken for; nobody's is taken that others have."""
+    purged = theirs.ansible.playbook("purge_vm", {"virt_names": "overlaid,legacy1"}).succeeded()
+    assert f"{IMAGES}/overlaid.qcow2" in purged.stdout
+    there = theirs.fleet.host("hv1", f"ls {IMAGES}")
+    assert "overlaid.qcow2" in there
+    assert "between.img" in there
+    assert "legacy1.img" not in there
+    taken = _adopt(theirs, vm_adopt_disks=True).succeeded()
+    assert f"{_SHARED}: shareable, so it may be others' too" in taken.stdout
+    assert "in no active pool that is a folder" not in taken.stdout  # it was detached above
+    assert "/large1.img" in taken.stdout
+
+
+def _move(theirs: Movers) -> None:
+    theirs.guests.wait_agent("hv1", "moves")
+    theirs.playbook(vm_name="moves", vm_host="hv2").succeeded()
+    assert theirs.state("hv2", "moves") == "running"
+    assert "moves" not in theirs.fleet.host("hv1", f"virsh list --all; ls {IMAGES}")
