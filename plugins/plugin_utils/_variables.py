@@ -122,6 +122,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     | {f"vm_{name}" for name in OPTIONS},
     "purge_vm": _CHOSEN | {"vm_force"},
     "query": _OUTPUT | _SELECTION | {"virt_names"},
+    "rename": frozenset({"vm_name", "vm_new_name"}),
     "renew_keys": _KEYS,
     "repair_vms": _CHOSEN | {"virt_keep_volumes"},
     "return_vms": _MOVE | {"virt_host"},

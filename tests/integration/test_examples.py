@@ -27,6 +27,9 @@ from ansible_collections.fleet.virt.tests.integration.keys.test_documented impor
 from ansible_collections.fleet.virt.tests.integration.migration.test_adopt import (
     COMMANDS as OF_ADOPTING,
 )
+from ansible_collections.fleet.virt.tests.integration.migration.test_adopt import (
+    RENAME as OF_RENAMING,
+)
 from ansible_collections.fleet.virt.tests.integration.migration.test_documented import (
     COMMANDS as OF_MIGRATION,
 )
@@ -198,6 +201,13 @@ def _purge(props: Props) -> Stage:
     return Stage(variables=variables)
 
 
+def _off(props: Props) -> Stage:
+    variables = props.variables()
+    props.vms(variables, "web1", start=False)
+    props.made.append("web9")
+    return Stage(variables=variables)
+
+
 def _seed(props: Props) -> Stage:
     variables = props.variables()
     nics = [{"name": name, "bridge": "br0"} for name in ("eth0", "eth1")]
@@ -236,6 +246,7 @@ _STAGES: dict[str, Callable[[Props], Stage]] = {
     "virt_purge": _purge,
     "virt_query": _web1,
     "virt_screenshot": _screen,
+    "virt_rename": _off,
     "virt_seed": _seed,
     "virt_show": _nothing,
     "virt_state": _web1_and_db1,
@@ -398,6 +409,7 @@ def test_every_command_shown_is_run() -> None:
         *_COMMANDS,
         *CHANGING,
         *OF_ADOPTING,
+        OF_RENAMING,
         *OF_IMAGES,
         OF_PEERS,
         *OF_KEYS,

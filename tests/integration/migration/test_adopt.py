@@ -1,7 +1,7 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ten domains of unlike kinds that virsh defined, adopted, and then treated like any other."""
+"""Ten domains of unlike kinds that virsh defined, adopted, moved, removed; and another name."""
 
 from __future__ import annotations
 
@@ -24,6 +24,13 @@ COMMANDS = {
     f"{_ADOPT} -e vm_name=legacy1 -e vm_adopt_disks=true": rf"{IMAGES}/legacy1\.img",
 }
 _FILE = "/srv/{0}.img"
+
+
+RENAME = "ansible-playbook fleet.virt.rename -e vm_name=web1 -e vm_new_name=web9"
+
+
+_LOGS = "/var/log/libvirt/qemu"
+_NVRAM = "/var/lib/libvirt/qemu/nvram"
 
 
 def _disk(path: str, target: str, bus: str, kind: str = "raw", more: str = "") -> str:
@@ -231,3 +238,54 @@ def _move(theirs: Movers) -> None:
     theirs.playbook(vm_name="moves", vm_host="hv2").succeeded()
     assert theirs.state("hv2", "moves") == "running"
     assert "moves" not in theirs.fleet.host("hv1", f"virsh list --all; ls {IMAGES}")
+
+
+_EFI = (
+    "<domain type='qemu'><name>efi1</name><memory unit='MiB'>64</memory><os>"
+    "<type arch='x86_64' machine='q35'>hvm</type>"
+    "<loader readonly='yes' type='pflash'>/usr/share/none.fd</loader>"
+    f"<nvram>{_NVRAM}/efi1_VARS.fd</nvram></os><features><acpi/></features></domain>"
+)
+
+
+def test_a_vm_gets_another_name(movers: Movers) -> None:
+    """With what is called after it; the name is nobody's before and after."""
+    movers.make("web1", start=False)
+    movers.make("other", host="hv2", start=False)
+    movers.fleet.host("hv1", f"echo a word > {_LOGS}/web1-console.log")
+    before = movers.listed("hv1", "web1")
+    program, *words = shlex.split(RENAME)
+    done = movers.ansible.run(program, words, limit=120).succeeded()
+    assert re.search(r"web1 to web9 +hv1 +renamed", done.stdout), str(done)
+    after = movers.listed("hv1", "web9")
+    assert (after["uuid"], after["metadata"]) == (before["uuid"], before["metadata"])
+    there = movers.fleet.host("hv1", f"cat {_LOGS}/web9-console.log; ls {_LOGS}; virsh list --all")
+    assert there.startswith("a word")
+    assert "web1-console" not in there
+    assert " web1 " not in there
+    again = movers.ansible.run(program, words, limit=120).succeeded()
+    assert "changed=0" in again.stdout, str(again)
+
+    taken = movers.ansible.playbook("rename", {"vm_name": "web9", "vm_new_name": "Other"})
+    assert taken.returncode != 0
+    assert "'other' is on hv2" in taken.stdout, str(taken)
+    movers.ansible.module("hv1", "virt_state", {"name": "web9", "state": "running"})
+    runs = movers.ansible.playbook("rename", {"vm_name": "web9", "vm_new_name": "web1"})
+    assert runs.returncode != 0
+    assert "'web9' is running; libvirt renames what is shut off" in runs.stdout, str(runs)
+    gone = movers.ansible.playbook("purge_vm", {"vm_name": "web9", "vm_force": True}).succeeded()
+    assert f"{_LOGS}/web9-console.log" in gone.stdout
+    movers.clean("hv1", "web1", "web9")
+
+
+def test_the_variables_of_its_firmware_go_along(movers: Movers) -> None:
+    movers.fleet.host("hv1", f"mkdir -p {_NVRAM}; echo variables > {_NVRAM}/efi1_VARS.fd")
+    movers.guests.define_xml("hv1", "efi1", _EFI)
+    _adopt(movers, vm_name="efi1").succeeded()
+    movers.ansible.playbook("rename", {"vm_name": "efi1", "vm_new_name": "efi2"}).succeeded()
+    uuid = movers.listed("hv1", "efi2")["uuid"]
+    assert movers.listed("hv1", "efi2")["firmware"]["nvram"] == f"{_NVRAM}/{uuid}_VARS.fd"
+    assert movers.fleet.host("hv1", f"cat {_NVRAM}/{uuid}_VARS.fd") == "variables\n"
+    assert "efi1" not in movers.fleet.host("hv1", f"ls {_NVRAM}")
+    movers.ansible.playbook("purge_vm", {"vm_name": "efi2"}).succeeded()
+    assert uuid not in movers.fleet.host("hv1", f"ls {_NVRAM}")

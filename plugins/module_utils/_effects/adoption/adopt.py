@@ -306,7 +306,7 @@ def _kind(path: str) -> tuple[str, int]:
 def _mark(job: _Job, step: Step[Facts]) -> None:
     """Write what was planned, if the domain's metadata are still those it was planned from."""
     connection, facts = job.connection, job.facts
-    ours = t.cast("Metadata", step.about)
+    ours: Metadata = t.cast("Metadata", step.about)
     with owners.host_lock():
         raw = lookup.find_domain(connection, facts.name)
         if raw is None or str(raw.UUIDString()) != facts.uuid:

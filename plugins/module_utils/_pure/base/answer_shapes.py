@@ -229,6 +229,12 @@ SHAPES: t.Mapping[str, Fields] = {
         "pool_ids": _TEXTS,
     },
     "adopted": {"vms": [_ADOPTED]},
+    "rename_look": {
+        "defined": [
+            {"name": str, "uuid": _TEXT, "phase": _TEXT, "managed": _FLAG, "renamed_from": _TEXT}
+        ],
+    },
+    "renamed": {"vms": [{**_MADE, "steps": _TEXTS}]},
     "state_look": {
         "vms": [
             {"name": str, "uuid": _TEXT, "phase": _TEXT, "groups": _TEXTS, "start_order": _NUMBER}

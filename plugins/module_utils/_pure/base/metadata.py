@@ -36,7 +36,7 @@ _QUALIFIED = f"{{{NAMESPACE}}}"
 
 # A phase means: nobody starts this domain but the call that is named as the owner, or repair.
 # One that is not listed here was written by a later version; it is kept and counts as well.
-PHASES = ("creating", "starting", "migrating", "purging", "seeding")
+PHASES = ("creating", "starting", "migrating", "purging", "seeding", "renaming")
 ROLES = ("disk", "seed")
 # What is noted of a volume's making: nothing is there yet; it is being made; it was made, but from
 # another hypervisor, which cannot see which file that is. Else it says which file was made.
@@ -125,6 +125,7 @@ class Metadata:
     start_order: int | None = None
     start_delay: int | None = None  # seconds
     adopted: str | None = None  # "yes" of a VM that was not made, but taken over
+    renamed_from: str | None = None  # the name it had before
 
     @property
     def made_here(self) -> bool:
@@ -175,7 +176,18 @@ def settled(
 
 
 # Fields that are one element with the text in it, attributes, or an element for each item
-_TEXTS = ("phase", "home", "zone", "user", "host_key", "request", "seed", "first_boot", "adopted")
+_TEXTS = (
+    "phase",
+    "home",
+    "zone",
+    "user",
+    "host_key",
+    "request",
+    "seed",
+    "first_boot",
+    "adopted",
+    "renamed_from",
+)
 _LONG = ("request", "seed")
 _NUMBERS = ("start_order", "start_delay")
 _IMAGE = tuple(field.name for field in fields(ImageRef))
@@ -259,6 +271,7 @@ def parse(element: Element) -> Metadata | None:
         start_order=numbers.get("start_order"),
         start_delay=numbers.get("start_delay"),
         adopted=texts.get("adopted"),
+        renamed_from=texts.get("renamed_from"),
     )
 
 

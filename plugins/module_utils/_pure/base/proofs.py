@@ -91,6 +91,12 @@ PROOFS: dict[str, Proof] = {
         "all hypervisors of the play; what is known of is repaired all the same",
         ALL,
     ),
+    "rename": Proof(
+        "``rename``",
+        "no hypervisor has a VM of the new name, before and after it is taken",
+        "all hypervisors of the fleet",
+        ALL,
+    ),
     "purge": Proof(
         "``purge_vm``, disks on a file system of the hypervisor's own",
         "the VM is on that hypervisor",

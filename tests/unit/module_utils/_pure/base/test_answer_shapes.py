@@ -32,6 +32,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.prefli
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import (
     purge_decision,
     purge_report,
+    rename_decision,
     state_decision,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_plan import Wanted
@@ -232,6 +233,20 @@ GOOD: dict[str, Answer] = {
                 "kept": [{"path": "/pool/other.img", "reason": "it is not there"}],
             }
         ]
+    },
+    "rename_look": {
+        "defined": [
+            {
+                "name": "web1",
+                "uuid": "0000",
+                "phase": None,
+                "managed": True,
+                "renamed_from": None,
+            }
+        ]
+    },
+    "renamed": {
+        "vms": [{"name": "web2", "changed": True, "failed": False, "msg": None, "steps": ["x"]}]
     },
     "state_look": {
         "vms": [
@@ -450,6 +465,12 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "adopt_look": read_adopt_look,
     "adopted": lambda answer: adopt_decision.report(
         {"hv2": ["web1"]}, {"hv2": answer}, [], check=False
+    ),
+    "rename_look": lambda answer: rename_decision.decide(
+        "web1", "web2", rename_decision.fleet({"hv1": {"defined": []}, "hv2": answer}, None, [])
+    ),
+    "renamed": lambda answer: rename_decision.report(
+        "web1", "web2", "hv2", {"hv2": answer}, "", check=False
     ),
     "state_look": read_state_look,
     "brought": lambda answer: state_decision.report(

@@ -1,0 +1,87 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.utils.display import Display
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import rename_decision
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.rename_options import (
+    ARGUMENTS,
+    INTERNAL,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils import _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
+
+
+class Options(Connected):
+    name: str
+    new_name: str
+    _stage: str
+    _results: str | None
+    _taken: str | None
+    _host: str | None
+    _problem: str
+    _expected: list[str] | None
+    _lost: list[str]
+
+
+class ActionModule(FleetAction):
+    """Stages of the hypervisor go to the module; those of the controller are here."""
+
+    def work(self, task_vars: Values) -> t.Mapping[str, object]:
+        stage = self._task.args.get("_stage", "all")
+        if stage not in ("decide", "confirm", "report"):
+            return self.module(task_vars)
+        options = self.options(Options, ARGUMENTS, INTERNAL)
+        old, new = options["name"], options["new_name"]
+        if stage == "report":
+            return self._report(options, task_vars)
+        answers = registered(task_vars, options["_results"], "rename_look")
+        if stage == "confirm":
+            return self._confirm(options, answers, task_vars)
+        seen = rename_decision.fleet(answers, options["_expected"], options["_lost"])
+        _peers.refuse_hypervisors([new], task_vars)
+        return {"changed": False, "hypervisor": rename_decision.decide(old, new, seen)}
+
+    def _confirm(self, options: Options, answers: dict[str, Answer], task_vars: Values) -> Answer:
+        """What speaks against the new name by now; nothing can if it was not taken."""
+        old, new, host = options["name"], options["new_name"], _host(options)
+        taken = registered(task_vars, options["_taken"], "renamed")
+        _text, failures = rename_decision.report(old, new, host, taken, "", check=self.check)
+        if failures:
+            return {"changed": False, "taken": False, "problem": ""}
+        try:
+            seen = rename_decision.fleet(answers, options["_expected"], options["_lost"])
+            problem = rename_decision.confirm(old, new, host, seen)
+        except FleetVirtError as error:
+            problem = str(error)
+        return {"changed": False, "taken": True, "problem": problem}
+
+    def _report(self, options: Options, task_vars: Values) -> Answer:
+        answers = registered(task_vars, options["_results"], "renamed")
+        text, failures = rename_decision.report(
+            options["name"],
+            options["new_name"],
+            _host(options),
+            answers,
+            options["_problem"],
+            check=self.check,
+        )
+        Display().display(text.rstrip("\n"))
+        found: Answer = {"changed": False, "output": text}
+        if failures:
+            found.update(failed=True, msg="\n".join(failures))
+        return found
+
+
+def _host(options: Options) -> str:
+    if not options["_host"]:
+        raise AnsibleActionFail("_host: missing; give what _stage: decide returned as hypervisor")
+    return options["_host"]

@@ -1,0 +1,326 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Giving a domain another name, with the files that are called after it.
+
+Its volumes keep their names: a definition names them, and no new VM gets them.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import typing as t
+import uuid as uuids
+from dataclasses import dataclass, field
+
+from ... import _lxml
+from ..._errors import LibvirtFailure, PlanRefused, told
+from ..._libvirt import DOMAIN_XML_INACTIVE, DOMAIN_XML_SECURE, ERR_NO_SUPPORT
+from ..._pure.base import metadata
+from ..._pure.base.metadata import Metadata
+from ..._pure.base.states import state_name
+from ..._pure.lifecycle import rename_plan
+from ..._pure.lifecycle.rename_plan import Facts, File
+from ..._pure.plan.steps import Plan, Step
+from ..base import domains, lookup
+from ..base import owner as owners
+from ..base.connection import Connection
+from ..base.lookup import find_domain, kept_metadata
+from ..plan import executor, lease
+from ..plan.executor import Turns
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+    from ..._lxml import Element
+
+_WHOLE = DOMAIN_XML_SECURE | DOMAIN_XML_INACTIVE
+_POLL = 0.25
+
+
+@dataclass
+class _Job:
+    """The domain and what becomes of it."""
+
+    connection: Connection
+    old: str
+    new: str
+    facts: Facts
+    plan: Plan[Facts]
+    done: list[Step[Facts]] = field(default_factory=list)
+    now: str = ""  # what it is called
+    stored: Metadata | None = None
+    before: str = ""  # the definition before it was changed
+
+    def do(self, step: Step[Facts]) -> Turns:
+        yield from ()
+        _DO[step.kind](self, step)
+        self.done.append(step)
+
+    def undo(self, step: Step[Facts]) -> None:
+        file = t.cast("File", step.about)
+        if step.kind == "link":
+            _remove(file.new, file.old)
+        elif step.kind == "unlink":
+            os.link(file.new, file.old, follow_symlinks=False)
+        elif step.kind == "define":
+            domains.define(self.connection, f"define {self.now}", self.before)
+        elif step.kind == "rename":
+            before, after = t.cast("tuple[str, str]", step.about)
+            _call(self, after, before)
+        elif self.facts.stored is not None:
+            _write(self, self.facts.stored)
+
+    def finish(self) -> None:
+        """Nothing: each step is seen in libvirt's answer."""
+
+
+def look(connection: Connection) -> dict[str, object]:
+    """All that others must know of this hypervisor. Changes nothing."""
+    found = []
+    for raw in connection.call("list domains", connection.raw.listAllDomains, 0):
+        kept = kept_metadata(connection, raw) or Metadata()
+        found.append(
+            {
+                "name": str(raw.name()),
+                "uuid": str(raw.UUIDString()),
+                "phase": kept.phase,
+                "managed": kept.made_here,
+                "renamed_from": kept.renamed_from,
+            }
+        )
+    return {"changed": False, "defined": sorted(found, key=lambda one: str(one["name"]))}
+
+
+def run(
+    connection: Connection, old: str, new: str, stage: str, *, check: bool
+) -> dict[str, object]:
+    """Rename ``old``, or do one stage of it; the module's result."""
+    if not connection.local:
+        raise PlanRefused(
+            f"{connection.uri} is no hypervisor of this machine; files are renamed where they are:"
+            " run this on the hypervisor itself, with uri qemu:///system"
+        )
+    run_id = str(uuids.uuid4())
+    # between two stages it is no process that is at work
+    owner = owners.reserved(run_id) if stage == "take" else owners.myself(run_id)
+    if not check and stage in ("all", "take"):
+        _let_others_end(connection, old, new)
+    back = stage == "withdraw"
+    facts = _read(connection, old, new, back=back)
+    plan = (
+        rename_plan.withdrawal(facts, old, new)
+        if back
+        else rename_plan.plan(facts, old, new, owner)
+    )
+    steps = plan.steps
+    if stage == "take" and not check:
+        steps = steps[:-1]  # the last one ends it
+    job = _Job(connection, old, new, facts, Plan(steps, plan.refusals), now=facts.name)
+    problem = "; ".join(plan.refusals)
+    if not problem and not check:
+        work = executor.Run(steps, job)
+        executor.carry_out([work])
+        problem = told(work.problem) if work.problem is not None else ""
+    return _result(job, check=check, problem=problem)
+
+
+def _let_others_end(connection: Connection, old: str, new: str) -> None:
+    """Wait until a run that is at work on the renaming has ended, or is seen to be dead."""
+    limit, watch = time.monotonic() + lease.PATIENCE, lease.Watch()
+    while time.monotonic() < limit:
+        raw = find_domain(connection, old) or find_domain(connection, new)
+        stored = kept_metadata(connection, raw) if raw is not None else None
+        if stored is None or stored.phase != rename_plan.PHASE or watch.is_dead(stored.owner):
+            return
+        time.sleep(_POLL)
+
+
+def _read(connection: Connection, old: str, new: str, *, back: bool) -> Facts:
+    raw, other = find_domain(connection, old), find_domain(connection, new)
+    if raw is None and other is not None:
+        stored = kept_metadata(connection, other)
+        if stored is not None and stored.renamed_from == old:
+            raw, other = other, None
+    if raw is None:
+        raise PlanRefused(f"no domain {old!r} on this hypervisor")
+    name = str(raw.name())
+
+    def ask() -> tuple[str, Facts]:
+        return str(raw.XMLDesc(DOMAIN_XML_INACTIVE)), Facts(
+            name=name,
+            uuid=str(raw.UUIDString()),
+            persistent=bool(raw.isPersistent()),
+            active=bool(raw.isActive()),
+            state=state_name(raw.state(0)[0]),
+            managed_save=bool(raw.hasManagedSaveImage(0)),
+            snapshots=tuple(sorted(str(one.getName()) for one in raw.listAllSnapshots(0))),
+        )
+
+    text, facts = connection.call(f"read domain {name}", ask)
+    root = _lxml.parse(text, f"domain {name}")
+    stored = metadata.parse(root)
+    return Facts(
+        **{
+            **vars(facts),
+            "checkpoints": _checkpoints(connection, raw),
+            "stored": stored,
+            "owner_alive": stored is not None and owners.is_alive(stored.owner),
+            "files": tuple(_files(root, *((new, old) if back else (old, new)), facts.uuid)),
+            "taken": other is not None,
+        }
+    )
+
+
+def _checkpoints(connection: Connection, raw: VirDomain) -> tuple[str, ...]:
+    try:
+        listed = connection.call(f"list checkpoints of {raw.name()}", raw.listAllCheckpoints, 0)
+    except LibvirtFailure as error:
+        if error.code != ERR_NO_SUPPORT:
+            raise
+        return ()
+    return tuple(sorted(str(one.getName()) for one in listed))
+
+
+def _named(root: Element) -> t.Iterator[tuple[Element, str]]:
+    """Elements that name files, and the attribute; without one, it is their text."""
+    for element in root.iterfind("os/nvram"):
+        yield element, ""
+        for source in element.iterfind("source"):
+            yield source, "file"
+    for element in root.iterfind("devices/*/log"):
+        yield element, "file"
+
+
+def _value(element: Element, attribute: str) -> str:
+    return (element.get(attribute) if attribute else element.text) or ""
+
+
+def _files(root: Element, old: str, new: str, uuid: str) -> t.Iterator[File]:
+    seen = set()
+    for element, attribute in _named(root):
+        path = _value(element, attribute).strip()
+        pair = rename_plan.names_of(path, old, new, uuid)
+        if pair is None or pair in seen:
+            continue
+        seen.add(pair)
+        before, after = pair
+        there = (os.path.lexists(before), os.path.lexists(after))
+        same = all(there) and os.path.samefile(before, after)
+        yield File(before, after, path == before, there[0], there[1], same)
+
+
+def _note(job: _Job, step: Step[Facts]) -> None:
+    ours: Metadata = t.cast("Metadata", step.about)
+    with owners.host_lock():
+        raw = find_domain(job.connection, job.now)
+        expected = job.stored or job.facts.stored
+        if raw is None or kept_metadata(job.connection, raw) != expected:
+            raise PlanRefused(f"{job.now!r} was changed by another run meanwhile; try again")
+        _write(job, ours)
+
+
+def _write(job: _Job, ours: Metadata) -> None:
+    raw = find_domain(job.connection, job.now)
+    if raw is None:
+        raise PlanRefused(f"{job.now!r} was removed or renamed meanwhile; try again")
+    active = bool(job.connection.call(f"read the state of {job.now}", raw.isActive))
+    flags = lookup.AFFECT_CONFIG | (lookup.AFFECT_LIVE if active else 0)
+    lookup.write_metadata(job.connection, raw, ours, flags)
+    job.stored = ours
+
+
+def _rename(job: _Job, step: Step[Facts]) -> None:
+    old, new = t.cast("tuple[str, str]", step.about)
+    _call(job, old, new)
+
+
+def _call(job: _Job, old: str, new: str) -> None:
+    raw = find_domain(job.connection, old)
+    if raw is None:
+        raise PlanRefused(f"{old!r} was removed or renamed meanwhile; try again")
+    job.connection.call(f"rename {old} to {new}", raw.rename, new, 0)
+    job.now = new
+
+
+def _link(_job: _Job, step: Step[Facts]) -> None:
+    file = t.cast("File", step.about)
+    try:
+        os.link(file.old, file.new, follow_symlinks=False)
+    except OSError as error:
+        raise PlanRefused(f"{file.new}: {error.strerror or error}") from None
+
+
+def _define(job: _Job, _step: Step[Facts]) -> None:
+    text = _definition(job)
+    root = _lxml.parse(text, f"domain {job.now}")
+    after = {one.old: one.new for one in job.facts.files}
+    for element, attribute in _named(root):
+        path = after.get(_value(element, attribute).strip())
+        if path is None:
+            continue
+        if attribute:
+            element.set(attribute, path)
+        else:
+            element.text = path
+    domains.define(job.connection, f"define {job.now}", _lxml.tostring(root))
+    job.before = text
+
+
+def _definition(job: _Job) -> str:
+    raw = find_domain(job.connection, job.now)
+    if raw is None:
+        raise PlanRefused(f"{job.now!r} was removed or renamed meanwhile; try again")
+    return str(job.connection.call("read the definition", raw.XMLDesc, _WHOLE))
+
+
+def _unlink(_job: _Job, step: Step[Facts]) -> None:
+    file = t.cast("File", step.about)
+    _remove(file.old, file.new)
+
+
+def _remove(path: str, other: str) -> None:
+    """Take one of two names away from a file."""
+    if os.path.lexists(path) and os.path.lexists(other) and os.path.samefile(path, other):
+        os.unlink(path)
+
+
+# How each kind of step is done
+_DO: dict[str, t.Callable[[_Job, Step[Facts]], None]] = {
+    "note": _note,
+    "rename": _rename,
+    "link": _link,
+    "define": _define,
+    "unlink": _unlink,
+}
+
+
+def _result(job: _Job, *, check: bool, problem: str) -> dict[str, object]:
+    steps = job.plan.steps if check else job.done
+    changed = bool(steps) if not problem else bool(job.done) and job.now != job.facts.name
+    entry = {
+        "name": job.new,
+        "uuid": job.facts.uuid,
+        "changed": changed,
+        "steps": [step.text for step in steps] if changed else [],
+        "failed": bool(problem),
+        "msg": problem or None,
+    }
+    result: dict[str, object] = {"changed": changed, "vms": [entry], "diff": []}
+    if changed:
+        before, after = {"name": job.facts.name}, {"name": job.new if check else job.now}
+        result["diff"] = [
+            {
+                "before_header": job.facts.uuid,
+                "after_header": job.facts.uuid,
+                "before": json.dumps(before, indent=1) + "\n",
+                "after": json.dumps(after, indent=1) + "\n",
+            }
+        ]
+    if problem:
+        result.update(failed=True, msg=problem)
+    return result

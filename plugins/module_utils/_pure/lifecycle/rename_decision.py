@@ -1,0 +1,146 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From what all hypervisors say to where a VM is renamed, or why not.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..._errors import PlanRefused
+from ..base import proofs
+from ..base.json_values import as_list, as_mappings, as_text
+from ..base.names import require_named
+from ..base.outcomes import Answer, outcomes
+from ..base.tables import table
+from . import located
+from .rename_plan import PHASE
+
+_HEADS = ["VM", "HYPERVISOR", "RESULT", "STEPS"]
+
+
+@dataclass(frozen=True)
+class Vm:
+    """A VM of a hypervisor."""
+
+    name: str
+    uuid: str | None
+    phase: str | None
+    renamed_from: str | None
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The VMs of each hypervisor of the play. ``silent`` gave no answer, and are not declared
+    lost."""
+
+    there: Mapping[str, tuple[Vm, ...]]
+    silent: located.Silences
+
+
+def fleet(
+    registered: Mapping[str, Answer], expected: t.Sequence[str] | None, lost: t.Sequence[str]
+) -> Fleet:
+    """What was registered; raises PlanRefused as :func:`located.sort` does."""
+    answers, silent = located.sort(registered, "defined", expected, lost)
+    return Fleet({name: _vms(answer) for name, answer in answers.items()}, silent)
+
+
+def _vms(answer: Answer) -> tuple[Vm, ...]:
+    return tuple(
+        Vm(
+            str(vm["name"]),
+            as_text(vm.get("uuid")),
+            as_text(vm.get("phase")),
+            as_text(vm.get("renamed_from")),
+        )
+        for vm in as_mappings(answer.get("defined"))
+    )
+
+
+def decide(old: str, new: str, seen: Fleet) -> str:
+    """The hypervisor that renames the VM; raises PlanRefused with everything that is not proven."""
+    require_named([old, new])
+    problems = _unproven(new, seen)
+    begun = _begun(old, new, seen)
+    where = None
+    if begun:
+        where = begun[0]
+    else:
+        found = located.locate([old], seen.there, seen.silent)
+        problems += found.problems
+        if found.absent and not proofs.missing("absent", seen.silent):
+            problems.append(f"no hypervisor has a VM {old!r}; fleet.virt.list shows the VMs")
+        where = found.places[old][0] if old in found.places else None
+    problems += clashes(old, new, where, seen)
+    if problems or where is None:
+        raise PlanRefused("; ".join(dict.fromkeys(problems)) or f"{old!r} is nowhere")
+    return where
+
+
+def _begun(old: str, new: str, seen: Fleet) -> list[str]:
+    """Where the VM has the new name already; another one may have got the old name since."""
+    if any(vm.name == old for vms in seen.there.values() for vm in vms):
+        return []
+    return [
+        host
+        for host, vms in seen.there.items()
+        for vm in vms
+        if (vm.name, vm.renamed_from) == (new, old)
+    ]
+
+
+def _unproven(new: str, seen: Fleet) -> list[str]:
+    missing = proofs.missing("rename", seen.silent)
+    if not missing:
+        return []
+    return [
+        f"a VM {new!r} may be on a hypervisor that gave no answer ({proofs.named(missing)});"
+        f" {proofs.remedy(missing)}"
+    ]
+
+
+def clashes(old: str, new: str, where: str | None, seen: Fleet) -> list[str]:
+    """Who else has the new name, in any case."""
+    found = []
+    for host, vms in seen.there.items():
+        for vm in vms:
+            itself = host == where and old in (vm.name, vm.renamed_from)
+            if vm.name.lower() == new.lower() and not itself:
+                what = f"in phase {vm.phase}" if vm.phase else "a VM"
+                found.append(
+                    f"{vm.name!r} is on {host} ({what}); a VM's name exists once (in any case):"
+                    " choose another"
+                )
+    return found
+
+
+def confirm(old: str, new: str, host: str, seen: Fleet) -> str:
+    """What speaks against the new name now that it is taken; empty if nothing does."""
+    return "; ".join([*_unproven(new, seen), *clashes(old, new, host, seen)])
+
+
+def report(
+    old: str, new: str, host: str, answers: Mapping[str, Answer], problem: str, *, check: bool
+) -> tuple[str, list[str]]:
+    """Text for people, and what failed."""
+    (one,) = outcomes({host: [new]}, answers)
+    entry = one.entry or {}
+    failures = [one.problem] if one.problem is not None else []
+    if problem:
+        back = "" if one.problem is not None else "; it has its old name again"
+        failures.insert(0, f"{old!r} is not renamed to {new!r}: {problem}{back}")
+    word = "renamed" if entry.get("changed") else "unchanged"
+    word = "would be renamed" if check and entry.get("changed") else word
+    steps = "; ".join(map(str, as_list(entry.get("steps"))))
+    row = [f"{old} to {new}", host, "failed" if failures else word, steps]
+    return table(_HEADS, [row]) + "\n", failures
+
+
+__all__ = ["PHASE", "Fleet", "clashes", "confirm", "decide", "fleet", "report"]

@@ -1,0 +1,212 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Giving a VM another name: what speaks against it, and the steps.
+
+Files that are called after it go first: that of the console's log gets the new name, that of the
+firmware's variables one of the VM's UUID, since libvirt takes whatever is there under the name of a
+new VM. Each has both names until the definition names the new one. Then libvirt renames the domain,
+in one call. What is there says how far it came.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import posixpath
+import typing as t
+from dataclasses import dataclass
+
+from ..base.metadata import Metadata, Owner
+from ..base.names import check_vm_name
+from ..plan.steps import Effect, Plan, Step
+
+PHASE = "renaming"
+LOG_FOLDER = "/var/log/libvirt/qemu"
+NVRAM_FOLDER = "/var/lib/libvirt/qemu/nvram"
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that is called after the VM: whether the old and the new name are there, and whether
+    they are one file. ``named``: the definition names the old one."""
+
+    old: str
+    new: str
+    named: bool
+    old_there: bool = False
+    new_there: bool = False
+    same: bool = False
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The VM under the name it has now; ``taken``: another domain here has the new one."""
+
+    name: str
+    uuid: str
+    persistent: bool = True
+    active: bool = False
+    state: str = "shutoff"
+    managed_save: bool = False
+    snapshots: tuple[str, ...] = ()
+    checkpoints: tuple[str, ...] = ()
+    stored: Metadata | None = None
+    owner_alive: bool = False
+    files: tuple[File, ...] = ()
+    taken: bool = False
+
+
+def names_of(path: str, old: str, new: str, uuid: str) -> tuple[str, str] | None:
+    """What a file that a definition names is called before and after; None of a file that is not
+    called after the VM."""
+    folder, name = posixpath.split(path)
+    log, logs = f"{LOG_FOLDER}/{old}-console.log", f"{LOG_FOLDER}/{new}-console.log"
+    if path in (log, logs):
+        return log, logs
+    if folder != NVRAM_FOLDER:
+        return None
+    for begin in (old, uuid):
+        if name.startswith(f"{begin}_"):
+            rest = name[len(begin) :]
+            return f"{NVRAM_FOLDER}/{old}{rest}", f"{NVRAM_FOLDER}/{uuid}{rest}"
+    return None
+
+
+def is_done(facts: Facts, old: str, new: str) -> bool:
+    """Whether the VM has got its name before."""
+    stored = facts.stored
+    return facts.name == new and stored is not None and stored.renamed_from == old
+
+
+def plan(facts: Facts, old: str, new: str, owner: Owner | None = None) -> Plan[Facts]:
+    """The steps from wherever it is to the new name; the last ends the phase."""
+    stored = facts.stored
+    if is_done(facts, old, new) and stored is not None and stored.phase is None:
+        return Plan()
+    refusals = _refusals(facts, old, new)
+    if refusals or stored is None:
+        return Plan(refusals=tuple(refusals))
+    ours = dataclasses.replace(_asked(stored, new), phase=PHASE, owner=owner, renamed_from=old)
+    steps: list[Step[Facts]] = []
+    if facts.name == old:
+        steps.append(Step("note", f"mark {old}", _noted(ours), about=ours))
+        steps += _moving(facts)
+        steps.append(_rename(old, new))
+    last = dataclasses.replace(ours, phase=None, owner=None)
+    steps.append(Step("note", f"{new} is complete", _noted(last), about=last))
+    return Plan(tuple(steps))
+
+
+def withdrawal(facts: Facts, old: str, new: str) -> Plan[Facts]:
+    """The way back from a new name that turned out to be somebody's; ``facts`` are those of a
+    renaming from ``new`` to ``old``."""
+    stored = facts.stored
+    if stored is None or stored.phase != PHASE or stored.renamed_from != old:
+        return Plan(refusals=(f"{facts.name!r} is not being renamed from {old!r}",))
+    steps = [_rename(new, old)] if facts.name == new else []
+    steps += _moving(facts)
+    before = dataclasses.replace(_asked(stored, old), phase=None, owner=None, renamed_from=None)
+    steps.append(Step("note", f"{old} is as it was", _noted(before), about=before))
+    return Plan(tuple(steps))
+
+
+def _rename(old: str, new: str) -> Step[Facts]:
+    def renamed(before: Facts) -> Facts:
+        return dataclasses.replace(before, name=new)
+
+    return Step("rename", f"rename {old} to {new}", renamed, about=(old, new))
+
+
+def _moving(facts: Facts) -> t.Iterator[Step[Facts]]:
+    """Files get their new names, and lose their old ones once nothing names them any more."""
+    both = [one for one in facts.files if one.named and one.old_there and not one.new_there]
+    for file in both:
+        linked = dataclasses.replace(file, new_there=True, same=True)
+        text = f"call {file.old} {posixpath.basename(file.new)} as well"
+        yield Step("link", text, _file(file.old, linked), about=file)
+    if any(one.named for one in facts.files):
+        yield Step("define", "name them in the definition", _defined)
+    for file in facts.files:
+        if file.old_there and (file.same or file in both):
+            gone = dataclasses.replace(file, old_there=False, new_there=True, named=False)
+            gone = dataclasses.replace(gone, same=False)
+            yield Step("unlink", f"remove {file.old}", _file(file.old, gone), about=file)
+
+
+def _asked(stored: Metadata, name: str) -> Metadata:
+    """The request of a VM is for its name as well."""
+    try:
+        asked = json.loads(stored.request or "")
+    except ValueError:
+        return stored
+    if not isinstance(asked, dict) or "name" not in asked:
+        return stored
+    asked = {**asked, "name": name}
+    return dataclasses.replace(
+        stored, request=json.dumps(asked, sort_keys=True, separators=(",", ":"))
+    )
+
+
+def _noted(ours: Metadata) -> Effect[Facts]:
+    return lambda before: dataclasses.replace(before, stored=ours)
+
+
+def _file(old: str, changed: File) -> Effect[Facts]:
+    def effect(before: Facts) -> Facts:
+        files = tuple(changed if one.old == old else one for one in before.files)
+        return dataclasses.replace(before, files=files)
+
+    return effect
+
+
+def _defined(before: Facts) -> Facts:
+    files = tuple(dataclasses.replace(one, named=False) for one in before.files)
+    return dataclasses.replace(before, files=files)
+
+
+def _refusals(facts: Facts, old: str, new: str) -> list[str]:
+    name, stored = facts.name, facts.stored
+    found = [f"new_name: {one.message}" for one in check_vm_name(new, "", host_name=False)]
+    if old == new:
+        found.append(f"new_name: {new!r} is the name it has; give another")
+    if stored is None or not stored.made_here:
+        found.append(f"{name!r} was not made by this collection; adopt it first (fleet.virt.adopt)")
+        return found
+    ours = stored.phase == PHASE and stored.renamed_from == old
+    if stored.phase is not None and not ours:
+        found.append(
+            f"{name!r} is in phase {stored.phase}: another run is at work on it, or died at it; let"
+            " that end, or run it again to finish it, before the VM is renamed"
+        )
+    elif facts.owner_alive:
+        found.append(f"{name!r} is being renamed by another run; wait for it")
+    if not facts.persistent:
+        found.append(f"{name!r} is transient, and has no definition; define it")
+    if facts.active:
+        found.append(
+            f"{name!r} is {facts.state}; libvirt renames what is shut off: shut it down first"
+            " (fleet.virt.state -e vm_state=shutoff)"
+        )
+    if facts.managed_save:
+        found.append(
+            f"{name!r} has saved memory, which is kept under its name; start it and shut it down,"
+            f" or drop it with virsh managedsave-remove {name}"
+        )
+    for what, names in (("snapshot", facts.snapshots), ("checkpoint", facts.checkpoints)):
+        if names:
+            found.append(
+                f"{name!r} has {what}s ({', '.join(names)}), with which libvirt renames nothing;"
+                f" remove them first (virsh {what}-delete {name} NAME)"
+            )
+    if facts.taken:
+        found.append(f"there is a VM {new!r} on its hypervisor already; choose another name")
+    found += [
+        f"{file.new} is there, and is not {name!r}'s; look whose it is, and move it away"
+        for file in facts.files
+        if file.named and file.new_there and not file.same
+    ]
+    return found

@@ -1,0 +1,150 @@
+#!/usr/bin/python
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_rename
+short_description: Give a domain another name
+version_added: 0.2.0
+description:
+  - Renames a domain that is shut off. What this collection keeps with it stays.
+  - The log of its console gets the new name. The variables of its UEFI firmware are kept in a file
+    that is called after its UUID from then on, because libvirt would give that of the old name to
+    a new VM.
+  - Its volumes keep their names, and so does what the guest calls itself.
+  - A domain that this collection neither made nor adopted, one with saved memory, and one with
+    snapshots or checkpoints, with which libvirt renames nothing, are refused.
+  - One that was killed on the way is in phase V(renaming); the same again finishes it.
+  - Whether another hypervisor has a VM of the new name is not looked at here; the playbook
+    C(fleet.virt.rename) does that, before and after it takes the name.
+author:
+  - Fleet Virt contributors (@fleet-virt)
+extends_documentation_fragment:
+  - fleet.virt._connection
+  - fleet.virt._attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+    details:
+      - A domain of the new name that came from the old one is left alone.
+options:
+  name:
+    description:
+      - Name of the domain.
+    type: str
+    required: true
+  new_name:
+    description:
+      - Name that it gets. It is made of letters, digits and C(-_.).
+    type: str
+    required: true
+seealso:
+  - module: fleet.virt.virt_adopt
+    description: Makes a domain of anybody's one of this collection's.
+"""
+
+EXAMPLES = r"""
+- name: Rename a domain that is shut off
+  fleet.virt.virt_rename:
+    name: web1
+    new_name: web9
+"""
+
+RETURN = r"""
+vms:
+  description: One entry.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: The new name.
+      type: str
+    uuid:
+      description: UUID of the domain.
+      type: str
+    changed:
+      description: Whether it has another name than before.
+      type: bool
+    steps:
+      description: What was done, in order.
+      type: list
+      elements: str
+      sample: [mark web1, rename web1 to web9, web9 is complete]
+    failed:
+      description: Whether it has not the new name.
+      type: bool
+    msg:
+      description: Why not; else null.
+      type: str
+defined:
+  description: The VMs of the hypervisor.
+  returned: in playbooks of this collection
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the VM.
+      type: str
+    uuid:
+      description: UUID of the VM.
+      type: str
+    phase:
+      description: What a run is doing to it.
+      type: str
+    managed:
+      description: Whether this collection made or adopted it.
+      type: bool
+    renamed_from:
+      description: The name it had before.
+      type: str
+hypervisor:
+  description: Where the VM is.
+  returned: in playbooks of this collection
+  type: str
+taken:
+  description: Whether the new name was taken.
+  returned: in playbooks of this collection
+  type: bool
+problem:
+  description: What speaks against it; may be empty.
+  returned: in playbooks of this collection
+  type: str
+output:
+  description: What was printed.
+  returned: in playbooks of this collection
+  type: str
+"""
+
+from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
+from ansible_collections.fleet.virt.plugins.module_utils._effects.lifecycle import rename
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.rename_options import (
+    ARGUMENTS,
+    INTERNAL,
+)
+
+
+def main() -> None:
+    module = create_module(ARGUMENTS, INTERNAL)
+    params = module.options
+
+    def work() -> dict[str, object]:
+        with connect(params["uri"], params["timeout"]) as connection:
+            if params["_stage"] == "look":
+                return rename.look(connection)
+            old, new = params["name"], params["new_name"]
+            return rename.run(connection, old, new, params["_stage"], check=module.check_mode)
+
+    run(module, work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Renaming: refusals, and that it comes to its end from wherever a kill leaves it."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
+    Metadata,
+    Owner,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import (
+    rename_decision,
+    rename_plan,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.rename_plan import (
+    Facts,
+    File,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.plan.steps import (
+    interrupted,
+    predict,
+)
+
+_UUID = "6f3a0d4c-0c57-4f3e-9f0e-0d6d5c1f2a3b"
+_LOG = File("/l/a-console.log", "/l/b-console.log", named=True, old_there=True)
+_NVRAM = File("/n/a_VARS.fd", f"/n/{_UUID}_VARS.fd", named=True, old_there=True)
+_NEVER_STARTED = dataclasses.replace(_LOG, old_there=False)
+_MADE = Metadata(request='{"memory":1,"name":"a"}', host_key="k")
+_OWNER = Owner("boot", 7, 1, "r")
+
+
+def _facts(*files: File, **more: t.Any) -> Facts:
+    return dataclasses.replace(Facts("a", _UUID, stored=_MADE, files=files), **more)
+
+
+@pytest.mark.parametrize("files", [(), (_LOG, _NVRAM), (_NEVER_STARTED, _NVRAM)])
+def test_wherever_it_is_killed_the_next_run_ends_it(files: tuple[File, ...]) -> None:
+    before = _facts(*files)
+    steps = rename_plan.plan(before, "a", "b", _OWNER).steps
+    end = predict(before, steps)
+    assert end.name == "b"
+    assert end.stored == dataclasses.replace(
+        _MADE, request='{"memory":1,"name":"b"}', renamed_from="a"
+    )
+    assert not any(file.old_there or file.named for file in end.files)
+    assert rename_plan.plan(end, "a", "b").steps == ()
+    states = list(interrupted(before, steps))
+    assert len(states) == 2 * len(steps)
+    for when, left in states:
+        again = rename_plan.plan(left, "a", "b", _OWNER)
+        assert not again.refusals, when
+        assert predict(left, again.steps) == end, when
+
+
+def test_a_name_that_is_somebodys_is_given_back_from_wherever() -> None:
+    before = _facts(_LOG)
+    taken = predict(before, rename_plan.plan(before, "a", "b", _OWNER).steps[:-1])
+    turned = (File(_LOG.new, _LOG.old, named=True, old_there=True),)
+    steps = rename_plan.withdrawal(dataclasses.replace(taken, files=turned), "a", "b").steps
+    end = predict(dataclasses.replace(taken, files=turned), steps)
+    assert (end.name, end.stored) == ("a", _MADE)
+    assert end.files == (File(_LOG.new, _LOG.old, named=False, new_there=True),)
+    assert rename_plan.withdrawal(before, "a", "b").refusals
+    for when, left in interrupted(dataclasses.replace(taken, files=turned), steps):
+        again = rename_plan.plan(dataclasses.replace(left, files=()), "a", "b", _OWNER)
+        assert not again.refusals, when
+        assert predict(left, again.steps).name == "b", when
+
+
+@pytest.mark.parametrize(
+    ("change", "new", "words"),
+    [
+        ({}, "b.", "empty part"),
+        ({}, "all", "one of Ansible's own names"),
+        ({}, "a", "is the name it has"),
+        ({"stored": None}, "b", "adopt it first"),
+        ({"stored": Metadata(seed="{}")}, "b", "adopt it first"),
+        ({"stored": Metadata(request="{}", phase="migrating")}, "b", "in phase migrating"),
+        (
+            {"stored": Metadata(request="{}", phase="renaming", renamed_from="z")},
+            "b",
+            "in phase renaming",
+        ),
+        (
+            {
+                "stored": Metadata(request="{}", phase="renaming", renamed_from="a"),
+                "owner_alive": True,
+            },
+            "b",
+            "is being renamed by another run",
+        ),
+        ({"persistent": False}, "b", "transient"),
+        ({"active": True, "state": "running"}, "b", "'a' is running; libvirt renames"),
+        ({"managed_save": True}, "b", "saved memory"),
+        ({"snapshots": ("one",)}, "b", "snapshots (one)"),
+        ({"checkpoints": ("two",)}, "b", "checkpoints (two)"),
+        ({"taken": True}, "b", "there is a VM 'b'"),
+        ({"files": (dataclasses.replace(_LOG, new_there=True),)}, "b", "/l/b-console.log is there"),
+    ],
+)
+def test_refusals(change: dict[str, t.Any], new: str, words: str) -> None:
+    plan = rename_plan.plan(_facts(**change), "a", new, _OWNER)
+    assert not plan.steps
+    assert words in "; ".join(plan.refusals)
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("{log}/a-console.log", ("{log}/a-console.log", "{log}/b-console.log")),
+        ("{log}/b-console.log", ("{log}/a-console.log", "{log}/b-console.log")),
+        ("{nvram}/a_VARS.fd", ("{nvram}/a_VARS.fd", "{nvram}/{uuid}_VARS.fd")),
+        ("{nvram}/{uuid}_VARS.fd", ("{nvram}/a_VARS.fd", "{nvram}/{uuid}_VARS.fd")),
+        ("{nvram}/ab_VARS.fd", None),
+        ("/elsewhere/a_VARS.fd", None),
+        ("{log}/c-console.log", None),
+    ],
+)
+def test_only_files_in_libvirts_own_folders_are_renamed(
+    path: str, names: tuple[str, str] | None
+) -> None:
+    folders = {
+        "log": rename_plan.LOG_FOLDER,
+        "nvram": rename_plan.NVRAM_FOLDER,
+        "uuid": _UUID,
+    }
+    found = rename_plan.names_of(path.format(**folders), "a", "b", _UUID)
+    wanted = None if names is None else tuple(one.format(**folders) for one in names)
+    assert found == wanted
+
+
+def _vm(name: str, phase: str | None = None, before: str | None = None) -> dict[str, t.Any]:
+    return {"name": name, "uuid": name, "phase": phase, "managed": True, "renamed_from": before}
+
+
+def _fleet(*hosts: list[dict[str, t.Any]]) -> rename_decision.Fleet:
+    answers = {f"hv{number}": {"defined": vms} for number, vms in enumerate(hosts, 1)}
+    return rename_decision.fleet(answers, list(answers), [])
+
+
+def test_it_is_renamed_where_it_is() -> None:
+    assert rename_decision.decide("a", "b", _fleet([], [_vm("a")])) == "hv2"
+    assert rename_decision.decide("a", "A", _fleet([], [_vm("a")])) == "hv2"
+    # begun, or done before
+    for phase in ("renaming", None):
+        assert rename_decision.decide("a", "b", _fleet([_vm("b", phase, "a")], [])) == "hv1"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "words"),
+    [
+        (([_vm("a")], [_vm("b")]), "'b' is on hv2 (a VM)"),
+        (([_vm("a")], [_vm("B", "creating")]), "'B' is on hv2 (in phase creating)"),
+        (([_vm("a"), _vm("b")], []), "'b' is on hv1"),
+        (([_vm("a")], [{**_vm("a"), "uuid": "other"}]), "'a' is defined on hv1 and hv2"),
+        (([], []), "no hypervisor has a VM 'a'"),
+        # another VM has got the old name since
+        (([_vm("a")], [_vm("b", None, "a")]), "'b' is on hv2"),
+    ],
+)
+def test_a_name_that_is_not_certainly_free_is_refused(hosts: t.Any, words: str) -> None:
+    with pytest.raises(PlanRefused) as told:
+        rename_decision.decide("a", "b", _fleet(*hosts))
+    assert words in str(told.value)
+
+
+def test_all_must_answer_before_and_after() -> None:
+    answers = {"hv1": {"defined": [_vm("a")]}, "hv2": {"msg": "gone", "unreachable": True}}
+    seen = rename_decision.fleet(answers, ["hv1", "hv2"], [])
+    with pytest.raises(PlanRefused, match="may be on a hypervisor that gave no answer"):
+        rename_decision.decide("a", "b", seen)
+    assert "hv2: gone" in rename_decision.confirm("a", "b", "hv1", seen)
+    taken = [_vm("b", "renaming", "a")]
+    assert rename_decision.confirm("a", "b", "hv1", _fleet(taken, [])) == ""
+    assert "'b' is on hv2" in rename_decision.confirm("a", "b", "hv1", _fleet(taken, [_vm("b")]))
+
+
+def test_what_is_told() -> None:
+    good = {"name": "b", "changed": True, "failed": False, "msg": None, "steps": ["rename a to b"]}
+    text, failures = rename_decision.report(
+        "a", "b", "hv1", {"hv1": {"vms": [good]}}, "", check=False
+    )
+    assert "renamed" in text
+    assert failures == []
+    answers: dict[str, t.Any] = {"hv1": {"vms": [{**good, "changed": False}]}}
+    text, failures = rename_decision.report("a", "b", "hv1", answers, "'b' is on hv2", check=False)
+    assert "failed" in text
+    assert failures == ["'a' is not renamed to 'b': 'b' is on hv2; it has its old name again"]
+    assert rename_decision.report("a", "b", "hv1", {}, "", check=False)[1]
