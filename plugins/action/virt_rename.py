@@ -37,14 +37,14 @@ class ActionModule(FleetAction):
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         stage = self._task.args.get("_stage", "all")
-        if stage not in ("decide", "confirm", "report"):
+        if stage not in ("decide", "report"):
             return self.module(task_vars)
         options = self.options(Options, ARGUMENTS, INTERNAL)
         old, new = options["name"], options["new_name"]
         if stage == "report":
             return self._report(options, task_vars)
         answers = registered(task_vars, options["_results"], "rename_look")
-        if stage == "confirm":
+        if options["_taken"]:
             return self._confirm(options, answers, task_vars)
         seen = rename_decision.fleet(answers, options["_expected"], options["_lost"])
         _peers.refuse_hypervisors([new], task_vars)

@@ -48,6 +48,11 @@ def undefine(
             raise
 
 
+def rename(connection: Connection, dom: VirDomain, name: str) -> None:
+    """Give a domain that is shut off another name."""
+    connection.call(f"rename {dom.name()} to {name}", dom.rename, name, 0)
+
+
 def set_metadata(
     connection: Connection, action: str, dom: VirDomain, element: str | None, flags: int
 ) -> None:

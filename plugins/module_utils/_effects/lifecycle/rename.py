@@ -243,7 +243,7 @@ def _call(job: _Job, old: str, new: str) -> None:
     raw = find_domain(job.connection, old)
     if raw is None:
         raise PlanRefused(f"{old!r} was removed or renamed meanwhile; try again")
-    job.connection.call(f"rename {old} to {new}", raw.rename, new, 0)
+    domains.rename(job.connection, raw, new)
     job.now = new
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 from ... import _lxml
 from ..base.metadata import Metadata
+from ..base.places import Pair
 from ..base.settings import Group, Setting, Table
 from ..base.xml_values import mib_up
 from ..domain import difference, settings, settings_devices
@@ -144,6 +145,10 @@ class _Writer:
         """
         waiting = [row for row in rows if not isinstance(row, Group) and _stands(row, element)]
         count = len(self.problems(whole(inner)))
+        everything = {**inner, **{row.name: row.found(element) for row in waiting}}
+        if not self.problems(whole(everything)):  # they may need each other
+            inner.update(everything)
+            return []
         while True:
             refused = []
             for row in waiting:
@@ -163,27 +168,43 @@ class _Writer:
 
     def _list(self, group: Group, elements: t.Sequence[Element]) -> None:
         entries: list[Options] = []
+        usual = self._usual(group)
 
         def whole(entry: Options) -> Options:
             return {**self.options, group.name: [*entries, entry]}
 
         for number, element in enumerate(elements):
+            values = _values(group, element)
+            if values in usual:  # as the guest agent's channel
+                usual.remove(values)
+                continue
             name = self._name(group, element, number)
-            entry: Options = {"name": name}
+            entry: Options = {"name": name} if _has_names(group) else {}
             entry.update(self._storage(element))
             refused = self._grow(group.settings, element, entry, whole)
             domain = self.read(whole(entry))
             path = f"{group.name}.{name}"
             made = getattr(domain, group.name)[-1] if domain is not None else None
-            if made is None or not _is_that(group, made, element) or _is_elsewhere(element):
+            that = made is not None and _is_that(group, made, element)
+            if not that or _is_elsewhere(element) or (refused and not _has_names(group)):
                 self.left.append(f"{path}: {_what(element)}")
                 continue
             entries.append(entry)
             for row in refused:
                 if not row.same(getattr(made, row.name, None), row.found(element)):
                     self._leave(f"{path}.{row.name}", row, element)
+            if element.get("device") == "cdrom" and element.find("source") is not None:
+                self.left.append(f"{path}: {_what(element)}")  # the medium
         if entries:
             self.options[group.name] = entries
+
+    def _usual(self, group: Group) -> list[list[object]]:
+        """What a VM has of the kind without a word."""
+        domain = self.read(self.options)
+        if domain is None or _has_names(group):
+            return []
+        found = undescribed.rendered(domain, self.root).findall(str(group.xml))
+        return [_values(group, one) for one in found]
 
     def _name(self, group: Group, element: Element, number: int) -> str:
         """A disk is named after its target, which is what finds it again; a NIC has its MAC."""
@@ -265,7 +286,7 @@ class _Writer:
         return difference.differences(domain, existing)
 
     def _take_out(self, path: str) -> bool:
-        first, _dot, rest = path.partition(".")
+        first, _dot, rest = path.partition("[")[0].partition(".")
         value = self.options.get(first)
         if isinstance(value, list) and rest and isinstance(value[0], dict):
             name, _dot, key = rest.partition(".")
@@ -317,7 +338,18 @@ _ADOPTED = Metadata(adopted="yes")
 def _stands(row: Setting[object], element: Element) -> bool:
     """Whether there is something to be asked for; what is not there and has no default is not."""
     value = row.found(element)
+    if isinstance(row.xml, Pair):
+        return value is not None
     return bool(row.xml) and value is not None and (row.default, value) != (None, row.absent)
+
+
+def _has_names(group: Group) -> bool:
+    """Whether the entries of a list have names of their own, as disks and NICs do."""
+    return any(row.name == "name" and not row.xml for row in group.settings)
+
+
+def _values(group: Group, element: Element) -> list[object]:
+    return [row.found(element) for row in group.settings]
 
 
 def _entries(options: Options, key: str) -> list[Options]:

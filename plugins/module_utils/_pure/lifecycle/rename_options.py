@@ -22,7 +22,7 @@ ARGUMENTS: Spec = {
 INTERNAL: Spec = {
     "_stage": {
         "type": "str",
-        "choices": ["all", "look", "decide", "take", "confirm", "finish", "withdraw", "report"],
+        "choices": ["all", "look", "decide", "take", "finish", "withdraw", "report"],
         "default": "all",
     },
     "_results": {"type": "str"},
