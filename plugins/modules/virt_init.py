@@ -71,7 +71,8 @@ options:
       hugepages:
         description:
           - Take it from huge pages, of the hypervisor's default size if O(memory_backing.page_size)
-            is left out. A hypervisor that has not reserved enough of them is passed over.
+            is left out. The VM starts only where enough of them are reserved, which placement does
+            not look at.
         type: bool
       page_size:
         description:

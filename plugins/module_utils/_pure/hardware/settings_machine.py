@@ -13,12 +13,25 @@ This file is private to the collection.
 from __future__ import annotations
 
 from ..base.metadata import MAX_DELAY, MAX_ORDER
-from ..base.settings import AT_BOOT, LIVE, Boolean, Choice, Group, Integer, Size, Text, Words, rows
+from ..base.settings import (
+    AT_BOOT,
+    LIVE,
+    Boolean,
+    Choice,
+    Group,
+    Integer,
+    Size,
+    Text,
+    Words,
+    never,
+    rows,
+)
 from . import composites, cpusets
 
 _MIB = 1 << 26  # 64 TiB
 _TICKS = ("delay", "catchup", "merge", "discard")
 _STATE = ("on", "off")
+_BY_HAND = never("a VM keeps these parts of its machine; use virsh edit, or make it anew")
 
 
 def _cpus(name: str, description: str, xml: str) -> Text[None]:
@@ -49,8 +62,8 @@ class MemoryBacking:
 
     hugepages = _there(
         "hugepages",
-        "Take it from huge pages, of the hypervisor's default size if O(page_size) is left out. A"
-        " hypervisor that has not reserved enough of them is passed over.",
+        "Take it from huge pages, of the hypervisor's default size if O(page_size) is left out. The"
+        " VM starts only where enough of them are reserved, which placement does not look at.",
         "hugepages",
     )
     page_size = Size(
@@ -314,21 +327,21 @@ MEMORY_BACKINGS = Group(
     "What the VM's memory is made of.",
     settings=rows(MemoryBacking),
     xml="memoryBacking",
-    change=AT_BOOT,
+    change=_BY_HAND,
 )
 NUMATUNES = Group(
     "numatune",
     "Nodes of the hypervisor that the memory is of.",
     settings=rows(Numatune),
     xml="numatune",
-    change=AT_BOOT,
+    change=_BY_HAND,
 )
 NUMAS = Group(
     "numa",
     "NUMA nodes of the guest. They share its vCPUs and its memory out between them.",
     settings=rows(Cell),
     xml="cpu/numa/cell",
-    change=AT_BOOT,
+    change=_BY_HAND,
     of="list",
 )
 CPUTUNES = Group(
@@ -336,17 +349,17 @@ CPUTUNES = Group(
     "CPU time of the VM, and where its threads run.",
     settings=rows(Cputune),
     xml="cputune",
-    change=AT_BOOT,
+    change=_BY_HAND,
 )
 MEMTUNES = Group(
-    "memtune", "Bounds of what QEMU takes.", settings=rows(Memtune), xml="memtune", change=AT_BOOT
+    "memtune", "Bounds of what QEMU takes.", settings=rows(Memtune), xml="memtune", change=_BY_HAND
 )
 CLOCKS = Group(
     "clock",
     "Clock and timers, or the clock's O(clock.offset) alone, such as V(localtime).",
     settings=rows(Clock),
     xml="clock",
-    change=AT_BOOT,
+    change=_BY_HAND,
     of="raw",
 )
 FEATURES = Group(
@@ -354,7 +367,7 @@ FEATURES = Group(
     "What the machine has beyond its type.",
     settings=rows(Features),
     xml="features",
-    change=AT_BOOT,
+    change=_BY_HAND,
 )
 HYPERVS = Group(
     "hyperv",
@@ -363,7 +376,7 @@ HYPERVS = Group(
     " O(hyperv.stimer), with Hyper-V's clock. For KVM guests.",
     settings=rows(Hyperv),
     xml="features/hyperv",
-    change=AT_BOOT,
+    change=_BY_HAND,
     of="raw",
 )
 START_ORDER = Integer(
