@@ -14,6 +14,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values 
     as_mapping,
     as_mappings,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import to_boolean
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Defaults
 from ansible_collections.fleet.virt.plugins.plugin_utils import (
     _batch,
@@ -65,10 +66,11 @@ class ActionModule(FleetAction):
             answer.pop(key, None)
         claimed = checked(plain(answer), MADE)
         names = [vm["name"] for vm in claimed.get("vms") or () if vm["changed"]]
-        if claimed.get("failed") or claimed.get("unreachable") or not names:
+        changing = any(vm.get("steps") for vm in as_mappings(answer.get("vms")))
+        if claimed.get("failed") or claimed.get("unreachable") or not (names or changing):
             return {**claimed}
         try:
-            _elsewhere.require_absent(
+            _elsewhere.require_absent(  # of those that exist nothing is claimed
                 names,
                 task_vars,
                 _batch.Variables(task_vars, self._templar),
@@ -133,6 +135,7 @@ class ActionModule(FleetAction):
             "pool_paths": common.get("pool_paths") or variables.pool_paths(),
             "base_pool": common.get("base_pool") or variables.base_pool(),
             "limits": variables.limits(),
+            "converge": _converges(common.get("converge"), variables),
             "_home": str(task_vars["inventory_hostname"]),
             "_images": {
                 name: dataclasses.asdict(_batch.image_facts(local))
@@ -159,6 +162,14 @@ class ActionModule(FleetAction):
             brought = _images.ensure_on_host(self, task_vars, local, options)
             if brought.get("failed") or brought.get("unreachable"):
                 raise PlanRefused(f"image {name}: {brought.get('msg')}")
+
+
+def _converges(option: object, variables: _batch.Variables) -> bool:
+    value = variables.get("virt_converge", True) if option is None else option
+    try:
+        return to_boolean(value)
+    except ValueError as error:
+        raise PlanRefused(f"virt_converge: {error}") from None
 
 
 def _again(earlier: Made) -> Answer:

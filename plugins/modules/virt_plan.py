@@ -124,10 +124,10 @@ vms:
           V(unchanged), it is as asked for.
       type: str
     details:
-      description: What differs, or why.
+      description: What differs and how it would be changed, or why.
       type: list
       elements: str
-      sample: ["memory: asked 2GiB, is 1GiB"]
+      sample: ["vcpus 2 -> 4, live", "memory_max 2.0GiB -> 4.0GiB, at the next start"]
 output:
   description: What was printed, or written to O(output_file).
   returned: always

@@ -118,7 +118,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "plan": _OUTPUT | {"virt_strict", "virt_vms"} | {f"vm_{name}" for name in OPTIONS},
     "preflight": _PREFLIGHT,
     "provision_vm": _OUTPUT
-    | {"virt_refresh_inventory", "virt_vms", "virt_wait_timeout"}
+    | {"virt_converge", "virt_refresh_inventory", "virt_restart", "virt_vms", "virt_wait_timeout"}
     | {f"vm_{name}" for name in OPTIONS},
     "purge_vm": _CHOSEN | {"vm_force"},
     "query": _OUTPUT | _SELECTION | {"virt_names"},
@@ -148,6 +148,7 @@ BOOLEANS_AMONG = frozenset(
         "libvirt_keys_replace",
         "virt_auto_converge",
         "virt_become",
+        "virt_converge",
         "virt_filter_managed",
         "virt_images_prune",
         "virt_images_verify",

@@ -18,6 +18,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.settings imp
 )
 
 WIDTH = 100
+_CHANGES = {
+    "live": "In a VM that exists it is changed at once, where libvirt can.",
+    "boot": "In a VM that exists a change takes effect at the next start.",
+    "never": "In a VM that exists it is never changed ({}).",
+}
 # Between these comments of a documentation stands what is made here.
 BEGIN = "# written by tests/contract/test_settings.py"
 END = "# end of what is written"
@@ -61,6 +66,9 @@ def _paragraphs(setting: Setting[object]) -> list[str]:
     paragraphs = [text] if isinstance(text, str) else list(text)
     if setting.limits():
         paragraphs[0] = f"{paragraphs[0]} {setting.limits()}"
+    change = setting.change
+    if change is not None and not isinstance(setting, Group):
+        paragraphs.append(_CHANGES[change.when].format(change.reason))
     return paragraphs
 
 

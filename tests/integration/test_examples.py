@@ -39,6 +39,9 @@ from ansible_collections.fleet.virt.tests.integration.migration.test_lost_source
 from ansible_collections.fleet.virt.tests.integration.preflight.test_preflight import (
     COMMANDS as OF_PREFLIGHT,
 )
+from ansible_collections.fleet.virt.tests.integration.provisioning.test_change import (
+    COMMANDS as OF_CHANGES,
+)
 from ansible_collections.fleet.virt.tests.integration.provisioning.test_documented import (
     COMMANDS as CHANGING,
 )
@@ -410,6 +413,7 @@ def test_every_command_shown_is_run() -> None:
         *CHANGING,
         *OF_ADOPTING,
         OF_RENAMING,
+        *OF_CHANGES,
         *OF_IMAGES,
         OF_PEERS,
         *OF_KEYS,

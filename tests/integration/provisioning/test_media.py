@@ -59,8 +59,14 @@ def test_a_vm_boots_from_its_cd(fleet: Fleet, iso: str) -> None:
     used = {one["name"]: one["volume"] for one in there if one["users"] == ["domain 'new'"]}
     assert sorted(used) == ["installer.iso", "more.iso"], there
     fleet.host("hv1", "virsh change-media new sda --eject --config --live --force")
-    differs = fleet.init("hv1", **vm)
-    assert f"disks.cd.image: asked {iso}, is none" in differs["msg"]
+    (mended,) = fleet.init("hv1", **vm)["vms"]
+    assert mended["steps"] == [f"disks.cd.image none -> {iso}, live"]
+    assert "installer.iso" in fleet.host("hv1", "virsh domblklist new")
+    vm["disks"][1] = {**drives[0], "image": "more.iso"}
+    (changed,) = fleet.init("hv1", **vm)["vms"]
+    assert changed["steps"] == [f"disks.cd.image {iso} -> more.iso, live"]
+    assert not fleet.init("hv1", **vm)["changed"]
+    assert "installer.iso" not in fleet.host("hv1", "virsh domblklist new")
     fleet.host("hv1", "virsh destroy new")
     purged = fleet.ansible.module("hv1", "virt_purge", {"name": "new"})["hv1"]
     assert not purged.get("failed"), purged

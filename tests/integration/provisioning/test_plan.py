@@ -54,8 +54,8 @@ def test_a_plan_tells_what_is_there(fleet: Fleet) -> None:
     before = [fleet.host(host, _THERE) for host in ("hv1", "hv2")]
     assert _read(fleet, asked) == {
         "new": ["create", "hv2", []],
-        "differs": ["change", "hv1", ["memory: asked 96 MiB, is 64 MiB"]],
-        "drifts": ["drift", "hv1", ["vcpus: asked 1, is 2"]],
+        "differs": ["change", "hv1", ["memory 64 MiB -> 96 MiB"]],
+        "drifts": ["drift", "hv1", ["vcpus 2 -> 1"]],
         "gone": ["surplus", "hv1", []],
         "foreign": ["unmanaged", "hv2", []],
         "same": ["unchanged", "hv1", []],

@@ -59,3 +59,16 @@ def set_metadata(
     """Replace our metadata and nothing else; None removes them."""
     kind, where = _libvirt.DOMAIN_METADATA_ELEMENT, (metadata.PREFIX, metadata.NAMESPACE, flags)
     connection.call(action, dom.setMetadata, kind, element, *where)
+
+
+def set_text(
+    connection: Connection, dom: VirDomain, which: t.Literal["title", "description"], text: str
+) -> None:
+    """Replace the title or description of a domain that runs; empty removes it."""
+    kind = {
+        "title": _libvirt.DOMAIN_METADATA_TITLE,
+        "description": _libvirt.DOMAIN_METADATA_DESCRIPTION,
+    }[which]
+    where = (None, None, _libvirt.DOMAIN_AFFECT_LIVE)
+    action = f"change the {which} of {dom.name()}"
+    connection.call(action, dom.setMetadata, kind, text or None, *where)

@@ -9,8 +9,11 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
+from dataclasses import dataclass, field
 
+from ..._pure.domain.devices import Nic
 from ..._pure.placement import demand, placement
 from ..machine import placement_facts
 from .creation_types import Host, Job
@@ -35,6 +38,70 @@ def place(host: Host, jobs: t.Sequence[Job]) -> None:
                     f"MAC address {nic.mac} of {nic.name!r} is that of {taken[nic.mac]!r};"
                     " give the NIC another"
                 )
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What a VM that exists is to have besides: ``disks`` in MiB by pool, and new NICs."""
+
+    name: str
+    memory: int = 0
+    vcpus: int = 0
+    disks: t.Mapping[str, int] = field(default_factory=dict)
+    nics: tuple[Nic, ...] = ()
+
+
+def grown(host: Host, growths: t.Sequence[Growth]) -> dict[str, str]:
+    """Why a VM that exists cannot have more on this hypervisor, by its name."""
+    facts = _read(host)
+    candidate = _candidate(host, facts)
+    found: dict[str, str] = {}
+    for one in growths:
+        reasons = [*_nowhere(candidate, one, facts)]
+        more = dataclasses.replace(
+            candidate,
+            memory_promised_mib=candidate.memory_promised_mib + max(0, one.memory),
+            vcpus_promised=candidate.vcpus_promised + max(0, one.vcpus),
+            pools=tuple(
+                dataclasses.replace(pool, promised_mib=pool.promised_mib + one.disks[pool.name])
+                if one.disks.get(pool.name)
+                else pool
+                for pool in candidate.pools
+            ),
+        )
+        before = {entry.filter for entry in placement.excess(candidate, _policy(host))}
+        after = placement.excess(more, _policy(host))
+        asked = {"memory": one.memory, "vcpus": one.vcpus, "storage": sum(one.disks.values())}
+        reasons += [
+            entry.reason
+            for entry in after
+            if entry.filter not in before or asked.get(entry.filter, 0) > 0
+        ]
+        if reasons:
+            found[one.name] = "; ".join(reasons)
+        else:
+            candidate = more
+    return found
+
+
+def _nowhere(
+    candidate: placement.PlacementHost, one: Growth, facts: PlacementEntry
+) -> t.Iterator[str]:
+    """What speaks against its NICs here."""
+    taken = {mac: vm["name"] for vm in facts["vms"] for mac in vm["macs"]}
+    for nic in one.nics:
+        if taken.get(nic.mac, one.name) != one.name:
+            yield (
+                f"MAC address {nic.mac} of {nic.name!r} is that of {taken[nic.mac]!r}; give the NIC"
+                " another"
+            )
+        if nic.bridge and candidate.bridges is not None and nic.bridge not in candidate.bridges:
+            known = ", ".join(sorted(candidate.bridges)) or "none"
+            yield f"there is no bridge {nic.bridge!r} for {nic.name!r}; there are: {known}"
+        networks = candidate.networks
+        if nic.network and networks is not None and nic.network not in networks:
+            known = ", ".join(sorted(networks)) or "none"
+            yield f"there is no network {nic.network!r} for {nic.name!r}; there are: {known}"
 
 
 def excess(host: Host) -> tuple[str, PlacementEntry]:

@@ -20,20 +20,30 @@ from ..._pure.domain.domain import Domain, machine_problems
 from ..._pure.hypervisor import daemon_consoles
 from ..._pure.placement import demand
 from ..base import config_files
+from ..base import owner as owners
 from ..base.lookup import find_domain, kept_metadata
 from ..machine import storage
+from ..plan import lease
 from ..seed import nocloud as seed_nocloud
 from .creation_types import SEED_SUFFIX, DiskPlan, Host, Job
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+    from ..._pure.base.metadata import Metadata
+    from . import changing
 
 _QEMU_CONF = "/etc/libvirt/qemu.conf"
 
 
-def prepare(host: Host, domains: t.Sequence[Domain]) -> list[Job]:
-    """A job for each VM; those with problems are failed, with every problem in ``msg``."""
+def prepare(host: Host, domains: t.Sequence[Domain], *, check: bool = False) -> list[Job]:
+    """A job for each VM; those with problems are failed, with every problem in ``msg``.
+
+    Unless only ``check`` is asked for, a run that is changing one of them is waited for.
+    """
     jobs = [Job(domain) for domain in domains]
     for job in jobs:
         try:
-            _existing(host, job)
+            _existing(host, job, check)
             if job.state == "new":
                 _plan(host, job)
         except Exception as error:
@@ -44,10 +54,17 @@ def prepare(host: Host, domains: t.Sequence[Domain]) -> list[Job]:
         from . import creation_capacity
 
         creation_capacity.place(host, new)
+    changes = {job.domain.name: job for job in jobs if job.state == "change"}
+    if changes:
+        from . import changing
+
+        found = [t.cast("changing.Change", job.change) for job in changes.values()]
+        for name, reason in changing.require_room(host, found).items():
+            changes[name].fail(f"{name!r} cannot be changed so: {reason}")
     return jobs
 
 
-def _existing(host: Host, job: Job) -> None:
+def _existing(host: Host, job: Job, check: bool) -> None:
     """Compare with a VM of that name that is defined here already."""
     raw = find_domain(host.connection, job.domain.name)
     if raw is None:
@@ -59,7 +76,10 @@ def _existing(host: Host, job: Job) -> None:
             f"a domain {job.domain.name!r} is defined on {host.settings.home} already and was not"
             " made by this collection; choose another name"
         )
-    if kept.phase is not None:
+    if kept.phase == "changing" and owners.is_alive(kept.owner) and not check:
+        lease.wait_for_others(host.connection, [job.domain.name])
+        kept = kept_metadata(host.connection, raw) or kept
+    if kept.phase not in (None, "changing"):
         different = request.differences(kept.request, job.domain)
         if kept.phase not in ("creating", "starting"):
             raise PlanRefused(f"{job.domain.name!r} is in phase {kept.phase}; finish that first")
@@ -75,16 +95,36 @@ def _existing(host: Host, job: Job) -> None:
         if job.whole:
             job.steps = ["start"]
         return
-    from . import existing  # a VM that is new needs none of it
-
-    bases = {key: base.path for key, base in host.settings.images.items() if base is not None}
-    different = existing.differences(host.connection, raw, kept, job.domain, bases)
-    if different:
+    if kept.phase is not None and owners.is_alive(kept.owner):
+        pid = kept.owner.pid if kept.owner else 0
         raise PlanRefused(
-            f"{job.domain.name!r} exists on {host.settings.home} and differs:"
-            f" {'; '.join(different)}. It is left as it is: change it with virsh, or the request"
+            f"{job.domain.name!r} is being changed by a run on this host (process {pid}); wait for"
+            " it and try again"
         )
-    job.state = "same"
+    _changing(host, job, raw, kept)
+
+
+def _changing(host: Host, job: Job, raw: VirDomain, kept: Metadata) -> None:
+    """What is to be changed of a VM that is there."""
+    from . import changing  # a VM that is new needs none of it
+
+    name = job.domain.name
+    change = changing.look(host, raw, kept, job.domain)
+    job.waits = change.waits
+    if change.converged.plan.refusals:
+        raise PlanRefused(
+            f"{name!r} exists on {host.settings.home} and cannot be changed so:"
+            f" {'; '.join(change.converged.plan.refusals)}"
+        )
+    if not change.converged.plan.steps:
+        job.state = "same"
+        return
+    if not host.settings.converge:
+        raise PlanRefused(
+            f"{name!r} exists on {host.settings.home} and differs: {'; '.join(change.texts)}. It is"
+            " left as it is, because virt_converge is false"
+        )
+    job.state, job.change, job.steps = "change", change, change.texts
 
 
 def _open_screen(domain: Domain) -> list[str]:

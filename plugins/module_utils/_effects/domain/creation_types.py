@@ -39,7 +39,8 @@ class Settings:
     of placement. ``images`` maps images as users write them to base images of this host (None for
     those a real run would bring). ``observe`` is how long a claim between two steps of another
     run must lie still before it is taken over, in seconds. ``seen`` is the fleet as it was when
-    the VMs were placed (``fleet_seen``), empty if claims are not to be finished at once.
+    the VMs were placed (``fleet_seen``), empty if claims are not to be finished at once. Without
+    ``converge`` a VM that exists and differs is refused.
     """
 
     run: str
@@ -51,6 +52,7 @@ class Settings:
     images: t.Mapping[str, BaseImage | None] = field(default_factory=dict)
     facts: t.Mapping[str, ImageFacts] = field(default_factory=dict)
     observe: float = 10.0
+    converge: bool = True
     seen: t.Sequence[Seen] = ()
 
 
@@ -81,12 +83,15 @@ class Job:
     host_key: str | None = None  # public half of the key that its seed gives it
     made: dict[str, str] = field(default_factory=dict)  # path -> which file was made there
     seeded: Seeded | None = None  # how it was seeded, and what its image has
-    # new; mine: claimed by this run before; half: another run's, to be finished; same; failed
+    # new; mine: claimed by this run before; half: another run's, to be finished; same; change:
+    # it is there and differs; failed
     state: str = "new"
     msg: str | None = None
     steps: list[str] = field(default_factory=list)
     whole: bool = False  # half, but nothing is left to do than to start it
     changed: bool = False
+    change: object = None  # a changing.Change, of one that is there
+    waits: list[str] = field(default_factory=list)  # settings that wait for its next start
     refused: bool = False
 
     def fail(self, msg: str, *, refused: bool = False) -> None:

@@ -31,10 +31,23 @@ def build(host: Host, job: Job, made: list[DiskPlan]) -> None:
         _make(host, plan, made)
     _note(host, job, job.disks)
     for plan in job.disks:
-        if plan.base is not None and not plan.disk.overlay:
-            storage.copy(plan.base.path, plan.base.format, plan.path, plan.disk.format)
-        storage.flush(plan.path)
+        _fill(plan)
     _seed(host, job, made)
+
+
+def add(host: Host, plan: DiskPlan, noted: t.Callable[[str], None]) -> None:
+    """Make the volume of a disk that a VM is to have besides; ``noted`` is told which file it is
+    before it is filled.
+    """
+    _make(host, plan, [])
+    noted(identity.of_file(plan.path))
+    _fill(plan)
+
+
+def _fill(plan: DiskPlan) -> None:
+    if plan.base is not None and not plan.disk.overlay:
+        storage.copy(plan.base.path, plan.base.format, plan.path, plan.disk.format)
+    storage.flush(plan.path)
 
 
 def _make(host: Host, plan: DiskPlan, made: list[DiskPlan]) -> None:

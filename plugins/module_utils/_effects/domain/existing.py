@@ -11,56 +11,47 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._libvirt import DOMAIN_XML_INACTIVE
-from ..._pure.base.metadata import Metadata
-from ..._pure.domain import difference, request
+from ..._errors import FleetVirtError, told
+from ..._pure.domain import request
 from ..._pure.domain.domain import Domain
 from ..base.connection import Connection
 from ..base.lookup import find_domain, kept_metadata
+from . import changing
+from .creation_types import Host, Settings
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+    from ..._pure.base.metadata import Metadata
 
 
-def compare(connection: Connection, domains: t.Sequence[Domain]) -> list[dict[str, object]]:
+def compare(
+    connection: Connection, domains: t.Sequence[Domain], settings: Settings
+) -> list[dict[str, object]]:
     """How each of ``domains`` that is defined here differs from what is asked for.
 
     ``differences`` is None for one that this collection did not make, or has not finished.
     ``drift`` is whether it was made as it is asked for, so that somebody else has changed it.
     """
+    host = Host(connection, settings)
     found: list[dict[str, object]] = []
     for domain in domains:
-        raw = find_domain(connection, domain.name)
+        raw = find_domain(host.connection, domain.name)
         if raw is None:
             continue
-        kept = kept_metadata(connection, raw)
+        kept = kept_metadata(host.connection, raw)
         entry: dict[str, object] = {"name": domain.name, "differences": None, "drift": False}
         if kept is not None and kept.request is not None and kept.phase is None:
-            entry["differences"] = lines = differences(connection, raw, kept, domain)
+            entry["differences"] = lines = _differences(host, raw, kept, domain)
             entry["drift"] = bool(lines) and not request.differences(kept.request, domain)
         found.append(entry)
     return found
 
 
-def differences(
-    connection: Connection,
-    raw: VirDomain,
-    kept: Metadata,
-    domain: Domain,
-    bases: t.Mapping[str, str] | None = None,
-) -> list[str]:
-    """How it differs from ``domain``, as far as that was written; empty if it does not.
-
-    ``bases`` are the paths of base images by image as it was written, as far as they are known.
-    """
-    name = domain.name
-    text = connection.call(f"read domain {name}", raw.XMLDesc, DOMAIN_XML_INACTIVE)
-    sizes = {}
-    for target, path in difference.sized_disks(domain, text, kept).items():
-        capacity, _allocation, _physical = connection.call(
-            f"read disk {target} of {name}", raw.blockInfo, path, 0
-        )
-        sizes[path] = int(capacity)
-    autostart = bool(connection.call(f"read autostart of {name}", raw.autostart))
-    known = difference.Existing(text, kept, autostart, sizes, bases or {})
-    return difference.differences(domain, known)
+def _differences(host: Host, raw: VirDomain, kept: Metadata, domain: Domain) -> list[str]:
+    """What would be changed, how, and what is refused."""
+    try:
+        change = changing.look(host, raw, kept, domain)
+    except FleetVirtError as error:
+        return [told(error)]
+    told_already = [one.text for one in change.converged.changes]
+    return told_already + [one for one in change.converged.plan.refusals if one not in told_already]

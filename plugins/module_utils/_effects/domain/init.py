@@ -34,9 +34,10 @@ if t.TYPE_CHECKING:
     from ..._pure.machine.fleet_seen import Seen
     from ..._pure.machine.snapshot import PlacementEntry
     from ..._pure.seed.guest_image import Seeded
+    from .changing import Change
 
 # Claimed just now, or there already: not of a run that died
-_CLEAR = ("new", "same")
+_CLEAR = ("new", "same", "change")
 
 
 class _Image(t.TypedDict):
@@ -60,6 +61,7 @@ class Options(t.TypedDict):
     ssh_public_keys: list[str]
     fleet: str
     limits: dict[str, object]
+    converge: bool
     _run: str | None
     _home: str
     _fleet_machine: str | None
@@ -97,6 +99,7 @@ def read_options(params: Options) -> tuple[list[Domain], Settings]:
         pool_paths={str(name): str(path) for name, path in params["pool_paths"].items()},
         base_pool=params["base_pool"],
         limits=params["limits"],
+        converge=params["converge"],
         machine=params["_fleet_machine"],
         seen=params["_fleet_seen"],
         facts={
@@ -114,6 +117,7 @@ class Entry(t.TypedDict):
     changed: bool
     steps: list[str]
     restart_required: bool
+    pending: list[str]
     seed: Seeded | None
     failed: bool
     refused: bool
@@ -155,7 +159,7 @@ def run(
     settings = bring_images(connection, domains, settings, check=check)
     facts = None
     host = Host(connection, settings)
-    jobs = prepare(host, domains)
+    jobs = prepare(host, domains, check=check)
     finish = stage in ("all", "finish")
     if check:
         creation.foresee(host, jobs)
@@ -168,6 +172,7 @@ def run(
             finish = finish or _may_stay(jobs, settings, facts)
         if finish:
             creation.finish(host, jobs, settings.run)
+            _change(host, jobs)
     result = _result(jobs)
     result["changed"] = result["changed"] or bool(withdrawn)
     if stage == "claim":
@@ -177,11 +182,19 @@ def run(
     return result
 
 
+def _change(host: Host, jobs: t.Sequence[Job]) -> None:
+    changes = [job for job in jobs if job.state == "change"]
+    if changes:
+        from . import changing_steps  # few runs change something
+
+        changing_steps.carry_out(host, changes, host.settings.run)
+
+
 def _may_stay(jobs: t.Sequence[Job], settings: Settings, facts: PlacementEntry | None) -> bool:
     """Whether nobody but this hypervisor has to be asked about the claims that it holds, if any."""
     if not settings.seen:
         return False  # others of the batch go elsewhere: it is the controller that decides
-    if all(job.state == "same" for job in jobs):
+    if all(job.state in ("same", "change") for job in jobs):
         return True
     if facts is None or any(job.state not in _CLEAR for job in jobs):
         return False
@@ -241,8 +254,8 @@ def _predict(jobs: t.Sequence[Job]) -> None:
     if _failed(jobs):
         return
     for job in jobs:
+        job.changed = job.state in ("new", "half", "change")
         if job.state in ("new", "half"):
-            job.changed = True
             job.uuid = job.uuid if job.whole else GENERATED
 
 
@@ -253,8 +266,10 @@ def _result(jobs: t.Sequence[Job]) -> Result:
             "name": job.domain.name,
             "uuid": job.uuid,
             "changed": job.changed,
-            "steps": job.steps if job.changed else [],
-            "restart_required": False,
+            # of one that is yet to be changed too: that is what it is known by
+            "steps": job.steps if job.changed or job.state == "change" else [],
+            "restart_required": bool(job.waits),
+            "pending": job.waits,
             "seed": job.seeded,
             "failed": job.state == "failed",
             "refused": job.refused,
@@ -274,6 +289,14 @@ def _result(jobs: t.Sequence[Job]) -> Result:
 
 
 def _diff(job: Job) -> Diff:
+    if job.change is not None:
+        before, after_it = t.cast("Change", job.change).diff()
+        return {
+            "before_header": job.domain.name,
+            "after_header": job.domain.name,
+            "before": json.dumps(before, indent=1, sort_keys=True) + "\n",
+            "after": json.dumps(after_it, indent=1, sort_keys=True) + "\n",
+        }
     after = {**request.as_plain(job.domain), "volumes": [plan.path for plan in job.volumes]}
     return {
         "before_header": job.domain.name,

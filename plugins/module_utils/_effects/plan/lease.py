@@ -27,7 +27,7 @@ if t.TYPE_CHECKING:
 OBSERVE = 10.0  # seconds in which a claim that lies between two steps of its run must not move
 PATIENCE = 120.0  # seconds that a live run on this host may take to finish
 _POLL = 0.25
-_AT_WORK = ("creating", "starting", "purging", "seeding")
+_AT_WORK = ("creating", "starting", "purging", "seeding", "changing")
 
 
 class Watch:

@@ -283,7 +283,7 @@ class _Writer:
         sizes = {path: self.found.sizes.get(target, 0) for target, path in files.items()}
         kept = Metadata(adopted=_ADOPTED.adopted, groups=self.found.groups)
         existing = difference.Existing(self.found.xml, kept, self.found.autostart, sizes)
-        return difference.differences(domain, existing)
+        return [str(one) for one in difference.differences(domain, existing)]
 
     def _take_out(self, path: str) -> bool:
         first, _dot, rest = path.partition("[")[0].partition(".")

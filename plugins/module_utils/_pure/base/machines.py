@@ -53,6 +53,12 @@ def is_of(machine: str, wanted: str) -> bool:
     return machine == wanted or (match is not None and match["family"] == _FAMILIES.get(wanted))
 
 
+def family_of(machine: str) -> str:
+    """The family of a machine type, versioned or not; devices fit into all of one."""
+    match = _VERSIONED.fullmatch(machine)
+    return match["family"] if match is not None else _FAMILIES.get(machine, machine)
+
+
 def uses_uefi(firmware: str | None, arch: str) -> bool:
     """Whether a VM boots by UEFI; without a word about it, where there is no BIOS."""
     return arch in _WITHOUT_BIOS if firmware is None else firmware == "uefi"

@@ -36,8 +36,8 @@ _QUALIFIED = f"{{{NAMESPACE}}}"
 
 # A phase means: nobody starts this domain but the call that is named as the owner, or repair.
 # One that is not listed here was written by a later version; it is kept and counts as well.
-PHASES = ("creating", "starting", "migrating", "purging", "seeding", "renaming")
-ROLES = ("disk", "seed")
+PHASES = ("creating", "starting", "migrating", "purging", "seeding", "changing", "renaming")
+ROLES = ("disk", "seed", "new")  # new: made for a disk that is just being added
 # What is noted of a volume's making: nothing is there yet; it is being made; it was made, but from
 # another hypervisor, which cannot see which file that is. Else it says which file was made.
 NOT_MADE, BEGUN, MADE = "no", "begun", "yes"

@@ -108,10 +108,14 @@ class Setting(t.Generic[Default_co]):
 
     def rewrite(self, element: Element, whole: object) -> None:
         """As :meth:`write`, instead of what stands there."""
+        self.clear(element)
+        self.write(element, whole)
+
+    def clear(self, element: Element) -> None:
+        """Remove what stands there."""
         for place in self.xml.places if isinstance(self.xml, Pair) else (self.xml,):
             if place:
                 places.clear(element, place)
-        self.write(element, whole)
 
     def found(self, element: Element | None) -> object:
         """The value that a device's ``element`` has; a list if there are several."""

@@ -30,6 +30,7 @@ _FIRMWARE = {"efi": "uefi", "bios": "bios"}
 
 class _Domain(t.Protocol):
     vcpus: int
+    vcpus_max: int | None
     memory: int
     memory_max: int | None
     firmware: str | None
@@ -58,7 +59,9 @@ class _Cpu(t.Protocol):
 
 def _write_vcpus(root: Element, domain: _Domain) -> None:
     places.put(root, "vcpu/@placement", "static")
-    places.put(root, "vcpu", str(domain.vcpus))
+    if domain.vcpus_max is not None and domain.vcpus_max > domain.vcpus:
+        places.put(root, "vcpu/@current", str(domain.vcpus))
+    places.put(root, "vcpu", str(domain.vcpus_max or domain.vcpus))
 
 
 def _read_vcpus(root: Element) -> int | None:
@@ -70,6 +73,10 @@ def _read_vcpus(root: Element) -> int | None:
 
 def _with_another(_element: Element, _whole: object) -> None:
     """What is written with another setting."""
+
+
+def _read_vcpus_max(root: Element) -> int | None:
+    return number(text_of(first_children(root).get("vcpu")))
 
 
 def _write_memory(root: Element, domain: _Domain) -> None:
@@ -187,6 +194,7 @@ def _read_mode(element: Element) -> str | None:
 
 
 VCPUS = Pair(_write_vcpus, _read_vcpus, ("vcpu",))
+VCPUS_MAX = Pair(_write_vcpus, _read_vcpus_max, ("vcpu",))
 MEMORY = Pair(_write_memory, _read_memory, ("currentMemory",))
 MEMORY_MAX = Pair(_write_memory_max, _read_memory_max, ("memory",))
 FIRMWARE = Pair(_write_firmware, _read_firmware)

@@ -71,8 +71,20 @@ def sized_disks(domain: Domain, xml: str, metadata: Metadata) -> dict[str, str]:
     return found
 
 
-def differences(domain: Domain, existing: Existing) -> list[str]:
-    """``memory: asked 1024 MiB, is 512 MiB`` for each difference; empty if there is none."""
+@dataclass(frozen=True)
+class Difference:
+    """One setting, by its path in the request, with both its values for people."""
+
+    path: str
+    asked: str
+    real: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: asked {self.asked}, is {self.real}"
+
+
+def differences(domain: Domain, existing: Existing) -> list[Difference]:
+    """Every setting that was written and is another in ``existing``."""
     root = _lxml.parse(existing.xml, f"domain {domain.name}")
     found = _Differences(domain)
     found.rows("", settings.VM, domain, root)
@@ -80,6 +92,7 @@ def differences(domain: Domain, existing: Existing) -> list[str]:
     found.compare("groups", sorted(domain.groups), sorted(existing.metadata.groups), _listed)
     for name in ("start_order", "start_delay"):
         found.compare(name, getattr(domain, name), getattr(existing.metadata, name))
+    _places(found, domain, existing.metadata)
     _cpu(found, domain, root)
     _console(found, domain, root)
     for group in (settings_devices.WATCHDOGS, settings_devices.TPMS):
@@ -88,23 +101,24 @@ def differences(domain: Domain, existing: Existing) -> list[str]:
         compare = _several if kind.several else _one
         compare(found, kind.group, getattr(domain, kind.group.name), root)
     difference_devices.disks(found, domain, root, existing.metadata, existing.sizes)
-    difference_devices.media(found, domain, root, existing, _kept(existing.metadata))
-    difference_devices.nics(found, domain, root, _kept(existing.metadata))
+    difference_devices.media(found, domain, root, existing, made_as(existing.metadata))
+    difference_devices.nics(found, domain, root, made_as(existing.metadata))
     difference_devices.boot(found, domain, root, existing.metadata)
-    _creation(found, domain, _kept(existing.metadata))
-    return found.lines
+    difference_devices.absent(found, domain, root, existing.metadata, made_as(existing.metadata))
+    _creation(found, domain, made_as(existing.metadata))
+    return found.all
 
 
 class _Differences(difference_devices.Found):
     def __init__(self, domain: Domain) -> None:
-        self.lines: list[str] = []
+        self.all: list[Difference] = []
         self._written = domain.written
 
     def written(self, path: str) -> bool:
         return path in self._written
 
     def add(self, path: str, asked: object, real: object) -> None:
-        self.lines.append(f"{path}: asked {show(asked)}, is {show(real)}")
+        self.all.append(Difference(path, show(asked), show(real)))
 
     def compare(
         self, path: str, asked: t.Any, real: t.Any, shown: t.Callable[[t.Any], str] = show
@@ -120,6 +134,20 @@ class _Differences(difference_devices.Found):
             wanted, real = getattr(asked, row.name), row.found(element)
             if not row.same(wanted, real):
                 self.add(join(path, key), row.show(wanted), row.show(real))
+
+
+def _places(found: _Differences, domain: Domain, kept: Metadata) -> None:
+    """What placement looks at, which may be written beside ``placement`` or in it."""
+    place = domain.placement
+    asked = {"anti_affinity": place.anti_affinity, "tags": place.tags, "zone": place.zone}
+    for key, value in asked.items():
+        real = getattr(kept, key)
+        inside = found.written("placement") and bool(value)
+        if (inside or found.written(key)) and value != real:
+            listed = not isinstance(value, str) and key != "zone"
+            found.add(
+                key, _listed(value or ()) if listed else value, _listed(real) if listed else real
+            )
 
 
 def _cpu(found: _Differences, domain: Domain, root: Element) -> None:
@@ -156,6 +184,10 @@ def _console(found: _Differences, domain: Domain, root: Element) -> None:
         if wanted.listen not in listens:
             shown = ", ".join(str(one) for one in listens if one)
             found.add("console.listen", wanted.listen, shown or None)
+    if wanted.type in types and wanted.password and found.written("console.password"):
+        passwords = [row.password.found(one) for one in graphics]
+        if wanted.password not in passwords:
+            found.add("console.password", "another", "not shown")
 
 
 def _one(found: _Differences, group: Group, wanted: object, root: Element) -> None:
@@ -199,7 +231,7 @@ def _words(values: t.Sequence[object]) -> str:
     )
 
 
-def _kept(metadata: Metadata) -> Mapping[str, t.Any]:
+def made_as(metadata: Metadata) -> Mapping[str, t.Any]:
     """The request that made the VM, its ``disks`` and ``nics`` by name.
 
     Empty if it cannot be read.
@@ -245,7 +277,7 @@ def _creation(found: _Differences, domain: Domain, kept: Mapping[str, t.Any]) ->
         plain = found.written(f"seed.{key}") and (key not in _SECRET or key == "users")
         if (hidden or plain) and key in seed and seed[key] != now[key]:
             if hidden:
-                found.lines.append("seed.secrets: asked for others than it was made with")
+                found.add("seed.secrets", "others", "those that it was made with")
             else:
                 found.add(f"seed.{key}", now[key], seed[key])
 

@@ -52,12 +52,17 @@ class Found(t.Protocol):
         """Keep a difference for every setting that was written and is not in ``element``."""
 
 
+def own_disks(kept: Metadata) -> dict[str, str]:
+    """The names of the VM's own disks by their paths, also of one that is just being added."""
+    return {one.path: one.target for one in kept.volumes if one.role in ("disk", "new")}
+
+
 def disk_element(root: Element, domain: Domain, disk: Disk, kept: Metadata) -> Element | None:
     """The disk in the definition, None if it has been taken out.
 
     One of an adopted VM is named after its target.
     """
-    known = {volume.path: volume.target for volume in kept.volumes if volume.role == "disk"}
+    known = own_disks(kept)
     target = disk.name if kept.adopted else target_names(domain.disks)[disk.name]
     second = None
     for element in root.iterfind("devices/disk"):
@@ -125,25 +130,90 @@ def media(
         else:
             same, real = made == asked, made
         if not same:
-            found.add(path, asked, real)
+            found.add(path, asked, made if made not in (None, asked) else real)
 
 
 def nics(found: Found, domain: Domain, root: Element, request: Mapping[str, t.Any]) -> None:
     """Differences of the NICs that were written; ``request`` is the one that made the VM."""
-    row = settings.Nic.mac
-    real = {str(row.found(one)).lower(): one for one in root.iterfind("devices/interface")}
-    made = {name: str(one.get("mac")).lower() for name, one in request.get("nics", {}).items()}
     for nic in domain.nics:
         path = f"nics.{nic.name}"
         if not found.written(path):
             continue
-        element = real.get(nic.mac)
-        if element is None and not found.written(f"{path}.mac"):
-            element = real.get(made.get(nic.name, ""))
+        element = nic_element(root, nic, request)
         if element is None:
             found.add(path, f"a NIC with MAC address {nic.mac}", None)
-        else:
-            _nic(found, path, nic, element)
+            continue
+        mac = str(settings.Nic.mac.found(element)).lower()
+        if found.written(f"{path}.mac") and mac != nic.mac:
+            found.add(f"{path}.mac", nic.mac, mac)
+        _nic(found, path, nic, element)
+
+
+def nic_element(root: Element, nic: Nic, request: Mapping[str, t.Any]) -> Element | None:
+    """The NIC in the definition, by its address, else by the one that it was made with."""
+    made = (request.get("nics", {}).get(nic.name) or {}).get("mac")
+    return nic_with(root, nic.mac) if made is None else nic_with(root, nic.mac, str(made))
+
+
+def nic_with(root: Element, *macs: str) -> Element | None:
+    """The NIC with the first of these addresses that one has."""
+    row = settings.Nic.mac
+    real = {str(row.found(one)).lower(): one for one in root.iterfind("devices/interface")}
+    return next((real[mac.lower()] for mac in macs if mac.lower() in real), None)
+
+
+def absent_disk(
+    root: Element, name: str, kept: Metadata, request: Mapping[str, t.Any]
+) -> Element | None:
+    """The VM's own disk of that name in the definition, or the CD drive that was made as it."""
+    known = own_disks(kept)
+    target = _targets_made(request).get(name)
+    drive = None
+    for element in root.iterfind("devices/disk"):
+        source, place = element.find("source"), element.find("target")
+        if source is not None and known.get(source.get("file") or "") == name:
+            return element
+        if element.get("device") == "cdrom" and place is not None and place.get("dev") == target:
+            drive = element
+    return drive
+
+
+def _targets_made(request: Mapping[str, t.Any]) -> dict[str, str]:
+    """The targets of the disks of the request that made the VM."""
+    disks = [
+        Disk(name, device=str(one.get("device")), bus=str(one.get("bus")))
+        for name, one in request.get("disks", {}).items()
+        if one.get("bus") in settings.Disk.bus.choices
+    ]
+    return {
+        disk.name: target
+        for disk in disks
+        for target in [target_names(disks)[disk.name]]
+        if disk.device == "cdrom"
+    }
+
+
+def absent_nic(root: Element, name: str, request: Mapping[str, t.Any]) -> Element | None:
+    """The NIC that was made under that name."""
+    made = (request.get("nics", {}).get(name) or {}).get("mac")
+    return None if made is None else nic_with(root, str(made))
+
+
+def absent(
+    found: Found, domain: Domain, root: Element, kept: Metadata, request: Mapping[str, t.Any]
+) -> None:
+    """Disks and NICs that are not to be there."""
+    for name in domain.absent_disks:
+        mine = any(one.target == name for one in kept.volumes if one.role != "seed")
+        element = absent_disk(root, name, kept, request)
+        if element is not None:
+            kind = "a CD drive" if element.get("device") == "cdrom" else "a disk"
+            found.add(f"disks.{name}", "absent", kind)
+        elif mine:
+            found.add(f"disks.{name}", "absent", "a volume that is not attached")
+    for name in domain.absent_nics:
+        if absent_nic(root, name, request) is not None:
+            found.add(f"nics.{name}", "absent", "a NIC")
 
 
 def _nic(found: Found, path: str, nic: Nic, element: Element) -> None:
@@ -151,7 +221,7 @@ def _nic(found: Found, path: str, nic: Nic, element: Element) -> None:
     real = tuple(row.found(element) for row in (settings.Nic.type, settings.Nic.source))
     place = any(found.written(f"{path}.{key}") for key in ("bridge", "network", "source"))
     if place and wanted != real:
-        found.add(path, " ".join(wanted), " ".join(map(str, real)))
+        found.add(f"{path}.source", " ".join(wanted), " ".join(map(str, real)))
     found.rows(path, _REST, nic, element)
 
 

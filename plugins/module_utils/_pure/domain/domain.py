@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from ..._errors import Problem
 from ..base.names import check_vm_name, volume_name
 from ..base.options import Reader, join, show, unknown_message
-from ..base.settings import fields_of, further, names
+from ..base.settings import Setting, fields_of, further, names
 from ..hardware import further as more
 from ..hardware import settings_machine
 from ..hardware.further import (
@@ -45,7 +45,7 @@ from ..images.source import ImageSource
 from ..seed.seed import from_options as seed_from
 from ..seed.seed import wanted as seed_wanted
 from ..seed.types import ReadYaml, Seed, SeededNic
-from . import devices, rules, settings, written
+from . import devices, rules, settings, settings_devices, written
 from .devices import Console, Cpu, Disk, Nic, Tpm, Watchdog
 from .profiles import Entry, resolve_disks, resolve_nics
 
@@ -83,10 +83,13 @@ class Domain:
 
     name: str
     vcpus: int = 1
+    vcpus_max: int | None = None
     memory: int = 1024
     memory_max: int | None = None
     disks: tuple[Disk, ...] = ()
     nics: tuple[Nic, ...] = ()
+    absent_disks: tuple[str, ...] = ()
+    absent_nics: tuple[str, ...] = ()
     disk_profile: str = "default"
     nic_profile: str = "default"
     start: bool = True
@@ -169,9 +172,16 @@ def from_options(
             f"{show(reader.value('memory_max'))} is less than memory "
             f"({memory} MiB); make it at least that",
         )
+    vcpus, vcpus_max = settings.VCPUS.read(reader), settings.VCPUS_MAX.read(reader)
+    if vcpus_max is not None and vcpus_max < vcpus:
+        reader.problem(
+            "vcpus_max", f"{vcpus_max} is less than vcpus ({vcpus}); make it at least that"
+        )
     disk_profile = settings.DISK_PROFILE.read(reader)
     nic_profile = settings.NIC_PROFILE.read(reader)
     disk_entries, nic_entries = _entries(reader, disk_profile, nic_profile, chosen)
+    disk_entries, absent_disks = _present(disk_entries, settings_devices.Disk.state, problems)
+    nic_entries, absent_nics = _present(nic_entries, settings_devices.Nic.state, problems)
     disks = _disks(reader, disk_entries, chosen)
     nics = _nics(reader, nic_entries, chosen, str(name))
     if seed is not None and seed.network:
@@ -181,11 +191,14 @@ def from_options(
         problems.extend(seed_network.problems(seed, known, reader.at("seed")))
     domain = Domain(
         name=str(name),
-        vcpus=settings.VCPUS.read(reader),
+        vcpus=vcpus,
+        vcpus_max=vcpus_max,
         memory=memory,
         memory_max=memory_max,
         disks=disks,
         nics=nics,
+        absent_disks=absent_disks,
+        absent_nics=absent_nics,
         disk_profile=disk_profile,
         nic_profile=nic_profile,
         start=settings.START.read(reader),
@@ -320,6 +333,17 @@ def _entries(
     )
     reader.problems.extend([*problems, *more])
     return disks, nics
+
+
+def _present(
+    entries: t.Sequence[Entry], row: Setting[object], problems: list[Problem]
+) -> tuple[list[Entry], tuple[str, ...]]:
+    """Those that are to be there, and the names of the others."""
+    states = [
+        row.read(Reader(entry.options, entry.path, problems, entry.origins)) for entry in entries
+    ]
+    there = [entry for entry, state in zip(entries, states) if state != "absent"]
+    return there, tuple(one.name for one, state in zip(entries, states) if state == "absent")
 
 
 def _takes_image(entry: Entry) -> bool:

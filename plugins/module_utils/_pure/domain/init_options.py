@@ -35,6 +35,7 @@ ARGUMENTS: Spec = {
     "ssh_public_keys": {"type": "list", "elements": "str", "default": [], "no_log": False},
     "fleet": {"type": "str", "default": ""},
     "limits": {"type": "dict", "default": {}},
+    "converge": {"type": "bool", "default": True},
 }
 INTERNAL: Spec = {
     "_stage": {"type": "str", "choices": list(STAGES), "default": "all"},

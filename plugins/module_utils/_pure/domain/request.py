@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
     from ..base.json_values import Json
 
 # what belongs to the run that creates, not to the VM
-_NOT_KEPT = ("start", "wait", "placement", "written")
+_NOT_KEPT = ("start", "wait", "placement", "written", "absent_disks", "absent_nics")
 
 
 def as_plain(domain: Domain) -> dict[str, Json]:
@@ -37,6 +37,37 @@ def as_plain(domain: Domain) -> dict[str, Json]:
 def to_text(domain: Domain) -> str:
     """The request for the metadata."""
     return json.dumps(as_plain(domain), sort_keys=True, separators=(",", ":"))
+
+
+def merged(kept: str | None, domain: Domain) -> str:
+    """The request for the metadata of a VM that has been changed: what was written now, and before.
+
+    What made a disk (its image, whether it is an overlay) stays with it.
+    """
+    try:
+        old = json.loads(kept or "{}")
+    except ValueError:
+        old = {}
+    old = old if isinstance(old, dict) else {}
+    new = as_plain(domain)
+    top = {path.partition(".")[0] for path in domain.written}
+    found = {key: new[key] if key in top or key not in old else old[key] for key in new}
+    for kind, absent in (("disks", domain.absent_disks), ("nics", domain.absent_nics)):
+        before, now = _by_name(old.get(kind)) or {}, _by_name(new[kind]) or {}
+        both = {**before, **{name: now[name] for name in now if name not in before}}
+        for name, one in now.items():
+            if f"{kind}.{name}" in domain.written:
+                both[name] = _merged_device(before.get(name), one)
+        found[kind] = [one for name, one in both.items() if name not in absent]
+    return json.dumps(found, sort_keys=True, separators=(",", ":"))
+
+
+def _merged_device(old: Json, new: Json) -> Json:
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    kept = {key: old[key] for key in ("image", "overlay") if key in old}
+    drive = new.get("device") == "cdrom"
+    return {**new, **({} if drive else kept)}
 
 
 def differences(kept: str | None, domain: Domain) -> list[str]:

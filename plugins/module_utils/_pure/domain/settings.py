@@ -102,6 +102,15 @@ CPUSET = Text(
     pattern=cpusets.PATTERN,
     rule=cpusets.RULE,
 )
+VCPUS_MAX = Integer(
+    "vcpus_max",
+    "Virtual CPUs it can be given while it runs; as O(vcpus) if left out.",
+    default=None,
+    xml=composites.VCPUS_MAX,
+    low=1,
+    high=_MAX_VCPUS,
+    change=AT_BOOT,
+)
 MEMORY = Size(
     "memory",
     "Memory.",
@@ -154,11 +163,7 @@ OVERLAY = Boolean(
 START = Boolean("start", "Start the VM once it is complete.", default=True)
 AUTOSTART = Boolean("autostart", "Start the VM with its hypervisor.", default=False, change=LIVE)
 GROUPS = Words(
-    "groups",
-    "Inventory groups of the VM.",
-    pattern=_GROUP,
-    rule=_GROUP_RULE,
-    change=LIVE,
+    "groups", "Inventory groups of the VM.", pattern=_GROUP, rule=_GROUP_RULE, change=LIVE
 )
 ANTI_AFFINITY = Words(
     "anti_affinity",
@@ -175,13 +180,7 @@ ZONE = Text(
     rule=_TAG_RULE,
     change=LIVE,
 )
-TAGS = Words(
-    "tags",
-    "Tags the hypervisor must have.",
-    pattern=_TAG,
-    rule=_TAG_RULE,
-    change=LIVE,
-)
+TAGS = Words("tags", "Tags the hypervisor must have.", pattern=_TAG, rule=_TAG_RULE, change=LIVE)
 HOST = Text(
     "host",
     "Hypervisor it must be on, by its name in the inventory.",
@@ -357,6 +356,7 @@ VM: Table = (
     NAME,
     VCPUS,
     CPUSET,
+    VCPUS_MAX,
     MEMORY,
     MEMORY_MAX,
     MEMORY_BACKINGS,

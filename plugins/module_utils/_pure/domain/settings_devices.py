@@ -11,6 +11,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ..base.settings import (
@@ -53,6 +54,13 @@ def _is_disk(disk: _Disk) -> bool:
 class Disk:
     """The settings of one disk, without its name."""
 
+    state = Choice(
+        "state",
+        "Whether the VM has it. V(absent) takes it out of a VM that exists, and removes its volume"
+        " with all that is on it if it was made for this VM. A disk that is not mentioned stays.",
+        default="present",
+        choices=("present", "absent"),
+    )
     size = Size(
         "size",
         "Size. Left out for a disk with an image, that of the image.",
@@ -185,6 +193,7 @@ class Disk:
 class Nic:
     """The settings of one NIC, without its name."""
 
+    state = dataclasses.replace(Disk.state, description="Whether the VM has it.")
     bridge = Text(
         "bridge",
         "Bridge of the hypervisor it is attached to. Either this or O(network) has to be given,"

@@ -20,7 +20,13 @@ _WHERE = "virsh -c qemu:///system"
 # What is removed by itself; the rest goes with the domain's definition
 _BY_THEMSELVES = ("managed_save", "volume", "seed", "log")
 # Phases that a run on the VM's own host is in, and what it does to the VM
-_AT_WORK = {"creating": "created", "starting": "created", "purging": "removed", "seeding": "seeded"}
+_AT_WORK = {
+    "creating": "created",
+    "starting": "created",
+    "purging": "removed",
+    "seeding": "seeded",
+    "changing": "changed",
+}
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,8 @@ class Vm:
         kept = metadata.parse(_lxml.parse(text, "web1"))
         assert kept is not None
         existing = difference.Existing(text, kept, self.autostart, self.sizes, bases or {})
-        return difference.differences(domain_of(options, **defaults), existing)
+        found = difference.differences(domain_of(options, **defaults), existing)
+        return [str(one) for one in found]
 
 
 @pytest.fixture
@@ -244,17 +245,27 @@ ASKED: list[tuple[dict[str, t.Any], list[str]]] = [
      ["disks.system.detect_zeroes: asked unmap, is off"]),
     ({"disks": [{"system": {"detect_zeroes": False}}]}, []),
     ({"disks": [{"system": {"iothread": 2}}]}, ["disks.system.iothread: asked 2, is none"]),
-    ({"nics": [{"eth1": {"network": "x"}}]}, ["nics.eth1: asked network x, is network default"]),
+    ({"nics": [{"eth1": {"network": "x"}}]},
+     ["nics.eth1.source: asked network x, is network default"]),
     ({"nics": [{"eth1": {"network": "default", "model": "virtio"}}]},
      ["nics.eth1.model: asked virtio, is e1000e"]),
     ({"nics": [{"eth0": {"vlan": 5}}]}, ["nics.eth0.vlan: asked 5, is none"]),
     ({"nics": [{"eth0": {"link": "down"}}]}, ["nics.eth0.link: asked false, is true"]),
     ({"nics": [{"eth0": {"mac": "52:54:00:00:00:01"}}]},
-     ["nics.eth0: asked a NIC with MAC address 52:54:00:00:00:01, is none"]),
+     ["nics.eth0.mac: asked 52:54:00:00:00:01, is 52:c8:95:95:d4:9b"]),
+    ({"disks": [{"data": {"state": "absent"}}]}, ["disks.data: asked absent, is a disk"]),
+    ({"disks": [{"cd": {"state": "absent"}}]}, ["disks.cd: asked absent, is a CD drive"]),
+    ({"disks": [{"never": {"state": "absent"}}]}, []),
+    ({"nics": [{"eth1": {"state": "absent"}}]}, ["nics.eth1: asked absent, is a NIC"]),
+    ({"tags": ["ssd"]}, ["tags: asked ssd, is none"]),
+    ({"placement": {"zone": "a"}}, ["zone: asked a, is none"]),
+    ({"vcpus_max": 4}, ["vcpus_max: asked 4, is 2"]),
+    ({"console": {"password": "s3cret"}}, ["console.password: asked another, is not shown"]),
     ({"seed": False}, ["seed: asked false, is true"]),
     ({"seed": {"user": "eve"}}, ["seed.user: asked eve, is bob"]),
     ({"seed": {"timezone": "UTC"}}, ["seed.timezone: asked UTC, is none"]),
-    ({"seed": {"commands": ["false"]}}, ["seed.secrets: asked for others than it was made with"]),
+    ({"seed": {"commands": ["false"]}},
+     ["seed.secrets: asked others, is those that it was made with"]),
     ({"seed": {"commands": ["true"]}}, []),
 ]  # fmt: skip
 
@@ -305,9 +316,8 @@ def test_a_vm_whose_request_is_lost_is_still_compared(make: Callable[..., Vm]) -
     for lost in (None, "no json", "[]", "{}", '{"disks": 3, "nics": null}'):
         other = dataclasses.replace(kept, request=lost)
         existing = difference.Existing(text, other, False, vm.sizes)
-        assert difference.differences(domain_of({**_MADE, "vcpus": 4}), existing) == [
-            "vcpus: asked 4, is 2"
-        ]
+        found = difference.differences(domain_of({**_MADE, "vcpus": 4}), existing)
+        assert [str(one) for one in found] == ["vcpus: asked 4, is 2"]
 
 
 def test_the_disks_whose_sizes_are_to_be_read(make: Callable[..., Vm]) -> None:

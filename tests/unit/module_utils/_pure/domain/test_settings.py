@@ -91,7 +91,7 @@ def test_every_row_is_of_the_specification() -> None:
 
 
 # What decides how it is made, or where, and a name are no settings of a VM that exists
-_NOT_CHANGED = ("name", "disk_profile", "nic_profile", "start", "wait", "placement")
+_NOT_CHANGED = ("name", "disk_profile", "nic_profile", "start", "wait", "placement", "state")
 
 
 def test_every_row_says_how_it_is_changed() -> None:

@@ -1,0 +1,243 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Changing a VM that exists: what it is now, and what is to be done about it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing as t
+from dataclasses import dataclass, field
+
+from ... import _lxml
+from ..._errors import LibvirtFailure, PlanRefused
+from ..._libvirt import (
+    DOMAIN_RUNNING,
+    DOMAIN_XML_INACTIVE,
+    DOMAIN_XML_SECURE,
+    ERR_NO_SUPPORT,
+)
+from ..._pure.base.metadata import BEGUN, Metadata, OwnVolume
+from ..._pure.base.settings import Setting
+from ..._pure.change import plan as change_plan
+from ..._pure.change.definition import Wanted
+from ..._pure.change.pending import pending
+from ..._pure.change.plan import Converged, Facts
+from ..._pure.domain import difference, settings
+from ..._pure.domain.devices import Disk
+from ..._pure.domain.domain import Domain
+from ..._pure.placement import demand
+from ..._pure.plan.steps import predict
+from ..._units import MIB
+from ..base.lookup import kept_metadata
+from ..machine import owned, ownership
+from . import creation_capacity, creation_definition
+from .creation_types import DiskPlan, Host, Job
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+    from ..base.connection import Connection
+
+_WHOLE = DOMAIN_XML_SECURE | DOMAIN_XML_INACTIVE
+
+
+@dataclass
+class Change:
+    """A VM that exists, what is asked of it, and the way there."""
+
+    raw: VirDomain
+    domain: Domain
+    wanted: Wanted
+    facts: Facts
+    volumes: dict[str, OwnVolume] = field(default_factory=dict)
+    plans: dict[str, DiskPlan] = field(default_factory=dict)
+    converged: Converged = field(default_factory=Converged)
+
+    @property
+    def texts(self) -> list[str]:
+        """What is changed, for people."""
+        texts = [one.text for one in self.converged.changes]
+        if self.converged.plan.steps and not texts:
+            return ["finish what a run that died has begun"]
+        return texts
+
+    @property
+    def waits(self) -> list[str]:
+        """The settings that wait for the next start once this is done."""
+        after = predict(self.facts, self.converged.plan.steps)
+        return pending(after.inactive, after.live)
+
+    def diff(self) -> tuple[dict[str, str], dict[str, str]]:
+        """The settings before and after."""
+        changes = self.converged.changes
+        return {one.path: one.real for one in changes}, {one.path: one.asked for one in changes}
+
+
+def look(host: Host, raw: VirDomain, kept: Metadata, domain: Domain) -> Change:
+    """What is to be done about a domain that this collection made."""
+    bases = {key: base.path for key, base in host.settings.images.items() if base is not None}
+    facts = read(host.connection, raw, kept, domain)
+    stored = change_plan.differences(facts, Wanted(domain, ""), facts.inactive)
+    missing = [
+        disk for disk in domain.disks if f"disks.{disk.name}" in {one.path for one in stored}
+    ]
+    sizes, problems = demand.disk_sizes(domain, host.settings.facts)
+    if problems:
+        raise PlanRefused("; ".join(map(str, problems)))
+    plans = {}
+    for disk in missing:
+        if disk.device == "disk":
+            base = host.settings.images.get(disk.image.value) if disk.image else None
+            pool, name = host.pool(disk.pool), domain.volume_name(disk)
+            plans[disk.name] = DiskPlan(disk, disk.pool, pool, name, sizes[disk.name], base)
+    volumes = {
+        name: OwnVolume(one.pool.name, one.volume, one.path, name, "new", BEGUN)
+        for name, one in plans.items()
+    }
+    paths = [one.path for one in (*volumes.values(), *kept.volumes)]
+    there = frozenset(path for path in paths if os.path.lexists(path))
+    text = (
+        _rendered(host, domain, missing, list(plans.values()), str(raw.UUIDString()))
+        if stored
+        else ""
+    )
+    wanted = Wanted(domain, text, tuple(disk.name for disk in missing), bases)
+    facts = dataclasses.replace(facts, files=there, stays=_stays(host, raw, kept, domain))
+    found = Change(raw, domain, wanted, facts, volumes, plans)
+    found.converged = change_plan.plan(facts, wanted, volumes)
+    return found
+
+
+def again(host: Host, change: Change) -> Facts:
+    """The facts as they are by now."""
+    kept = kept_metadata(host.connection, change.raw) or Metadata()
+    facts = read(host.connection, change.raw, kept, change.domain)
+    there = frozenset(
+        path
+        for path in (
+            *change.facts.files,
+            *(one.path for one in kept.volumes),
+            *(one.path for one in change.volumes.values()),
+        )
+        if os.path.lexists(path)
+    )
+    return dataclasses.replace(facts, files=there, stays=change.facts.stays)
+
+
+def read(connection: Connection, raw: VirDomain, kept: Metadata, domain: Domain) -> Facts:
+    """The domain as libvirt has it."""
+    name = domain.name
+    inactive = connection.call(f"read domain {name}", raw.XMLDesc, _WHOLE)
+    active = bool(connection.call(f"read the state of {name}", raw.isActive))
+    live = (
+        connection.call(f"read domain {name}", raw.XMLDesc, DOMAIN_XML_SECURE) if active else None
+    )
+    state = connection.call(f"read the state of {name}", raw.state, 0)[0] if active else 0
+    sizes = {}
+    for target, path in difference.sized_disks(domain, inactive, kept).items():
+        found = connection.call(f"read disk {target} of {name}", raw.blockInfo, path, 0)
+        sizes[path] = int(found[0])
+    return Facts(
+        name,
+        inactive,
+        live,
+        kept,
+        autostart=bool(connection.call(f"read autostart of {name}", raw.autostart)),
+        sizes=sizes,
+        running=state == DOMAIN_RUNNING,
+        saved=not active and _is_saved(connection, raw),
+    )
+
+
+def _is_saved(connection: Connection, raw: VirDomain) -> bool:
+    try:
+        return bool(connection.call("look for saved memory", raw.hasManagedSaveImage, 0))
+    except LibvirtFailure as error:
+        if error.code == ERR_NO_SUPPORT:
+            return False
+        raise
+
+
+def _rendered(
+    host: Host, domain: Domain, missing: t.Sequence[Disk], plans: list[DiskPlan], uuid: str
+) -> str:
+    """The definition that creation would write, with the disks that are missing alone."""
+    if host.machine(domain) is None:
+        raise PlanRefused(
+            f"machine type {domain.machine!r} is not known to qemu on {host.settings.home}"
+        )
+    part = dataclasses.replace(domain, disks=tuple(missing), boot=())
+    return creation_definition.final_xml(host, Job(part, disks=plans, uuid=uuid), None)
+
+
+def _stays(host: Host, raw: VirDomain, kept: Metadata, domain: Domain) -> dict[str, str]:
+    """Why volumes of disks that are to be absent may not be removed, by path."""
+    going = [
+        one for one in kept.volumes if one.target in domain.absent_disks and one.role != "seed"
+    ]
+    if not going:
+        return {}
+    references = ownership.read(host.connection)
+    found = {}
+    for own in going:
+        # the VM itself may have it open
+        users = sorted(
+            {one.text for one in references.users(own.path) if one.uuid != str(raw.UUIDString())}
+        )
+        pool = references.pools.get(own.pool)
+        if users:
+            found[own.path] = f"{own.path} is used by others: {'; '.join(users)}"
+        elif pool is not None and pool.shared:
+            found[own.path] = (
+                f"{own.path} is on storage that other hypervisors can reach, which are not asked"
+                " here; detach it with virsh, and remove it once none uses it"
+            )
+    return found
+
+
+def remove(
+    host: Host, raw: VirDomain, own: OwnVolume, *, proven: bool = False, asked: bool = False
+) -> None:
+    """Remove a volume that is the VM's own; raises PlanRefused if it stays."""
+    references = ownership.read(host.connection)
+    uuid = str(raw.UUIDString())
+    stays = owned.remove(host.connection, own, uuid, references, proven=proven, asked=asked)
+    if stays is not None:
+        raise PlanRefused(str(stays))
+
+
+def require_room(host: Host, changes: t.Sequence[Change]) -> dict[str, str]:
+    """Why a VM cannot be changed so on this hypervisor, by name."""
+    growing = [_growth(one) for one in changes if one.converged.changes]
+    growing = [one for one in growing if one != creation_capacity.Growth(one.name)]
+    return creation_capacity.grown(host, growing) if growing else {}
+
+
+def _growth(change: Change) -> creation_capacity.Growth:
+    before = _lxml.parse(change.facts.inactive, change.domain.name)
+    predicted = predict(change.facts, change.converged.plan.steps)
+    after = _lxml.parse(predicted.inactive, change.domain.name)
+
+    def more(row: Setting[object]) -> int:
+        return max(0, t.cast("int", row.found(after)) - t.cast("int", row.found(before)))
+
+    paths = {one.path for one in change.converged.changes}
+    disks: dict[str, int] = {}
+    for plan in change.plans.values():
+        disks[plan.pool.name] = disks.get(plan.pool.name, 0) - (-plan.size // MIB)
+    pools = {one.path: one.pool for one in change.facts.metadata.volumes}
+    for path, size in predicted.sizes.items():
+        pool = pools.get(path)
+        if pool is not None and size > change.facts.sizes.get(path, size):
+            disks[pool] = disks.get(pool, 0) + (size - change.facts.sizes[path]) // MIB
+    nics = tuple(
+        nic for nic in change.domain.nics if {f"nics.{nic.name}", f"nics.{nic.name}.source"} & paths
+    )
+    return creation_capacity.Growth(
+        change.domain.name, more(settings.MEMORY_MAX), more(settings.VCPUS_MAX), disks, nics
+    )

@@ -1,0 +1,463 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Changing VMs that exist: how each step is done, and taken back.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import time
+import typing as t
+
+from ... import _libvirt, _lxml
+from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused, told
+from ..._libvirt import DOMAIN_AFFECT_LIVE
+from ..._pure.base import metadata
+from ..._pure.base.metadata import OwnVolume
+from ..._pure.change import definition
+from ..._pure.change.definition import Device
+from ..._pure.change.pending import pending
+from ..._pure.change.plan import PHASE, Facts
+from ..._pure.change.plan import plan as plan_again
+from ..._pure.domain import settings
+from ..._pure.domain.difference import Difference
+from ..._pure.plan.steps import Step
+from ..base import domains, lookup
+from ..base import owner as owners
+from ..plan import executor
+from ..plan.executor import Turns
+from . import changing, creation_volumes
+from .changing import Change
+from .creation_types import Host, Job, require_bases
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+_SECONDS = 300.0
+_GUEST_SECONDS = 30.0  # in which a guest gives back memory, or lets go of a device
+_AGAIN = 5.0
+
+
+_Text = t.Literal["title", "description"]
+
+
+class Work:
+    """The steps of one VM."""
+
+    def __init__(self, host: Host, job: Job, change: Change, run: str) -> None:
+        self.host, self.job, self.change, self.run = host, job, change, run
+        self.raw, self.name = change.raw, change.domain.name
+        self.original = change.facts
+        self.facts = change.facts  # as far as the steps have come
+        self.problems: list[str] = []  # of taking back
+        self.held = False
+
+    def do(self, step: Step[Facts]) -> Turns:
+        yield from _DO[step.kind](self, step)
+        self.facts = self.after(step)
+
+    def after(self, step: Step[Facts]) -> Facts:
+        """What ``step`` leads to, with the owner and which files were made: the run knows that."""
+        kept, after = self.facts.metadata, step.effect(self.facts)
+        made = {one.path: one.made for one in kept.volumes}
+        volumes = tuple(
+            dataclasses.replace(one, made=made.get(one.path, one.made))
+            for one in after.metadata.volumes
+        )
+        owner = kept.owner if after.metadata.phase is not None else None
+        stored = dataclasses.replace(after.metadata, volumes=volumes, owner=owner)
+        return dataclasses.replace(after, metadata=stored)
+
+    def undo(self, step: Step[Facts]) -> None:
+        action = _UNDO.get(step.kind)
+        if action is None:
+            return
+        try:
+            action(self, step)
+        except FleetVirtError as error:
+            self.problems.append(f"{step.text} could not be taken back: {told(error)}")
+
+    def finish(self) -> None:
+        """Nobody is at work on it any more, however it ended."""
+        if not self.held:
+            return
+        kept = lookup.kept_metadata(self.host.connection, self.raw)
+        if kept is not None and kept.phase == PHASE and kept.owner == self.facts.metadata.owner:
+            kept = dataclasses.replace(kept, phase=None, owner=None)
+            lookup.write_metadata(self.host.connection, self.raw, kept, lookup.AFFECT_CONFIG)
+
+    # --- what several steps need ---
+
+    def call(self, action: str, function: t.Callable[..., object], *arguments: object) -> None:
+        self.host.connection.call(
+            f"{action} of {self.name}", function, *arguments, seconds=_SECONDS
+        )
+
+    def live(self) -> Element:
+        text = self.host.connection.call(
+            f"read domain {self.name}", self.raw.XMLDesc, _libvirt.DOMAIN_XML_SECURE
+        )
+        return _lxml.parse(text, f"domain {self.name}")
+
+    def located(self, root: Element, device: Device) -> Element | None:
+        kept = self.facts.metadata
+        return definition.located(root, self.change.domain, device, kept)
+
+    def write(self, kept: metadata.Metadata, flags: int = lookup.AFFECT_CONFIG) -> None:
+        lookup.write_metadata(self.host.connection, self.raw, kept, flags)
+
+
+def carry_out(host: Host, jobs: t.Sequence[Job], run: str) -> None:
+    """Change the VMs of the jobs that are in state ``change``."""
+    works = [Work(host, job, t.cast("Change", job.change), run) for job in jobs]
+    runs = [executor.Run(work.change.converged.plan.steps, work) for work in works]
+    executor.carry_out(runs)
+    for work, done in zip(works, runs):
+        if done.problem is None:
+            work.job.changed = True
+            work.job.waits = _waits(work)
+            continue
+        still = _left(work)
+        texts = [one.what for one in work.change.converged.changes]
+        changed = [text for text in texts if text not in still] if still is not None else texts
+        msg = told(done.problem)
+        msg += f"; moreover, {'; '.join(work.problems)}" if work.problems else ""
+        msg += f"; what was changed nevertheless: {', '.join(changed)}" if changed else ""
+        msg += "" if changed else "; it is as it was"
+        work.job.changed = bool(changed)
+        work.job.fail(msg)
+
+
+def _left(work: Work) -> list[str] | None:
+    """What still differs, None if that cannot be told."""
+    try:
+        facts = changing.again(work.host, work.change)
+    except FleetVirtError:
+        return None
+    found = plan_again(facts, work.change.wanted, work.change.volumes)
+    return [one.what for one in found.changes]
+
+
+def _waits(work: Work) -> list[str]:
+    facts = changing.again(work.host, work.change)
+    return pending(facts.inactive, facts.live)
+
+
+# --- the steps ---
+
+
+def _note(work: Work, step: Step[Facts]) -> Turns:
+    """Become its owner, unless it has been changed since it was looked at."""
+    yield from ()
+    _require_bases(work)
+    noted = step.effect(work.facts).metadata
+    noted = dataclasses.replace(noted, owner=owners.myself(work.run))
+    with owners.host_lock():
+        stored = lookup.kept_metadata(work.host.connection, work.raw)
+        if stored != work.facts.metadata or owners.is_alive(stored.owner):
+            raise PlanRefused(f"another run is at work on {work.name!r}; try again")
+        work.write(noted)
+    work.held = True
+    work.facts = dataclasses.replace(work.facts, metadata=noted)
+    facts = changing.again(work.host, work.change)
+    facts = dataclasses.replace(facts, metadata=work.original.metadata)
+    again = plan_again(facts, work.change.wanted, work.change.volumes)
+    if again.changes != work.change.converged.changes:
+        work.write(work.original.metadata)
+        raise PlanRefused(f"{work.name!r} was changed by others meanwhile; run this again")
+
+
+def _require_bases(work: Work) -> None:
+    """The images of what is added, or put into a drive, are here."""
+    paths = [one.path for one in work.change.converged.changes]
+    disks = tuple(
+        disk
+        for disk in work.change.domain.disks
+        if f"disks.{disk.name}" in paths or f"disks.{disk.name}.image" in paths
+    )
+    part = dataclasses.replace(work.change.domain, disks=disks)
+    require_bases(Job(part), work.host.settings)
+
+
+def _forget(work: Work, _step: Step[Facts]) -> None:
+    work.write(work.original.metadata)
+
+
+def _clear(work: Work, step: Step[Facts]) -> Turns:
+    """What a run that died has made goes; what is noted of it must not be held against another."""
+    yield from ()
+    changing.remove(work.host, work.raw, t.cast("OwnVolume", step.about))
+    kept = step.effect(work.facts).metadata
+    work.write(kept)
+    work.facts = dataclasses.replace(work.facts, metadata=kept)
+
+
+def _volume(work: Work, step: Step[Facts]) -> Turns:
+    yield from ()
+    plan = work.change.plans[str(step.about)]
+
+    def noted(made: str) -> None:
+        kept = work.facts.metadata
+        volumes = tuple(
+            dataclasses.replace(one, made=made) if one.path == plan.path else one
+            for one in kept.volumes
+        )
+        kept = dataclasses.replace(kept, volumes=volumes)
+        work.write(kept)
+        work.facts = dataclasses.replace(work.facts, metadata=kept)
+
+    try:
+        creation_volumes.add(work.host, plan, noted)
+    except BaseException:
+        _unmade(work, step)
+        raise
+
+
+def _unmade(work: Work, step: Step[Facts]) -> None:
+    path = work.change.plans[str(step.about)].path
+    for own in work.facts.metadata.volumes:
+        if own.path == path:
+            changing.remove(work.host, work.raw, own, asked=True)
+
+
+def _vcpus(work: Work, step: Step[Facts]) -> Turns:
+    yield from ()
+    work.call("change the vCPUs", work.raw.setVcpusFlags, step.about, DOMAIN_AFFECT_LIVE)
+
+
+def _vcpus_back(work: Work, _step: Step[Facts]) -> None:
+    before = settings.VCPUS.found(_lxml.parse(work.original.live or "", work.name))
+    work.call("change the vCPUs", work.raw.setVcpusFlags, before, DOMAIN_AFFECT_LIVE)
+
+
+def _memory(work: Work, step: Step[Facts]) -> Turns:
+    """Until the guest has given back what it is to give back, or has taken it."""
+    wanted = t.cast("int", step.about)
+    work.call("change the memory", work.raw.setMemoryFlags, wanted * 1024, DOMAIN_AFFECT_LIVE)
+    limit = time.monotonic() + _GUEST_SECONDS
+    while (has := settings.MEMORY.found(work.live())) != wanted:
+        if time.monotonic() > limit:
+            _memory_back(work, step)
+            raise PlanRefused(
+                f"the guest of {work.name!r} has {has} MiB after {_GUEST_SECONDS:g} seconds, not"
+                f" {wanted}: it needs a driver for the memory balloon, and memory that is free;"
+                " shut it down to change it for the next start"
+            )
+        yield
+
+
+def _memory_back(work: Work, _step: Step[Facts]) -> None:
+    before = t.cast("int", settings.MEMORY.found(_lxml.parse(work.original.live or "", work.name)))
+    work.call("change the memory", work.raw.setMemoryFlags, before * 1024, DOMAIN_AFFECT_LIVE)
+
+
+def _text(work: Work, step: Step[Facts]) -> Turns:
+    yield from ()
+    which = t.cast("_Text", step.about)
+    text = str(getattr(work.change.domain, which) or "")
+    domains.set_text(work.host.connection, work.raw, which, text)
+
+
+def _text_back(work: Work, step: Step[Facts]) -> None:
+    which = t.cast("_Text", step.about)
+    text = _lxml.parse(work.original.live or "", work.name).findtext(which)
+    domains.set_text(work.host.connection, work.raw, which, text or "")
+
+
+def _attach(work: Work, step: Step[Facts]) -> Turns:
+    yield from ()
+    element = definition.addition(work.live(), work.change.wanted, t.cast("Device", step.about))
+    _plug(work, element)
+
+
+def _plug(work: Work, element: Element) -> None:
+    text = _lxml.tostring(element)
+    work.call("add a device", work.raw.attachDeviceFlags, text, DOMAIN_AFFECT_LIVE)
+
+
+def _attach_back(work: Work, step: Step[Facts]) -> None:
+    for _turn in _unplug(work, t.cast("Device", step.about)):
+        time.sleep(0.25)
+
+
+def _detach(work: Work, step: Step[Facts]) -> Turns:
+    yield from _unplug(work, t.cast("Device", step.about))
+
+
+def _unplug(work: Work, device: Device) -> Turns:
+    """A guest lets go of a device when it likes; while it boots it hears nothing."""
+    limit, due = time.monotonic() + _GUEST_SECONDS, 0.0
+    problem = ""
+    while (element := work.located(work.live(), device)) is not None:
+        now = time.monotonic()
+        if now > limit:
+            raise PlanRefused(
+                f"the guest of {work.name!r} does not let go of {device.name!r}"
+                f"{f' ({problem})' if problem else ''}: unmount what is on it, or shut the VM down"
+            )
+        if now >= due:
+            due = now + _AGAIN
+            try:
+                text = _lxml.tostring(element)
+                work.call("take a device out", work.raw.detachDeviceFlags, text, DOMAIN_AFFECT_LIVE)
+            except LibvirtFailure as error:  # it has been asked already, or does not answer
+                problem = str(error)
+        yield
+
+
+def _detach_back(work: Work, step: Step[Facts]) -> None:
+    device = t.cast("Device", step.about)
+    element = work.located(_lxml.parse(work.original.live or "", work.name), device)
+    if element is not None:
+        _plug(work, element)
+
+
+def _update(work: Work, step: Step[Facts]) -> Turns:
+    yield from ()
+    device = t.cast("Device", step.about)
+    element = work.located(work.live(), device)
+    if element is None:
+        raise PlanRefused(f"{device.name!r} of {work.name!r} is gone; run this again")
+    element = copy.deepcopy(element)
+    definition.rewrite(element, device, work.change.wanted)
+    _put(work, element, device)
+
+
+def _put(work: Work, element: Element, device: Device | None = None) -> None:
+    flags = DOMAIN_AFFECT_LIVE
+    if device is not None and device.kind == "disks":
+        flags |= _libvirt.DOMAIN_DEVICE_MODIFY_FORCE  # a drive that the guest has locked
+    work.call("change a device", work.raw.updateDeviceFlags, _lxml.tostring(element), flags)
+
+
+def _update_back(work: Work, step: Step[Facts]) -> None:
+    device = t.cast("Device", step.about)
+    element = work.located(_lxml.parse(work.original.live or "", work.name), device)
+    if element is not None:
+        _put(work, element, device)
+
+
+def _console(work: Work, step: Step[Facts]) -> Turns:
+    yield from ()
+    root = work.live()
+    what = Difference(str(step.about), "", "")
+    definition.mend(root, work.change.wanted, what, work.facts.metadata)
+    for element in root.findall("devices/graphics"):
+        _put(work, element)
+
+
+def _console_back(work: Work, _step: Step[Facts]) -> None:
+    for element in _lxml.parse(work.original.live or "", work.name).findall("devices/graphics"):
+        _put(work, element)
+
+
+def _autostart(work: Work, _step: Step[Facts]) -> Turns:
+    yield from ()
+    work.call("set autostart", work.raw.setAutostart, int(work.change.domain.autostart))
+
+
+def _autostart_back(work: Work, _step: Step[Facts]) -> None:
+    work.call("set autostart", work.raw.setAutostart, int(work.original.autostart))
+
+
+def _define(work: Work, step: Step[Facts]) -> Turns:
+    yield from ()
+    after = work.after(step)
+    root = _lxml.parse(after.inactive, work.name)
+    if work.original.live is not None:
+        _same_addresses(root, work.live())
+    metadata.put(root, after.metadata)
+    text = _lxml.tostring(root)
+    domains.define(work.host.connection, f"define {work.name}", text)
+
+
+def _same_addresses(root: Element, live: Element) -> None:
+    """A device that was added at once is where it is after the next start too, if that is free."""
+    keys = (("devices/disk", "target", "dev"), ("devices/interface", "mac", "address"))
+    used = [one.items() for one in root.iterfind("devices/*/address")]
+    for place, tag, key in keys:
+        running = {_key(one, tag, key): one.find("address") for one in live.iterfind(place)}
+        for element in root.iterfind(place):
+            address = running.get(_key(element, tag, key))
+            if address is None or element.find("address") is not None:
+                continue
+            if address.items() not in used:
+                element.append(copy.deepcopy(address))
+
+
+def _key(element: Element, tag: str, key: str) -> str | None:
+    place = element.find(tag)
+    return place.get(key) if place is not None else None
+
+
+def _define_back(work: Work, _step: Step[Facts]) -> None:
+    text = work.original.inactive
+    domains.define(work.host.connection, f"define {work.name}", text)
+
+
+def _grow(work: Work, step: Step[Facts]) -> Turns:
+    yield from ()
+    path, size = t.cast("tuple[str, int]", step.about)
+    if work.original.live is not None:
+        flags = _libvirt.DOMAIN_BLOCK_RESIZE_BYTES
+        work.call("grow a disk", work.raw.blockResize, path, size, flags)
+        return
+    connection = work.host.connection
+    volume = connection.call(f"find {path}", connection.raw.storageVolLookupByPath, path)
+    work.call("grow a disk", volume.resize, size, 0)
+
+
+def _remove(work: Work, step: Step[Facts]) -> Turns:
+    yield from ()
+    changing.remove(work.host, work.raw, t.cast("OwnVolume", step.about), proven=True)
+
+
+def _release(work: Work, step: Step[Facts]) -> Turns:
+    yield from ()
+    kept = work.after(step).metadata
+    work.write(kept)
+    work.held = False
+    if work.original.live is None:
+        return
+    try:
+        work.write(kept, lookup.AFFECT_LIVE)
+    except LibvirtFailure as error:
+        if error.code != _libvirt.ERR_OPERATION_INVALID:  # a guest that has shut down meanwhile
+            raise
+
+
+_DO: t.Mapping[str, t.Callable[[Work, Step[Facts]], Turns]] = {
+    "note": _note,
+    "clear": _clear,
+    "volume": _volume,
+    "vcpus": _vcpus,
+    "memory": _memory,
+    "text": _text,
+    "attach": _attach,
+    "detach": _detach,
+    "update": _update,
+    "console": _console,
+    "autostart": _autostart,
+    "define": _define,
+    "grow": _grow,
+    "remove": _remove,
+    "release": _release,
+}
+_UNDO: t.Mapping[str, t.Callable[[Work, Step[Facts]], None]] = {
+    "note": _forget,
+    "volume": _unmade,
+    "vcpus": _vcpus_back,
+    "memory": _memory_back,
+    "text": _text_back,
+    "attach": _attach_back,
+    "detach": _detach_back,
+    "update": _update_back,
+    "console": _console_back,
+    "autostart": _autostart_back,
+    "define": _define_back,
+}

@@ -1,0 +1,393 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A VM's definition with what is asked for in it, and nothing else changed.
+
+Only the elements of the settings that differ are touched; what no row owns stays as it is.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ... import _lxml
+from ..base import places
+from ..base.machines import family_of
+from ..base.metadata import Metadata
+from ..base.settings import Change, Group, Setting, names, never, write
+from ..base.xml_values import number
+from ..domain import settings, settings_devices
+from ..domain.devices import Disk, Nic
+from ..domain.devices_xml import device_name, target_names
+from ..domain.difference import Difference, made_as
+from ..domain.difference_devices import (
+    absent_disk,
+    absent_nic,
+    disk_element,
+    nic_element,
+)
+from ..domain.domain import Domain
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+_UNKNOWN = never("how it is changed is not known; use virsh edit")
+_OTHER_FAMILY = never(
+    "devices of one family of machine types do not fit into another; make the VM anew"
+)
+_KINDS = ("disks", "nics")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for. ``xml`` is the definition that creation would write, of whose disks it has
+    only those that may be missing, in the order of ``added``; ``bases`` are the paths of images.
+    """
+
+    domain: Domain
+    xml: str = field(repr=False)
+    added: tuple[str, ...] = ()
+    bases: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def root(self) -> Element:
+        """``xml``, parsed."""
+        return _lxml.parse(self.xml, f"domain {self.domain.name}")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A disk or NIC that a difference is about, ``key`` being the setting; empty: the whole."""
+
+    kind: str
+    name: str
+    key: str
+    spec: Disk | Nic | None  # None if it is to be absent
+
+
+def device_of(domain: Domain, path: str) -> Device | None:
+    """What ``path`` is about, if that is a disk or a NIC."""
+    kind, _dot, rest = path.partition(".")
+    if kind not in _KINDS:
+        return None
+    specs: t.Sequence[Disk | Nic] = domain.disks if kind == "disks" else domain.nics
+    for name in domain.absent_disks if kind == "disks" else domain.absent_nics:
+        if rest == name:
+            return Device(kind, name, "", None)
+    for spec in sorted(specs, key=lambda one: -len(one.name)):  # a name may have dots in it
+        if rest == spec.name or rest.startswith(f"{spec.name}."):
+            return Device(kind, spec.name, rest[len(spec.name) + 1 :], spec)
+    return None
+
+
+def _row(table: t.Iterable[Setting[object]], key: str) -> Setting[object] | None:
+    return next((row for row in table if key in names([row])), None)
+
+
+def change_of(domain: Domain, one: Difference, root: Element) -> Change:
+    """How the setting is changed, as its row says."""
+    device = device_of(domain, one.path)
+    if device is not None:
+        table = settings_devices.DISK if device.kind == "disks" else settings_devices.NIC
+        if not device.key:
+            return settings_devices.DISKS.change or _UNKNOWN
+        if (
+            device.key == "image"
+            and isinstance(device.spec, Disk)
+            and device.spec.device == "cdrom"
+        ):
+            return settings_devices.DISKS.change or _UNKNOWN  # a medium is changed, nothing made
+        row = _row(table, device.key)
+        return (row.change if row else None) or _UNKNOWN
+    top, _dot, key = one.path.partition("[")[0].partition(".")
+    row = _row(settings.VM, top)
+    if row is settings.MACHINE and not _same_family(domain, root):
+        return _OTHER_FAMILY
+    if row is settings_devices.TPMS and root.find("devices/tpm") is not None:
+        return settings_devices.Tpm.model.change or _UNKNOWN
+    if isinstance(row, Group) and key and _row(row.settings, key):
+        row = _row(row.settings, key) if row.name != "seed" else row
+    return (row.change if row else None) or _UNKNOWN
+
+
+def _same_family(domain: Domain, root: Element) -> bool:
+    now = root.find("os/type")
+    machine = (now.get("machine") or "") if now is not None else ""
+    return family_of(str(domain.machine)) == family_of(machine)
+
+
+def changed(xml: str, wanted: Wanted, found: t.Iterable[Difference], kept: Metadata) -> str:
+    """The definition ``xml`` with the differences ``found`` mended."""
+    root = _lxml.parse(xml, f"domain {wanted.domain.name}")
+    for one in found:
+        mend(root, wanted, one, kept)
+    return _lxml.tostring(root)
+
+
+def mend(root: Element, wanted: Wanted, one: Difference, kept: Metadata) -> None:
+    """Have one setting in ``root`` as it is asked for."""
+    device = device_of(wanted.domain, one.path)
+    if device is not None:
+        _device(root, wanted, device, kept)
+        return
+    top, _dot, key = one.path.partition(".")
+    top, several, number_in = top.partition("[")
+    special = _SPECIAL.get(top)
+    row = _row(settings.VM, top)
+    if special is not None:
+        special(root, wanted, key, kept)
+    elif isinstance(row, Group) and several:
+        _one_more(root, wanted, row, getattr(wanted.domain, top)[int(number_in.rstrip("]"))])
+    elif isinstance(row, Group) and row.xml:
+        _group(root, wanted, row)
+    elif row is not None and row.xml:
+        row.rewrite(root, wanted.domain)
+
+
+def _device(root: Element, wanted: Wanted, device: Device, kept: Metadata) -> None:
+    element = located(root, wanted.domain, device, kept)
+    if device.spec is None:
+        _drop(element)
+    elif element is None:
+        new = addition(root, wanted, device)
+        insert(root, new)
+        if isinstance(device.spec, Disk):
+            settings_devices.Disk.iothread.rewrite(new, device.spec)
+            _controller(root, wanted, device.spec)
+    else:
+        rewrite(element, device, wanted)
+
+
+def located(root: Element, domain: Domain, device: Device, kept: Metadata) -> Element | None:
+    """The disk or NIC in ``root``."""
+    spec = device.spec
+    if isinstance(spec, Disk):
+        return disk_element(root, domain, spec, kept)
+    if isinstance(spec, Nic):
+        return nic_element(root, spec, made_as(kept))
+    if device.kind == "disks":
+        return absent_disk(root, device.name, kept, made_as(kept))
+    return absent_nic(root, device.name, made_as(kept))
+
+
+def rewrite(element: Element, device: Device, wanted: Wanted) -> None:
+    """Have one setting of a disk or NIC as it is asked for."""
+    spec = device.spec
+    if isinstance(spec, Nic) and device.key == "source":
+        source = element.find("source")
+        if source is not None:
+            element.remove(source)
+        element.attrib.pop("type", "")
+        settings_devices.Nic.type.write(element, spec)
+        settings_devices.Nic.source.write(element, spec)
+    elif isinstance(spec, Disk) and device.key == "image":
+        _drop(element.find("source"))
+        _drop(element.find("backingStore"))
+        path = wanted.bases.get(spec.image.value) if spec.image else None
+        if path is not None:
+            _lxml.add(element, "source", {"file": path})
+    elif device.key:
+        row = _row(
+            settings_devices.DISK if device.kind == "disks" else settings_devices.NIC, device.key
+        )
+        if row is not None and row.xml:
+            row.rewrite(element, spec)
+
+
+def addition(root: Element, wanted: Wanted, device: Device) -> Element:
+    """The element of a disk or NIC that is to be added to ``root``."""
+    spec = device.spec
+    if isinstance(spec, Disk):
+        element = wanted.root.findall("devices/disk")[wanted.added.index(spec.name)]
+        target = element.find("target")
+        if target is not None:
+            target.set("dev", free_target(root, target_names(wanted.domain.disks)[spec.name]))
+    else:
+        nics = wanted.root.findall("devices/interface")
+        (element,) = [one for one in nics if isinstance(spec, Nic) and _mac(one) == spec.mac]
+    boot = element.find("boot")
+    if boot is not None:  # the order is a setting of its own
+        element.remove(boot)
+    return copy.deepcopy(element)
+
+
+def free_target(root: Element, name: str) -> str:
+    """``name`` if no disk has it, else the first of that kind that none has."""
+    used = {str(one.get("dev")) for one in root.iterfind("devices/disk/target")}
+    candidates = [name, *(device_name(name[:2], index) for index in range(len(used) + 1))]
+    return next(one for one in candidates if one not in used)
+
+
+def _mac(element: Element) -> str:
+    return str(settings_devices.Nic.mac.found(element)).lower()
+
+
+def insert(root: Element, element: Element) -> None:
+    """Put a device after the last of its kind."""
+    devices = root.find("devices")
+    if devices is None:
+        devices = _lxml.add(root, "devices")
+    same = devices.findall(element.tag)
+    devices.insert(devices.index(same[-1]) + 1 if same else len(devices), element)
+
+
+def _controller(root: Element, wanted: Wanted, disk: Disk) -> None:
+    """What a disk on SCSI is attached to: libvirt's own choice has no driver in cloud kernels."""
+    if disk.bus == "scsi" and root.find("devices/controller[@type='scsi']") is None:
+        found = wanted.root.find("devices/controller[@type='scsi']")
+        if found is not None:
+            insert(root, copy.deepcopy(found))
+
+
+def _drop(element: Element | None) -> None:
+    above = element.getparent() if element is not None else None
+    if element is not None and above is not None:
+        above.remove(element)
+
+
+def _replace(root: Element, wanted: Element, place: str) -> None:
+    for old in root.findall(place):
+        _drop(old)
+    for new in wanted.findall(place):
+        if place.startswith("devices/"):
+            insert(root, copy.deepcopy(new))
+        else:
+            places.reach(root, place.rpartition("/")[0]).append(copy.deepcopy(new))
+
+
+def _asked(group: Group, whole: object) -> list[Setting[object]]:
+    """The rows that something is asked of."""
+    return [row for row in group.settings if getattr(whole, row.name, None) not in (None, ())]
+
+
+def _group(root: Element, wanted: Wanted, group: Group) -> None:
+    """A group that is there once: what is asked for is written, the rest of it stays."""
+    place, whole = str(group.xml), getattr(wanted.domain, group.name)
+    element = root.find(place)
+    if element is None or not _asked(group, whole):
+        _replace(root, wanted.root, place)
+        return
+    for row in _asked(group, whole):
+        row.clear(element)
+    for row in _asked(group, whole):
+        row.write(element, whole)
+
+
+def _one_more(root: Element, wanted: Wanted, group: Group, whole: object) -> None:
+    """Another device of a list, beside those that are there."""
+    rows = _asked(group, whole)
+    for element in wanted.root.findall(str(group.xml)):
+        if all(row.same(getattr(whole, row.name), row.found(element)) for row in rows):
+            insert(root, copy.deepcopy(element))
+            return
+
+
+def _vcpus(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
+    """Without a maximum of its own it goes with the number."""
+    domain, vcpu = wanted.domain, root.find("vcpu")
+    if vcpu is None:
+        vcpu = _lxml.add(root, "vcpu", text="1")
+    most = number(vcpu.text) or 1
+    current = number(vcpu.get("current")) or most
+    count = domain.vcpus if "vcpus" in domain.written else current
+    most = count if current == most else max(most, count)
+    if domain.vcpus_max is not None and "vcpus_max" in domain.written:
+        most = max(domain.vcpus_max, count)
+    vcpu.text = str(most)
+    vcpu.attrib.pop("current", "")
+    if count < most:
+        vcpu.set("current", str(count))
+    _drop(root.find("vcpus"))  # says of each whether it is there
+
+
+def _memory(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
+    domain = wanted.domain
+    most = t.cast("int", settings.MEMORY_MAX.found(root))
+    current = t.cast("int", settings.MEMORY.found(root))
+    count = domain.memory if "memory" in domain.written else current
+    most = count if current == most else max(most, count)
+    if domain.memory_max is not None and "memory_max" in domain.written:
+        most = max(domain.memory_max, count)
+    for tag, value in (("memory", most), ("currentMemory", count)):
+        element = root.find(tag)
+        if element is None:
+            element = _lxml.add(root, tag)
+        element.set("unit", "KiB")
+        element.text = str(value * 1024)
+
+
+def _machine(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
+    now, then = root.find("os/type"), wanted.root.find("os/type")
+    if now is not None and then is not None:
+        now.set("machine", str(then.get("machine")))
+
+
+def _cpu(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
+    element = root.find("cpu")
+    if element is None:
+        element = _lxml.add(root, "cpu")
+    cpu = wanted.domain.cpu
+    rows = _asked(settings_devices.CPUS, cpu)
+    if cpu.mode is not None:
+        rows = [*rows, *(one for one in (settings_devices.Cpu.model,) if one not in rows)]
+    for row in rows:
+        row.clear(element)
+    write(rows, element, cpu)
+
+
+def _console(root: Element, wanted: Wanted, key: str, _kept: Metadata) -> None:
+    console = wanted.domain.console
+    if key:
+        row = _row(settings_devices.CONSOLE, key)
+        for element in root.iterfind(f"devices/graphics[@type='{console.type}']"):
+            if row is not None:
+                row.rewrite(element, console)
+        return
+    _replace(root, wanted.root, "devices/graphics")
+    if console.type == "none":
+        return
+    for place in ("devices/video", "devices/input[@type='tablet']"):
+        if root.find(place) is None:
+            _replace(root, wanted.root, place)
+
+
+def _watchdog(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
+    """libvirt adds the one that a machine type has anyway; that one stays."""
+    new = wanted.root.find("devices/watchdog")
+    for old in root.findall("devices/watchdog"):
+        if new is not None and (old.get("model") != "itco" or new.get("model") == "itco"):
+            _drop(old)
+    if new is not None:
+        insert(root, copy.deepcopy(new))
+
+
+def _boot(root: Element, wanted: Wanted, _key: str, kept: Metadata) -> None:
+    for old in [*root.findall("devices/*/boot"), *root.findall("os/boot")]:
+        _drop(old)
+    domain = wanted.domain
+    devices = [Device("disks", one.name, "", one) for one in domain.disks]
+    devices += [Device("nics", one.name, "", one) for one in domain.nics]
+    for order, name in enumerate(domain.boot, 1):
+        device = next(one for one in devices if one.name == name)
+        element = located(root, domain, device, kept)
+        if element is not None:
+            _lxml.add(element, "boot", {"order": str(order)})
+
+
+_SPECIAL: Mapping[str, t.Callable[[Element, Wanted, str, Metadata], None]] = {
+    "vcpus": _vcpus,
+    "vcpus_max": _vcpus,
+    "memory": _memory,
+    "memory_max": _memory,
+    "machine": _machine,
+    "cpu": _cpu,
+    "console": _console,
+    "watchdog": _watchdog,
+    "boot": _boot,
+}

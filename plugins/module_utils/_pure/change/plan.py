@@ -1,0 +1,458 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From a VM as it is to the one that is asked for: what changes at once, what waits, what may not.
+
+What runs is changed first, the definition last: until it is written, the next run finds the same
+differences and ends what was begun. What cannot be taken back (a disk that grew, a volume that is
+gone) comes after it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ... import _lxml
+from ..._units import MIB
+from ..base.metadata import BEGUN, Metadata, OwnVolume
+from ..base.xml_values import number
+from ..domain import difference, request, settings
+from ..domain.devices import Disk
+from ..domain.difference import Difference, Existing
+from ..plan.steps import Effect, Plan, Step
+from . import definition
+from .definition import Device, Wanted, change_of, device_of
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+PHASE = "changing"
+How = t.Literal["live", "boot", "now", "refused"]
+# Kept in our own metadata, or by libvirt beside the definition
+_BESIDE = (
+    *("autostart", "groups", "anti_affinity", "tags", "zone"),
+    *("start_order", "start_delay"),
+)
+_TEXTS = ("title", "description")
+# A guest that runs is asked for the memory it gives back: what it has is no sign of a change
+_NOT_SEEN_LIVE = ("memory", "memory_max", "vcpus_max")
+_PLUGGED = ("virtio", "usb")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A VM as libvirt has it. ``live`` is None while it is off; ``sizes`` are bytes by path.
+
+    ``files`` are the paths of volumes that are there, of those that are its own or are to be;
+    ``stays`` says by path why a volume that is to go may not. ``saved``: its memory is saved.
+    """
+
+    name: str
+    inactive: str = field(repr=False)
+    live: str | None = field(repr=False)
+    metadata: Metadata
+    autostart: bool = False
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    files: frozenset[str] = frozenset()
+    stays: Mapping[str, str] = field(default_factory=dict)
+    running: bool = False
+    saved: bool = False
+
+
+@dataclass(frozen=True)
+class Changed:
+    """One setting: ``how`` is ``now`` where nothing that runs is concerned."""
+
+    path: str
+    asked: str
+    real: str
+    how: How
+    reason: str = ""
+
+    @property
+    def text(self) -> str:
+        """``vcpus 2 -> 4, live``."""
+        return f"{self.what}{_SUFFIX[self.how]}{self.reason}"
+
+    @property
+    def what(self) -> str:
+        """``vcpus 2 -> 4``."""
+        if self.asked == "absent":
+            return f"{self.path} removed"
+        if self.path.count(".") == 1 and self.real == "none":
+            return f"{self.path} added"
+        if self.path == "console.password":
+            return f"{self.path} changed"
+        return f"{self.path} {self.real} -> {self.asked}"
+
+
+_SUFFIX = {"live": ", live", "boot": ", at the next start", "now": "", "refused": ", refused: "}
+
+
+@dataclass(frozen=True)
+class Converged:
+    """What is done (``plan``), and what that means for each setting."""
+
+    plan: Plan[Facts] = field(default_factory=Plan)
+    changes: tuple[Changed, ...] = ()
+
+
+def differences(facts: Facts, wanted: Wanted, xml: str) -> list[Difference]:
+    """What was written and is another in the definition ``xml``, of which there are two."""
+    existing = Existing(xml, facts.metadata, facts.autostart, facts.sizes, wanted.bases)
+    return difference.differences(wanted.domain, existing)
+
+
+def plan(facts: Facts, wanted: Wanted, volumes: Mapping[str, OwnVolume]) -> Converged:
+    """The steps to what is asked for. ``volumes`` are those of disks that may have to be made."""
+    return _Planner(facts, wanted, volumes).converged()
+
+
+class _Planner:
+    def __init__(self, facts: Facts, wanted: Wanted, volumes: Mapping[str, OwnVolume]) -> None:
+        self.facts, self.wanted, self.volumes = facts, wanted, volumes
+        self.root = _lxml.parse(facts.inactive, facts.name)
+        self.live = None if facts.live is None else _lxml.parse(facts.live, facts.name)
+        self.stored = differences(facts, wanted, facts.inactive)
+        self.running: list[Difference] = []
+        if facts.live is not None:
+            self.running = differences(facts, wanted, facts.live)
+
+    def converged(self) -> Converged:
+        changes = [self._changed(one) for one in self.stored]
+        changes += self._drifted({one.path for one in self.stored})
+        refusals = [one.text for one in changes if one.how == "refused"]
+        left = [one for one in self.facts.metadata.volumes if one.role == "new"]
+        if changes and self.facts.saved:
+            refusals.append(
+                f"the memory of {self.facts.name!r} is saved with what it has now; start it first"
+                " (fleet.virt.state, vm_state running)"
+            )
+        if refusals:
+            return Converged(Plan(refusals=tuple(refusals)), tuple(changes))
+        if not changes and self.facts.metadata.phase != PHASE and not left:
+            return Converged()
+        return Converged(Plan(tuple(self._steps(changes))), tuple(changes))
+
+    def _drifted(self, known: t.Collection[str]) -> list[Changed]:
+        """What only what runs has otherwise, and can be mended there."""
+        found = []
+        for one in self.running:
+            if one.path in known or one.path in (*_BESIDE, *_NOT_SEEN_LIVE):
+                continue
+            if one.path.endswith(".size") or one.path.startswith("seed"):
+                continue
+            changed = self._changed(one)
+            if changed.how == "live":
+                found.append(changed)
+        return found
+
+    def _changed(self, one: Difference) -> Changed:
+        how, reason = self._how(one)
+        return Changed(one.path, one.asked, one.real, how, reason)
+
+    def _how(self, one: Difference) -> tuple[How, str]:
+        change = change_of(self.wanted.domain, one, self.root)
+        if change.when == "never":
+            return "refused", change.reason
+        device = device_of(self.wanted.domain, one.path)
+        if device is not None and device.kind == "disks":
+            reason = self._refused(device)
+            if reason:
+                return "refused", reason
+        if self.live is None or one.path in _BESIDE:
+            return "now", ""
+        if change.when == "boot":
+            return "boot", ""
+        if self._can_be_live(one, device, self.live):
+            return "live", ""
+        if device is not None and device.spec is None and device.kind == "disks":
+            return "refused", "it cannot be taken out of a VM that runs; shut it down first"
+        return "boot", ""
+
+    def _refused(self, device: Device) -> str:
+        facts, spec = self.facts, device.spec
+        if spec is None:
+            reasons = [
+                facts.stays[one.path] for one in self._own(device) if one.path in facts.stays
+            ]
+            return "; ".join(reasons)
+        if isinstance(spec, Disk) and device.key == "size":
+            path = _path(definition.located(self.root, self.wanted.domain, device, facts.metadata))
+            real = facts.sizes.get(path or "")
+            if real is None:
+                return "its size cannot be read"
+            if spec.size is not None and spec.size * MIB < real:
+                return (
+                    "a disk never shrinks, what is at its end would be lost; add another disk, copy"
+                    " what you need, and remove this one"
+                )
+        if not device.key and device.name in self.volumes:
+            own = self.volumes[device.name]
+            known = {one.path for one in facts.metadata.volumes}
+            if own.path in facts.files and own.path not in known:
+                return (
+                    f"{own.path} is there already and does not belong to this VM; remove or rename"
+                    " it, or give the disk another name"
+                )
+        return ""
+
+    def _own(self, device: Device) -> list[OwnVolume]:
+        return [
+            one
+            for one in self.facts.metadata.volumes
+            if one.target == device.name and one.role != "seed"
+        ]
+
+    def _can_be_live(self, one: Difference, device: Device | None, live: Element) -> bool:
+        domain = self.wanted.domain
+        if one.path == "vcpus":
+            most, now = settings.VCPUS_MAX.found(live), settings.VCPUS.found(live)
+            if not self.facts.running or domain.vcpus > t.cast("int", most):
+                return False
+            return domain.vcpus >= t.cast("int", now) or _can_be_unplugged(live, domain.vcpus)
+        if one.path == "memory":
+            most = t.cast("int", settings.MEMORY_MAX.found(live))
+            return self.facts.running and domain.memory <= most
+        if one.path == "console.password":  # QEMU takes one only where there was one at its start
+            screens = live.findall(f"devices/graphics[@type='{domain.console.type}']")
+            return all(screen.get("passwd") for screen in screens)
+        if device is None or device.key == "size":
+            return True
+        element = definition.located(live, domain, device, self.facts.metadata)
+        if device.kind == "nics":
+            if device.key == "source" and element is not None and device.spec is not None:
+                return element.get("type") == getattr(device.spec, "type", None)
+            return self.facts.running or bool(device.key)
+        if device.key:  # of a disk that runs libvirt changes the medium and nothing else
+            return element is not None and device.key == "image"
+        if isinstance(device.spec, Disk):
+            threads = number(live.findtext("iothreads")) or 0
+            iothread = getattr(device.spec, "iothread", None) or 0
+            plugged = device.spec.device == "disk" and _is_plugged(live, device.spec.bus)
+            return plugged and iothread <= threads
+        if element is None:
+            return True  # it is out already
+        target = element.find("target")
+        bus = str(target.get("bus")) if target is not None else ""
+        return self.facts.running and element.get("device") == "disk" and _is_plugged(live, bus)
+
+    # --- steps ---
+
+    def _steps(self, changes: t.Sequence[Changed]) -> t.Iterator[Step[Facts]]:
+        domain, facts = self.wanted.domain, self.facts
+        new = {one.path: one for one in self._new(changes)}
+        yield Step("note", f"note that {facts.name} is being changed", _noted(tuple(new.values())))
+        attached = {
+            _path(one)
+            for root in (self.root, self.live)
+            if root is not None
+            for one in root.iterfind("devices/disk")
+        }
+        for left in facts.metadata.volumes:
+            if left.role == "new" and left.path not in attached:
+                effect = _emptied(left.path) if left.path in new else _gone(left.path)
+                yield Step("clear", f"remove {left.path}", effect, about=left)
+        for own in new.values():
+            size = next(one.size for one in domain.disks if one.name == own.target)
+            effect = _made(own.path, size)
+            yield Step("volume", f"create {own.pool}/{own.name}", effect, about=own.target)
+        differs = {one.path for one in self.running} | {"memory"}
+        for one in changes:
+            device = device_of(domain, one.path)
+            if one.how != "live" or one.path not in differs or one.path.endswith(".size"):
+                continue
+            if self._is_to_be_done(device):
+                yield self._live_step(one, device)
+        for one in changes:
+            if one.path == "autostart":
+                yield Step("autostart", one.what, _autostart(domain.autostart))
+        yield Step("define", f"define {facts.name}", self._defined(changes))
+        for one in changes:
+            device = device_of(domain, one.path)
+            if device is None or device.kind != "disks":
+                continue
+            if device.key == "size" and isinstance(device.spec, Disk):
+                path = _path(definition.located(self.root, domain, device, facts.metadata)) or ""
+                size = (device.spec.size or 0) * MIB
+                yield Step("grow", one.what, _grown(path, size), about=(path, size), forward=True)
+            elif device.spec is None:
+                for own in self._own(device):
+                    text = f"remove {own.path}"
+                    yield Step("remove", text, _gone(own.path), about=own, forward=True)
+        yield Step("release", f"{facts.name} is changed", _released, forward=False)
+
+    def _new(self, changes: t.Sequence[Changed]) -> list[OwnVolume]:
+        """The volumes that are to be made; one that was taken out by hand is still there."""
+        found = []
+        left = {one.path for one in self.facts.metadata.volumes if one.role == "new"}
+        attached = {
+            _path(one)
+            for one in (self.live if self.live is not None else self.root).iterfind("devices/disk")
+        }
+        for one in changes:
+            device = device_of(self.wanted.domain, one.path)
+            own = self.volumes.get(device.name) if device and not device.key else None
+            if device is None or device.kind != "disks" or device.spec is None or own is None:
+                continue
+            there = own.path in self.facts.files and own.path not in left
+            if not there and own.path not in attached:
+                found.append(dataclasses.replace(own, role="new"))
+        return found
+
+    def _is_to_be_done(self, device: Device | None) -> bool:
+        """Whether what is to go is there, and what is to come is not."""
+        if device is None or device.key or self.live is None:
+            return True
+        there = definition.located(self.live, self.wanted.domain, device, self.facts.metadata)
+        return (there is None) == (device.spec is not None)
+
+    def _live_step(self, one: Changed, device: Device | None) -> Step[Facts]:
+        domain, wanted = self.wanted.domain, self.wanted
+        if device is None:
+            kind = "text" if one.path in _TEXTS else one.path.partition(".")[0]
+            about: object = {"vcpus": domain.vcpus, "memory": domain.memory}.get(kind, one.path)
+            return Step(kind, one.text, _mended(wanted, one), about=about)
+        kind = "detach" if device.spec is None else "attach" if not device.key else "update"
+        return Step(kind, one.text, _mended(wanted, one), about=device)
+
+    def _defined(self, changes: t.Sequence[Changed]) -> Effect[Facts]:
+        stored = list(self.stored)
+        wanted = self.wanted
+
+        def effect(before: Facts) -> Facts:
+            xml = definition.changed(before.inactive, wanted, stored, before.metadata)
+            root = _lxml.parse(xml, before.name)
+            attached = {_path(one) for one in root.iterfind("devices/disk")}
+            kept = after(before.metadata, wanted, attached, [one.path for one in changes])
+            return dataclasses.replace(before, inactive=xml, metadata=kept)
+
+        return effect
+
+
+def after(
+    kept: Metadata, wanted: Wanted, attached: t.Collection[str | None], paths: t.Collection[str]
+) -> Metadata:
+    """What is kept with the VM once its definition is as asked for."""
+    domain = wanted.domain
+    volumes = tuple(
+        dataclasses.replace(one, role="disk") if one.role == "new" else one
+        for one in kept.volumes
+        if one.role != "new" or one.path in attached
+    )
+    place = domain.placement
+    asked: dict[str, object] = {
+        "groups": domain.groups,
+        "anti_affinity": place.anti_affinity,
+        "tags": place.tags,
+        "zone": place.zone,
+        "start_order": domain.start_order,
+        "start_delay": domain.start_delay,
+    }
+    changed: dict[str, t.Any] = {key: value for key, value in asked.items() if key in paths}
+    return dataclasses.replace(
+        kept, volumes=volumes, request=request.merged(kept.request, domain), **changed
+    )
+
+
+def _path(element: Element | None) -> str | None:
+    source = element.find("source") if element is not None else None
+    return (source.get("file") or source.get("dev")) if source is not None else None
+
+
+def _is_plugged(live: Element, bus: str) -> bool:
+    """Whether a disk on that bus comes and goes while the VM runs."""
+    there = live.find("devices/controller[@type='scsi']") is not None
+    return bus in _PLUGGED or (bus == "scsi" and there)
+
+
+def _can_be_unplugged(live: Element, count: int) -> bool:
+    """Whether all vCPUs beyond ``count`` were added while the VM ran: the others stay."""
+    online = [one for one in live.iterfind("vcpus/vcpu") if one.get("enabled") == "yes"]
+    removable = [one for one in online if one.get("hotpluggable") == "yes"]
+    return bool(online) and len(online) - len(removable) <= count
+
+
+# --- what each step changes ---
+
+
+def _noted(new: tuple[OwnVolume, ...]) -> Effect[Facts]:
+    def effect(before: Facts) -> Facts:
+        kept = before.metadata
+        known = {one.path for one in kept.volumes}
+        more = tuple(one for one in new if one.path not in known)
+        kept = dataclasses.replace(kept, phase=PHASE, volumes=(*kept.volumes, *more))
+        return dataclasses.replace(before, metadata=kept)
+
+    return effect
+
+
+def _made(path: str, size: int | None) -> Effect[Facts]:
+    """``size`` in MiB; None for that of an image, which nobody asked for."""
+
+    def effect(before: Facts) -> Facts:
+        sizes = before.sizes if size is None else {**before.sizes, path: size * MIB}
+        return dataclasses.replace(before, files=before.files | {path}, sizes=sizes)
+
+    return effect
+
+
+def _emptied(path: str) -> Effect[Facts]:
+    """The file is gone, and will be made anew."""
+
+    def effect(before: Facts) -> Facts:
+        volumes = tuple(
+            dataclasses.replace(one, made=BEGUN) if one.path == path else one
+            for one in before.metadata.volumes
+        )
+        kept = dataclasses.replace(before.metadata, volumes=volumes)
+        return dataclasses.replace(before, files=before.files - {path}, metadata=kept)
+
+    return effect
+
+
+def _gone(path: str) -> Effect[Facts]:
+    def effect(before: Facts) -> Facts:
+        volumes = tuple(one for one in before.metadata.volumes if one.path != path)
+        kept = dataclasses.replace(before.metadata, volumes=volumes)
+        return dataclasses.replace(before, files=before.files - {path}, metadata=kept)
+
+    return effect
+
+
+def _mended(wanted: Wanted, one: Changed) -> Effect[Facts]:
+    def effect(before: Facts) -> Facts:
+        if before.live is None:
+            return before
+        root = _lxml.parse(before.live, before.name)
+        if one.path == "vcpus":
+            vcpu = root.find("vcpu")
+            if vcpu is not None:
+                vcpu.set("current", str(wanted.domain.vcpus))
+        elif one.path == "memory":
+            settings.MEMORY.rewrite(root, wanted.domain)
+        else:
+            what = Difference(one.path, one.asked, one.real)
+            definition.mend(root, wanted, what, before.metadata)
+        return dataclasses.replace(before, live=_lxml.tostring(root))
+
+    return effect
+
+
+def _autostart(wanted: bool) -> Effect[Facts]:
+    return lambda before: dataclasses.replace(before, autostart=wanted)
+
+
+def _grown(path: str, size: int) -> Effect[Facts]:
+    return lambda before: dataclasses.replace(before, sizes={**before.sizes, path: size})
+
+
+def _released(before: Facts) -> Facts:
+    kept = dataclasses.replace(before.metadata, phase=None, owner=None)
+    return dataclasses.replace(before, metadata=kept)

@@ -1,0 +1,205 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A VM that exists is changed to what is asked for, and its guest sees it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.fleet.virt.tests.integration import harness
+from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
+from lxml import etree
+
+from .conftest import Fleet
+
+_PROVISION = "ansible-playbook fleet.virt.provision_vm -e @vms.yml"
+# As the guide shows them, in this order, each with what it must print
+COMMANDS = {
+    f"{_PROVISION} --check --diff": '"vcpus": "2"',
+    f"{_PROVISION} -e virt_converge=false": "left as it is, because virt_converge is false",
+    f"{_PROVISION} -e virt_restart=when_required": "changed: [hv1] => (item=told)",
+}
+_VM: dict[str, Any] = {
+    "name": "grows",
+    "vcpus": 1,
+    "vcpus_max": 3,
+    "memory": 128,
+    "memory_max": 160,
+    "image": "tiny.qcow2",
+    "disks": [
+        {"name": "system", "size": 64},
+        {"name": "data", "size": 16, "serial": "DATA"},
+        {"name": "cd", "device": "cdrom"},
+    ],
+    "console": {"type": "vnc"},
+    "groups": ["web"],
+}
+
+
+class _Guest:
+    """What the guest itself sees, by its agent."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        assert fleet.guests is not None
+        self.guests = fleet.guests
+        self.guests.wait_agent("hv1", "grows")
+
+    def sees(self, command: str) -> None:
+        """The command succeeds inside the guest within some seconds."""
+
+        def done() -> bool:
+            try:
+                self.guests.execute("hv1", "grows", command)
+            except AssertionError:
+                return False
+            return True
+
+        wait_for(done, 20, f"{command!r} inside the guest")
+
+
+def _disk(target: str, mib: int) -> str:
+    return f"test $(cat /sys/block/{target}/size) = {mib * 2048}"
+
+
+def _unowned(fleet: Fleet) -> list[bytes]:
+    """What no row owns, as canonical XML."""
+    root = etree.fromstring(fleet.host("hv1", "virsh dumpxml --inactive grows"))
+    places = ("uuid", "features", "clock", "on_crash", "devices/serial", "devices/channel")
+    found = [root.find(place) for place in (*places, "devices/memballoon", "devices/emulator")]
+    return [etree.tostring(one, method="c14n") for one in found if one is not None]
+
+
+def _verify(fleet: Fleet, vm: dict[str, Any]) -> dict[str, Any]:
+    """The module, by the harness: check mode is the real run, and the next changes nothing."""
+    done = harness.verify(
+        fleet.ansible,
+        fleet.lab,
+        "hv1",
+        "fleet.virt.virt_init",
+        vm,
+        task={"vars": fleet.variables},
+    )
+    (entry,) = done.real["hv1"]["vms"]
+    (again,) = done.again["hv1"]["vms"]
+    assert again["pending"] == entry["pending"]
+    return dict(entry)
+
+
+def test_changes_of_a_guest_that_runs(fleet: Fleet) -> None:
+    """Twenty in one request, then what goes, what is refused, what others changed, and a start."""
+    made = fleet.provision(virt_vms=[{**_VM, "host": "hv1"}], virt_wait_timeout=120).succeeded()
+    assert "grows" in made.stdout
+    guest = _Guest(fleet)
+    (again,) = fleet.init("hv1", **_VM)["vms"]
+    assert (again["changed"], again["pending"]) == (False, [])
+    unowned = _unowned(fleet)
+    vm = copy.deepcopy(_VM)
+    vm.update(vcpus=2, memory=144, title="Grown", description="A VM\nthat grew", autostart=True)
+    vm.update(groups=["blue", "web"], tags=["ssd"], anti_affinity=["web"], zone="a")
+    vm.update(boot=["system", "data"], watchdog="poweroff", memory_max=192)
+    vm["console"] = {"type": "vnc", "password": "s3cret"}
+    vm["disks"] = [
+        {"name": "system", "size": 64},
+        {"name": "data", "size": 24, "cache": "writeback", "serial": "DATA"},
+        {"name": "cd", "device": "cdrom"},
+        {"name": "more", "size": 8, "serial": "MORE"},
+        {"name": "logs", "size": 8, "bus": "scsi"},
+    ]
+    vm["nics"] = [
+        {"name": "eth0", "bridge": "br0", "link": False},
+        {"name": "eth1", "bridge": "br0"},
+    ]
+    entry = _verify(fleet, vm)
+    assert sorted(entry["steps"]) == sorted(
+        [
+            "vcpus 1 -> 2, live",
+            "memory 128 MiB -> 144 MiB, live",
+            "memory_max 160 MiB -> 192 MiB, at the next start",
+            "title none -> Grown, live",
+            "description none -> A VM\nthat grew, live",
+            "autostart false -> true",
+            "groups web -> blue, web",
+            "anti_affinity none -> web",
+            "tags none -> ssd",
+            "zone none -> a",
+            "boot system, cd -> system, data, at the next start",
+            "watchdog none -> poweroff, at the next start",
+            "console.password changed, at the next start",
+            "disks.data.size 16 MiB -> 24 MiB, live",
+            "disks.data.cache none -> writeback, at the next start",
+            "disks.more added, live",
+            "disks.logs added, live",
+            "nics.eth0.link true -> false, live",
+            "nics.eth1 added, live",
+        ]
+    )
+    waiting = ["memory_max", "console", "watchdog", "disks.vdb.cache", "boot"]
+    assert sorted(entry["pending"]) == sorted(waiting)
+    assert entry["restart_required"]
+    assert _unowned(fleet) == unowned
+    guest.sees("test -e /sys/devices/system/cpu/cpu1")
+    guest.sees(_disk("vdb", 24))
+    guest.sees("grep -q MORE /sys/block/vdc/serial")
+    guest.sees("ls /sys/block | grep -q sd")
+    guest.sees("test $(ls -d /sys/class/net/e* | wc -l) = 2")
+    guest.sees("ip link set eth0 up; grep -q 0 /sys/class/net/eth0/carrier")
+
+    # what goes: a disk with its volume, and a NIC; the cable comes back by another's hand
+    fleet.host("hv1", "virsh domif-setlink grows --interface eth0 up 2>/dev/null || true")
+    less = copy.deepcopy(vm)
+    less["disks"][3] = {"name": "more", "state": "absent"}
+    less["nics"] = [{"name": "eth0", "bridge": "br0"}, {"name": "eth1", "state": "absent"}]
+    less["nics"][0]["link"] = True
+    entry = _verify(fleet, less)
+    assert sorted(entry["steps"]) == [
+        "disks.more removed, live",
+        "nics.eth0.link false -> true, live",
+        "nics.eth1 removed, live",
+    ]
+    assert "grows_more.qcow2" not in fleet.files("hv1")
+    guest.sees("test ! -e /sys/block/vdc")
+    guest.sees("ip link set eth0 up; grep -q 1 /sys/class/net/eth0/carrier")
+
+    # what is refused touches nothing, whatever is asked for beside it
+    for wrong, words in (
+        ({"disks": [{"name": "data", "size": 8}]}, "a disk never shrinks"),
+        ({"nics": [{"name": "eth0", "bridge": "br0", "mac": "52:54:00:00:00:01"}]}, "MAC address"),
+        ({"vcpus": 3, "firmware": "uefi"}, "make it anew"),
+    ):
+        harness.refuse(
+            fleet.ansible,
+            fleet.lab,
+            "hv1",
+            "fleet.virt.virt_init",
+            {**less, **wrong},
+            match=words,
+            task={"vars": fleet.variables},
+        )
+
+    # the next start has what waited for it
+    run = fleet.provision(virt_vms=[less], virt_restart="when_required", virt_wait_timeout=120)
+    run.succeeded()
+    (after,) = fleet.init("hv1", **less)["vms"]
+    assert (after["changed"], after["pending"]) == (False, [])
+
+
+def test_the_commands_of_the_guide(fleet: Fleet, tmp_path: Path) -> None:
+    vm = {"name": "told", "host": "hv1", "memory": 96, "image": "tiny.qcow2", "wait": False}
+    fleet.provision(virt_vms=[vm]).succeeded()
+    vms = {"virt_vms": [{**vm, "vcpus": 2}], **fleet.variables}
+    (tmp_path / "vms.yml").write_text(json.dumps(vms))
+    plan = fleet.ansible.playbook("plan", vms).succeeded()
+    assert "vcpus 1 -> 2, at the next start" in plan.stdout
+    assert fleet.guests is not None
+    fleet.guests.wait_agent("hv1", "told")  # one that boots hears no request to shut down
+    for command, expected in COMMANDS.items():
+        program, *words = shlex.split(command.replace("vms.yml", str(tmp_path / "vms.yml")))
+        run = fleet.ansible.run(program, words)
+        assert expected in run.stdout, run
+        assert (run.returncode == 0) == ("converge=false" not in command), run
+    assert fleet.host("hv1", "virsh vcpucount told --live --current").strip() == "2"
