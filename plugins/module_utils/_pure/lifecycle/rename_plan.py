@@ -114,11 +114,12 @@ def withdrawal(facts: Facts, old: str, new: str) -> Plan[Facts]:
     return Plan(tuple(steps))
 
 
-def _rename(old: str, new: str) -> Step[Facts]:
+def _rename(present: str, wanted: str) -> Step[Facts]:
     def renamed(before: Facts) -> Facts:
-        return dataclasses.replace(before, name=new)
+        return dataclasses.replace(before, name=wanted)
 
-    return Step("rename", f"rename {old} to {new}", renamed, about=(old, new))
+    text = f"rename {present} to {wanted}"
+    return Step("rename", text, renamed, about=(present, wanted))
 
 
 def _moving(facts: Facts) -> t.Iterator[Step[Facts]]:
