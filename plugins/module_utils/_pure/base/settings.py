@@ -205,6 +205,10 @@ class Text(Setting[Default_co]):
 
     pattern: str = r"[^\0]+"
     rule: str = ""
+    secret: bool | None = None
+
+    def _more(self) -> Argument:
+        return {} if self.secret is None else {"no_log": self.secret}
 
     def read(self, reader: Reader) -> str | Default_co:
         found = reader.text(self.name, None, self.pattern, self.rule)

@@ -215,7 +215,7 @@ def _disk_rules(reader: Reader, bus: str) -> None:
         size = sizes[key] = reader.integer(key, None, 512, 32768)
         if size is not None and size & (size - 1):
             reader.problem(key, f"{size} is no power of two; write for example 512 or 4096")
-    logical, physical = sizes.values()
+    logical, physical = sizes["logical_block_size"], sizes["physical_block_size"]
     if physical is not None and physical < (logical or 512):
         reader.problem("physical_block_size", "it is less than the logical one; make it as large")
 

@@ -315,6 +315,7 @@ class Console:
         change=AT_BOOT,
         pattern=r"[a-z]{2}(-[a-z0-9]{2,8})?",
         rule="write two small letters, for example de",
+        secret=False,
     )
     password = Value(
         "password",
