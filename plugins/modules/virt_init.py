@@ -777,8 +777,8 @@ options:
     elements: str
   clock:
     description:
-      - Clock and timers, or the clock's O(clock.offset) alone, such as V(localtime).
-    type: raw
+      - Clock and timers.
+    type: dict
     suboptions:
       offset:
         description:
@@ -857,10 +857,10 @@ options:
         type: bool
   hyperv:
     description:
-      - What Windows runs better with. V(true) is O(hyperv.relaxed), O(hyperv.vapic),
+      - What Windows runs better with. An empty mapping is O(hyperv.relaxed), O(hyperv.vapic),
         O(hyperv.spinlocks) 8191, O(hyperv.vpindex), O(hyperv.runtime), O(hyperv.synic) and
         O(hyperv.stimer), with Hyper-V's clock. For KVM guests.
-    type: raw
+    type: dict
     suboptions:
       relaxed:
         description:
@@ -997,9 +997,9 @@ options:
     default: true
   panic:
     description:
-      - Device by which the guest tells that it crashed, V(true) or its model alone, so that
-        O(on_crash) holds. There is none if left out.
-    type: raw
+      - Device by which the guest tells that it crashed, so that O(on_crash) holds; an empty mapping
+        is the usual one. There is none if left out.
+    type: dict
     suboptions:
       model:
         description:
@@ -1009,8 +1009,8 @@ options:
         choices: [isa, hyperv, pvpanic, pseries, s390]
   video:
     description:
-      - Graphics card, or its model alone, such as V(virtio). Left out, there is one with a console.
-    type: raw
+      - Graphics card. Left out, there is one with a console.
+    type: dict
     suboptions:
       model:
         description:
@@ -1031,8 +1031,8 @@ options:
         type: int
   sound:
     description:
-      - Sound card, V(true) or its model alone. There is none if left out.
-    type: raw
+      - Sound card; an empty mapping is the usual one. There is none if left out.
+    type: dict
     suboptions:
       model:
         description:

@@ -45,10 +45,7 @@ options:
 MODULE = _tools.CHECKOUT / "plugins" / "modules" / "virt_init.py"
 SEED_FRAGMENT = _tools.CHECKOUT / "plugins" / "doc_fragments" / "_seed.py"
 # A word or true stands for the whole mapping
-WITH_A_SHORT_FORM = [
-    *("console", "seed", "cpu", "clock", "hyperv", "watchdog", "tpm"),
-    *("panic", "video", "sound"),
-]
+WITH_A_SHORT_FORM = ["console", "seed", "cpu", "watchdog", "tpm"]
 
 
 def _module() -> str:

@@ -356,11 +356,10 @@ MEMTUNES = Group(
 )
 CLOCKS = Group(
     "clock",
-    "Clock and timers, or the clock's O(clock.offset) alone, such as V(localtime).",
+    "Clock and timers.",
     settings=rows(Clock),
     xml="clock",
     change=_BY_HAND,
-    of="raw",
 )
 FEATURES = Group(
     "features",
@@ -371,13 +370,12 @@ FEATURES = Group(
 )
 HYPERVS = Group(
     "hyperv",
-    "What Windows runs better with. V(true) is O(hyperv.relaxed), O(hyperv.vapic),"
+    "What Windows runs better with. An empty mapping is O(hyperv.relaxed), O(hyperv.vapic),"
     " O(hyperv.spinlocks) 8191, O(hyperv.vpindex), O(hyperv.runtime), O(hyperv.synic) and"
     " O(hyperv.stimer), with Hyper-V's clock. For KVM guests.",
     settings=rows(Hyperv),
     xml="features/hyperv",
     change=_BY_HAND,
-    of="raw",
 )
 START_ORDER = Integer(
     "start_order",

@@ -227,28 +227,25 @@ class Channel:
 
 VIDEOS = Group(
     "video",
-    "Graphics card, or its model alone, such as V(virtio). Left out, there is one with a console.",
+    "Graphics card. Left out, there is one with a console.",
     settings=rows(Video),
     xml="devices/video",
     change=AT_BOOT,
-    of="raw",
 )
 SOUNDS = Group(
     "sound",
-    "Sound card, V(true) or its model alone. There is none if left out.",
+    "Sound card; an empty mapping is the usual one. There is none if left out.",
     settings=rows(Sound),
     xml="devices/sound",
     change=AT_BOOT,
-    of="raw",
 )
 PANICS = Group(
     "panic",
-    "Device by which the guest tells that it crashed, V(true) or its model alone, so that"
-    " O(on_crash) holds. There is none if left out.",
+    "Device by which the guest tells that it crashed, so that O(on_crash) holds; an empty mapping"
+    " is the usual one. There is none if left out.",
     settings=rows(Panic),
     xml="devices/panic",
     change=AT_BOOT,
-    of="raw",
 )
 FILESYSTEMS = Group(
     "filesystems",

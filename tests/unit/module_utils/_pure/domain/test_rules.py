@@ -149,8 +149,9 @@ def _rendered(**options: t.Any) -> t.Any:
     )
 
 
-def test_true_alone_is_what_windows_wants() -> None:
-    root = _rendered(hyperv=True)
+@pytest.mark.parametrize("given", [{}, True, "{}"])
+def test_nothing_of_its_own_is_what_windows_wants(given: object) -> None:
+    root = _rendered(hyperv=given)
     assert [one.tag for one in root.find("features/hyperv")] == [
         *("relaxed", "vapic", "spinlocks", "vpindex", "runtime", "synic", "stimer")
     ]
@@ -176,3 +177,9 @@ def test_virtiofs_has_the_memory_that_it_needs() -> None:
     assert root.xpath("memoryBacking/source/@type") == ["memfd"]
     assert root.xpath("memoryBacking/access/@mode") == ["shared"]
     assert root.xpath("devices/filesystem/@accessmode") == ["passthrough"]
+
+
+def test_an_empty_mapping_is_the_usual_device() -> None:
+    root = _rendered(panic={}, sound={})
+    assert root.xpath("devices/panic/@model") == ["isa"]
+    assert root.xpath("devices/sound/@model") == ["ich9"]
