@@ -19,9 +19,13 @@ PROVEN = {
     "boot": "provisioning/test_media.py::test_a_vm_boots_from_its_cd",
     "disks.device": "provisioning/test_media.py::test_a_guest_reads_its_cd",
     "disks.image": "provisioning/test_media.py::test_a_vm_boots_from_its_cd",
+    "disks.serial": "provisioning/test_change.py::test_changes_of_a_guest_that_runs",
     "disks.detect_zeroes": "provisioning/test_settings.py::test_zeroes_are_looked_for",
     "disks.iothread": "provisioning/test_settings.py::test_disks_share_threads",
+    "nics.link": "provisioning/test_change.py::test_changes_of_a_guest_that_runs",
     "nics.vlan": "provisioning/test_vlans.py",
+    "vcpus": "provisioning/test_change.py::test_changes_of_a_guest_that_runs",
+    "vcpus_max": "provisioning/test_change.py::test_changes_of_a_guest_that_runs",
     "tpm.model": "provisioning/test_settings.py::test_a_tpm_where_it_can_be_emulated",
 }
 _CGROUPS = "the laboratory's hypervisors are containers without controllers of cgroups"
@@ -41,6 +45,7 @@ SCHEMA_ONLY = {
     "hostdevs.pci": _HARDWARE,
     "hostdevs.usb": _HARDWARE,
     "nics.isolated": "the laboratory may not write what it is set by, below /sys",
+    "memory_backing.locked": "the laboratory's hypervisors may not lock memory",
     "memory_backing.hugepages": "the laboratory has reserved none",
     "memory_backing.page_size": "the laboratory has reserved none",
 }
@@ -68,7 +73,6 @@ VMS: list[dict[str, Any]] = [
         "memory_max": 64,
         "memory_backing": {
             "nosharepages": True,
-            "locked": False,
             "source": "memfd",
             "access": "shared",
             "allocation": "immediate",
@@ -148,13 +152,13 @@ VMS: list[dict[str, Any]] = [
                 "total_iops_sec": 1000,
                 "pool": "default",
                 "overlay": False,
-                "readonly": False,
                 "serial": "A.b_1",
             },
             {
                 "name": "data",
                 "size": 8,
                 "bus": "scsi",
+                "readonly": True,
                 "wwn": "5000c50015ea71ac",
                 "logical_block_size": 4096,
                 "physical_block_size": 4096,
@@ -180,6 +184,7 @@ VMS: list[dict[str, Any]] = [
     {
         "name": "kernel",
         "memory": 64,
+        "memory_max": 96,
         "video": {"model": "vga", "vram": "32MiB"},
         "kernel": KERNEL,
         "initrd": KERNEL,

@@ -30,6 +30,7 @@ class Options(Connected):
     _stage: str
     _groups: list[str]
     _results: str | None
+    _more: bool
     _round: dict[str, object] | None
     _earlier: dict[str, object] | None
     _silent: str
