@@ -18,7 +18,6 @@ from ... import _libvirt, _lxml
 from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused, told
 from ..._libvirt import DOMAIN_AFFECT_LIVE
 from ..._pure.base import metadata
-from ..._pure.base.metadata import OwnVolume
 from ..._pure.change import definition
 from ..._pure.change.definition import Device
 from ..._pure.change.pending import pending
@@ -191,7 +190,7 @@ def _forget(work: Work, _step: Step[Facts]) -> None:
 def _clear(work: Work, step: Step[Facts]) -> Turns:
     """What a run that died has made goes; what is noted of it must not be held against another."""
     yield from ()
-    changing.remove(work.host, work.raw, t.cast("OwnVolume", step.about))
+    changing.remove(work.host, work.raw, t.cast("metadata.OwnVolume", step.about))
     kept = step.effect(work.facts).metadata
     work.write(kept)
     work.facts = dataclasses.replace(work.facts, metadata=kept)
@@ -414,7 +413,7 @@ def _grow(work: Work, step: Step[Facts]) -> Turns:
 
 def _remove(work: Work, step: Step[Facts]) -> Turns:
     yield from ()
-    changing.remove(work.host, work.raw, t.cast("OwnVolume", step.about), proven=True)
+    changing.remove(work.host, work.raw, t.cast("metadata.OwnVolume", step.about), proven=True)
 
 
 def _release(work: Work, step: Step[Facts]) -> Turns:

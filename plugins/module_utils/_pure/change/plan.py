@@ -259,9 +259,9 @@ class _Planner:
             if left.role == "new" and left.path not in attached:
                 effect = _emptied(left.path) if left.path in new else _gone(left.path)
                 yield Step("clear", f"remove {left.path}", effect, about=left)
+        sizes = {one.name: one.size for one in domain.disks}
         for own in new.values():
-            size = next(one.size for one in domain.disks if one.name == own.target)
-            effect = _made(own.path, size)
+            effect = _made(own.path, sizes[own.target])
             yield Step("volume", f"create {own.pool}/{own.name}", effect, about=own.target)
         differs = {one.path for one in self.running} | {"memory"}
         for one in changes:
