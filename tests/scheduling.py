@@ -34,7 +34,7 @@ _TOGETHER = {
 }
 # Leaves pools behind that moves and images stumble over
 _LAST = "tests/integration/test_examples.py"
-_NICE = 3
+_NICE = 15
 _MANY_FILES = 20  # of laboratory tests, which need everything
 _UNKNOWN_SECONDS = 30.0  # for a file that is not in durations.txt yet
 

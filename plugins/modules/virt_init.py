@@ -1259,7 +1259,7 @@ EXAMPLES = r"""
     memory: 8GiB
     disks:
       - name: data
-        size: 200GiB
+        size: 110GiB
 """
 
 RETURN = r"""

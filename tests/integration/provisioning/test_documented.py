@@ -57,7 +57,7 @@ def _have(fleet: Fleet, *names: str) -> None:
 def _shown(start: str) -> Any:
     """The YAML in the guide that begins so."""
     blocks = re.findall(r"code-block:: yaml\n\n((?:    .*\n|\n)+)", _GUIDE.read_text("utf-8"))
-    (block,) = [block for block in blocks if block.strip().startswith(start)]
+    block = next(block for block in blocks if block.strip().startswith(start))
     return yaml.safe_load(block)
 
 

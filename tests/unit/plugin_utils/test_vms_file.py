@@ -31,7 +31,8 @@ def test_ansible_reads_what_was_written(tmp_path: Path) -> None:
     assert _loaded(path) == [_WEB]
     plain = _vms_file.render([{"title": "{{ 6 * 7 }}"}]).replace("!unsafe ", "")
     path.write_text(plain, encoding="utf-8")
-    assert _loaded(path) == [{"title": 42}]  # so the mark is what keeps it
+    # so the mark is what keeps it; ansible-core before 2.19 makes text of a number
+    assert _loaded(path) in ([{"title": 42}], [{"title": "42"}])
 
 
 def _loaded(path: Path) -> object:
