@@ -21,6 +21,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values 
     as_mapping,
     as_mappings,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import show
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Domain
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import GENERATED
 from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import fleet_seen
@@ -42,6 +43,8 @@ from ansible_collections.fleet.virt.plugins.plugin_utils._registered import host
 
 # rounds in which others may be faster before a VM is given up
 _ATTEMPTS = 6
+# What virt_restart may be
+RESTART = ("never", "when_required")
 _ARGUMENTS: Spec = {
     "vms": {"type": "list", "elements": "dict"},
     "results": {"type": "str", "required": True},
@@ -57,6 +60,7 @@ _INTERNAL: Spec = {
     "_earlier": {"type": "dict", "default": {}},
     "_created": {"type": "str"},
     "_refresh_inventory": {"type": "bool", "default": True},
+    "_restart": {"type": "str", "default": RESTART[0]},
 }
 
 
@@ -73,6 +77,7 @@ class Options(Connected):
     _earlier: dict[str, object]
     _created: str | None
     _refresh_inventory: bool
+    _restart: str
 
 
 class ActionModule(FleetAction):
@@ -80,6 +85,10 @@ class ActionModule(FleetAction):
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         options = self.options(Options, _ARGUMENTS, _INTERNAL)
+        if options["_restart"] not in RESTART:
+            raise PlanRefused(
+                f"virt_restart: {show(options['_restart'])} is none of {', '.join(RESTART)}"
+            )
         work = _Work(self, options, task_vars)
         return work.confirm() if options["_claims"] else work.place()
 

@@ -33,7 +33,7 @@ class CallbackModule(CallbackBase):
     CALLBACK_NAME = "fleet.virt.output"
 
     def _tell(self, result: CallbackTaskResult) -> None:
-        # The underscored names are what Ansible 2.15 to 2.21 have in common
+        # The underscored names are what all supported versions of Ansible have in common
         why = result._result.get("msg") or "failed, without a message"
         line = f"{result._host.get_name()}: {result._task.get_name()}: {why}"
         self._display.display(line, stderr=True)

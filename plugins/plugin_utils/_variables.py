@@ -100,8 +100,8 @@ _KEYS = frozenset(
 )
 # What each playbook takes besides
 PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
-    "console_log": _CHOSEN | {"virt_console_lines"},
     "adopt": _CHOSEN | {"virt_output_file", "vm_adopt_disks", "vm_host"},
+    "console_log": _CHOSEN | {"virt_console_lines"},
     "evacuate": _MOVE | {"virt_host"},
     "host_info": _OUTPUT,
     "images": _OUTPUT
@@ -132,7 +132,6 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     | {
         "virt_group",
         "vm_autostart",
-        "vm_adopt_disks",
         "vm_force",
         "vm_reboot",
         "vm_reset",
@@ -157,6 +156,7 @@ BOOLEANS_AMONG = frozenset(
         "virt_refresh_inventory",
         "virt_strict",
         "virt_tunnelled",
+        "vm_adopt_disks",
         "vm_force",
         "vm_reboot",
         "vm_reset",

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from ansible_collections.fleet.virt.plugins.plugin_utils._variables import PLAYBOOKS
 from ansible_collections.fleet.virt.tests.integration.support import killing
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Run
 
@@ -22,9 +23,10 @@ from .conftest import Movers
 
 _KILLED = "its module gave no result: it was killed (SIGKILL)"
 _AGAIN = "run the same again"
-_THERE, _OTHER, _NEW = "there", "other", "new"
+_THERE, _OTHER, _NEW, _FOREIGN = "there", "other", "new", "foreign"
 _HOST = {"virt_host": "hv1"}
 _RUNNING = {"vm_state": "running"}
+_RENAMED = {"vm_name": _THERE, "vm_new_name": _NEW}
 _ALONE = ("--limit", "hv1")
 _VM = {"memory": 32, "seed": False, "start": False, "wait": False}
 # One for each hypervisor, so that claiming and creating are steps of their own
@@ -34,6 +36,13 @@ _BATCH = {
         {"name": "newer", "image": "tiny.qcow2", "host": "hv2", **_VM},
     ]
 }
+# Of nobody's: no module of this collection made it
+_DEFINE_FOREIGN = f"""
+virsh -q undefine {_FOREIGN} 2>/dev/null
+virsh -q define /dev/stdin <<END
+<domain type='qemu'><name>{_FOREIGN}</name><memory>65536</memory><os><type>hvm</type></os></domain>
+END
+"""
 
 
 @dataclass(frozen=True)
@@ -77,6 +86,14 @@ NOTHING_CHANGES = [
     Kill("state", "virt_state.1.before", {"vm_name": _NEW, **_RUNNING}, [_NEW]),
     Kill("state", "virt_state.2.before", {"vm_name": _THERE, **_RUNNING}, [_THERE]),
     Kill("state", "virt_state.2.after", {"vm_name": _THERE, **_RUNNING}, [_THERE], check=True),
+    Kill("adopt", "virt_adopt.1.before", {"vm_name": _NEW}, [_NEW]),
+    Kill("adopt", "virt_adopt.2.before", {"vm_name": _FOREIGN}, [_FOREIGN]),
+    Kill("adopt", "virt_adopt.2.after", {"vm_name": _FOREIGN}, [_FOREIGN], check=True),
+    Kill("rename", "virt_rename.1.before", _RENAMED, [_NEW]),
+    Kill("rename", "virt_rename.2.before", _RENAMED, [_THERE]),
+    Kill("rename", "virt_rename.2.after", _RENAMED, [_THERE], check=True),
+    Kill("screenshot", "virt_screenshot.1.before"),
+    Kill("console_log", "virt_console_log.1.before", {"vm_name": _THERE}, [_THERE]),
     Kill("migrate_vm", "virt_migrate.1.before", {"vm_name": _THERE}, [_THERE]),
     Kill("migrate_vm", "virt_migrate.2.before", {"vm_name": _THERE}, [_THERE]),
     Kill("migrate_vm", "virt_migrate.2.after", {"vm_name": _THERE}, [_THERE], check=True),
@@ -150,6 +167,7 @@ def test_each_that_dies_before_it_did_anything(movers: Movers) -> None:
     """Nothing has changed on either hypervisor, and every run says that it failed, and where."""
     movers.make(_THERE, start=False)
     movers.make(_OTHER, "hv2", start=False)
+    movers.fleet.host("hv1", _DEFINE_FOREIGN)
     before = _standing(movers)
     killed = []
     for host in ("hv1", "hv2"):
@@ -160,6 +178,11 @@ def test_each_that_dies_before_it_did_anything(movers: Movers) -> None:
         found = [fault for several, _printed in faults for fault in several]
     assert not found, "\n\n".join(found)
     assert _standing(movers) == before
+    movers.fleet.host("hv1", f"virsh -q undefine {_FOREIGN}")
+
+
+def test_every_playbook_is_among_them() -> None:
+    assert {kill.playbook for kill in NOTHING_CHANGES} == set(PLAYBOOKS)
 
 
 def _dies(movers: Movers, *words: Any, **more: Any) -> str:

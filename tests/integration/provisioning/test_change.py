@@ -181,6 +181,12 @@ def test_changes_of_a_guest_that_runs(fleet: Fleet) -> None:
             task={"vars": fleet.variables},
         )
 
+    # nor does one that cannot be meant
+    run = fleet.provision(virt_vms=[{**less, "title": "Other"}], virt_restart="when_requierd")
+    assert run.returncode == 2
+    assert "virt_restart: 'when_requierd' is none of never, when_required" in run.stdout
+    assert fleet.host("hv1", "virsh desc --title --config grows").strip() == "Grown"
+
     # the next start has what waited for it
     run = fleet.provision(virt_vms=[less], virt_restart="when_required", virt_wait_timeout=120)
     run.succeeded()

@@ -12,7 +12,13 @@ from __future__ import annotations
 import typing as t
 
 from ..._errors import LibvirtFailure, Problem, SpecError
-from ..._libvirt import DOMAIN_AFFECT_CONFIG, DOMAIN_AFFECT_LIVE, DOMAIN_XML_INACTIVE, ERR_NO_DOMAIN
+from ..._libvirt import (
+    DOMAIN_AFFECT_CONFIG,
+    DOMAIN_AFFECT_LIVE,
+    DOMAIN_XML_INACTIVE,
+    ERR_NO_DOMAIN,
+    ERR_NO_SUPPORT,
+)
 from ..._lxml import parse, tostring
 from ..._pure.base import metadata
 from ..._pure.base.metadata import Metadata
@@ -62,6 +68,27 @@ def kept_metadata(connection: Connection, raw: VirDomain) -> Metadata | None:
     """Our metadata in the persistent definition, None if there is none."""
     text = connection.call(f"read domain {raw.name()}", raw.XMLDesc, DOMAIN_XML_INACTIVE)
     return metadata.parse(parse(text, f"domain {raw.name()}"))
+
+
+def checkpoints(connection: Connection, raw: VirDomain) -> tuple[str, ...]:
+    """Names of the domain's checkpoints, sorted; none of a driver that knows of none."""
+    try:
+        listed = connection.call(f"list checkpoints of {raw.name()}", raw.listAllCheckpoints, 0)
+    except LibvirtFailure as error:
+        if error.code != ERR_NO_SUPPORT:
+            raise
+        return ()
+    return tuple(sorted(str(one.getName()) for one in listed))
+
+
+def is_saved(connection: Connection, raw: VirDomain) -> bool:
+    """Whether its memory was saved; no driver without that has any."""
+    try:
+        return bool(connection.call("look for saved memory", raw.hasManagedSaveImage, 0))
+    except LibvirtFailure as error:
+        if error.code == ERR_NO_SUPPORT:
+            return False
+        raise
 
 
 def restore_metadata(connection: Connection, raw: VirDomain, kept: Metadata | None) -> None:

@@ -15,12 +15,11 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ... import _lxml
-from ..._errors import LibvirtFailure, PlanRefused
+from ..._errors import PlanRefused
 from ..._libvirt import (
     DOMAIN_RUNNING,
     DOMAIN_XML_INACTIVE,
     DOMAIN_XML_SECURE,
-    ERR_NO_SUPPORT,
 )
 from ..._pure.base.metadata import BEGUN, Metadata, OwnVolume
 from ..._pure.base.settings import Setting
@@ -34,7 +33,7 @@ from ..._pure.domain.domain import Domain
 from ..._pure.placement import demand
 from ..._pure.plan.steps import predict
 from ..._units import MIB
-from ..base.lookup import kept_metadata
+from ..base.lookup import is_saved, kept_metadata
 from ..machine import owned, ownership
 from . import creation_capacity, creation_definition
 from .creation_types import DiskPlan, Host, Job
@@ -150,17 +149,8 @@ def read(connection: Connection, raw: VirDomain, kept: Metadata, domain: Domain)
         autostart=bool(connection.call(f"read autostart of {name}", raw.autostart)),
         sizes=sizes,
         running=state == DOMAIN_RUNNING,
-        saved=not active and _is_saved(connection, raw),
+        saved=not active and is_saved(connection, raw),
     )
-
-
-def _is_saved(connection: Connection, raw: VirDomain) -> bool:
-    try:
-        return bool(connection.call("look for saved memory", raw.hasManagedSaveImage, 0))
-    except LibvirtFailure as error:
-        if error.code == ERR_NO_SUPPORT:
-            return False
-        raise
 
 
 def _rendered(

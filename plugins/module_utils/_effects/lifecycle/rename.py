@@ -19,8 +19,8 @@ import uuid as uuids
 from dataclasses import dataclass, field
 
 from ... import _lxml
-from ..._errors import LibvirtFailure, PlanRefused, told
-from ..._libvirt import DOMAIN_XML_INACTIVE, DOMAIN_XML_SECURE, ERR_NO_SUPPORT
+from ..._errors import PlanRefused, told
+from ..._libvirt import DOMAIN_XML_INACTIVE, DOMAIN_XML_SECURE
 from ..._pure.base import metadata
 from ..._pure.base.metadata import Metadata
 from ..._pure.base.states import state_name
@@ -35,7 +35,6 @@ from ..plan import executor, lease
 from ..plan.executor import Turns
 
 if t.TYPE_CHECKING:
-    from ..._libvirt import VirDomain
     from ..._lxml import Element
 
 _WHOLE = DOMAIN_XML_SECURE | DOMAIN_XML_INACTIVE
@@ -167,23 +166,13 @@ def _read(connection: Connection, old: str, new: str, *, back: bool) -> Facts:
     return Facts(
         **{
             **vars(facts),
-            "checkpoints": _checkpoints(connection, raw),
+            "checkpoints": lookup.checkpoints(connection, raw),
             "stored": stored,
             "owner_alive": stored is not None and owners.is_alive(stored.owner),
             "files": tuple(_files(root, *((new, old) if back else (old, new)), facts.uuid)),
             "taken": other is not None,
         }
     )
-
-
-def _checkpoints(connection: Connection, raw: VirDomain) -> tuple[str, ...]:
-    try:
-        listed = connection.call(f"list checkpoints of {raw.name()}", raw.listAllCheckpoints, 0)
-    except LibvirtFailure as error:
-        if error.code != ERR_NO_SUPPORT:
-            raise
-        return ()
-    return tuple(sorted(str(one.getName()) for one in listed))
 
 
 def _named(root: Element) -> t.Iterator[tuple[Element, str]]:

@@ -21,13 +21,13 @@ from dataclasses import dataclass, field
 
 from ... import _libvirt
 from ..._errors import DeadlineExceeded, LibvirtFailure, PlanRefused, told
-from ..._libvirt import ERR_NO_SUPPORT, ERR_OPERATION_INVALID
+from ..._libvirt import ERR_OPERATION_INVALID
 from ..._pure.base.states import reason_name, state_name
 from ..._pure.lifecycle import start_order, state_plan
 from ..._pure.lifecycle.state_plan import Facts, Wanted
 from ..._pure.plan.steps import Plan, Step, predict
 from ..base.connection import Connection
-from ..base.lookup import find_domain, kept_metadata, require_domains
+from ..base.lookup import find_domain, is_saved, kept_metadata, require_domains
 from ..plan import executor
 from ..plan.executor import Turns
 
@@ -167,7 +167,7 @@ def read_facts(connection: Connection, raw: VirDomain, *, media: bool = False) -
 
     facts: Facts = connection.call(f"read the state of {name}", read)
     kept = kept_metadata(connection, raw)
-    more: dict[str, t.Any] = {"managed_save": _saved(connection, raw)}
+    more: dict[str, t.Any] = {"managed_save": is_saved(connection, raw)}
     if kept is not None:
         more.update(phase=kept.phase, order=kept.start_order, delay=kept.start_delay or 0)
     if media and facts.state in state_plan.RUNNING and kept is not None and kept.host_key:
@@ -175,15 +175,6 @@ def read_facts(connection: Connection, raw: VirDomain, *, media: bool = False) -
 
         more["seed_medium"] = seed_spent.medium(connection, raw, kept)
     return Facts(**{**vars(facts), **more})
-
-
-def _saved(connection: Connection, raw: VirDomain) -> bool:
-    try:
-        return bool(connection.call("look for saved memory", raw.hasManagedSaveImage, 0))
-    except LibvirtFailure as error:
-        if error.code == ERR_NO_SUPPORT:
-            return False
-        raise
 
 
 def _plan(connection: Connection, raw: VirDomain, wanted: Wanted) -> _Job:

@@ -33,6 +33,7 @@ from ..._pure.machine.file_references import RAW
 from ..._pure.migration.types import Defined, Destination, Disk, Pool, Source, Target, Volume
 from ..base import owner as owners
 from ..base.connection import Connection
+from ..base.lookup import checkpoints
 from ..machine import storage
 from ..machine.host import MAINTENANCE_VOLUME
 from ..machine.ownership import FOLDER_TYPES
@@ -99,7 +100,7 @@ def read_source(connection: Connection, raw: VirDomain, host: str) -> Source:
         networks=tuple(str(nic["source"]) for nic in info["nics"] if nic["type"] == "network"),
         hostdevs=tuple(f"{one['type']} {one['source']}" for one in info["hostdevs"]),
         cpu=None if cpu is None else _lxml.tostring(cpu),
-        checkpoints=_checkpoints(connection, raw),
+        checkpoints=checkpoints(connection, raw),
         job=job_of(connection, raw) if facts["active"] else None,
         owner_alive=kept is not None and owners.is_alive(kept.owner),
         host_uuid=str(capabilities["uuid"]),
@@ -127,16 +128,6 @@ def _parse(connection: Connection, raw: VirDomain, flags: int) -> Element:
 def _capabilities(connection: Connection) -> Capabilities:
     text = connection.call("read capabilities", connection.raw.getCapabilities)
     return host_info.capabilities(text)
-
-
-def _checkpoints(connection: Connection, raw: VirDomain) -> tuple[str, ...]:
-    try:
-        listed = connection.call(f"list checkpoints of {raw.name()}", raw.listAllCheckpoints, 0)
-    except LibvirtFailure as error:
-        if error.code != ERR_NO_SUPPORT:
-            raise
-        return ()
-    return tuple(sorted(str(one.getName()) for one in listed))
 
 
 def _disks(

@@ -130,9 +130,10 @@ def decide(
     require_named(names)
     missing = proofs.missing("adopt", seen.silent)
     if missing:
+        which = f"{', '.join(names)}: " if names else ""
         raise PlanRefused(
-            "a VM of the same name, UUID or MAC address may be on a hypervisor that gave no answer"
-            f" ({proofs.named(missing)}); {proofs.remedy(missing)}"
+            f"{which}a VM of the same name, UUID or MAC address may be on a hypervisor that gave no"
+            f" answer ({proofs.named(missing)}); {proofs.remedy(missing)}"
         )
     if host is not None and host not in seen.answers:
         raise PlanRefused(

@@ -132,7 +132,7 @@ def report(
     """Text for people, and what failed."""
     (one,) = outcomes({host: [new]}, answers)
     entry = one.entry or {}
-    failures = [one.problem] if one.problem is not None else []
+    failures = [f"renaming {old} to {one.problem}"] if one.problem is not None else []
     if problem:
         back = "" if one.problem is not None else "; it has its old name again"
         failures.insert(0, f"{old!r} is not renamed to {new!r}: {problem}{back}")
