@@ -64,6 +64,7 @@ _OPTIONS: Spec = {
 }
 _INTERNAL: Spec = {
     "_requested": {"type": "dict"},
+    "_restarted": {"type": "bool", "default": False},
     "_waits": {"type": "dict", "default": {}},
     "_withdrawn": {"type": "dict", "default": {}},
     "_earlier": {"type": "dict", "default": {}},
@@ -94,6 +95,7 @@ class Options(Connected):
     output: str
     output_file: str | None
     _requested: dict[str, object] | None
+    _restarted: bool
     _waits: dict[str, object]
     _withdrawn: dict[str, object]
     _earlier: dict[str, object]
@@ -206,6 +208,7 @@ def _made(task_vars: Values, options: Options, *, check: bool) -> tuple[list[Ans
         shares(options["_waits"]),
         waited,
         shares(options["_withdrawn"]),
+        restarted=options["_restarted"],
     )
     return provision_report.report(made, check=check)
 

@@ -1285,6 +1285,9 @@ vms:
     uuid:
       description: UUID of the VM; V((generated\)) in check mode for one that would be created.
       type: str
+    existed:
+      description: Whether it was there before, so that nothing but its settings was to be changed.
+      type: bool
     changed:
       description: Whether something was done, or would be in check mode.
       type: bool

@@ -208,4 +208,10 @@ def test_the_commands_of_the_guide(fleet: Fleet, tmp_path: Path) -> None:
         run = fleet.ansible.run(program, words)
         assert expected in run.stdout, run
         assert (run.returncode == 0) == ("converge=false" not in command), run
+        rows = [line.split(None, 3) for line in run.stdout.splitlines() if "told" in line]
+        became = [row[3] for row in rows if row[:2] == ["told", "hv1"]]
+        if "--check" in command:
+            assert "would be changed, needs a restart" in became, run
+        if "when_required" in command:
+            assert "changed" in became, run
     assert fleet.host("hv1", "virsh vcpucount told --live --current").strip() == "2"

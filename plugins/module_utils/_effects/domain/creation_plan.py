@@ -109,6 +109,7 @@ def _changing(host: Host, job: Job, raw: VirDomain, kept: Metadata) -> None:
     from . import changing  # a VM that is new needs none of it
 
     name = job.domain.name
+    job.existed = True
     change = changing.look(host, raw, kept, job.domain)
     job.waits = change.waits
     if change.converged.plan.refusals:

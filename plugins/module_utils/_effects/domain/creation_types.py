@@ -89,6 +89,7 @@ class Job:
     msg: str | None = None
     steps: list[str] = field(default_factory=list)
     whole: bool = False  # half, but nothing is left to do than to start it
+    existed: bool = False  # whole, before this run
     changed: bool = False
     change: object = None  # a changing.Change, of one that is there
     waits: list[str] = field(default_factory=list)  # settings that wait for its next start

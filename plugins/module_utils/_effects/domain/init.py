@@ -114,6 +114,7 @@ class Entry(t.TypedDict):
 
     name: str
     uuid: str | None
+    existed: bool
     changed: bool
     steps: list[str]
     restart_required: bool
@@ -265,6 +266,7 @@ def _result(jobs: t.Sequence[Job]) -> Result:
         {
             "name": job.domain.name,
             "uuid": job.uuid,
+            "existed": job.existed,
             "changed": job.changed,
             # of one that is yet to be changed too: that is what it is known by
             "steps": job.steps if job.changed or job.state == "change" else [],

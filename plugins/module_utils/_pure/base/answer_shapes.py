@@ -184,7 +184,7 @@ SHAPES: t.Mapping[str, Fields] = {
     "host_info": {"host": _HOST_INFO},
     "images": {"images": [_IMAGE]},
     "pools": {"pool_ids": _TEXTS},
-    "made": {"vms": [_MADE]},
+    "made": {"vms": [{**_MADE, "existed?": _FLAG, "restart_required?": _FLAG}]},
     "waited": {"vms": [{"name": str, "address": _TEXT, "answered": _FLAG, "msg": _TEXT}]},
     "placing": {"host": _HOST},
     "compared": {

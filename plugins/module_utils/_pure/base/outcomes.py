@@ -119,8 +119,8 @@ def reason(answer: Answer) -> str:
     ended = answer.get("rc")
     if is_cut(answer) or said.startswith(_NO_RESULT):
         return _line(f"its module gave no result{_ended(ended)}{_last_words(answer)}")
-    if not said and answer.get("exception"):
-        said = (str(answer["exception"]).strip().splitlines() or [""])[-1]
+    if not said:
+        said = (_text(answer, "exception").strip().splitlines() or [""])[-1]
     return _line(said) if said else "its answer says nothing of it"
 
 
@@ -136,11 +136,17 @@ def _ended(status: object) -> str:
 def _last_words(answer: Answer) -> str:
     """The last line that the module wrote, which of a traceback is the error."""
     for key in ("module_stderr", "exception", "module_stdout"):
-        lines = [line.strip() for line in str(answer.get(key) or "").splitlines() if line.strip()]
+        lines = [line.strip() for line in _text(answer, key).splitlines() if line.strip()]
         lines = [line for line in lines if not line.startswith(_NO_NEWS)]
         if lines:
             return f": {lines[-1]}"
     return ""
+
+
+def _text(answer: Answer, key: str) -> str:
+    """What is text: from 2.19 on Ansible may have an object there, of which all is in ``msg``."""
+    value = answer.get(key)
+    return value if isinstance(value, str) else ""
 
 
 def _line(text: str) -> str:

@@ -265,21 +265,27 @@ def placements(found: t.Sequence[Entry], *, every: bool = False) -> str:
     return table(["VM", "HYPERVISOR", "PLACE", "WHY"], rows) + "\n"
 
 
-def made(hypervisors: t.Sequence[Entry], created: str = "created") -> str:
+def made(hypervisors: t.Sequence[Entry], *, predicted: bool = False) -> str:
     """Name, hypervisor, address and what was done: the end of a provisioning run."""
     rows = [
-        [vm["name"], entry["name"], vm["address"], _became(vm, created)]
+        [vm["name"], entry["name"], vm["address"], _became(vm, predicted)]
         for entry in hypervisors
         for vm in entry["vms"]
     ]
     return table(["VM", "HYPERVISOR", "ADDRESS", "RESULT"], rows) + "\n" if rows else ""
 
 
-def _became(vm: Entry, created: str) -> str:
+def _became(vm: Entry, predicted: bool) -> str:
     if vm.get("failed"):
         return "failed"
-    word = str(vm["msg"] or (created if vm["changed"] else "unchanged"))
-    return f"{word}, does not answer" if vm.get("answered") is False else word
+    done = "changed" if vm.get("existed") is True else "created"
+    done = f"would be {done}" if predicted else done
+    words = [str(vm["msg"] or (done if vm["changed"] else "unchanged"))]
+    if vm.get("restart_required") is True:
+        words.append("needs a restart")
+    if vm.get("answered") is False:
+        words.append("does not answer")
+    return ", ".join(words)
 
 
 def findings(found: t.Sequence[Entry]) -> str:
@@ -345,5 +351,5 @@ _VIEWS: dict[str, t.Callable[[t.Sequence[Entry]], str]] = {
 def render(view: str, hypervisors: t.Sequence[Entry], *, predicted: bool = False) -> str:
     """The table ``view``; ``predicted`` if what it tells of was not done (check mode)."""
     if view == "vms" and predicted:
-        return made(hypervisors, "would be created")
+        return made(hypervisors, predicted=True)
     return _VIEWS[view](hypervisors)

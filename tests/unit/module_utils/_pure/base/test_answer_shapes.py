@@ -182,7 +182,7 @@ GOOD: dict[str, Answer] = {
     "host_info": {"host": HOST_INFO},
     "images": {"images": [IMAGE]},
     "pools": {"pool_ids": ["8:1"]},
-    "made": {"vms": [MADE]},
+    "made": {"vms": [{**MADE, "existed": True, "restart_required": True}]},
     "waited": {
         "vms": [{"name": "web1", "address": "192.0.2.1", "answered": False, "msg": "no"}],
     },

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import typing as t
+from types import SimpleNamespace
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes, tables
@@ -39,6 +40,7 @@ KILLED_219 = {
     "msg": NO_JSON,
     "rc": 137,
 }
+OBJECT = SimpleNamespace(event="Module result deserialization failed.")
 RAISED = {
     **KILLED_219,
     "module_stderr": "Traceback (most recent call last):\n  File x\nValueError: boo\n",
@@ -73,6 +75,9 @@ REASONS = [
     (GONE, "Failed to connect: no route to host"),
     (REFUSED, "the lock of the host is held"),
     ({**QUIET, "exception": "Traceback\nKeyError: 'x'"}, "KeyError: 'x'"),
+    # as Ansible 2.19 has it in a play: no text, and its representation is no reason
+    ({**KILLED_219, "exception": OBJECT}, "its module gave no result: it was killed (SIGKILL)"),
+    ({**QUIET, "exception": OBJECT}, "its answer says nothing of it"),
     ({**QUIET, "vms": None}, "its answer says nothing of it"),
     (SKIPPED, "it was not asked, because an earlier step failed"),
     ({}, "it was not asked, because an earlier step failed"),
@@ -298,6 +303,43 @@ def test_what_became_of_vms_that_were_to_be_made() -> None:
         ["d", "hv2", "-", "failed"],
         ["e", "hv3", "-", "created,", "does", "not", "answer"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "restarted", "done", "predicted"),
+    [
+        ({}, False, "created", "would be created"),
+        ({"existed": True}, False, "changed", "would be changed"),
+        ({"existed": True, "changed": False}, False, "unchanged", "unchanged"),
+        (
+            {"existed": True, "restart_required": True},
+            False,
+            "changed, needs a restart",
+            "would be changed, needs a restart",
+        ),
+        (
+            {"existed": True, "restart_required": True},
+            True,
+            "changed",
+            "would be changed, needs a restart",
+        ),
+        (
+            {"existed": True, "changed": False, "restart_required": True},
+            False,
+            "unchanged, needs a restart",
+            "unchanged, needs a restart",
+        ),
+    ],
+)
+def test_one_that_was_there_is_not_created(
+    entry: dict[str, t.Any], restarted: bool, done: str, predicted: str
+) -> None:
+    made = Made({"hv1": ["a"]}, {"hv1": {"vms": [created("a", **entry)]}}, restarted=restarted)
+    for check, words in ((False, done), (True, predicted)):
+        hypervisors, failures = provisioned(made, check=check)
+        assert not failures
+        text = tables.render("vms", hypervisors, predicted=check)
+        assert text.splitlines()[1].split(None, 3) == ["a", "hv1", "-", words]
 
 
 @pytest.mark.parametrize("answer", [KILLED_218, KILLED_219, RAISED, TIMED_OUT, GONE, REFUSED, {}])
