@@ -455,8 +455,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             if where is not None and str(where) != source and str(host) in ours:
                 hypervisor = ours.pop(str(host))
                 warn(
-                    f"host {host!r} of {where} has the name of a VM of {hypervisor}: Ansible"
-                    " connects to the VM; if it is another machine, rename one of them, or have"
+                    f"host {host!r} of {where} has the name of a VM of {hypervisor}: to Ansible"
+                    " they are one host, with the variables of both, those of that file first; if"
+                    " it is another machine, rename one of them, or have"
                     f" that file sort before {path}, so that the VM is left out"
                 )
             return add_host(host, group, port)

@@ -36,6 +36,7 @@ class Machines:
     :param hosts: of the inventory, by address.
     :param local: whether an address is this controller's.
     :param owners: by hypervisor, the hardware addresses behind addresses in its neighbour table.
+    :param here: the same of this controller's, which decides where it connects to.
     """
 
     hypervisors: t.Mapping[str, t.Collection[str]] = field(default_factory=dict)
@@ -43,6 +44,7 @@ class Machines:
     hosts: t.Mapping[str, str] = field(default_factory=dict)
     local: t.Callable[[str], bool] = lambda _address: False
     owners: t.Mapping[str, t.Mapping[str, str]] = field(default_factory=dict)
+    here: t.Mapping[str, str] = field(default_factory=dict)
 
     def hypervisor_at(
         self, address: str, behind: str | None = None, *, told: bool = True
@@ -102,6 +104,8 @@ def settle(
     :param pinned: whether only a server with the guest's own host key will be talked to.
     """
     claims: dict[tuple[str | None, str], list[_Claim]] = collections.defaultdict(list)
+    found = list(found)
+    guests = {mac: guest["uuid"] for _hypervisor, guest in found for mac in guest["macs"]}
     for hypervisor, guest in found:
         for entry in guest["addresses"]:
             one = _Claim(hypervisor, guest, entry, pinned(guest))
@@ -110,6 +114,7 @@ def settle(
     for contenders in claims.values():
         for one in contenders:
             reason = _machine(one, machines) or _rival(one, contenders, machines)
+            reason = reason or _another_here(one, machines, guests)
             if reason is not None:
                 one.guest["addresses"].remove(one.entry)
                 dropped.setdefault((str(one), reason), []).append(one.address)
@@ -140,6 +145,17 @@ def _machine(one: _Claim, machines: Machines) -> str | None:
     if mac is not None and mac not in one.guest["macs"]:
         return f"another machine has it ({mac})"
     return None
+
+
+def _another_here(one: _Claim, machines: Machines, guests: t.Mapping[str, str]) -> str | None:
+    """Another guest that the controller takes for the owner, so that it would be connected to.
+
+    A hardware address that no guest has may be that of a router, which answers for others.
+    """
+    mac = None if one.pinned or one.behind else machines.here.get(one.address)
+    if mac is None or guests.get(mac, one.guest["uuid"]) == one.guest["uuid"]:
+        return None
+    return f"another VM answers at it ({mac})"
 
 
 def _rival(one: _Claim, contenders: t.Sequence[_Claim], machines: Machines) -> str | None:

@@ -18,11 +18,16 @@ from urllib.parse import urlsplit
 
 from ansible.inventory.host import Host
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base import deadline
-from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import addresses
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import (
+    addresses,
+    neighbours,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import ip
 from ansible_collections.fleet.virt.plugins.plugin_utils import _claims, _guests, _near, _reading
 
 _SECONDS = 10.0
+_PATIENCE = 1.0  # seconds for answers of machines on networks of the controller
+_HERE = ""  # this controller among the hypervisors, whose names are not empty
 
 
 class Addresses(t.TypedDict):
@@ -40,14 +45,11 @@ _NOTHING: Addresses = {"names": [], "own": [], "owners": {}}
 def doubtful(
     guests: t.Iterable[_guests.Guest], pinned: t.Callable[[_guests.Guest], bool]
 ) -> list[str]:
-    """Addresses of these guests that could be another machine's."""
-    return [
-        one["address"]
-        for guest in guests
-        if not pinned(guest)
-        for one in guest["addresses"]
-        if one["source"] != "lease" and not one["behind"]
-    ]
+    """Addresses of these guests that could be another machine's.
+
+    A lease is among them: it is given to whoever says the number of a client that had it before.
+    """
+    return [one["address"] for guest in guests if not pinned(guest) for one in guest["addresses"]]
 
 
 def ask(
@@ -63,6 +65,7 @@ def ask(
     if not any(claimed.values()):
         return {}
     seconds = min(_SECONDS, settings.host_timeout / 2)
+    every = sorted({address for addresses in claimed.values() for address in addresses})
 
     def one(hypervisor: _reading.Hypervisor) -> Addresses:
         names = [one for name in hosts_of(hypervisor) for one in _resolved(name)]
@@ -78,11 +81,14 @@ def ask(
         what=lambda hypervisor: f"ask {hypervisor.name} for its addresses",
         parallel=settings.parallel,
     )
-    return {
-        hypervisor.name: outcome.value
+    here = neighbours.ask_for(every, _PATIENCE) if settings.near else {}
+    kept: Kept = {_HERE: {"names": [], "own": [], "owners": here}}
+    kept.update(
+        (hypervisor.name, outcome.value)
         for hypervisor, outcome in zip(hypervisors, outcomes)
         if isinstance(outcome, deadline.Ok)
-    }
+    )
+    return kept
 
 
 def known(
@@ -100,7 +106,8 @@ def known(
         usual = ip.usable(str(host.vars.get("ansible_host") or host.name))
         if usual is not None:
             others.setdefault(usual, str(host.name))
-    return _claims.Machines(own, told, others, addresses.is_local, owners)
+    here = kept.get(_HERE, _NOTHING)["owners"]
+    return _claims.Machines(own, told, others, addresses.is_local, owners, here)
 
 
 def names(hypervisors: t.Sequence[_reading.Hypervisor], hosts: t.Iterable[Host]) -> set[str]:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 import typing as t
 
@@ -242,7 +243,7 @@ def test_a_hypervisor_says_which_addresses_it_has() -> None:
     assert _machines.ask(hypervisors, {"hv1": []}, _reading.Settings()) == {}
     kept = _machines.ask(hypervisors, {"hv1": ["127.0.0.9", "2001:db8::1"]}, _reading.Settings())
     assert "127.0.0.1" in kept["hv1"]["own"]
-    assert set(kept) == {"hv1", "hv2", "hv3"}
+    assert set(kept) == {"", "hv1", "hv2", "hv3"}
     machines = _machines.known(hypervisors, [], kept)
     assert machines.hypervisor_at("203.0.113.2") == "hv2"
     outside = _outside()
@@ -265,4 +266,33 @@ def test_doubtful() -> None:
         guest("d", entry("192.0.2.8", "static")),
     ]
     found = _machines.doubtful(guests, lambda one: bool(one["pinned"]))
-    assert found == ["192.0.2.5", "192.0.2.8"]
+    assert found == ["192.0.2.5", "192.0.2.6", "192.168.122.7", "192.0.2.8"]
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_lease_that_was_taken_by_the_number_of_another_client(behind: bool) -> None:
+    """The network's server gives it, but the other still has the address."""
+    victim = guest("victim", entry("192.0.2.77", "agent", behind), macs=[OTHER_MAC])
+    thief = guest("thief", entry("192.0.2.77", "lease", behind))
+    left, said = settled(("hv1", thief), ("hv1", victim))
+    assert left == {"thief": [], "victim": ["192.0.2.77"]}
+    assert said == [
+        "VM 'thief' of hv1 (lease) is not connected to at 192.0.2.77:"
+        f" another machine has it ({OTHER_MAC})"
+    ]
+
+
+def test_whom_the_controller_itself_would_connect_to() -> None:
+    machines = dataclasses.replace(
+        MACHINES, owners={}, here={ADDRESS: OTHER_MAC, "192.0.2.67": "52:54:00:00:00:99"}
+    )
+    both = entry(ADDRESS, "agent"), entry("192.0.2.67", "agent")
+    victim, thief = guest("victim", *both), guest("thief", macs=[OTHER_MAC])
+    left, said = settled(("hv1", victim), ("hv2", thief), machines=machines)
+    assert left["victim"] == ["192.0.2.67"]  # a router may answer for it
+    assert said == [
+        f"VM 'victim' of hv1 (agent) is not connected to at {ADDRESS}:"
+        f" another VM answers at it ({OTHER_MAC})"
+    ]
+    pinned = guest("victim", *both, pinned=True)
+    assert settled(("hv1", pinned), ("hv2", thief), machines=machines)[1] == []

@@ -458,6 +458,7 @@ def test_a_host_of_a_later_file_is_told(inventories: dict[str, Read]) -> None:
     assert told[0].startswith("host 'nas' of ")
     assert "30-others.yml has the name of a VM of hv1" in told[0]
     assert "31-others" in told[1]
+    assert all("they are one host, with the variables of both" in text for text in told)
     assert read.hosts["nas"]["ansible_host"] == "192.0.2.7"
 
 
