@@ -13,12 +13,12 @@ This file is private to the collection.
 from __future__ import annotations
 
 import difflib
+import functools
 import typing as t
 
 from ansible.module_utils.parsing.convert_bool import BOOLEANS
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import show
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import OPTIONS
 from ansible_collections.fleet.virt.plugins.plugin_utils._answers import PREFIXES
 
 # Of the fleet or of a hypervisor; mostly in group_vars, so any playbook takes them
@@ -98,7 +98,7 @@ _KEYS = frozenset(
         "rotate",
     )
 )
-# What each playbook takes besides
+# What each playbook takes besides; to those of _OF_VMS come the settings of a VM (:func:`takes`)
 PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "adopt": _CHOSEN | {"virt_output_file", "vm_adopt_disks", "vm_host"},
     "console_log": _CHOSEN | {"virt_console_lines"},
@@ -115,11 +115,10 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "list": _OUTPUT | _SELECTION,
     "maintenance": frozenset({"virt_host", "virt_maintenance"}),
     "migrate_vm": _MOVE | _CHOSEN,
-    "plan": _OUTPUT | {"virt_strict", "virt_vms"} | {f"vm_{name}" for name in OPTIONS},
+    "plan": _OUTPUT | {"virt_strict", "virt_vms"},
     "preflight": _PREFLIGHT,
     "provision_vm": _OUTPUT
-    | {"virt_converge", "virt_refresh_inventory", "virt_restart", "virt_vms", "virt_wait_timeout"}
-    | {f"vm_{name}" for name in OPTIONS},
+    | {"virt_converge", "virt_refresh_inventory", "virt_restart", "virt_vms", "virt_wait_timeout"},
     "purge_vm": _CHOSEN | {"vm_force"},
     "query": _OUTPUT | _SELECTION | {"virt_names"},
     "rename": frozenset({"vm_name", "vm_new_name"}),
@@ -139,7 +138,8 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
         "vm_state",
     },
 }
-KNOWN = FLEET.union(*PLAYBOOKS.values())
+_OF_VMS = ("plan", "provision_vm")
+_FEW = FLEET.union(*PLAYBOOKS.values())
 # A typing error in one of them would count as false
 BOOLEANS_AMONG = frozenset(
     {
@@ -164,6 +164,29 @@ BOOLEANS_AMONG = frozenset(
 )
 
 
+@functools.cache
+def settings() -> frozenset[str]:
+    """The variables for the settings of a VM.
+
+    Ansible compiles a collection anew in every run, and their tables are the half of what a
+    playbook that reads would have imported: they are loaded where one of them may be meant.
+    """
+    from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import (
+        OPTIONS,
+    )
+
+    return frozenset(f"vm_{name}" for name in OPTIONS)
+
+
+def takes(playbook: str) -> frozenset[str]:
+    """What a playbook takes besides those of the fleet."""
+    return PLAYBOOKS[playbook] | (settings() if playbook in _OF_VMS else frozenset())
+
+
+def _is_known(name: str) -> bool:
+    return name in _FEW or name in settings()
+
+
 def require_known(playbook: str, extra: t.Mapping[str, object]) -> None:
     """Raise FleetVirtError, naming every mistake, if ``extra`` has one that ``playbook`` ignores.
 
@@ -175,7 +198,7 @@ def require_known(playbook: str, extra: t.Mapping[str, object]) -> None:
         raise FleetVirtError(f"playbook: {show(playbook)} is none of the collection's: {names}")
     problems = []
     for name in map(str, extra):
-        if name.startswith(PREFIXES) and name not in KNOWN:
+        if name.startswith(PREFIXES) and not _is_known(name):
             problems.append(
                 f"{name}: nothing reads an extra variable of that name; {_hint(playbook, name)}"
             )
@@ -187,13 +210,14 @@ def require_known(playbook: str, extra: t.Mapping[str, object]) -> None:
 
 def _hint(playbook: str, name: str) -> str:
     """What may have been meant; of what the playbook itself takes, if anything there is near."""
-    for names in (PLAYBOOKS[playbook] | FLEET, KNOWN):
+    own = takes(playbook)
+    for names in (own | FLEET, _FEW | settings()):
         near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.7)
         if near:
             return f"did you mean {near[0]}?"
     begin = name.partition("_")[0]
-    listed = sorted(one for one in PLAYBOOKS[playbook] if one.startswith(begin))
-    return f"{playbook} takes {', '.join(listed or sorted(PLAYBOOKS[playbook]))}"
+    listed = sorted(one for one in own if one.startswith(begin))
+    return f"{playbook} takes {', '.join(listed or sorted(own))}"
 
 
 def _is_boolean(value: object) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 import typing as t
 from pathlib import Path
 
@@ -15,8 +17,13 @@ import pytest
 import yaml
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.plugin_utils import _variables
-from ansible_collections.fleet.virt.plugins.plugin_utils._variables import KNOWN, require_known
+from ansible_collections.fleet.virt.plugins.plugin_utils._variables import (
+    require_known,
+    settings,
+    takes,
+)
 
+KNOWN = _variables.FLEET.union(*map(takes, _variables.PLAYBOOKS))
 TOP = Path(__file__).resolve().parents[3]
 _NAME = re.compile(r"(?<![\w./])(?:vm|virt|libvirt_keys)_[a-z0-9_]+\b")
 
@@ -119,7 +126,7 @@ def _read_by_plugins() -> set[str]:
 
 def test_the_table_is_what_is_read() -> None:
     read = _read_by_yaml() | _read_by_plugins()
-    read |= {f"vm_{name}" for name in _variables.OPTIONS}
+    read |= settings()
     assert read == KNOWN
 
 
@@ -132,10 +139,10 @@ def test_every_playbook_has_its_variables_checked() -> None:
 
 
 def test_what_a_playbook_reads_itself_is_in_its_row() -> None:
-    for name, row in _variables.PLAYBOOKS.items():
+    for name in _variables.PLAYBOOKS:
         text = (TOP / "playbooks" / f"{name}.yml").read_text(encoding="utf-8")
         read = set(_NAME.findall(text.replace("fleet.virt.virt_", ""))) & KNOWN
-        assert read <= row | _variables.FLEET, name
+        assert read <= takes(name) | _variables.FLEET, name
 
 
 def test_every_variable_is_documented() -> None:
@@ -144,5 +151,24 @@ def test_every_variable_is_documented() -> None:
     paths += [*TOP.glob("plugins/modules/*.py"), *TOP.glob("plugins/inventory/*.py")]
     text = "\n".join(path.read_text(encoding="utf-8") for path in paths)
     named = set(_NAME.findall(text))
-    single = {f"vm_{name}" for name in _variables.OPTIONS}  # virt_init documents them
-    assert single | named >= KNOWN
+    assert settings() | named >= KNOWN  # virt_init documents those
+
+
+def test_reading_loads_no_tables_of_settings() -> None:
+    # Ansible compiles a collection anew in every run
+    package = "ansible_collections.fleet.virt.plugins"
+    names = ("lookup.virt_hosts", "action.virt_query", "action.virt_host_info", "action.virt_show")
+    program = f"""
+import importlib, sys
+from ansible.plugins.loader import init_plugin_loader
+init_plugin_loader()
+for name in {names!r}:
+    importlib.import_module("{package}." + name)
+from {package}.plugin_utils._variables import require_known
+require_known("list", {{"virt_sort": "memory", "virt_become": True, "mine": 1}})
+print([name for name in sys.modules if "settings" in name and "fleet" in name])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
