@@ -16,7 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.images.source imp
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils import _images
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
+from ansible_collections.fleet.virt.plugins.plugin_utils._fleet_variables import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, plain
 from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
 

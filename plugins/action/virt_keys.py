@@ -23,8 +23,8 @@ from ansible_collections.fleet.virt.plugins.plugin_utils import (
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import KEYS
-from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._cryptography import require
+from ansible_collections.fleet.virt.plugins.plugin_utils._fleet_variables import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._key_store import KeyStore
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, plain
 from ansible_collections.fleet.virt.plugins.plugin_utils._registered import checked, hosts, of_host

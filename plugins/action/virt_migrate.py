@@ -39,11 +39,15 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.options
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import placement
 from ansible_collections.fleet.virt.plugins.module_utils._units import MIB
-from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _images, _peers, _placing
+from ansible_collections.fleet.virt.plugins.plugin_utils import _images, _peers, _placing
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import (
     MIGRATE_LOOK,
     MigrateLook,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils._fleet_variables import (
+    LIMITS,
+    Variables,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import (
     Answer,
@@ -144,7 +148,7 @@ class ActionModule(FleetAction):
         heard = {name: one for name, one in answers.items() if one.get("host") is not None}
         mute = proofs.silences(answers, heard, expected, lost)
         limits = {name: _limits(_peers.of_host(name, task_vars)) for name in answers}
-        variables = _batch.Variables(task_vars, self._templar)
+        variables = Variables(task_vars, self._templar)
         policy = placement.Policy(
             pool_paths=variables.pool_paths(), base_pool=variables.base_pool()
         )
@@ -233,7 +237,7 @@ class ActionModule(FleetAction):
 
 def _limits(values: Values) -> Answer:
     """The settings of a hypervisor that placement looks at."""
-    found = {key: to_plain(values.get(key)) for key in _batch.LIMITS}
+    found = {key: to_plain(values.get(key)) for key in LIMITS}
     return {key: value for key, value in found.items() if value is not None}
 
 

@@ -22,8 +22,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values 
     as_mappings,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import show
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.results import GENERATED
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Domain
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import GENERATED
 from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import fleet_seen
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import demand, placement
 from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _peers, _placing

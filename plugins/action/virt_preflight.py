@@ -30,7 +30,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import (
     Facts,
     SeenFacts,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
+from ansible_collections.fleet.virt.plugins.plugin_utils._fleet_variables import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, plain
 from ansible_collections.fleet.virt.plugins.plugin_utils._registered import (
     checked,

@@ -33,69 +33,19 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_optio
 from ansible_collections.fleet.virt.plugins.module_utils._pure.images.options import Limits
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement.demand import ImageFacts
 from ansible_collections.fleet.virt.plugins.plugin_utils import _images, _seeds
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values, to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils._fleet_variables import (
+    Variables,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import to_plain
 
-POOL_PATH = "/var/lib/libvirt/images"
-BASE_PATH = "/var/lib/libvirt/base"
+# Whoever asks for VMs takes both from here
+__all__ = ["Variables"]
+
 # What ssh itself offers first to last; only what is there is taken
 _OWN_KEYS = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
 _VM = "vm_"
-LIMITS = (
-    "virt_zone",
-    "virt_tags",
-    "virt_memory_reserve",
-    "virt_memory_ratio",
-    "virt_vcpu_ratio",
-    "virt_disk_ratio",
-)
-
-
 # Every module of the action group has them
 _CONNECTION = ("uri", "timeout")
-
-
-class Templar(t.Protocol):
-    """What is used of Ansible's."""
-
-    def template(self, variable: object, /) -> object: ...
-
-
-class Variables:
-    """Templated, plain values of the task's variables."""
-
-    def __init__(self, task_vars: Values, templar: Templar) -> None:
-        self._task_vars = task_vars
-        self._templar = templar
-
-    def get(self, name: str, default: Json = None) -> Json:
-        value = self._task_vars.get(name)
-        if value is None:
-            return default
-        value = to_plain(self._templar.template(value))
-        return default if value is None or value == "" else value
-
-    def given(self, prefix: str) -> dict[str, Json]:
-        """All variables that begin with ``prefix``, without it."""
-        return {
-            str(name)[len(prefix) :]: self.get(name)
-            for name in self._task_vars
-            if str(name).startswith(prefix)
-        }
-
-    def limits(self) -> dict[str, Json]:
-        """The settings of this hypervisor that placement looks at."""
-        return {name: self.get(name) for name in LIMITS if self.get(name) is not None}
-
-    def pool_paths(self) -> dict[str, str]:
-        """The pools that may be made, by name."""
-        return {
-            str(self.get("virt_pool", "default")): str(self.get("virt_images_path", POOL_PATH)),
-            self.base_pool(): str(self.get("virt_base_path", BASE_PATH)),
-        }
-
-    def base_pool(self) -> str:
-        """The pool of base images."""
-        return str(self.get("virt_base_pool", "base"))
 
 
 def defaults(variables: Variables) -> Defaults:

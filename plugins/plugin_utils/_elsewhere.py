@@ -21,7 +21,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values 
     as_mapping,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils import _alive, _peers
-from ansible_collections.fleet.virt.plugins.plugin_utils._batch import Variables
+from ansible_collections.fleet.virt.plugins.plugin_utils._fleet_variables import Variables
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values
 
 _GROUP = "hypervisors"

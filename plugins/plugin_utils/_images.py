@@ -34,7 +34,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVir
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import durations
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_list
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import show
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import GENERATED
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.results import GENERATED
 from ansible_collections.fleet.virt.plugins.module_utils._units import MIB, format_size
 from ansible_collections.fleet.virt.plugins.plugin_utils import _alive, _image_spread
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction

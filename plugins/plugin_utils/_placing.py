@@ -14,15 +14,18 @@ import typing as t
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import machines, proofs, twice
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import Json
-from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Domain
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import placement
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement.demand import (
     ImageFacts,
     request_of,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils import _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import DefinedVm, Placing
+from ansible_collections.fleet.virt.plugins.plugin_utils._fleet_variables import LIMITS
 from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values, to_plain
+
+if t.TYPE_CHECKING:
+    from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Domain
 
 Answers = t.Mapping[str, Placing]
 
@@ -52,7 +55,7 @@ def require_all(
 def limits_of(name: str, task_vars: Values) -> dict[str, Json]:
     """What the variables of the hypervisor ``name`` set for placement."""
     values = _peers.of_host(name, task_vars)
-    found = {key: values.get(key) for key in _batch.LIMITS}
+    found = {key: values.get(key) for key in LIMITS}
     return {key: to_plain(value) for key, value in found.items() if value is not None}
 
 

@@ -15,9 +15,9 @@ import uuid
 
 from ..._errors import SpecError
 from ..._pure.base.json_values import as_mapping
+from ..._pure.base.results import GENERATED
 from ..._pure.domain import request
 from ..._pure.domain.domain import Defaults, Domain, many
-from ..._pure.domain.init_options import GENERATED
 from ..._pure.images.source import ImageSource
 from ..._pure.placement.demand import ImageFacts
 from ..base import owner as owners

@@ -16,6 +16,7 @@ import uuid
 
 from ..._errors import HostUnreachable
 from ..._libvirt import LIBVIRT_IMPORT_ERROR
+from ..._pure.base.results import GENERATED
 from ..._pure.hypervisor import pool_plan
 from ..._pure.hypervisor.pool_plan import AUTOSTART, IDENTIFY, START, Found, Wanted
 from ..._pure.machine import storage_info
@@ -29,7 +30,6 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirStoragePool
     from ..._pure.base.results import Diff
 
-GENERATED = "(generated)"
 _FOLDER_MODE = 0o711  # as libvirt makes it: QEMU's user opens files in it, nobody lists it
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from ..._errors import PlanRefused
 from ..._pure.base.options import show
+from ..._pure.base.results import GENERATED
 from ..._pure.base.xml_values import mib_up
-from ..._pure.domain.init_options import GENERATED
 from ..._pure.images.options import Limits
 from ..._pure.images.source import ImageSource, parse_image
 from ..base.connection import Connection

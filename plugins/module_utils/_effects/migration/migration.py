@@ -28,6 +28,7 @@ from ..._errors import LibvirtFailure, PlanRefused, told
 from ..._libvirt import DOMAIN_START_PAUSED, ERR_NO_DOMAIN
 from ..._pure.base import metadata
 from ..._pure.base.metadata import Metadata, Move
+from ..._pure.base.results import GENERATED
 from ..._pure.migration import command as migration_command
 from ..._pure.migration import plan as migration_plan
 from ..._pure.migration.types import Plan, Source, Target
@@ -56,7 +57,6 @@ _POLL = 0.5
 _START_SECONDS = 300.0
 _JOIN_GIB = 4.0  # an earlier run's move may take as long as one of this size
 _ATTEMPTS = 5  # at a VM that another run changes meanwhile
-GENERATED = "(generated)"
 
 
 def run(

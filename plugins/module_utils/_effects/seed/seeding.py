@@ -26,6 +26,7 @@ from ..._errors import DeadlineExceeded, PlanRefused, Problem, SpecError
 from ..._libvirt import DOMAIN_XML_INACTIVE, DOMAIN_XML_SECURE
 from ..._pure.base.metadata import BEGUN, Metadata, OwnVolume
 from ..._pure.base.names import check_host_name
+from ..._pure.base.results import GENERATED
 from ..._pure.base.settings import argument_spec
 from ..._pure.domain import request, seed_domain
 from ..._pure.seed import network as seed_network
@@ -47,7 +48,6 @@ if t.TYPE_CHECKING:
     from ..._pure.base.results import Diff
     from ..._pure.seed.guest_image import Seeded
 
-GENERATED = "(generated)"
 STATES = ("present", "absent")
 ARGUMENTS: Spec = {
     "name": {"type": "str", "required": True},

@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import typing as t
 
+# What exists only afterwards, in check mode
+GENERATED = "(generated)"
+
 
 class Diff(t.TypedDict):
     """Text before and after, as Ansible shows it."""

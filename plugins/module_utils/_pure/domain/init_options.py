@@ -18,8 +18,6 @@ from .settings import VM
 if t.TYPE_CHECKING:
     from ..base.arguments import Spec
 
-# What exists only afterwards, in check mode
-GENERATED = "(generated)"
 STAGES = ("all", "read", "compare", "claim", "finish")
 # Every key that describes a VM; _pure/domain/domain.py reads them, and reports every problem of a
 # batch at once. The action plugin hands them on in ``vms``.

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 
 from ..._errors import Problem
 from ..._units import MIB
-from ..domain.domain import Domain
 from .types import DiskNeed, Request
+
+if t.TYPE_CHECKING:
+    from ..domain.domain import Domain
 
 
 @dataclass(frozen=True)
