@@ -89,6 +89,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             scheduling.make_ready(items)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test with a laboratory of its own has its part of the processors."""
+    if not getattr(item.config, "workerinput", {}).get("laboratory", True):
+        scheduling.go_by(item.nodeid)
+
+
 class LastLine:
     """Count tests by name and print the totals after everything else."""
 

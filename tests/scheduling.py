@@ -6,7 +6,9 @@
 Every process but the last brings up a laboratory of its own and takes one file of tests after the
 other: those that last longest first as far as ``durations.txt`` knows them, the rest by their
 names. The last has no laboratory. It does the rest meanwhile, with what laboratories leave of the
-processors: they wait for a third of their time. Before that it has what they will need made.
+processors: they wait for a third of their time. Before that it has what they will need made. When
+it has done the rest, it takes those files whose laboratories are their own affair, which the others
+leave to the end.
 """
 
 from __future__ import annotations
@@ -34,7 +36,16 @@ _TOGETHER = {
 }
 # Leaves pools behind that moves and images stumble over
 _LAST = "tests/integration/test_examples.py"
+# Bring up laboratories of their own, or run what a laboratory is made of without one
+BY_THEMSELVES = (
+    "tests/faults/test_lab_cleanup.py",
+    "tests/integration/test_benchmarks.py",
+    "tests/integration/test_demo.py",
+    "tests/integration/test_lab.py",
+    "tests/integration/test_lab_images.py",
+)
 _NICE = 15
+_USUAL_NICE = os.nice(0)
 _MANY_FILES = 20  # of laboratory tests, which need everything
 _UNKNOWN_SECONDS = 30.0  # for a file that is not in durations.txt yet
 
@@ -49,6 +60,11 @@ def durations(path: Path = DURATIONS) -> dict[str, float]:
 def in_laboratory(name: str) -> bool:
     """Whether a test or its file uses a laboratory."""
     return name.startswith(_LABORATORY)
+
+
+def by_itself(name: str) -> bool:
+    """Whether a test or its file goes without the laboratory of its process."""
+    return name.split("::", 1)[0] in BY_THEMSELVES
 
 
 def _together(file: str) -> str:
@@ -67,7 +83,8 @@ def scope(nodeid: str) -> str:
 def in_order(nodeids: Iterable[str], known: Mapping[str, float]) -> list[str]:
     """The scopes of these tests, those that take longest first.
 
-    Laboratories come before everything else, which fills in at the end.
+    Laboratories come before everything else, which fills in at the end, and those that any process
+    can take after those that it cannot.
     """
     seconds: collections.Counter[str] = collections.Counter()
     laboratories = set()
@@ -77,7 +94,11 @@ def in_order(nodeids: Iterable[str], known: Mapping[str, float]) -> list[str]:
             seconds[_together(file)] += known.get(file, _UNKNOWN_SECONDS)
     scopes = dict.fromkeys(map(scope, nodeids))
     return sorted(
-        scopes, key=lambda one: (one not in laboratories, one == _LAST, -seconds[one], one)
+        scopes,
+        key=lambda one: (
+            *(one not in laboratories, by_itself(one), one == _LAST),
+            *(-seconds[one], one),
+        ),
     )
 
 
@@ -96,6 +117,15 @@ def has_laboratory(worker: str, count: int) -> bool:
 def give_way() -> None:
     """What a process without a laboratory does first: it takes what the others leave."""
     os.nice(_NICE)
+
+
+def go_by(nodeid: str) -> None:
+    """What it does before each test: one with limits of time has as much as the others'.
+
+    Only root can have it back.
+    """
+    if by_itself(nodeid) and os.geteuid() == 0:
+        os.setpriority(os.PRIO_PROCESS, 0, _USUAL_NICE)
 
 
 def make_ready(items: Iterable[pytest.Item]) -> None:
@@ -117,6 +147,12 @@ def make_ready(items: Iterable[pytest.Item]) -> None:
     )
 
 
+def _for_the_last(units: Mapping[str, Iterable[str]]) -> str | None:
+    """The scope that a process without a laboratory takes next, of those that are left."""
+    rest = (one for one, tests in units.items() if not any(map(in_laboratory, tests)))
+    return next(rest, next(filter(by_itself, units), None))
+
+
 def scheduler(config: pytest.Config, log: Any) -> Any:
     """xdist's scheduler for ``--dist loadgroup``: scopes as above, in the order of the tests."""
     from xdist.scheduler import LoadScopeScheduling
@@ -127,9 +163,8 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
 
         def _assign_work_unit(self, node: Any) -> None:
             if not has_laboratory(node.gateway.id, self.numnodes):
-                units = self.workqueue.items()
-                rest = next((one for one, tests in units if not any(map(in_laboratory, tests))), "")
-                if not rest:
+                rest = _for_the_last(self.workqueue)
+                if rest is None:
                     node.shutdown()  # once it has done what it was given
                     return
                 self.workqueue.move_to_end(rest, last=False)

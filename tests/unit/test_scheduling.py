@@ -35,6 +35,14 @@ def test_what_leaves_something_behind_comes_last() -> None:
     assert scheduling.in_order(tests, {last: 900.0})[:2] == [f"{_FOLDER}/test_x.py", last]
 
 
+def test_what_any_process_can_take_is_left_to_the_end() -> None:
+    files = ("test_lab.py", "test_examples.py", "test_x.py")
+    tests = [*(f"{_FOLDER}/{name}::test_1" for name in files), "tests/unit/test_u.py::test_1"]
+    found = scheduling.in_order(tests, {f"{_FOLDER}/test_lab.py": 900.0})
+    order = ("test_x.py", "test_examples.py", "test_lab.py")
+    assert found == [*(f"{_FOLDER}/{name}" for name in order), "tests/unit/test_u.py"]
+
+
 def test_what_shares_a_fleet_stays_together() -> None:
     tests = [f"{_FOLDER}/reading/test_{name}.py::test_1" for name in "abc"]
     assert scheduling.in_order([*tests, f"{_FOLDER}/test_x.py::test_1"], {}) == [
@@ -73,6 +81,7 @@ def test_what_needs_no_laboratory_runs_beside_them(
         for name in "abc":
             text = _TEST.format(seconds, str(ran))
             (site / "tests" / folder / f"test_{name}.py").write_text(text)
+    (site / "tests" / "integration" / "test_lab.py").write_text(_TEST.format(0, str(ran)))
     for name in ("conftest.py", "scheduling.py", "__init__.py"):
         shutil.copy(checkout / "tests" / name, site / "tests")
     alone = ["-p", "no:cacheprovider", "--import-mode=importlib", "-c", "/dev/null"]
@@ -85,17 +94,22 @@ def test_what_needs_no_laboratory_runs_beside_them(
         check=False,
     )
     lines = [line.split() for line in ran.read_text().splitlines()]
-    count = 9 if chosen == "tests" else 6
+    count = 10 if chosen == "tests" else 7
     assert len(lines) == count
     assert done.stdout.splitlines()[-1] == f"{count} passed, 0 failed, 0 skipped", done.stdout
+    ((_, worker, own),) = [line for line in lines if "test_lab" in line[0]]
+    assert worker == "gw2"
+    lines = [line for line in lines if "test_lab" not in line[0]]
     assert {worker for file, worker, _ in lines if "/integration/" in file} == {"gw0", "gw1"}
     (keys,) = {worker for file, worker, _ in lines if "/keys/" in file}
     assert keys != "gw2"
     rest = {(worker, int(nice) > os.nice(0)) for file, worker, nice in lines if "ontract" in file}
     assert rest == ({("gw2", True)} if chosen == "tests" else set())
+    if chosen == "tests" and os.geteuid() == 0:
+        assert int(own) < min(int(nice) for file, _, nice in lines if "ontract" in file)
 
 
-def test_every_file_of_the_table_exists(checkout: Path) -> None:
-    known = scheduling.durations()
+def test_every_file_of_the_tables_exists(checkout: Path) -> None:
+    known = {**scheduling.durations(), **dict.fromkeys(scheduling.BY_THEMSELVES, 0.0)}
     assert [name for name in known if not (checkout / name).is_file()] == []
     assert all(scheduling.in_laboratory(name) for name in known)
