@@ -59,6 +59,24 @@ for log in {consoles}/{name}.log /var/log/libvirt/qemu/{name}-console.log; do
 done
 echo "end of QEMU's own log:"; tail -n 15 /var/log/libvirt/qemu/{name}.log
 """
+# Asks a guest's agent until it answers, in one process: virsh over SSH again and again takes what
+# the guest needs to boot
+_ASK_AGENT = """\
+import sys, time
+import libvirt, libvirt_qemu
+libvirt.registerErrorHandler(lambda *_: None, None)
+name, end = sys.argv[1], time.monotonic() + float(sys.argv[2])
+said = ""
+while said != "yes" and time.monotonic() < end:
+    try:
+        domain = libvirt.open("qemu:///system").lookupByName(name)
+        libvirt_qemu.qemuAgentCommand(domain, '{"execute": "guest-ping"}', 2, 0)
+        said = "yes"
+    except libvirt.libvirtError as error:
+        said = str(error)
+        time.sleep(0.3)
+print(said)
+"""
 NIC = "<interface type='bridge'><source bridge='br0'/><model type='virtio'/></interface>"
 
 
@@ -190,27 +208,23 @@ class Guests:
 
         :raises AssertionError: it did not; says whether the guest stands still or is slow.
         """
-        ping = shlex.quote(json.dumps({"execute": "guest-ping"}))
-        ask = f"virsh -q qemu-agent-command --timeout 2 {name} {ping} 2>&1 && echo yes"
         said = ""
 
-        def answers() -> bool:
+        def answers(within: float) -> bool:
             nonlocal said
-            said = self.lab.ssh(host, ask, check=False).stdout.strip()
-            return said.endswith("yes")
+            words = ["/usr/bin/python3", "-", name, str(within)]
+            done = self.lab.ssh(host, words, check=False, input=_ASK_AGENT, timeout=within + 30)
+            said = (done.stdout + done.stderr).strip()
+            return said == "yes"
 
-        try:
-            wait_for(answers, limit / 2, f"agent of {name} on {host}", pause=0.3)
-        except AssertionError:
-            if self._hangs(host, name):
-                print(f"{name} on {host} has not said a word for {limit / 2:g} s: it is reset")
-                self.virsh(host, "reset", name)
-        else:
+        if answers(limit / 2):
             return
-        try:
-            wait_for(answers, limit / 2, f"agent of {name} on {host}", pause=0.3)
-        except AssertionError as error:
-            raise AssertionError(f"{error}: {said}\n{self.standing(host, name)}") from None
+        if self._hangs(host, name):
+            print(f"{name} on {host} has not said a word for {limit / 2:g} s: it is reset")
+            self.virsh(host, "reset", name)
+        if not answers(limit / 2):
+            text = f"agent of {name} on {host}: not within {limit:g} s: {said}"
+            raise AssertionError(f"{text}\n{self.standing(host, name)}")
 
     def _hangs(self, host: str, name: str) -> bool:
         """Whether an emulated guest was booted on this host and never came to its first program."""
