@@ -167,13 +167,16 @@ class _Writer:
         self.left.append(f"{path}: {row.show(row.found(element))}")
 
     def _list(self, group: Group, elements: t.Sequence[Element]) -> None:
+        if not elements:
+            return
         entries: list[Options] = []
         usual = self._usual(group)
 
         def whole(entry: Options) -> Options:
             return {**self.options, group.name: [*entries, entry]}
 
-        for number, element in enumerate(elements):
+        together = None if usual else self._together(group, elements)
+        for number, element in enumerate(elements if together is None else ()):
             values = _values(group, element)
             if values in usual:  # as the guest agent's channel
                 usual.remove(values)
@@ -195,8 +198,19 @@ class _Writer:
                     self._leave(f"{path}.{row.name}", row, element)
             if element.get("device") == "cdrom" and element.find("source") is not None:
                 self.left.append(f"{path}: {_what(element)}")  # the medium
-        if entries:
-            self.options[group.name] = entries
+        if entries or together:
+            self.options[group.name] = together or entries
+
+    def _together(self, group: Group, elements: t.Sequence[Element]) -> list[Options] | None:
+        """All of them at once, as NUMA nodes, of which none is allowed without the others."""
+        entries: list[Options] = [
+            {row.name: row.found(one) for row in group.settings if _stands(row, one)}
+            for one in elements
+        ]
+        domain = None if _has_names(group) else self.read({**self.options, group.name: entries})
+        made = getattr(domain, group.name, ())
+        values = [[getattr(one, row.name) for row in group.settings] for one in made]
+        return entries if values == [_values(group, one) for one in elements] else None
 
     def _usual(self, group: Group) -> list[list[object]]:
         """What a VM has of the kind without a word."""
@@ -312,17 +326,21 @@ class _Writer:
             del self.options["arch"]
         if self.options.get("domain_type") == self.host.domain_type:
             del self.options["domain_type"]
+        domain = self.read(self.options)
         wanted = self._meaning(self.options)
         for place in _places(self.options):
             shorter = _without(self.options, place)
-            if self._meaning(shorter) == wanted:
+            made = self.read(shorter)
+            if made is not None and (made == domain or self._meant(made) == wanted):
                 self.options = shorter
 
     def _meaning(self, options: Options) -> tuple[object, ...] | None:
-        """What a specification comes to: the definition, and what is in none."""
+        """What a specification comes to."""
         domain = self.read(options)
-        if domain is None:
-            return None
+        return None if domain is None else self._meant(domain)
+
+    def _meant(self, domain: Domain) -> tuple[object, ...]:
+        """The definition, and what is in none."""
         disks = tuple((one.name, one.size, one.pool, one.format) for one in domain.disks)
         nics = tuple((one.name, one.mac) for one in domain.nics)
         rest = (domain.start, domain.autostart, domain.groups, domain.boot)

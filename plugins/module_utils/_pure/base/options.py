@@ -94,7 +94,7 @@ class Reader:
         self.path = path
         self.problems = problems
         self._origins = origins or {}
-        self._known: list[str] = []
+        self._known: dict[str, None] = {}
         self._options: dict[str, object] = {}
         if isinstance(options, Mapping):
             self._options = {str(key): value for key, value in options.items()}
@@ -118,8 +118,7 @@ class Reader:
 
     def value(self, key: str) -> object:
         """The raw value; None when not given."""
-        if key not in self._known:
-            self._known.append(key)
+        self._known[key] = None
         return self._options.get(key)
 
     def given(self, key: str) -> bool:
@@ -251,7 +250,7 @@ class Reader:
 
     def finish(self, names: t.Collection[str] = ()) -> None:
         """Report every option that is not of ``names``; without them, that nothing asked for."""
-        known = sorted(names or self._known)
+        known = frozenset(names or self._known)
         for key in self._options:
             if key not in known:
-                self.problem(key, unknown_message("option", key, known))
+                self.problem(key, unknown_message("option", key, sorted(known)))

@@ -5,6 +5,7 @@
 """Where libvirt keeps a setting, below the element of its device or domain.
 
 A place is the way to an element (``serial``) or to an attribute (``driver/@cache``, ``@device``).
+One that is only read or cleared may choose among elements (``timer[@name='rtc']/@track``).
 What has no place of that kind is a ``Pair`` of functions.
 
 This file is private to the collection.
@@ -39,7 +40,7 @@ class Pair:
 
 def put(element: Element, place: str, text: str = "") -> None:
     """Write ``text``. What stands there already stays: the hypervisor decided it."""
-    below, _at, name = place.partition("@")
+    below, name = _parts(place)
     element = reach(element, below)
     if name:
         if element.get(name) is None:
@@ -50,7 +51,7 @@ def put(element: Element, place: str, text: str = "") -> None:
 
 def clear(element: Element, place: str) -> None:
     """Remove what stands there, with the elements on the way that hold nothing else."""
-    below, _at, name = place.partition("@")
+    below, name = _parts(place)
     path = "/".join(_tags(below))
     for found in element.findall(path) if path else [element]:
         if name:
@@ -85,12 +86,18 @@ def reach(element: Element, below: str) -> Element:
 
 def texts(element: Element, place: str) -> list[str]:
     """All that stands there; an element without text is an empty one."""
-    below, _at, name = place.partition("@")
+    below, name = _parts(place)
     path = "/".join(_tags(below))
     found = element.findall(path) if path else [element]
     if not name:
         return [one.text or "" for one in found]
     return [value for value in (one.get(name) for one in found) if value is not None]
+
+
+def _parts(place: str) -> tuple[str, str]:
+    """The way to the element, and the attribute; ``timer[@name='rtc']`` has none."""
+    below, _slash, last = place.rpartition("/")
+    return (below, last[1:]) if last.startswith("@") else (place, "")
 
 
 def _tags(below: str) -> list[str]:

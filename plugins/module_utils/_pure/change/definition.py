@@ -21,7 +21,7 @@ from ..base import places
 from ..base.machines import family_of
 from ..base.metadata import Metadata
 from ..base.settings import Change, Group, Setting, names, never, write
-from ..base.xml_values import number
+from ..base.xml_values import bytes_of, mib_up, number
 from ..domain import settings, settings_devices
 from ..domain.devices import Disk, Nic
 from ..domain.devices_xml import device_name, target_names
@@ -269,14 +269,27 @@ def _asked(group: Group, whole: object) -> list[Setting[object]]:
 def _group(root: Element, wanted: Wanted, group: Group) -> None:
     """A group that is there once: what is asked for is written, the rest of it stays."""
     place, whole = str(group.xml), getattr(wanted.domain, group.name)
-    element = root.find(place)
-    if element is None or not _asked(group, whole):
+    asked, elements = _asked(group, whole), root.findall(place)
+    if not elements or not asked:
         _replace(root, wanted.root, place)
         return
-    for row in _asked(group, whole):
+    differing = [(_differing(asked, one, whole), one) for one in elements]
+    rows, element = min(differing, key=lambda one: len(one[0]))  # the one that it is already
+    _rewrite(rows, element, whole)
+
+
+def _differing(
+    rows: t.Iterable[Setting[object]], element: Element, whole: object
+) -> list[Setting[object]]:
+    """The rows that ``element`` has not as they are asked for. What stands beside one that it has
+    (how libvirt checks a CPU model) stays."""
+    return [row for row in rows if not row.same(getattr(whole, row.name), row.found(element))]
+
+
+def _rewrite(rows: t.Sequence[Setting[object]], element: Element, whole: object) -> None:
+    for row in rows:
         row.clear(element)
-    for row in _asked(group, whole):
-        row.write(element, whole)
+    write(rows, element, whole)
 
 
 def _one_more(root: Element, wanted: Wanted, group: Group, whole: object) -> None:
@@ -308,8 +321,8 @@ def _vcpus(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
 
 def _memory(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
     domain = wanted.domain
-    most = t.cast("int", settings.MEMORY_MAX.found(root))
-    current = t.cast("int", settings.MEMORY.found(root))
+    most = t.cast("int", settings.MEMORY_MAX.found(root) or 0)
+    current = t.cast("int", settings.MEMORY.found(root) or most)
     count = domain.memory if "memory" in domain.written else current
     most = count if current == most else max(most, count)
     if domain.memory_max is not None and "memory_max" in domain.written:
@@ -318,6 +331,8 @@ def _memory(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
         element = root.find(tag)
         if element is None:
             element = _lxml.add(root, tag)
+        if mib_up(bytes_of(element, "KiB")) == value:
+            continue  # by hand it may be no whole MiB
         element.set("unit", "KiB")
         element.text = str(value * 1024)
 
@@ -333,12 +348,11 @@ def _cpu(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
     if element is None:
         element = _lxml.add(root, "cpu")
     cpu = wanted.domain.cpu
-    rows = _asked(settings_devices.CPUS, cpu)
-    if cpu.mode is not None:
-        rows = [*rows, *(one for one in (settings_devices.Cpu.model,) if one not in rows)]
-    for row in rows:
-        row.clear(element)
-    write(rows, element, cpu)
+    rows = _differing(_asked(settings_devices.CPUS, cpu), element, cpu)
+    chosen = (settings_devices.Cpu.mode, settings_devices.Cpu.model)
+    if any(row in chosen for row in rows):  # the one is read with the other
+        rows = [*chosen, *(row for row in rows if row not in chosen)]
+    _rewrite(rows, element, cpu)
 
 
 def _console(root: Element, wanted: Wanted, key: str, _kept: Metadata) -> None:

@@ -316,7 +316,7 @@ ON_REBOOT = Choice(
     " started anew from the disk.",
     default="restart",
     xml="on_reboot",
-    absent="destroy",
+    absent="restart",
     change=AT_BOOT,
     choices=("restart", "destroy"),
 )

@@ -46,7 +46,8 @@ def timer(name: str, attribute: str, field: str) -> Pair:
         text = None if found is None else found.get(attribute)
         return {"yes": True, "no": False}.get(text, text) if text is not None else None
 
-    return Pair(write, read, (f"timer[@name='{name}']",))
+    place = f"timer[@name='{name}']"  # with what is of one tick policy alone
+    return Pair(write, read, (f"{place}/@{attribute}", f"{place}/catchup"))
 
 
 def switched(tag: str, attribute: str, field: str, whole_number: bool = False) -> Pair:
@@ -157,7 +158,7 @@ def policy(name: str, field: str) -> Pair:
         found = element.iterfind("feature")
         return tuple(str(one.get("name")) for one in found if one.get("policy") == name)
 
-    return Pair(write, read, ("feature",))
+    return Pair(write, read, (f"feature[@policy='{name}']",))
 
 
 def _write_page(element: Element, whole: t.Any) -> None:

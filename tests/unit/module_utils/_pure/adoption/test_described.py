@@ -202,3 +202,19 @@ def test_nothing_of_what_is_read_is_kept() -> None:
     before = copy.deepcopy(found)
     described.describe(found, _HOST)
     assert found == before
+
+
+def test_numa_nodes_are_described_together() -> None:
+    """Each needs the others: together they have all vCPUs and all memory."""
+    cells = (
+        "<cpu><numa><cell id='0' cpus='0' memory='512' unit='MiB'/>"
+        "<cell id='1' cpus='1' memory='512' unit='MiB'/></numa></cpu>"
+    )
+    text = (
+        "<domain type='kvm'><name>v</name><memory unit='MiB'>1024</memory><vcpu>2</vcpu>"
+        f"<os><type arch='x86_64' machine='pc-q35-7.2'>hvm</type></os>{cells}</domain>"
+    )
+    found = described.describe(described.Found("v", text, active=True), _HOST)
+    assert found.left == ()
+    assert found.options is not None
+    assert found.options["numa"] == [{"cpus": "0", "memory": 512}, {"cpus": "1", "memory": 512}]
