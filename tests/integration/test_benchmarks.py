@@ -7,7 +7,13 @@ from __future__ import annotations
 
 import os
 
-from ansible_collections.fleet.virt.tests.benchmarks import inventory, migrate, query, reading
+from ansible_collections.fleet.virt.tests.benchmarks import (
+    converging,
+    inventory,
+    migrate,
+    query,
+    reading,
+)
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 
@@ -57,6 +63,14 @@ def test_reading_limits_are_limits() -> None:
     assert reading.excesses({**good, "documents": {"list": 1.26, "empty": 0.5}})
     assert reading.excesses({**good, "lab": {**lab, "two over TLS": 0.73}})
     assert reading.excesses({**good, "lab": {**lab, "many connections": 0.91}})
+
+
+def test_converging_limits_are_limits() -> None:
+    seconds = {"unchanged": 1.5, "query": 1.0, "two tasks": 1.0, "change": 2.0}
+    good = {name: converging.Time(wall, 0.5) for name, wall in seconds.items()}
+    assert converging.excesses(good) == []
+    assert converging.excesses({**good, "unchanged": converging.Time(1.51, 0.5)})
+    assert converging.excesses({**good, "change": converging.Time(2.01, 0.5)})
 
 
 def test_migrate_limits_are_limits() -> None:

@@ -193,6 +193,8 @@ def _change(host: Host, jobs: t.Sequence[Job]) -> None:
 
 def _may_stay(jobs: t.Sequence[Job], settings: Settings, facts: PlacementEntry | None) -> bool:
     """Whether nobody but this hypervisor has to be asked about the claims that it holds, if any."""
+    if all(job.state == "same" for job in jobs):
+        return True  # nothing is to be done
     if not settings.seen:
         return False  # others of the batch go elsewhere: it is the controller that decides
     if all(job.state in ("same", "change") for job in jobs):
