@@ -14,24 +14,30 @@ from __future__ import annotations
 
 from typing import Any
 
+_UEFI = "provisioning/test_settings.py::test_a_guest_with_uefi_reports_its_tpm"
 # Setting: the test that sees it, below tests/integration
 PROVEN = {
     "boot": "provisioning/test_media.py::test_a_vm_boots_from_its_cd",
     "disks.device": "provisioning/test_media.py::test_a_guest_reads_its_cd",
     "disks.image": "provisioning/test_media.py::test_a_vm_boots_from_its_cd",
+    "disks.read_bytes_sec": "provisioning/test_change.py::test_changes_of_a_guest_that_runs",
     "disks.serial": "provisioning/test_change.py::test_changes_of_a_guest_that_runs",
     "disks.detect_zeroes": "provisioning/test_settings.py::test_zeroes_are_looked_for",
     "disks.iothread": "provisioning/test_settings.py::test_disks_share_threads",
+    "firmware": _UEFI,
+    "kernel": _UEFI,
+    "initrd": _UEFI,
+    "cmdline": _UEFI,
     "nics.link": "provisioning/test_change.py::test_changes_of_a_guest_that_runs",
     "nics.vlan": "provisioning/test_vlans.py",
     "vcpus": "provisioning/test_change.py::test_changes_of_a_guest_that_runs",
     "vcpus_max": "provisioning/test_change.py::test_changes_of_a_guest_that_runs",
-    "tpm.model": "provisioning/test_settings.py::test_a_tpm_where_it_can_be_emulated",
+    "tpm.model": _UEFI,
 }
 _CGROUPS = "the laboratory's hypervisors are containers without controllers of cgroups"
 _KVM = "the laboratory has no KVM, and emulation has none of it"
 _HARDWARE = "the laboratory has no device to give away"
-_OVMF = "the laboratory's hypervisors have no UEFI"
+_SIGNED = "the laboratory has no guest whose kernel is signed with Microsoft's keys"
 SCHEMA_ONLY = {
     "arch": "the laboratory has PCs alone",
     "cputune.shares": _CGROUPS,
@@ -40,8 +46,7 @@ SCHEMA_ONLY = {
     "memtune.hard_limit": _CGROUPS,
     "memtune.soft_limit": _CGROUPS,
     "features.kvm_hint_dedicated": _KVM,
-    "firmware": _OVMF,
-    "secure_boot": _OVMF,
+    "secure_boot": _SIGNED,
     "hostdevs.pci": _HARDWARE,
     "hostdevs.usb": _HARDWARE,
     "nics.isolated": "the laboratory may not write what it is set by, below /sys",

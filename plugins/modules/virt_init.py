@@ -380,33 +380,35 @@ options:
         type: int
       total_bytes_sec:
         description:
-          - At most so many bytes a second, reading and writing. From 1 to 1099511627776.
-          - In a VM that exists a change takes effect at the next start.
+          - At most so many bytes a second, reading and writing. V(0) is no limit. From 0 to
+            1099511627776.
+          - In a VM that exists it is changed at once, where libvirt can.
         type: int
       read_bytes_sec:
         description:
-          - At most so many bytes a second, reading. From 1 to 1099511627776.
-          - In a VM that exists a change takes effect at the next start.
+          - At most so many bytes a second, reading. V(0) is no limit. From 0 to 1099511627776.
+          - In a VM that exists it is changed at once, where libvirt can.
         type: int
       write_bytes_sec:
         description:
-          - At most so many bytes a second, writing. From 1 to 1099511627776.
-          - In a VM that exists a change takes effect at the next start.
+          - At most so many bytes a second, writing. V(0) is no limit. From 0 to 1099511627776.
+          - In a VM that exists it is changed at once, where libvirt can.
         type: int
       total_iops_sec:
         description:
-          - At most so many operations a second, reading and writing. From 1 to 1099511627776.
-          - In a VM that exists a change takes effect at the next start.
+          - At most so many operations a second, reading and writing. V(0) is no limit. From 0 to
+            1099511627776.
+          - In a VM that exists it is changed at once, where libvirt can.
         type: int
       read_iops_sec:
         description:
-          - At most so many operations a second, reading. From 1 to 1099511627776.
-          - In a VM that exists a change takes effect at the next start.
+          - At most so many operations a second, reading. V(0) is no limit. From 0 to 1099511627776.
+          - In a VM that exists it is changed at once, where libvirt can.
         type: int
       write_iops_sec:
         description:
-          - At most so many operations a second, writing. From 1 to 1099511627776.
-          - In a VM that exists a change takes effect at the next start.
+          - At most so many operations a second, writing. V(0) is no limit. From 0 to 1099511627776.
+          - In a VM that exists it is changed at once, where libvirt can.
         type: int
   nics:
     description:

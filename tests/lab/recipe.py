@@ -51,8 +51,8 @@ _HYPERVISOR = (
     "python3-lxml,xorriso,dnsmasq-base,iptables,nftables,bridge-utils,gnutls-bin,kmod,polkitd"
 )
 # Of use inside a newer root: ansible-core releases that want a newer Python than the machine's. And
-# one of two hypervisors can emulate a TPM.
-_EXTRA = {"trixie": "python3-venv,swtpm,swtpm-tools", "bookworm": ""}
+# one of two hypervisors can emulate a TPM and has UEFI; on the other, virt-install makes VMs, too.
+_EXTRA = {"trixie": "python3-venv,swtpm,swtpm-tools,ovmf", "bookworm": "virtinst"}
 
 # There is no hardware here and nobody at the console: these cost boot time or fail.
 _MASKED = (

@@ -39,6 +39,12 @@ _VM: dict[str, Any] = {
     "console": {"type": "vnc"},
     "groups": ["web"],
 }
+_SLOW = {"read_bytes_sec": 1 << 20}
+# Four seconds' worth, of which QEMU gives the first at once
+_SLOWLY = (
+    "s=$(cut -d. -f1 /proc/uptime); dd if=/dev/vdb of=/dev/null bs=65536 count=64 iflag=direct"
+    " && test $(($(cut -d. -f1 /proc/uptime) - s)) -ge 2"
+)
 
 
 class _Guest:
@@ -105,7 +111,7 @@ def test_changes_of_a_guest_that_runs(fleet: Fleet) -> None:
     vm["console"] = {"type": "vnc", "password": "s3cret"}
     vm["disks"] = [
         {"name": "system", "size": 64},
-        {"name": "data", "size": 24, "cache": "writeback", "serial": "DATA"},
+        {"name": "data", "size": 24, "cache": "writeback", "serial": "DATA", **_SLOW},
         {"name": "cd", "device": "cdrom"},
         {"name": "more", "size": 8, "serial": "MORE"},
         {"name": "logs", "size": 8, "bus": "scsi"},
@@ -132,6 +138,7 @@ def test_changes_of_a_guest_that_runs(fleet: Fleet) -> None:
             "console.password changed, at the next start",
             "disks.data.size 16 MiB -> 24 MiB, live",
             "disks.data.cache none -> writeback, at the next start",
+            "disks.data.read_bytes_sec 0 -> 1048576, live",
             "disks.more added, live",
             "disks.logs added, live",
             "nics.eth0.link true -> false, live",
@@ -144,6 +151,7 @@ def test_changes_of_a_guest_that_runs(fleet: Fleet) -> None:
     assert _unowned(fleet) == unowned
     guest.sees("test -e /sys/devices/system/cpu/cpu1")
     guest.sees(_disk("vdb", 24))
+    guest.sees(_SLOWLY)
     guest.sees("grep -q MORE /sys/block/vdc/serial")
     guest.sees("ls /sys/block | grep -q sd")
     guest.sees("test $(ls -d /sys/class/net/e* | wc -l) = 2")

@@ -6,7 +6,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from pathlib import Path
 from typing import Any
+
+from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
+from ansible_collections.fleet.virt.tests.lab import images, images_disk, images_tiny
+from ansible_collections.fleet.virt.tests.lab.images_disk import run
 
 from .conftest import Fleet
 
@@ -61,3 +67,35 @@ def test_a_tpm_where_it_can_be_emulated(fleet: Fleet) -> None:
     purged = fleet.ansible.module("hv2", "virt_purge", {"name": "sealed"})
     assert not purged["hv2"].get("failed"), purged
     assert fleet.files("hv2", kept) == []
+
+
+def test_a_guest_with_uefi_reports_its_tpm(fleet: Fleet, guests: Guests, tmp_path: Path) -> None:
+    """Its kernel is given to it, as its own disk boots with a BIOS alone; hv2 has the firmware."""
+    raw, folder = tmp_path / "tiny.raw", "/var/lib/libvirt/images"
+    run("qemu-img", "convert", "-O", "raw", images.image("tiny"), raw)
+    for name in ("vmlinuz", "initrd"):
+        run("mcopy", "-i", f"{raw}@@{images_disk.BOOT_START}", f"::/{name}", tmp_path / name)
+        with (tmp_path / name).open("rb") as stream:
+            command = [*fleet.lab.login("hv2"), "--", f"sudo tee {folder}/{name} > /dev/null"]
+            subprocess.run(command, stdin=stream, check=True, timeout=60)
+    vm = {
+        **_RUNNING,
+        "name": "modern",
+        "memory": 256,
+        "firmware": "uefi",
+        "tpm": True,
+        "kernel": f"{folder}/vmlinuz",
+        "initrd": f"{folder}/initrd",
+        "cmdline": images_tiny.COMMAND_LINE,
+    }
+    for changed in (True, False):
+        result = fleet.init("hv2", **vm)
+        assert not result["failed"], result.get("msg")
+        assert result["changed"] is changed, result
+    guests.wait_agent("hv2", "modern", 180)
+    guests.execute("hv2", "modern", "test -d /sys/firmware/efi/efivars")
+    guests.execute("hv2", "modern", "grep -qx 2 /sys/class/tpm/tpm0/tpm_version_major")
+    fleet.host("hv2", "virsh destroy modern")
+    purged = fleet.ansible.module("hv2", "virt_purge", {"name": "modern"})
+    assert not purged["hv2"].get("failed"), purged
+    assert fleet.files("hv2", "/var/lib/libvirt/qemu/nvram") == []

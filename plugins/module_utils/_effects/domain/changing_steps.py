@@ -327,6 +327,30 @@ def _update(work: Work, step: Step[Facts]) -> Turns:
     _put(work, element, device)
 
 
+def _limit(work: Work, step: Step[Facts]) -> Turns:
+    """One of a disk's limits; libvirt is told all of them."""
+    yield from ()
+    device = t.cast("Device", step.about)
+    element = work.located(work.live(), device)
+    if element is None:
+        raise PlanRefused(f"{device.name!r} of {work.name!r} is gone; run this again")
+    element = copy.deepcopy(element)
+    definition.rewrite(element, device, work.change.wanted)
+    _put_limits(work, element)
+
+
+def _put_limits(work: Work, element: Element) -> None:
+    disk, limits = str(_key(element, "target", "dev")), definition.limits(element)
+    work.call("limit a disk", work.raw.setBlockIoTune, disk, limits, DOMAIN_AFFECT_LIVE)
+
+
+def _limit_back(work: Work, step: Step[Facts]) -> None:
+    device = t.cast("Device", step.about)
+    element = work.located(_lxml.parse(work.original.live or "", work.name), device)
+    if element is not None:
+        _put_limits(work, element)
+
+
 def _put(work: Work, element: Element, device: Device | None = None) -> None:
     flags = DOMAIN_AFFECT_LIVE
     if device is not None and device.kind == "disks":
@@ -440,6 +464,7 @@ _DO: t.Mapping[str, t.Callable[[Work, Step[Facts]], Turns]] = {
     "attach": _attach,
     "detach": _detach,
     "update": _update,
+    "limit": _limit,
     "console": _console,
     "autostart": _autostart,
     "define": _define,
@@ -456,6 +481,7 @@ _UNDO: t.Mapping[str, t.Callable[[Work, Step[Facts]], None]] = {
     "attach": _attach_back,
     "detach": _detach_back,
     "update": _update_back,
+    "limit": _limit_back,
     "console": _console_back,
     "autostart": _autostart_back,
     "define": _define_back,

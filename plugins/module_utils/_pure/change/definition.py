@@ -42,6 +42,8 @@ _OTHER_FAMILY = never(
     "devices of one family of machine types do not fit into another; make the VM anew"
 )
 _KINDS = ("disks", "nics")
+_LIMITS = [row for row in settings_devices.DISK if str(row.xml).startswith("iotune/")]
+LIMITS = tuple(row.name for row in _LIMITS)
 
 
 @dataclass(frozen=True)
@@ -198,6 +200,11 @@ def rewrite(element: Element, device: Device, wanted: Wanted) -> None:
         )
         if row is not None and row.xml:
             row.rewrite(element, spec)
+
+
+def limits(element: Element) -> dict[str, int]:
+    """The limits of a disk's input and output, as libvirt takes them; 0 is none."""
+    return {row.name: t.cast("int", row.found(element)) for row in _LIMITS}
 
 
 def addition(root: Element, wanted: Wanted, device: Device) -> Element:

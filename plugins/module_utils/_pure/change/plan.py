@@ -230,8 +230,8 @@ class _Planner:
             if device.key == "source" and element is not None and device.spec is not None:
                 return element.get("type") == getattr(device.spec, "type", None)
             return self.facts.running or bool(device.key)
-        if device.key:  # of a disk that runs libvirt changes the medium and nothing else
-            return element is not None and device.key == "image"
+        if device.key:  # of a disk that runs libvirt changes the medium and its limits
+            return element is not None and device.key in ("image", *definition.LIMITS)
         if isinstance(device.spec, Disk):
             threads = number(live.findtext("iothreads")) or 0
             iothread = getattr(device.spec, "iothread", None) or 0
@@ -320,6 +320,8 @@ class _Planner:
             about: object = {"vcpus": domain.vcpus, "memory": domain.memory}.get(kind, one.path)
             return Step(kind, one.text, _mended(wanted, one), about=about)
         kind = "detach" if device.spec is None else "attach" if not device.key else "update"
+        if device.key in definition.LIMITS:
+            kind = "limit"
         return Step(kind, one.text, _mended(wanted, one), about=device)
 
     def _defined(self, changes: t.Sequence[Changed]) -> Effect[Facts]:

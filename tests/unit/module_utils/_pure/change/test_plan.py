@@ -68,6 +68,8 @@ LIVE: list[tuple[dict[str, t.Any], list[str]]] = [
     ({"disks": [{"name": "data", "size": 16}]}, ["disks.data.size 8 MiB -> 16 MiB, live"]),
     ({"disks": [{"name": "data", "size": 8, "cache": "writeback"}]},
      ["disks.data.cache none -> writeback, at the next start"]),
+    ({"disks": [{"name": "data", "size": 8, "total_iops_sec": 100}]},
+     ["disks.data.total_iops_sec 0 -> 100, live"]),
     ({"disks": [{"name": "more", "size": 8}]}, ["disks.more added, live"]),
     ({"disks": [{"name": "more", "size": 8, "bus": "sata"}]},
      ["disks.more added, at the next start"]),
