@@ -1,7 +1,8 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ten domains of unlike kinds that virsh defined, adopted, moved, removed; and another name."""
+"""Domains of unlike kinds that virsh and virt-install made, adopted, changed, moved, removed; and
+another name."""
 
 from __future__ import annotations
 
@@ -121,6 +122,34 @@ _DOMAINS: dict[str, tuple[str, str, str, str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
+# By virt-install on hv1: one that runs, and two as it would make them
+_INSTALL = (
+    "virt-install --name {name} --virt-type {kind} --network bridge=br0"
+    f" --disk {IMAGES}/{{name}}"
+)
+_INSTALLED = {
+    "imported": f"{_INSTALL}.qcow2 --memory 96 --vcpus 1,maxvcpus=2 --import --osinfo debian11"
+    " --graphics none --noautoconsole --wait 0",
+    "windows1": f"{_INSTALL}.img,size=0.01 --memory 64 --osinfo win10 --import --graphics vnc"
+    " --tpm none --print-xml",
+    "netboot1": f"{_INSTALL}.img,size=0.01,bus=scsi,discard=unmap --memory 64 --osinfo generic"
+    " --pxe --controller scsi,model=virtio-scsi --graphics spice --watchdog i6300esb,action=reset"
+    " --print-xml 1",
+}
+_ALL = 10 + len(_INSTALLED)
+
+
+def _install(movers: Movers, name: str) -> None:
+    command = _INSTALLED[name].format(kind="kvm" if movers.lab.record.kvm else "qemu", name=name)
+    if "--print-xml" in command:
+        command = (
+            f"{command} > /run/domain.xml; virsh -q define /run/domain.xml;"
+            f" truncate -s 8M {IMAGES}/{name}.img"
+        )
+    movers.guests.script("hv1", f"{command} >&2")
+    movers.guests.made.append(("hv1", name))
+
+
 def _define(movers: Movers, name: str, host: str | None = None) -> None:
     where, machine, top, devices, files = _DOMAINS[name]
     vcpu = "" if "<vcpu" in top else "<vcpu>1</vcpu>"
@@ -137,17 +166,20 @@ def _define(movers: Movers, name: str, host: str | None = None) -> None:
 
 @pytest.fixture
 def theirs(movers: Movers) -> Movers:
-    """The ten domains, one of which runs."""
+    """The domains, two of which run."""
     for host in ("hv1", "hv2"):
         movers.guests.forget()
         movers.guests.prepare(host)
     images = f"cd {IMAGES}; mkdir -p /srv; qemu-img convert -O qcow2 tiny.qcow2 moves.qcow2"
+    images += "; cp moves.qcow2 imported.qcow2"
     movers.fleet.host(
         "hv1", f"{images}; qemu-img create -q -f qcow2 -b tiny.qcow2 -F qcow2 overlaid.qcow2"
     )
     movers.fleet.host("hv2", f"truncate -s 8388609 {IMAGES}/auto1.img")
     for name in _DOMAINS:
         _define(movers, name)
+    for name in _INSTALLED:
+        _install(movers, name)
     movers.fleet.host("hv1", "virsh -q start moves; virsh -q pool-refresh default")
     movers.fleet.host("hv2", "virsh -q autostart auto1; virsh -q pool-refresh default")
     return movers
@@ -160,7 +192,8 @@ def _adopt(movers: Movers, check: bool = False, **variables: Any) -> Run:
 def _managed(movers: Movers) -> set[str]:
     """The names of all VMs that are marked, which have it where they run as well."""
     found = set()
-    for name, (host, *_rest) in _DOMAINS.items():
+    hosts = {**{name: one[0] for name, one in _DOMAINS.items()}, **dict.fromkeys(_INSTALLED, "hv1")}
+    for name, host in hosts.items():
         text = movers.metadata(host, name)
         assert text.count("adopted>yes<") in (0, 2), text
         found |= {name} if "adopted>yes<" in text else set()
@@ -187,11 +220,11 @@ def test_a_fleet_is_adopted_and_then_like_any_other(theirs: Movers, tmp_path: Pa
         if "--check" in command:
             assert _managed(theirs) == set()
             assert not path.exists()
-    assert _managed(theirs) == set(_DOMAINS)
+    assert _managed(theirs) == {*_DOMAINS, *_INSTALLED}
     again = _adopt(theirs, virt_output_file=str(path)).succeeded()
     assert "changed=0" in again.stdout, str(again)
     empty = _plan(theirs, path).succeeded()
-    assert "10 unchanged" in empty.stdout, str(empty)
+    assert f"{_ALL} unchanged" in empty.stdout, str(empty)
     theirs.fleet.provision(args=("-e", f"@{path}"), vm_wait=False).succeeded()
 
     text = path.read_text(encoding="utf-8")
@@ -205,6 +238,7 @@ def test_a_fleet_is_adopted_and_then_like_any_other(theirs: Movers, tmp_path: Pa
     ]
     assert "nics" not in specifications["direct1"]
     _drift(theirs, path)
+    _change(theirs, specifications)
     _purge(theirs)
     _move(theirs)
 
@@ -212,11 +246,37 @@ def test_a_fleet_is_adopted_and_then_like_any_other(theirs: Movers, tmp_path: Pa
 def _drift(theirs: Movers, path: Path) -> None:
     """What somebody changes afterwards is seen, on a disk that has no number one before it."""
     theirs.fleet.host("hv1", "virsh -q attach-interface overlaid bridge br0 --config")
-    assert "10 unchanged" in _plan(theirs, path).succeeded().stdout
+    assert f"{_ALL} unchanged" in _plan(theirs, path).succeeded().stdout
     theirs.fleet.host("hv1", "virsh -q detach-disk outside vdb --config")
     drifted = _plan(theirs, path)
     assert drifted.returncode != 0
     assert "disks.vdb added" in drifted.stdout, str(drifted)
+
+
+def _change(theirs: Movers, specifications: dict[str, Any]) -> None:
+    """What adoption wrote, with another word here and there; one runs, by virt-install."""
+    theirs.guests.wait_agent("hv1", "imported")
+    theirs.guests.wait_agent("hv1", "moves")
+    wishes: dict[str, dict[str, Any]] = {
+        "imported": {"vcpus": 2, "title": "Imported"},
+        "moves": {"description": "It counts"},
+        "windows1": {"memory": 96, "watchdog": "poweroff"},
+    }
+    vms = [{**specifications[name], **wish} for name, wish in wishes.items()]
+    shown = theirs.fleet.provision(check=True, virt_vms=vms, vm_wait=False).succeeded()
+    assert "would be changed" in shown.stdout, str(shown)
+    theirs.fleet.provision(virt_vms=vms, vm_wait=False).succeeded()
+    for words, shown_now in (
+        (("vcpucount", "imported", "--live", "--current"), "2"),
+        (("desc", "imported", "--title"), "Imported"),
+        (("desc", "moves"), "It counts"),
+    ):
+        assert theirs.guests.virsh("hv1", *words).strip() == shown_now
+    windows = theirs.guests.virsh("hv1", "dumpxml", "windows1")
+    for words in ("<memory unit='KiB'>98304</memory>", "i6300esb", "localtime", "hypervclock"):
+        assert words in windows, windows
+    again = theirs.fleet.provision(virt_vms=vms, vm_wait=False).succeeded()
+    assert "changed=0" in again.stdout, str(again)
 
 
 def _purge(theirs: Movers) -> None:
@@ -234,10 +294,15 @@ def _purge(theirs: Movers) -> None:
 
 
 def _move(theirs: Movers) -> None:
-    theirs.guests.wait_agent("hv1", "moves")
-    theirs.playbook(vm_name="moves", vm_host="hv2").succeeded()
-    assert theirs.state("hv2", "moves") == "running"
-    assert "moves" not in theirs.fleet.host("hv1", f"virsh list --all; ls {IMAGES}")
+    """Those that were changed, and then none of them is left."""
+    names = ["imported", "moves", "windows1"]
+    theirs.playbook(virt_names=names, vm_host="hv2", virt_vcpu_ratio=16).succeeded()
+    there = theirs.fleet.host("hv1", f"virsh list --all; ls {IMAGES}")
+    assert not [name for name in names if name in there]
+    assert [theirs.state("hv2", name) for name in names] == ["running", "running", "shut off"]
+    theirs.ansible.playbook("purge_vm", {"virt_names": names, "vm_force": True}).succeeded()
+    there = theirs.fleet.host("hv2", f"virsh list --all; ls {IMAGES}")
+    assert not [name for name in names if name in there]
 
 
 _EFI = (
