@@ -36,6 +36,9 @@ echo "no virt-ssh-helper and no libvirt socket there" >&2; exit 1
 """
 
 
+# For Python: a program after its length and a line's end, and nothing that follows it
+FROM_INPUT = "import sys; r = sys.stdin.buffer; exec(r.read(int(r.readline())).decode())"
+
 # Options of Ansible's ssh connection plugin that decide how a host is reached
 OPTIONS = (
     "host",
@@ -223,6 +226,13 @@ def python_command(ssh: Ssh) -> list[str]:
     return [*_command(ssh), "--", ssh.host, remote]
 
 
+def program_command(ssh: Ssh) -> list[str]:
+    """The same for a program that goes on reading its input: FROM_INPUT is what it is read by."""
+    become = "sudo -n " if ssh.become else ""
+    remote = f"{become}{shlex.quote(ssh.python)} -c {shlex.quote(FROM_INPUT)}"
+    return [*_command(ssh), "--", ssh.host, remote]
+
+
 def proxy_command(ssh: Ssh) -> str:
     """What ssh's ProxyCommand has to be to reach another machine through this one.
 
@@ -231,6 +241,16 @@ def proxy_command(ssh: Ssh) -> str:
     words = [word.replace("%", "%%") for word in (*_command(ssh), "-W")]
     host = ssh.host.replace("%", "%%")
     return f"{shlex.join(words)} '[%h]:%p' -- {shlex.quote(host)}"
+
+
+def login(name: str, hostvars: t.Mapping[str, object], timeout: float) -> Reached:
+    """How the machine of inventory host ``name`` itself is reached, whatever libvirt is reached
+    by."""
+    variables = connection_variables(hostvars)
+    if variables.get("ansible_connection") in ("local", "ansible.builtin.local"):
+        return Reached("", local=True)
+    options = ansible_options({**variables, "inventory_hostname": name})
+    return Reached("", from_options(options, variables, timeout))
 
 
 def uri_for(

@@ -101,6 +101,7 @@ _KEYS = frozenset(
 # What each playbook takes besides; to those of _OF_VMS come the settings of a VM (:func:`takes`)
 PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "adopt": _CHOSEN | {"virt_output_file", "vm_adopt_disks", "vm_host"},
+    "console": frozenset({"vm_name", "virt_console", "virt_console_minutes"}),
     "console_log": _CHOSEN | {"virt_console_lines"},
     "evacuate": _MOVE | {"virt_host"},
     "host_info": _OUTPUT,

@@ -17,7 +17,7 @@ ROOT = _tools.CHECKOUT / "plugins"
 PREFIX = "ansible_collections.fleet.virt.plugins."
 # A folder imports from itself and from those that stand before it, of its layer or of one before.
 LAYERS = {
-    "_pure": "base plan machine screens images seed bridge lifecycle hardware domain change"
+    "_pure": "base plan machine images seed bridge lifecycle screens hardware domain change"
     " adoption hypervisor placement migration",
     "_effects": "base plan bridge machine screens hypervisor seed images lifecycle migration"
     " domain adoption",

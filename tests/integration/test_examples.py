@@ -52,6 +52,9 @@ from ansible_collections.fleet.virt.tests.integration.provisioning.test_document
 from ansible_collections.fleet.virt.tests.integration.provisioning.test_plan import (
     COMMANDS as OF_PLAN,
 )
+from ansible_collections.fleet.virt.tests.integration.reading.test_console import (
+    COMMANDS as OF_CONSOLES,
+)
 from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS, Ansible
 from ansible_collections.fleet.virt.tests.integration.support.guests import BASE, IMAGES, Guests
 from ansible_collections.fleet.virt.tests.integration.test_image_peers import (
@@ -234,6 +237,7 @@ def _legacy1(props: Props) -> Stage:
 
 
 _STAGES: dict[str, Callable[[Props], Stage]] = {
+    "virt_console": _web1,
     "virt_console_log": _web1,
     "virt_adopt": _legacy1,
     "virt_firewall": _nothing,
@@ -414,6 +418,7 @@ def test_every_command_shown_is_run() -> None:
         *OF_ADOPTING,
         OF_RENAMING,
         *OF_CHANGES,
+        *OF_CONSOLES,
         *OF_IMAGES,
         OF_PEERS,
         *OF_KEYS,

@@ -93,6 +93,7 @@ NOTHING_CHANGES = [
     Kill("rename", "virt_rename.2.before", _RENAMED, [_THERE]),
     Kill("rename", "virt_rename.2.after", _RENAMED, [_THERE], check=True),
     Kill("screenshot", "virt_screenshot.1.before"),
+    Kill("console", "virt_console.1.before", {"vm_name": _THERE}, [_THERE]),
     Kill("console_log", "virt_console_log.1.before", {"vm_name": _THERE}, [_THERE]),
     Kill("migrate_vm", "virt_migrate.1.before", {"vm_name": _THERE}, [_THERE]),
     Kill("migrate_vm", "virt_migrate.2.before", {"vm_name": _THERE}, [_THERE]),

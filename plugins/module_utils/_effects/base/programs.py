@@ -264,6 +264,35 @@ def greeted(
         stream.close()
 
 
+Running = subprocess.Popen[bytes]
+
+
+def beside(argv: t.Sequence[str], *, talks: bool = True, errors: bool = False) -> Running:
+    """A program that goes on beside the caller, who talks to it and sees to its end.
+
+    ``talks``: its input and output are the caller's, which are nothing otherwise. ``errors``: so is
+    its standard error, and no key that is pressed interrupts it. Its environment is the session's.
+    """
+    pipe = subprocess.PIPE if talks else subprocess.DEVNULL
+    return subprocess.Popen(
+        list(argv),
+        stdin=pipe,
+        stdout=pipe,
+        stderr=subprocess.PIPE if errors else None if talks else subprocess.DEVNULL,
+        bufsize=0,
+        start_new_session=errors,
+    )
+
+
+def end(process: Running, seconds: float) -> None:
+    """Wait for its end, and kill it after ``seconds``."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 @contextlib.contextmanager
 def _killed(process: subprocess.Popen[bytes]) -> t.Iterator[None]:
     try:

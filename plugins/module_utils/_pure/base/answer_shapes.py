@@ -201,6 +201,18 @@ SHAPES: t.Mapping[str, Fields] = {
     "consoles": {
         "consoles": [{"name": str, "lines": _TEXTS, "failed?": _FLAG, "msg": _TEXT}],
     },
+    "console_look": {
+        "consoles": [
+            {
+                "name": str,
+                "uuid": _TEXT,
+                "state": _TEXT,
+                "phase": _TEXT,
+                "screens": _TEXTS,
+                "serial": _FLAG,
+            }
+        ],
+    },
     "screens": {
         "screens": [
             {

@@ -110,7 +110,7 @@ PROOFS: dict[str, Proof] = {
         ALL,
     ),
     "state": Proof(
-        "``state``",
+        "``state``, ``console``",
         "the VM is on that hypervisor",
         "that hypervisor",
         CONCERNED,
@@ -122,8 +122,8 @@ PROOFS: dict[str, Proof] = {
         ALL,
     ),
     "absent": Proof(
-        "``migrate_vm``, ``repair_vms``, ``purge_vm``, ``state``, ``plan`` of a VM that is found"
-        " nowhere",
+        "``migrate_vm``, ``repair_vms``, ``purge_vm``, ``state``, ``console``, ``plan`` of a VM"
+        " that is found nowhere",
         "no hypervisor has the VM",
         "all hypervisors of the fleet",
         ALL,

@@ -23,8 +23,8 @@ from ..._errors import FleetVirtError
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PPM = re.compile(rb"P6\s+(?:#[^\n]*\n\s*)*(\d{1,5})\s+(\d{1,5})\s+255\s")
-_MOST = 16384  # pixels, of either side: what QEMU's adapters can be set to
-_MOST_PIXELS = 64 * 1024 * 1024  # what a browser can show without harm
+MOST_SIDE = 16384  # pixels, of either side: what QEMU's adapters can be set to
+MOST_PIXELS = 64 * 1024 * 1024  # what a browser can show without harm
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by the colour type
 _CRITICAL = (b"IHDR", b"PLTE", b"IDAT", b"IEND")  # the rest is text, time and the like
 _BLOCK = 1024 * 1024
@@ -78,10 +78,10 @@ def checked(content: bytes) -> Picture:
 
 
 def _require_size(width: int, height: int) -> None:
-    if not 0 < width <= _MOST or not 0 < height <= _MOST or width * height > _MOST_PIXELS:
+    if not 0 < width <= MOST_SIDE or not 0 < height <= MOST_SIDE or width * height > MOST_PIXELS:
         raise FleetVirtError(
-            f"a screen of {width}x{height} pixels, which is more than is shown (limit: {_MOST} a"
-            f" side, {_MOST_PIXELS} in all)"
+            f"a screen of {width}x{height} pixels, which is more than is shown (limit: {MOST_SIDE}"
+            f" a side, {MOST_PIXELS} in all)"
         )
 
 

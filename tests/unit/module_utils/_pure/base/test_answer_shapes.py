@@ -53,6 +53,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import 
     report as migration_report,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import placement
+from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import console
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import (
     report as screens_report,
 )
@@ -193,6 +194,18 @@ GOOD: dict[str, Answer] = {
         "vms": [{"name": "web1", "differences": ["vcpus: asked 2, is 1"], "drift": False}],
     },
     "consoles": {"consoles": [{"name": "web1", "lines": ["login:"], "failed": False, "msg": None}]},
+    "console_look": {
+        "consoles": [
+            {
+                "name": "web1",
+                "uuid": "0",
+                "state": "running",
+                "phase": None,
+                "screens": ["vnc"],
+                "serial": True,
+            }
+        ]
+    },
     "screens": {
         "screens": [
             {
@@ -461,6 +474,7 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "consoles": lambda answer: screens_report.consoles_text(
         screens_report.read_consoles("hv2", answer), {}
     ),
+    "console_look": lambda answer: console.choose(["web1"], {"hv2": answer}, {}, "browser"),
     "screens": read_screens,
     "adopt_look": read_adopt_look,
     "adopted": lambda answer: adopt_decision.report(

@@ -1,0 +1,63 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.utils.display import Display
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import located
+from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import console
+from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.console import (
+    ARGUMENTS,
+    INTERNAL,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils import _console, _peers, _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered, sound
+
+
+class Options(Connected):
+    names: list[str]
+    ignore_missing: bool
+    _stage: str
+    _results: str | None
+    _expected: list[str] | None
+    _lost: list[str]
+    _view: str
+    _minutes: int
+
+
+class ActionModule(FleetAction):
+    """The module says what there is; a console is opened, and waited for, here."""
+
+    def work(self, task_vars: Values) -> t.Mapping[str, object]:
+        options = self.options(Options, ARGUMENTS, INTERNAL)
+        names = console.wanted_names(options)
+        console.require_view(options["_view"], options["_minutes"])
+        if options["_stage"] != "open":
+            own = [name for name in self.given if not name.startswith("_")]
+            answer = self.module(task_vars, {name: self.given[name] for name in own})
+            return sound(answer, "console_look")
+        given = registered(task_vars, options["_results"], "console_look")
+        answers, silent = located.sort(given, "consoles", options["_expected"], options["_lost"])
+        chosen = console.choose(names, answers, silent, options["_view"])
+        reached = _ssh.login(chosen.host, _peers.of_host(chosen.host, task_vars), 10.0)
+        name = f"{chosen.vm.name} on {chosen.host}"
+        if self.check:
+            text = f"{name}: its console ({chosen.kind}) would be opened"
+            Display().display(text)
+            return {"changed": False, "output": f"{text}\n"}
+        held = _console.hold(
+            reached,
+            _console.Screen(options["uri"], str(chosen.vm.uuid), chosen.kind, name),
+            options["_view"],
+            options["_minutes"],
+        )
+        found: Answer = {"changed": False, "output": held.output}
+        if held.problem is not None:
+            raise PlanRefused(f"{name}: {held.problem}")
+        return found

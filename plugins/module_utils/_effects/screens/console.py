@@ -1,0 +1,56 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which consoles domains have.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._libvirt import DOMAIN_XML_INACTIVE
+from ..._pure.base.states import ACTIVE_STATES, state_name
+from ..._pure.machine import domain_info
+from ..base.connection import Connection
+from ..base.lookup import find_domain, require_domains
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
+
+class Entry(t.TypedDict):
+    """The consoles of one domain."""
+
+    name: str
+    uuid: str
+    state: str
+    phase: str | None
+    screens: list[str]
+    serial: bool
+
+
+def look(connection: Connection, names: t.Sequence[str], *, ignore_missing: bool) -> list[Entry]:
+    """The consoles of each; raises SpecError for names nobody has, unless they are left out."""
+    if ignore_missing:
+        sought = [find_domain(connection, name) for name in dict.fromkeys(names)]
+        found = [one for one in sought if one is not None]
+    else:
+        found = list(require_domains(connection, names).values())
+    return [connection.call(f"read the consoles of {one.name()}", _entry, one) for one in found]
+
+
+def _entry(domain: VirDomain) -> Entry:
+    state = state_name(domain.state(0)[0])
+    flags = 0 if state in ACTIVE_STATES else DOMAIN_XML_INACTIVE
+    facts = domain_info.parse(domain.XMLDesc(flags), f"domain {domain.name()}")
+    return {
+        "name": str(domain.name()),
+        "uuid": str(domain.UUIDString()),
+        "state": state,
+        "phase": facts["metadata"]["phase"],
+        "screens": [str(one["type"]) for one in facts["graphics"]],
+        "serial": bool(facts["consoles"]),
+    }

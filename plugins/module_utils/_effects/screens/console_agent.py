@@ -1,0 +1,218 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The hypervisor's end of a console: a program that the controller sends there over SSH.
+
+Its first line of input is what to do; what it answers first is a line, too. ``hold`` keeps a
+password on the screen for as long as its input is open, ``screen`` and ``serial`` connect its input
+and output with what draws the screen, and with the serial console. It writes no file, and ends with
+its input, so with the controller.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+import typing as t
+
+from ..._errors import FleetVirtError
+from ..._libvirt import (
+    DOMAIN_AFFECT_LIVE,
+    DOMAIN_XML_INACTIVE,
+    DOMAIN_XML_SECURE,
+    LibvirtError,
+    calling,
+    open_connection,
+)
+from ..._lxml import parse, tostring
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirConnect, VirDomain
+    from ..._lxml import Element
+
+_BLOCK = 65536
+_LONGEST = 65536  # bytes of a request
+_LOOK = 5.0  # seconds between two looks whether the domain still runs
+_SECONDS = 10.0  # for connecting to what draws the screen
+_HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it is connected to, not bound
+_PASSWORD, _UNTIL = "passwd", "passwdValidTo"
+
+
+class Request(t.TypedDict):
+    """What to do, for which domain; ``kind`` is its screen's, the rest is for ``hold``."""
+
+    do: str
+    uri: str
+    uuid: str
+    kind: str
+    password: str
+    until: str
+    seconds: float
+
+
+def main() -> None:
+    """Do what the first line of input asks for."""
+    for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
+        signal.signal(number, _ended)
+    try:
+        request: Request = json.loads(sys.stdin.buffer.readline(_LONGEST))
+        connection = open_connection(request["uri"])
+        with calling("find the VM"):
+            domain = connection.lookupByUUIDString(request["uuid"])
+        if request["do"] == "serial":
+            _serial(connection, domain)
+        else:
+            (_hold if request["do"] == "hold" else _screen)(domain, request)
+    except (FleetVirtError, OSError, ValueError) as error:
+        with contextlib.suppress(OSError):
+            _say({"failed": str(error)})
+        sys.exit(1)
+
+
+def _ended(_number: int, _frame: object) -> None:
+    raise SystemExit(1)
+
+
+def _say(answer: t.Mapping[str, object]) -> None:
+    os.write(1, json.dumps(answer).encode() + b"\n")
+
+
+def _graphics(domain: VirDomain, kind: str, flags: int = 0) -> Element:
+    with calling("read the VM's definition"):
+        text = domain.XMLDesc(flags)
+    for element in parse(text, "domain").iterfind("devices/graphics"):
+        if element.get("type") == kind:
+            return element
+    raise FleetVirtError(f"the VM has no screen of type {kind}")
+
+
+def _hold(domain: VirDomain, request: Request) -> None:
+    """A password of its own, until nobody needs it. Old ones come back only if nothing limits
+    them: one with a limit was another console's."""
+    before = _graphics(domain, request["kind"], DOMAIN_XML_SECURE)
+    old = None if before.get(_UNTIL) else before.get(_PASSWORD)
+    own = request["password"]
+    try:
+        _set(domain, request["kind"], own, request["until"])
+    except LibvirtError as error:
+        if before.get(_PASSWORD) is not None:
+            raise FleetVirtError(f"cannot set a password: {error}") from None
+        own = ""  # it was started without, and cannot have one until it is started again
+    try:
+        _say({"password": bool(own)})
+        _wait(domain, request["seconds"])
+    finally:
+        if own:
+            _restore(domain, request["kind"], own, old)
+
+
+def _set(domain: VirDomain, kind: str, password: str, until: str | None = None) -> None:
+    """On the running domain alone: its definition stays as it is."""
+    element = _graphics(domain, kind, DOMAIN_XML_SECURE)
+    element.attrib.pop(_UNTIL, "")
+    element.set(_PASSWORD, password)
+    if until is not None:
+        element.set(_UNTIL, until)
+    domain.updateDeviceFlags(tostring(element), DOMAIN_AFFECT_LIVE)
+
+
+def _restore(domain: VirDomain, kind: str, own: str, old: str | None) -> None:
+    """The password from before; where none was, none that anybody has (an empty one)."""
+    with contextlib.suppress(LibvirtError, FleetVirtError):  # it does not run any more
+        if not domain.isActive():
+            return
+        if _graphics(domain, kind, DOMAIN_XML_SECURE).get(_PASSWORD) != own:
+            return  # somebody else's by now
+        if old is None and domain.isPersistent():
+            flags = DOMAIN_XML_SECURE | DOMAIN_XML_INACTIVE
+            with contextlib.suppress(FleetVirtError):
+                old = _graphics(domain, kind, flags).get(_PASSWORD)
+        _set(domain, kind, old or "")
+
+
+def _wait(domain: VirDomain, seconds: float) -> None:
+    """Until the input ends, the VM is gone from here, or the time is over."""
+    waiting = select.poll()
+    waiting.register(0, select.POLLIN)
+    limit = time.monotonic() + seconds
+    while not waiting.poll(_LOOK * 1000) and time.monotonic() < limit:
+        with calling("look whether the VM runs"):
+            if not domain.isActive():
+                _say({"ended": "it is shut off, or was moved"})
+                return
+
+
+def _screen(domain: VirDomain, request: Request) -> None:
+    element = _graphics(domain, request["kind"])
+    with _connected(element) as link:
+        _say({"connected": True})
+        _join(link)
+
+
+def _serial(connection: VirConnect, domain: VirDomain) -> None:
+    """Input to the first serial console, what it says to output; libvirt lets in one at a time."""
+    stream = connection.newStream(0)
+    with calling("open its serial console"):
+        domain.openConsole(None, stream, 0)
+    _say({"connected": True})
+
+    def said() -> None:
+        with contextlib.suppress(LibvirtError, OSError):
+            while data := stream.recv(_BLOCK):
+                _write(data)
+        os._exit(0)
+
+    threading.Thread(target=said, daemon=True).start()
+    with contextlib.suppress(LibvirtError):
+        while data := os.read(0, _BLOCK):
+            while data:
+                data = data[stream.send(data) :]
+    os._exit(0)  # the other thread waits in libvirt
+
+
+def _connected(element: Element) -> socket.socket:
+    paths = [element.get("socket"), *(one.get("socket") for one in element.iterfind("listen"))]
+    path = next(filter(None, paths), None)
+    if path is not None:
+        link = socket.socket(socket.AF_UNIX)
+        link.settimeout(_SECONDS)
+        link.connect(path)
+        return link
+    port = int(element.get("port") or -1)
+    if port <= 0:
+        raise FleetVirtError("the VM's screen listens nowhere; is it running?")
+    address = element.get("listen") or "127.0.0.1"
+    return socket.create_connection((_HERE.get(address, address), port), timeout=_SECONDS)
+
+
+def _join(link: socket.socket) -> None:
+    """Input to the screen, the screen to output, until either ends."""
+    link.settimeout(None)
+    waiting = select.poll()
+    for one in (0, link.fileno()):
+        waiting.register(one, select.POLLIN)
+    while True:
+        for one, _event in waiting.poll():
+            data = os.read(0, _BLOCK) if one == 0 else link.recv(_BLOCK)
+            if not data:
+                return
+            if one == 0:
+                link.sendall(data)
+            else:
+                _write(data)
+
+
+def _write(data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(1, rest) :]

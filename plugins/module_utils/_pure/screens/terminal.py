@@ -1,0 +1,93 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What of a guest's serial console reaches a terminal: text, and what moves and colours it.
+
+A terminal does more than show text when it is told to: it answers (and so types), sets clipboards
+and titles, writes files, downloads. So only what is listed here passes; the rest is left out.
+
+Source: ECMA-48; xterm's ctlseqs.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+ENDS = b"\x1d"  # Ctrl-], as of virsh and telnet
+# A terminal as it was: colours, character set, cursor, wrapping, keys, scrolling, first screen
+RESET = "\x1b[0m\x1b(B\x0f\x1b[?25h\x1b[?7h\x1b[?1l\x1b>\x1b[r\x1b[?1049l\r\n"
+_CONTROLS = frozenset("\a\b\t\n\v\f\r\x0e\x0f")
+# Cursor, erasing, inserting, scrolling, colours, margins
+_CSI = re.compile(r"[0-9;:]{0,64}[@A-HJ-MPSTXZ`adefmr]")
+# Modes that a program of the guest's needs and RESET undoes
+_MODE = re.compile(r"(?:4|\?(?:1|7|12|25|47|1047|1048|1049))[hl]")
+_ESCAPE = re.compile(r"[78DEM=>]|\([0AB]")
+_LONGEST = 128  # characters of a sequence; longer ones are no sequences
+_STRINGS = "PX]^_"  # DCS, SOS, OSC, PM, APC: up to their end
+
+
+class Filter:
+    """Bytes of a guest's to text for a terminal, however they are cut."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._pending = ""
+        self._string = False
+
+    def feed(self, data: bytes) -> str:
+        """What may be shown of what came next."""
+        return "".join(map(self._next, self._decoder.decode(data)))
+
+    def _next(self, char: str) -> str:
+        if self._string:
+            return self._within_string(char)
+        if char == "\x1b" or char in "\x18\x1a":  # begins anew, or is broken off
+            self._pending = char if char == "\x1b" else ""
+            return ""
+        if not self._pending:
+            return char if char in _CONTROLS or _is_text(char) else ""
+        if not " " <= char <= "~":  # controls within a sequence are left out
+            return ""
+        self._pending += char
+        return self._sequence()
+
+    def _within_string(self, char: str) -> str:
+        if char in "\a\x9c\x18\x1a" or (self._pending == "\x1b" and char == "\\"):
+            self._string, self._pending = False, ""
+        elif self._pending == "\x1b":  # a new sequence ends it, too
+            self._string, self._pending = False, "\x1b"
+            return self._next(char)
+        else:
+            self._pending = "\x1b" if char == "\x1b" else ""
+        return ""
+
+    def _sequence(self) -> str:
+        """What has come of a sequence, if that is all and it may pass."""
+        kind, rest = self._pending[1], self._pending[2:]
+        if kind in _STRINGS:
+            self._string, self._pending = True, ""
+            return ""
+        if kind == "[":
+            if not rest or not "@" <= rest[-1] <= "~":
+                self._pending = "" if len(rest) > _LONGEST else self._pending
+                return ""
+            allowed = _CSI.fullmatch(rest) or _MODE.fullmatch(rest)
+        else:
+            if " " <= self._pending[-1] <= "/":  # one more follows
+                self._pending = "" if len(rest) > _LONGEST else self._pending
+                return ""
+            allowed = _ESCAPE.fullmatch(self._pending[1:])
+        found, self._pending = self._pending, ""
+        return found if allowed else ""
+
+
+def _is_text(char: str) -> bool:
+    """No control of C0 or C1, and nothing that turns the direction of what follows."""
+    return char >= " " and not "\x7f" <= char <= "\x9f" and char not in _TURNING
+
+
+_TURNING = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)))

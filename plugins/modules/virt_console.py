@@ -1,0 +1,104 @@
+#!/usr/bin/python
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_console
+short_description: Find out which consoles domains have
+version_added: 0.1.0
+description:
+  - Says of each domain whether it has a screen and a serial console, and whether it runs, so that
+    one could be opened. The playbook C(fleet.virt.console) opens them.
+author:
+  - Fleet Virt contributors (@fleet-virt)
+extends_documentation_fragment:
+  - fleet.virt._connection
+  - fleet.virt._attributes
+  - fleet.virt._attributes.reading
+options:
+  names:
+    description:
+      - Names of the domains.
+      - A name that is not defined on the hypervisor is an error, unless O(ignore_missing) is set.
+    type: list
+    elements: str
+    required: true
+    aliases: [name]
+  ignore_missing:
+    description:
+      - Leave out names that are not defined on this hypervisor, for asking a fleet where one is.
+    type: bool
+    default: false
+seealso:
+  - module: fleet.virt.virt_screenshot
+    description: What a guest shows on its screen.
+  - module: fleet.virt.virt_console_log
+    description: What a guest said on its serial console.
+"""
+
+EXAMPLES = r"""
+- name: Find out which consoles a guest has
+  fleet.virt.virt_console:
+    name: web1
+"""
+
+RETURN = r"""
+consoles:
+  description: One entry for each domain, in the order of O(names).
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the domain.
+      type: str
+    uuid:
+      description: UUID of the domain.
+      type: str
+    state:
+      description: Its state, as V(running) or V(shutoff).
+      type: str
+    phase:
+      description: What a playbook of this collection is doing with it; else null.
+      type: str
+    screens:
+      description: The types of its screens.
+      type: list
+      elements: str
+      sample: [vnc]
+    serial:
+      description: Whether it has a serial console.
+      type: bool
+output:
+  description: What was printed.
+  returned: in playbooks of this collection
+  type: str
+"""
+
+from ansible_collections.fleet.virt.plugins.module_utils._argspec import create_module, run
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
+from ansible_collections.fleet.virt.plugins.module_utils._effects.screens.console import look
+from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.console import (
+    ARGUMENTS,
+    wanted_names,
+)
+
+
+def main() -> None:
+    module = create_module(ARGUMENTS)
+    params = module.options
+
+    def found() -> dict[str, object]:
+        names = wanted_names(params)
+        with connect(params["uri"], params["timeout"]) as connection:
+            entries = look(connection, names, ignore_missing=params["ignore_missing"])
+        return {"changed": False, "consoles": entries}
+
+    run(module, found)
+
+
+if __name__ == "__main__":
+    main()
