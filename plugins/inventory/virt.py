@@ -27,8 +27,9 @@ description:
   - C(ansible_host) is the first address, in the order of these sources. C(ansible_user) is set
     where the metadata names a user.
   - An address is dropped with a warning when it belongs to a hypervisor, to the controller, or by a
-    better source to another guest, and where it cannot be told which of two guests has it. A guest
-    whose host key is known keeps one that is only in doubt.
+    better source to another guest, and where it cannot be told which of two guests has it. Of two
+    that say so themselves it cannot, whoever answers to ARP. A guest whose host key is known keeps
+    one that is only in doubt.
   - A guest whose host key is in its metadata is connected to with this key only, whatever files of
     known hosts and C(host_key_checking) say. This needs OpenSSH 8.5 or newer on the controller.
   - A guest on a network of libvirt that translates addresses (NAT) or has no way out is connected

@@ -161,17 +161,19 @@ def _another_here(one: _Claim, machines: Machines, guests: t.Mapping[str, str]) 
 def _rival(one: _Claim, contenders: t.Sequence[_Claim], machines: Machines) -> str | None:
     """Another guest that has the address by a better source, or might as well have it."""
     for other in contenders:
-        if one.is_same_vm(other) or _machine(other, machines) is not None:
+        if one.is_same_vm(other):
             continue
         if other.rank < one.rank:
-            return f"{other} has it"
+            if _machine(other, machines) is None:
+                return f"{other} has it"
+            continue
         if one.pinned:
             continue
         if other.runs and not one.runs:
             return f"it does not run, and {other} has it"
-        owners = machines.owners.get(one.hypervisor, {})
-        if other.rank > one.rank or other.runs < one.runs or one.address in owners:
-            continue  # what the neighbour table says of it was looked at before
+        if other.rank > one.rank or other.runs < one.runs:
+            continue
+        # whoever answers to ARP now may leave the address to the other a moment later
         return (
             f"{other} has it too, and nobody knows which is right; give one of them a lease, or"
             " another address"

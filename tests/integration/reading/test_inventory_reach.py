@@ -6,18 +6,20 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import neighbours
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
-from ansible_collections.fleet.virt.tests.integration.support.guests import NIC, Guests
+from ansible_collections.fleet.virt.tests.integration.support.guests import CONSOLES, NIC, Guests
 from ansible_collections.fleet.virt.tests.integration.support.nat import Nat
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 
@@ -38,6 +40,22 @@ _AUTHORIZE = """
 mkdir -p /root/.ssh; echo {key} > /root/.ssh/authorized_keys; chmod 0700 /root/.ssh
 chmod 0600 /root/.ssh/authorized_keys; hostname {name}
 """
+# What cloud-init says of a NIC on the console, one line an address
+_DEVICES = "ci-info: ++++++Net device info++++++"
+_DEVICE = "ci-info: | eth0 | True | {address} | 255.255.255.0 | global | {mac} |"
+# A lease for whoever has had one by this name and this number of a client
+_LEASE = """
+kill $(cat /run/udhcpc.eth1); ip link set eth1 up
+udhcpc -n -q -i eth1 -s /etc/udhcpc.sh -x hostname:{name} -x 0x3d:01{mac} -t 5 -T 1
+"""
+# QEMU looks once a second whether somebody is at the console
+_TYPE = "exec 3<>$(virsh -q ttyconsole {name}); stty raw -echo <&3; sleep 1.2; cat >&3; sleep 0.5"
+# Nobody's key is verified but a guest's own, and connections are kept
+_LAX = {
+    "ANSIBLE_HOST_KEY_CHECKING": "false",
+    "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=60s -o ConnectTimeout=5"
+    " -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null",
+}
 _READ_KEY = "/usr/bin/dropbearkey -y -f /etc/dropbear/dropbear_ed25519_host_key > /run/key"
 _PLUGIN = """\
 plugin: fleet.virt.virt
@@ -248,3 +266,116 @@ def test_nobody_is_taken_for_another(reach: Reach) -> None:
         for name in ("near1", "near2"):
             reach.record(name, None)
     assert lab.ssh("hv1", "hostname").stdout.strip() == "hv1"
+
+
+@dataclass
+class Spoofing:
+    """Claims of addresses, and commands for one machine that ran on another meanwhile."""
+
+    reach: Reach
+    claims: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def at_console(self, name: str, commands: Sequence[str]) -> None:
+        """Have the root shell on the console of a guest do this, which needs no agent."""
+        typed = "".join(f"{one}\n" for one in commands)
+        self.reach.guests.script(_GUESTS[name][0], _TYPE.format(name=name), input=typed)
+
+    def names(self) -> tuple[dict[str, str], str]:
+        """What each machine that is reached calls itself, and what Ansible printed."""
+        run = self.reach.run(*_GUESTS, "hv1", "hv2", **_LAX)
+        said = {one.host: str(one.result.get("stdout", "")).strip() for one in run.events}
+        return {host: name for host, name in said.items() if name}, " ".join(str(run).split())
+
+    def tried(self, kind: str, claimant: str, addresses: Sequence[str]) -> str:
+        """Ansible runs everywhere while ``claimant`` claims all of ``addresses``; what it said."""
+        said, text = self.names()
+        found = [f"{kind}: {name} was {other}" for name, other in said.items() if other != name]
+        self.wrong += found
+        self.claims += [f"{kind}: {claimant} claims {one}" for one in addresses]
+        print(f"{kind}: {claimant} claims {', '.join(addresses)}; reached: {sorted(said)}; {found}")
+        assert (said["hv1"], said["hv2"]) == ("hv1", "hv2"), text
+        return text
+
+    def dropped(self, kind: str, claimant: str, addresses: Sequence[str]) -> None:
+        """The same of addresses that are told of and not connected to."""
+        text = self.tried(kind, claimant, addresses)
+        for one in addresses:
+            assert re.search(
+                rf"'{claimant}' of hv. \(\w+\) is not connected to at [^:]*{one}", text
+            )
+
+
+def test_twenty_claims_of_addresses_and_no_wrong_machine(reach: Reach) -> None:
+    """By metadata, agent, answers to ARP, lease and console; with host keys and without.
+
+    Every guest lets the controller in, so whoever is taken for another says so.
+    """
+    guests, lab = reach.guests, reach.guests.lab
+    spoofing = Spoofing(reach)
+    public = (reach.folder.parent / "key.pub").read_text(encoding="utf-8").strip()
+    for name in ("near1", "near2"):
+        ready = f"grep -c 'TINY READY' {CONSOLES}/{name}.log"
+        host = _GUESTS[name][0]
+        wait_for(
+            lambda at=host, ask=ready: lab.ssh(at, ask, check=False).stdout[:1] == "1", 90, name
+        )
+        key = _AUTHORIZE.format(key=shlex.quote(public), name=name)
+        spoofing.at_console(name, key.strip().splitlines())
+    macs = {name: guests.virsh(_GUESTS[name][0], "domiflist", name).split()[-1] for name in _GUESTS}
+    everybody = {name: name for name in (*_GUESTS, "hv1", "hv2")}
+    said, text = spoofing.names()
+    assert said == everybody, text
+    listed = reach.listed()
+    has = {name: listed[name]["ansible_host"] for name in everybody}
+    machines = [has["hv1"], has["hv2"], str(lab.network.network_address + 1)]
+
+    tags = "".join(f"<address>{one}</address>" for one in (has["lan1"], *machines))
+    tags += "<address>::ffff:127.0.0.1</address>"
+    words = ["metadata", "near1", "urn:fleet.virt:1", "--key", "fleet"]
+    guests.virsh("hv1", *words, "--set", f"<fleet><user>root</user>{tags}</fleet>")
+    spoofing.dropped("metadata", "near1", [has["lan1"], *machines])
+    reach.record("near1", None)
+
+    claimed = [has["near1"], has["near2"], has["hv1"], has["hv2"], f"{_NAT.prefix}.1"]
+    alias = "; ".join(f"ip addr {{0}} {one}/32 dev eth0" for one in claimed)
+    reach.record("lan1", None)
+    guests.execute("hv1", "lan1", alias.format("add"))
+    spoofing.dropped("agent", "lan1", claimed)
+    guests.execute("hv1", "lan1", alias.format("del"))
+
+    claimed = [has["lan1"], has["near2"]]
+    spoofing.at_console("near1", [f"ip addr add {one}/32 dev eth0" for one in claimed])
+    for with_key in (True, False):
+        reach.record("lan1", reach.keys["lan1"] if with_key else None)
+        spoofing.at_console("near1", [f"arping -U -c 5 -I eth0 {one} &" for one in claimed])
+        for one in claimed:  # it is taken for the other, here too
+            wait_for(
+                lambda at=one: neighbours.table().get(at) == macs["near1"], 15, f"ARP for {one}"
+            )
+        spoofing.tried(f"ARP, {'with' if with_key else 'without'} a key", "near1", claimed)
+    spoofing.at_console("near1", [f"ip addr del {one}/32 dev eth0" for one in claimed])
+
+    guests.virsh("hv1", "attach-interface", "lan1", "network", "natted", "--model", "virtio")
+    number = macs["nat1"].replace(":", "")
+    guests.execute("hv1", "lan1", _LEASE.format(name="nat1", mac=number))
+    leases = guests.virsh("hv1", "net-dhcp-leases", "natted")
+    assert _ADDRESS in leases, leases
+    assert f" {macs['nat1']} " not in leases  # its number and name are, with another NIC
+    for with_key in (True, False):
+        reach.record("nat1", reach.keys["nat1"] if with_key else None)
+        spoofing.tried(f"lease, {'with' if with_key else 'without'} a key", "lan1", [_ADDRESS])
+
+    spoofing.at_console("near2", ["ip link set eth0 down"])
+    guests.script("hv2", "ip neigh flush all")
+    claimed = [has["lan1"], *machines]
+    lines = [_DEVICE.format(address=one, mac=macs["near2"]) for one in claimed]
+    lines.append(_DEVICE.format(address="::ffff:127.0.0.1", mac=macs["near2"]))
+    spoofing.at_console("near2", [f"echo '{one}' >/dev/console" for one in (_DEVICES, *lines)])
+    spoofing.dropped("console", "near2", claimed)
+    for kind, claimant in (("metadata", "near1"), ("console", "near2")):
+        spoofing.claims.append(f"{kind}: {claimant} claims ::ffff:127.0.0.1")
+
+    print(f"{len(spoofing.claims)} claims, {len(spoofing.wrong)} wrong machines")
+    assert len(spoofing.claims) >= 20
+    assert not spoofing.wrong

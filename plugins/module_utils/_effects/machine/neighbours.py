@@ -118,12 +118,14 @@ def own_addresses(ipv4: str = _ROUTES, ipv6: str = _ADDRESSES6) -> list[str]:
 def ask_for(addresses: list[str], patience: float, path: str = _TABLE) -> dict[str, str]:
     """Who has these addresses, as far as they are on networks of this machine.
 
-    An empty datagram to each makes the kernel ask; answers are waited for ``patience`` seconds.
+    An empty datagram to each makes the kernel ask; answers are waited for ``patience`` seconds. Who
+    is in the table already is asked again by the kernel in its own time: an entry that is wrong is
+    right at the next call.
     """
     wanted = {one for one in addresses if ":" not in one}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.setblocking(False)
-        for address in wanted - set(table(path)):
+        for address in wanted:
             with contextlib.suppress(OSError):
                 sender.sendto(b"", (address, _DISCARD))
     end = time.monotonic() + patience

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 import time
 from pathlib import Path
 
@@ -106,3 +107,17 @@ def test_who_has_addresses(tmp_path: Path) -> None:
     assert neighbours.ask_for(["127.0.0.9", "192.0.2.5"], 0.2, str(path)) == found
     assert neighbours._unanswered(str(path)) == {"192.0.2.6"}
     assert time.monotonic() - begun < 2
+
+
+def test_one_that_is_known_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or an entry of a machine that is gone would stay for as long as nobody talks to it."""
+    path = tmp_path / "arp"
+    path.write_text(TABLE.replace("192.0.2.5 ", "127.0.0.9 "))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as known:
+        known.bind(("127.0.0.9", 0))
+        known.settimeout(5)
+        monkeypatch.setattr(neighbours, "_DISCARD", known.getsockname()[1])
+        assert neighbours.ask_for(["127.0.0.9"], 0, str(path)) == {"127.0.0.9": "52:54:00:12:34:56"}
+        assert known.recv(1) == b""
