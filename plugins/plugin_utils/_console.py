@@ -88,7 +88,7 @@ def hold(reached: _ssh.Reached, screen: Screen, view: str, minutes: int) -> Held
         "kind": screen.kind,
         "view": view,
         "title": screen.title,
-        "password": "".join(secrets.choice(_ALPHABET) for _ in range(_LETTERS)),
+        "password": "".join(secrets.choice(_ALPHABET) for _dummy in range(_LETTERS)),
         "until": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(end)),
         "seconds": minutes * 60.0,
         "drawing": str(_DRAWING[view][1]) if view in PAGES else "",

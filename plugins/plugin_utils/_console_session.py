@@ -41,6 +41,7 @@ class Viewer(t.Protocol):
     """Whoever looks: a WebSocket or a socket."""
 
     def fileno(self) -> int: ...
+
     def receive(self) -> bytes | None:
         """What it sends; None at its end."""
 

@@ -27,7 +27,7 @@ try:
     from websockify.websocket import WebSocket
     from websockify.websocketserver import WebSocketRequestHandlerMixIn
 except ImportError:  # whoever starts the helper has looked for a Python that has it
-    WebSocket = WebSocketRequestHandlerMixIn = object
+    WebSocket = WebSocketRequestHandlerMixIn = type("Missing", (), {})
 
 _SECONDS = 30.0  # that a browser may take for a request
 _HEADERS = {

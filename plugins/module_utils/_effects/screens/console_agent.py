@@ -76,7 +76,7 @@ def main() -> None:
     except (FleetVirtError, OSError, ValueError) as error:
         with contextlib.suppress(OSError):
             _say({"failed": str(error)})
-        sys.exit(1)
+        raise SystemExit(1) from None
 
 
 def _ended(_number: int, _frame: object) -> None:
