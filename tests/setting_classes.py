@@ -23,6 +23,10 @@ PROVEN = {
     "disks.read_bytes_sec": "provisioning/test_change.py::test_changes_of_a_guest_that_runs",
     "disks.serial": "provisioning/test_change.py::test_changes_of_a_guest_that_runs",
     "disks.detect_zeroes": "provisioning/test_settings.py::test_zeroes_are_looked_for",
+    **{
+        f"disks.{key}": "provisioning/test_owned.py::test_disks_that_exist_are_attached_and_stay"
+        for key in ("volume", "dev", "protocol", "source_name", "hosts")
+    },
     "disks.iothread": "provisioning/test_settings.py::test_disks_share_threads",
     "firmware": _UEFI,
     "kernel": _UEFI,
@@ -49,6 +53,10 @@ SCHEMA_ONLY = {
     "secure_boot": _SIGNED,
     "hostdevs.pci": _HARDWARE,
     "hostdevs.usb": _HARDWARE,
+    "disks.auth_user": "the laboratory has neither Ceph nor iSCSI",
+    "disks.auth_secret": "the laboratory has neither Ceph nor iSCSI",
+    "nics.mode": "the laboratory's hypervisors have no /dev/tap of macvtap",
+    "nics.virtualport": "the laboratory has no Open vSwitch",
     "nics.isolated": "the laboratory may not write what it is set by, below /sys",
     "memory_backing.locked": "the laboratory's hypervisors may not lock memory",
     "memory_backing.hugepages": "the laboratory has reserved none",
@@ -70,6 +78,7 @@ _IOPS = {"read_iops_sec": 100, "write_iops_sec": 100}
 VMS: list[dict[str, Any]] = [
     {
         "name": "machine",
+        "os": "debian12",
         "title": "A <machine> & its parts",
         "description": "first\nsecond",
         "vcpus": 2,
@@ -187,7 +196,16 @@ VMS: list[dict[str, Any]] = [
         ],
     },
     {
+        "name": "windows",
+        "os": "win10",
+        "memory": 64,
+        "disks": [{"name": "system", "size": 8}, {"name": "cd", "device": "cdrom"}],
+    },
+    {
         "name": "kernel",
+        "xml": "<domain><pm>"
+        "<suspend-to-mem enabled='no'/></pm><devices>"
+        "<input type='mouse' bus='virtio'/></devices></domain>",
         "memory": 64,
         "memory_max": 96,
         "video": {"model": "vga", "vram": "32MiB"},

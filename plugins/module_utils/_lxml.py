@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import traceback
 import typing as t
+from pathlib import Path
 
 from ._errors import XmlError
 from ._libxml2 import ENTITY_LOADER
@@ -67,6 +68,19 @@ def parse(text: str | bytes, what: str) -> Element:
     if docinfo.doctype:
         raise XmlError(f"{what}: a document type declaration is not accepted")
     return root
+
+
+def schema_problem(schema: Path, text: str) -> str | None:
+    """The first thing in ``text`` that the RELAX NG ``schema`` (a file) does not allow."""
+    with ENTITY_LOADER:
+        checker = etree.RelaxNG(file=str(schema))
+        root = etree.fromstring(text)
+        if checker.validate(root):
+            return None
+        log: t.Any = checker.error_log
+    # the innermost elements are named first; the last lines only say that what is around fails too
+    found = [str(one.message) for one in log]
+    return "; ".join(dict.fromkeys(found[:2])) or "it is not valid"
 
 
 def tostring(element: Element) -> str:

@@ -332,6 +332,48 @@ host:
       returned: with O(placement=true)
       type: list
       elements: str
+    offers:
+      description:
+        - What VMs may want that not every hypervisor has. What cannot be told, as of a hypervisor
+          that is read from another machine, is null.
+      returned: with O(placement=true)
+      type: dict
+      contains:
+        volumes:
+          description: Names of the volumes of each active pool, by its name.
+          type: dict
+        devices:
+          description: Block devices, by all their paths.
+          type: list
+          elements: str
+        interfaces:
+          description: Network interfaces.
+          type: list
+          elements: str
+        openvswitch:
+          description: Bridges of Open vSwitch.
+          type: list
+          elements: str
+        hugepages:
+          description: Huge pages of each size, those of the default size first.
+          type: list
+          elements: dict
+          contains:
+            size_kib:
+              description: Size of one, in KiB.
+              type: int
+            total:
+              description: How many are reserved.
+              type: int
+            free:
+              description: How many of them are free.
+              type: int
+        virtiofs:
+          description: Whether QEMU's helper for virtiofs is installed.
+          type: bool
+        secure_boot:
+          description: Whether libvirt finds firmware with secure boot.
+          type: bool
     images:
       description: Volumes of the pool of base images.
       returned: with O(placement=true)

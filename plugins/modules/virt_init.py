@@ -47,6 +47,19 @@ options:
     description:
       - Name of the VM, and its host name unless O(seed) has another.
     type: str
+  os:
+    description:
+      - Operating system by its name in libosinfo, such as V(debian12), V(win11) or
+        V(http://debian.org/debian/12). V(windows) is V(win11), V(linux) is V(linux2022). It is kept
+        with the VM, where virt-manager finds it. What the system needs is what the VM has where
+        nothing else is written. That is for Windows the clock at local time, O(hyperv) on KVM, the
+        machine type V(q35), disks and drives on SATA and NICs of the model e1000e, for which its
+        installer has drivers; for Windows 11 also UEFI with secure boot, a TPM, 2 vCPUs and 4 GiB
+        of memory.
+      - Other settings of a VM that exists are not changed by it. Nothing of libosinfo is needed,
+        neither on the controller nor on hypervisors.
+      - In a VM that exists it is changed at once, where libvirt can.
+    type: str
   vcpus:
     description:
       - Number of virtual CPUs. From 1 to 4096.
@@ -83,8 +96,8 @@ options:
       hugepages:
         description:
           - Take it from huge pages, of the hypervisor's default size if O(memory_backing.page_size)
-            is left out. The VM starts only where enough of them are reserved, which placement does
-            not look at.
+            is left out. A hypervisor that has not reserved enough of them, or has given them away,
+            is left out.
           - In a VM that exists a change takes effect at the next start.
         type: bool
       page_size:
@@ -348,6 +361,58 @@ options:
           - Serial number that the guest sees, at most 20 letters, digits or C(_.+-).
           - In a VM that exists a change takes effect at the next start.
         type: str
+      volume:
+        description:
+          - Volume of O(disks[].pool) that exists and is attached as it is. Like a O(disks[].dev)
+            and a disk over the network (O(disks[].protocol)), it is never made, grown or removed,
+            whatever becomes of the VM. It takes no O(disks[].size) or O(disks[].image). It has to
+            be there, in O(disks[].format), and no other VM of that hypervisor may have it unless it
+            is O(disks[].readonly). A VM with such a disk is not moved.
+          - In a VM that exists it is never changed (a disk keeps what it is on; add another disk,
+            and remove this one).
+        type: str
+      dev:
+        description:
+          - Block device of the hypervisor, an absolute path below C(/dev), such as
+            V(/dev/vg0/data). One that the hypervisor itself uses (mounted, swap, part of LVM or
+            RAID) is refused.
+          - In a VM that exists it is never changed (a disk keeps what it is on; add another disk,
+            and remove this one).
+        type: str
+      protocol:
+        description:
+          - What a disk over the network is reached by. Whether others use it is not known here.
+          - In a VM that exists it is never changed (a disk keeps what it is on; add another disk,
+            and remove this one).
+        type: str
+        choices: [nbd, rbd, iscsi]
+      source_name:
+        description:
+          - What is served, such as V(pool/image) for V(rbd), V(iqn.2026-01.org.example:disks/1) for
+            V(iscsi), or an export of V(nbd).
+          - In a VM that exists it is never changed (a disk keeps what it is on; add another disk,
+            and remove this one).
+        type: str
+      hosts:
+        description:
+          - Who serves it, each with a port if that is not the usual one, as V(10.0.0.1:10809). Left
+            out for V(rbd), those of the hypervisor's own C(ceph.conf).
+          - In a VM that exists it is never changed (a disk keeps what it is on; add another disk,
+            and remove this one).
+        type: list
+        elements: str
+      auth_user:
+        description:
+          - User it is reached as.
+          - In a VM that exists it is never changed (a disk keeps what it is on; add another disk,
+            and remove this one).
+        type: str
+      auth_secret:
+        description:
+          - The usage of the secret of libvirt (C(virsh secret-list)) by which it proves itself.
+          - In a VM that exists it is never changed (a disk keeps what it is on; add another disk,
+            and remove this one).
+        type: str
       wwn:
         description:
           - World wide name that the guest sees, 16 hexadecimal digits. Not for O(disks[].bus)
@@ -448,7 +513,7 @@ options:
         description:
           - VLAN tag. Refused where libvirt sets no VLAN tags, as on a Linux bridge without
             C(vlan_filtering), or on any before libvirt 11. Give the NIC a bridge that is on that
-            VLAN, or a network on Open vSwitch. From 1 to 4094.
+            VLAN, or one of Open vSwitch (O(nics[].virtualport)). From 1 to 4094.
           - In a VM that exists a change takes effect at the next start.
         type: int
       model:
@@ -475,16 +540,33 @@ options:
         default: true
       type:
         description:
-          - What O(nics[].source) names; V(bridge) if left out.
+          - What O(nics[].source) names; V(bridge) if left out. V(direct) is an interface of the
+            hypervisor (macvtap), which has to be there; a VM with such a NIC is not moved.
           - In a VM that exists a change takes effect at the next start.
         type: str
-        choices: [bridge, network]
+        choices: [bridge, network, direct]
       source:
         description:
           - Name of the bridge or network, another way to write O(nics[].bridge) or
-            O(nics[].network).
+            O(nics[].network), or of the interface of O(nics[].type) V(direct).
           - In a VM that exists it is changed at once, where libvirt can.
         type: str
+      mode:
+        description:
+          - How those on the interface of O(nics[].type) V(direct) reach each other; V(vepa),
+            through the switch, if left out. V(bridge) is directly, V(private) not at all,
+            V(passthrough) gives the interface to this NIC alone. The hypervisor itself is reached
+            by none of them.
+          - In a VM that exists a change takes effect at the next start.
+        type: str
+        choices: [vepa, bridge, private, passthrough]
+      virtualport:
+        description:
+          - What the O(nics[].bridge) is, if no Linux bridge. It has to be there (C(ovs-vsctl
+            add-br)).
+          - In a VM that exists a change takes effect at the next start.
+        type: str
+        choices: [openvswitch]
       mtu:
         description:
           - Largest packet, in bytes, which the guest is told as well if O(nics[].model) is
@@ -1166,6 +1248,21 @@ options:
     description:
       - Description of the VM.
       - In a VM that exists it is changed at once, where libvirt can.
+    type: str
+  xml:
+    description:
+      - What no setting says, as a fragment of libvirt's XML, a C(<domain>) with the elements that
+        are wanted. Those of C(<devices>) are added as further devices. Any other is merged with the
+        one at its place, or added there, and its attributes and text win. At most 64 KiB, without
+        document type and secrets.
+      - Refused, with what to use instead, are what a setting says, the VM's identity and metadata,
+        another C(<emulator>), what listens on other addresses than loopback, and other namespaces,
+        thus C(<qemu:commandline>), which starts anything that QEMU can, unseen by any check or
+        move. The whole is held against libvirt's schema, in check mode too.
+      - It is compared with the definition as libvirt keeps it, so it has to be written as libvirt
+        writes it (sizes in KiB, for example). If libvirt keeps it otherwise, it is refused. What is
+        no longer in it stays in the VM; remove that with C(virsh edit).
+      - In a VM that exists a change takes effect at the next start.
     type: str
   wait:
     description:

@@ -118,3 +118,67 @@ def test_a_base_image_that_libvirt_lists_and_that_is_gone_is_brought_again(fleet
     assert f"backing file: {_BASE}/" in info
     again = fleet.provision(virt_vms=[first, {**_VM, "host": "hv1"}]).succeeded()
     assert all(not event.result.get("changed") for event in again.events), str(again)
+
+
+_VOLUME = f"{_POOL}/theirs.qcow2"
+_RAW = f"{_POOL}/raw.img"
+_DISKS = (
+    {"name": "system", "size": 8},
+    {"name": "theirs", "volume": "theirs.qcow2", "serial": "THEIRS"},
+    {"name": "block", "bus": "scsi"},
+    {"name": "far", "protocol": "nbd", "hosts": ["127.0.0.1:10810"], "source_name": "far"},
+)
+
+
+def test_disks_that_exist_are_attached_and_stay(fleet: Fleet) -> None:
+    """A volume, a block device and a disk over the network, on both versions of libvirt."""
+    serve = "qemu-nbd -f raw -x far -b 127.0.0.1 -p 10810 -t --fork --pid-file=/run/far"
+    for host, number in (("hv1", 6), ("hv2", 7)):
+        device = f"/dev/loop{number}"
+        try:
+            fleet.host(
+                host,
+                f"qemu-img create -q -f qcow2 {_VOLUME} 8M; truncate -s 8M {_RAW} /srv/far.img;"
+                f"virsh pool-refresh default; test -e {device} || mknod {device} b 7 {number};"
+                f"losetup {device} {_RAW}; {serve} /srv/far.img",
+            )
+            _attached(fleet, host, device)
+        finally:
+            fleet.host(host, f"kill $(cat /run/far); losetup -d {device}; rm {device}")
+        assert {"theirs.qcow2", "raw.img"} <= set(fleet.files(host))
+
+
+def _attached(fleet: Fleet, host: str, device: str) -> None:
+    name = f"owner-{host}"
+    disks = [{**one, "dev": device} if one["name"] == "block" else one for one in _DISKS]
+    vm = {"name": name, "memory": 64, "seed": False, "disk_profile": "none", "disks": disks}
+    wrong = {**vm, "disks": [{**disks[1], "format": "raw"}, {"name": "no", "dev": "/dev/none"}]}
+    refused = fleet.init(host, check=True, **wrong)
+    assert "is qcow2, not raw; write format: qcow2" in refused["msg"], refused
+    assert "there is no /dev/none" in refused["msg"]
+    for changed in (True, False):
+        result = fleet.init(host, **vm)
+        assert not result["failed"], result
+        assert result["changed"] is changed, result
+    for check in (True, False):
+        taken = {**vm, "name": "second", "disks": [disks[1], disks[2]]}
+        refused = fleet.init(host, check=check, **taken)
+        assert f"{_VOLUME}: used by domain '{name}'" in refused["msg"], refused
+        assert f"{device}: used by domain" in refused["msg"]
+    blocks = fleet.host(host, f"virsh qemu-monitor-command {name} --hmp 'info block'")
+    assert all(one in blocks for one in (_VOLUME, device, "nbd://127.0.0.1:10810/far")), blocks
+    fleet.host(host, f"virsh destroy {name}")  # no guest is there that would let go of it
+    less = {**vm, "disks": [disks[0], {"name": "theirs", "state": "absent"}, *disks[2:]]}
+    done = fleet.init(host, **less)
+    assert done["vms"][0]["steps"] == ["disks.theirs removed"], done
+    (again,) = fleet.init(host, **less)["vms"]
+    assert again["changed"] is False
+    assert "theirs" not in fleet.host(host, f"virsh domblklist --inactive {name}")
+    (entry,) = fleet.init(host, **vm)["vms"]
+    assert entry["steps"] == ["disks.theirs added"]
+    purged = fleet.ansible.module(
+        host, "virt_purge", {"names": [name], "force": True}, extra=fleet.variables
+    )[host]
+    assert not purged["failed"], purged
+    kept = {one["path"] for vm in purged["vms"] for one in vm["kept"]}
+    assert {_VOLUME, device} <= kept

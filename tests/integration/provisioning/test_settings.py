@@ -99,3 +99,66 @@ def test_a_guest_with_uefi_reports_its_tpm(fleet: Fleet, guests: Guests, tmp_pat
     purged = fleet.ansible.module("hv2", "virt_purge", {"name": "modern"})
     assert not purged["hv2"].get("failed"), purged
     assert fleet.files("hv2", "/var/lib/libvirt/qemu/nvram") == []
+
+
+_MOUSE = "<domain><devices><input type='mouse' bus='virtio'/></devices></domain>"
+
+
+def test_a_fragment_is_merged(fleet: Fleet) -> None:
+    """Refused by the schema in check mode too, and where libvirt keeps it otherwise; else kept."""
+    for check in (True, False):
+        wrong = _MOUSE.replace("mouse", "mice")
+        refused = fleet.init("hv1", check=check, name="merged", xml=wrong, **_RUNNING)
+        assert "does not fit libvirt's schema" in refused["msg"], refused
+    other = "<domain><pm><suspend-to-mem enabled='no'/></pm><devices>"
+    other += "<controller type='usb' index='3' model='qemu-xhci' ports='04'/></devices></domain>"
+    refused = fleet.init("hv1", name="merged", xml=other, **_RUNNING)
+    assert "libvirt does not keep devices/controller of the fragment" in refused["msg"], refused
+    assert fleet.host("hv1", "virsh list --all --name").strip() == ""
+    _runs(fleet, name="merged", os="debian12", xml=_MOUSE)
+    assert "VirtIO Mouse" in _monitor(fleet, "merged", "info mice") or (
+        "virtio-mouse" in _monitor(fleet, "merged", "info qtree")
+    )
+    vm = {**_RUNNING, "name": "merged", "os": "ubuntu24.04", "xml": other.replace("04", "4")}
+    for check in (True, False):
+        (entry,) = fleet.init("hv1", check=check, **vm)["vms"]
+        assert entry["steps"] == [
+            "os debian12 -> ubuntu24.04, live",
+            "xml not there -> pm, devices/controller, at the next start",
+        ]
+        assert entry["pending"] == ["xml"]
+    (entry,) = fleet.init("hv1", **vm)["vms"]
+    assert (entry["changed"], entry["pending"]) == (False, ["xml"])
+    for kind in ("", "--inactive"):
+        assert "http://ubuntu.com/ubuntu/24.04" in fleet.host("hv1", f"virsh dumpxml {kind} merged")
+    assert "virtio" in fleet.host("hv1", "virsh dumpxml --inactive merged | grep mouse")
+    fleet.host("hv1", "virsh destroy merged && virsh start merged")
+    (entry,) = fleet.init("hv1", **vm)["vms"]
+    assert (entry["changed"], entry["pending"]) == (False, [])
+
+
+def test_what_a_hypervisor_has_not_is_said(fleet: Fleet) -> None:
+    """Placement leaves it out, and itself refuses, in check mode too."""
+    shared = {"source": "/srv", "target": "srv", "driver": "virtiofs"}
+    wants: list[tuple[dict[str, Any], str]] = [
+        ({"memory_backing": {"hugepages": True}}, "needs 64 MiB in huge pages of"),
+        ({"nics": [{"name": "eth0", "type": "direct", "source": "none9"}]}, "interface none9"),
+        ({"nics": [{"name": "eth0", "bridge": "br0", "virtualport": "openvswitch"}]}, "ovs-vsctl"),
+        ({"disks": [{"name": "more", "volume": "none"}]}, "on hv1 has no volume 'none'"),
+        ({"os": "win11", "vcpus": 1, "memory": 64}, "needs UEFI firmware"),
+    ]
+    fleet.host("hv1", "mv /usr/share/qemu/vhost-user /usr/share/qemu/vhost-user.away")
+    try:
+        wants.append(({"filesystems": [shared]}, "install the package virtiofsd"))
+        for options, reason in wants:
+            vm = {**_RUNNING, "name": "wants", "start": False, **options}
+            for check in (True, False):
+                refused = fleet.init("hv1", check=check, **vm)
+                assert reason in refused["msg"], refused
+    finally:
+        fleet.host("hv1", "mv /usr/share/qemu/vhost-user.away /usr/share/qemu/vhost-user")
+    vm = {"name": "wants", "seed": False, "memory_backing": {"page_size": "2MiB"}, "memory": 64}
+    run = fleet.provision(check=True, virt_vms=[vm])
+    assert run.returncode != 0
+    for host in ("hv1", "hv2"):
+        assert re.search(rf"{host}: [^;]*huge pages of 2048 KiB", run.stdout), run

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ... import _libvirt
+from ... import _libvirt, _lxml
 from ..._errors import LibvirtFailure
 from ..._pure.base import metadata
+from ..._pure.hardware import systems
 from .connection import Connection
 
 if t.TYPE_CHECKING:
@@ -58,6 +59,15 @@ def set_metadata(
 ) -> None:
     """Replace our metadata and nothing else; None removes them."""
     kind, where = _libvirt.DOMAIN_METADATA_ELEMENT, (metadata.PREFIX, metadata.NAMESPACE, flags)
+    connection.call(action, dom.setMetadata, kind, element, *where)
+
+
+def set_system(connection: Connection, dom: VirDomain, whole: str | None) -> None:
+    """Replace what a domain that runs says of its operating system; None removes it."""
+    element = None if whole is None else _lxml.tostring(systems.to_plain_element(whole))
+    kind = _libvirt.DOMAIN_METADATA_ELEMENT
+    where = (systems.PREFIX, systems.NAMESPACE, _libvirt.DOMAIN_AFFECT_LIVE)
+    action = f"change the operating system of {dom.name()}"
     connection.call(action, dom.setMetadata, kind, element, *where)
 
 

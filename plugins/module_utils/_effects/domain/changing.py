@@ -69,7 +69,7 @@ class Change:
     def waits(self) -> list[str]:
         """The settings that wait for the next start once this is done."""
         after = predict(self.facts, self.converged.plan.steps)
-        return pending(after.inactive, after.live)
+        return pending(after.inactive, after.live, self.domain.xml)
 
     def diff(self) -> tuple[dict[str, str], dict[str, str]]:
         """The settings before and after."""
@@ -90,7 +90,7 @@ def look(host: Host, raw: VirDomain, kept: Metadata, domain: Domain) -> Change:
         raise PlanRefused("; ".join(map(str, problems)))
     plans = {}
     for disk in missing:
-        if disk.device == "disk":
+        if disk.device == "disk" and not disk.exists:
             base = host.settings.images.get(disk.image.value) if disk.image else None
             pool, name = host.pool(disk.pool), domain.volume_name(disk)
             plans[disk.name] = DiskPlan(disk, disk.pool, pool, name, sizes[disk.name], base)
@@ -109,7 +109,21 @@ def look(host: Host, raw: VirDomain, kept: Metadata, domain: Domain) -> Change:
     facts = dataclasses.replace(facts, files=there, stays=_stays(host, raw, kept, domain))
     found = Change(raw, domain, wanted, facts, volumes, plans)
     found.converged = change_plan.plan(facts, wanted, volumes)
+    _require_sources(host, missing, str(raw.UUIDString()))
+    if "xml" in {one.path for one in found.converged.changes}:
+        from . import schema  # few VMs have a fragment
+
+        schema.require_valid(domain, predict(facts, found.converged.plan.steps).inactive)
     return found
+
+
+def _require_sources(host: Host, missing: t.Sequence[Disk], uuid: str) -> None:
+    if any(disk.exists for disk in missing):
+        from . import sources  # few VMs have a disk that is not their own
+
+        problems = sources.problems(host, missing, uuid)
+        if problems:
+            raise PlanRefused("; ".join(problems))
 
 
 def again(host: Host, change: Change) -> Facts:

@@ -25,6 +25,7 @@ from ..._pure.change.plan import PHASE, Facts
 from ..._pure.change.plan import plan as plan_again
 from ..._pure.domain import settings
 from ..._pure.domain.difference import Difference
+from ..._pure.hardware import systems
 from ..._pure.plan.steps import Step
 from ..base import domains, lookup
 from ..base import owner as owners
@@ -144,7 +145,7 @@ def _left(work: Work) -> list[str] | None:
 
 def _waits(work: Work) -> list[str]:
     facts = changing.again(work.host, work.change)
-    return pending(facts.inactive, facts.live)
+    return pending(facts.inactive, facts.live, work.change.domain.xml)
 
 
 # --- the steps ---
@@ -266,6 +267,16 @@ def _text_back(work: Work, step: Step[Facts]) -> None:
     which = t.cast("_Text", step.about)
     text = _lxml.parse(work.original.live or "", work.name).findtext(which)
     domains.set_text(work.host.connection, work.raw, which, text or "")
+
+
+def _system(work: Work, _step: Step[Facts]) -> Turns:
+    yield from ()
+    domains.set_system(work.host.connection, work.raw, getattr(work.change.domain, "os", None))
+
+
+def _system_back(work: Work, _step: Step[Facts]) -> None:
+    before = systems.OS.found(_lxml.parse(work.original.live or "", work.name))
+    domains.set_system(work.host.connection, work.raw, t.cast("str | None", before))
 
 
 def _attach(work: Work, step: Step[Facts]) -> Turns:
@@ -396,7 +407,15 @@ def _define(work: Work, step: Step[Facts]) -> Turns:
         _same_addresses(root, work.live())
     metadata.put(root, after.metadata)
     text = _lxml.tostring(root)
-    domains.define(work.host.connection, f"define {work.name}", text)
+    raw = domains.define(work.host.connection, f"define {work.name}", text)
+    if work.change.domain.xml is not None:
+        from . import schema  # few VMs have a fragment
+
+        try:
+            schema.require_kept(work.host.connection, raw, work.change.domain)
+        except BaseException:
+            _define_back(work, step)
+            raise
 
 
 def _same_addresses(root: Element, live: Element) -> None:
@@ -461,6 +480,7 @@ _DO: t.Mapping[str, t.Callable[[Work, Step[Facts]], Turns]] = {
     "vcpus": _vcpus,
     "memory": _memory,
     "text": _text,
+    "os": _system,
     "attach": _attach,
     "detach": _detach,
     "update": _update,
@@ -478,6 +498,7 @@ _UNDO: t.Mapping[str, t.Callable[[Work, Step[Facts]], None]] = {
     "vcpus": _vcpus_back,
     "memory": _memory_back,
     "text": _text_back,
+    "os": _system_back,
     "attach": _attach_back,
     "detach": _detach_back,
     "update": _update_back,

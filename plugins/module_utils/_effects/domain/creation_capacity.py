@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..._pure.domain.devices import Nic
-from ..._pure.placement import demand, placement
+from ..._pure.placement import demand, offers, placement
 from ..machine import placement_facts
 from .creation_types import Host, Job
 
@@ -95,7 +95,15 @@ def _nowhere(
                 f"MAC address {nic.mac} of {nic.name!r} is that of {taken[nic.mac]!r}; give the NIC"
                 " another"
             )
-        if nic.bridge and candidate.bridges is not None and nic.bridge not in candidate.bridges:
+        wants = offers.Wants(
+            interfaces=(nic.source,) if nic.type == "direct" else (),
+            openvswitch=(nic.source,) if nic.virtualport else (),
+        )
+        reason = offers.interfaces(wants, candidate.offers)
+        if reason is not None:
+            yield f"NIC {nic.name!r}: {reason}"
+        linux = None if nic.virtualport else nic.bridge
+        if linux and candidate.bridges is not None and linux not in candidate.bridges:
             known = ", ".join(sorted(candidate.bridges)) or "none"
             yield f"there is no bridge {nic.bridge!r} for {nic.name!r}; there are: {known}"
         networks = candidate.networks

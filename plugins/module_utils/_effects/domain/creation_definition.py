@@ -112,7 +112,15 @@ def _first_boot(job: Job) -> str | None:
 
 def define_claim(host: Host, job: Job, owner: Owner) -> None:
     """Define the claim; libvirt holds it against its schema (virDomainDefineXMLFlags)."""
-    _define(host, job, claim_xml(host, job, owner), DOMAIN_DEFINE_VALIDATE)
+    raw = _define(host, job, claim_xml(host, job, owner), DOMAIN_DEFINE_VALIDATE)
+    if job.domain.xml is not None:
+        from . import schema  # few VMs have a fragment
+
+        try:
+            schema.require_kept(host.connection, raw, job.domain)
+        except BaseException:
+            domains.undefine(host.connection, raw)
+            raise
 
 
 def define_final(host: Host, job: Job, owner: Owner | None) -> VirDomain:

@@ -11,7 +11,9 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
+import uuid as uuids
 
 from ..._errors import FleetVirtError, PlanRefused, told
 from ..._pure.domain import request
@@ -147,7 +149,7 @@ def _plan(host: Host, job: Job, taken_ok: bool = False) -> None:
     sizes, wrong = demand.disk_sizes(domain, settings.facts)
     problems += [str(problem) for problem in wrong]
     for disk in domain.disks:
-        if disk.device != "disk":
+        if disk.device != "disk" or disk.exists:
             continue
         try:
             pool = host.pool(disk.pool)
@@ -169,7 +171,7 @@ def _plan(host: Host, job: Job, taken_ok: bool = False) -> None:
         name = f"{domain.name}{SEED_SUFFIX}"
         job.seed = DiskPlan(medium, first.key, first.pool, name, 0, None)
         seed_nocloud.require_programs()
-    problems += _open_screen(domain)
+    problems += _open_screen(domain) + _sources(host, job)
     machine = host.machine(domain)
     if machine is None:
         problems.append(
@@ -188,6 +190,7 @@ def _plan(host: Host, job: Job, taken_ok: bool = False) -> None:
             )
     if problems:
         raise PlanRefused("; ".join(problems))
+    _require_valid(host, job)
     if domain.seed is not None and job.disks:
         job.seeded = {**seed_nocloud.CHOSEN, "method": domain.seed.method}
     job.steps = [f"define {domain.name}"]
@@ -202,3 +205,21 @@ def _plan(host: Host, job: Job, taken_ok: bool = False) -> None:
         job.steps.append("set autostart")
     if domain.start:
         job.steps.append("start")
+
+
+def _sources(host: Host, job: Job) -> list[str]:
+    """What speaks against the disks that exist and are not the VM's own."""
+    if not any(disk.exists for disk in job.domain.disks):
+        return []
+    from . import sources  # few VMs have one
+
+    return sources.problems(host, job.domain.disks, job.uuid)
+
+
+def _require_valid(host: Host, job: Job) -> None:
+    if job.domain.xml is None:
+        return
+    from . import creation_definition, schema  # few VMs have a fragment
+
+    draft = dataclasses.replace(job, uuid=job.uuid or str(uuids.uuid4()))
+    schema.require_valid(job.domain, creation_definition.final_xml(host, draft, None))

@@ -24,6 +24,7 @@ from ..._pure.machine import host_info, network_info
 from ..base import paths
 from ..base.connection import Connection
 from ..base.deadline import Failed
+from . import placement_devices
 from .host import read_host
 from .pools import describe_volume, list_handles, list_pools
 
@@ -32,6 +33,7 @@ if t.TYPE_CHECKING:
     from ..._pure.machine.snapshot import (
         DefinedEntry,
         HostEntry,
+        OffersEntry,
         PlacementEntry,
         PoolEntry,
     )
@@ -55,7 +57,7 @@ def read(connection: Connection, base_pool: str, base_path: str) -> PlacementEnt
     active = {str(domain.UUIDString()) for domain in running}
     text = connection.call("read capabilities", connection.raw.getCapabilities)
     machine_types = host_info.capabilities(text)["machines"]
-    firmwares, tpms = _offered(connection, host, machine_types)
+    firmwares, tpms, secure_boot = _offered(connection, host, machine_types)
     tagging_bridges = _tagging_bridges(connection)
     facts: PlacementEntry = {
         **host,
@@ -65,6 +67,7 @@ def read(connection: Connection, base_pool: str, base_path: str) -> PlacementEnt
         "tpms": tpms,
         "tagging_bridges": tagging_bridges,
         "tagging_networks": _tagging_networks(connection, host, tagging_bridges),
+        "offers": _offers(connection, secure_boot),
         "images": [],
     }
     listed: set[str] = set()
@@ -76,6 +79,7 @@ def read(connection: Connection, base_pool: str, base_path: str) -> PlacementEnt
             entry["error"] = str(error)
             continue
         there = set(handles)
+        facts["offers"]["volumes"][entry["name"]] = sorted(one.name for one in handles.values())
         if connection.local:
             files = [path for path in handles if path.startswith("/")]
             probed = paths.probe(files, connection.timeout)
@@ -100,8 +104,9 @@ def read(connection: Connection, base_pool: str, base_path: str) -> PlacementEnt
 
 def _offered(
     connection: Connection, host: HostEntry, machine_types: list[str]
-) -> tuple[list[str] | None, list[str] | None]:
-    """Firmwares and TPMs of the machine type that VMs get; None where libvirt does not tell."""
+) -> tuple[list[str] | None, list[str] | None, bool | None]:
+    """Firmwares, TPMs and secure boot of the machine type that VMs get; None where libvirt does
+    not tell."""
     kind = "kvm" if "kvm" in host["domain_types"] else "qemu"
     machine = machines.newest_common([machine_types], None)
     try:
@@ -110,9 +115,23 @@ def _offered(
             connection.raw.getDomainCapabilities,
             *(None, host["arch"], machine, kind, 0),
         )
-        return host_info.firmwares(text), host_info.tpms(text)
+        return host_info.firmwares(text), host_info.tpms(text), host_info.secure_boot(text)
     except FleetVirtError:
-        return None, None
+        return None, None, None
+
+
+def _offers(connection: Connection, secure_boot: bool | None) -> OffersEntry:
+    """What not every hypervisor has; ``volumes`` are yet to be filled in."""
+    local = connection.local
+    return {
+        "volumes": {},
+        "devices": placement_devices.block_devices() if local else None,
+        "interfaces": placement_devices.interfaces() if local else None,
+        "openvswitch": placement_devices.openvswitch_bridges() if local else None,
+        "hugepages": placement_devices.hugepages() if local else None,
+        "virtiofs": placement_devices.has_virtiofs() if local else None,
+        "secure_boot": secure_boot,
+    }
 
 
 def _tagging_bridges(connection: Connection) -> list[str]:

@@ -42,7 +42,7 @@ from ..machine.pools import describe_volume, list_handles, list_pools
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
     from ..._lxml import Element
-    from ..._pure.machine.snapshot import Capabilities, DomainInfo
+    from ..._pure.machine.snapshot import Capabilities, DiskEntry, DomainInfo
 
 _JOBS = {DOMAIN_JOB_BOUNDED: "bounded", DOMAIN_JOB_UNBOUNDED: "unbounded"}
 _MAX_DEPTH = 16  # of a chain that is followed
@@ -98,6 +98,7 @@ def read_source(connection: Connection, raw: VirDomain, host: str) -> Source:
         macs=tuple(str(nic["mac"]).lower() for nic in info["nics"] if nic["mac"]),
         bridges=tuple(str(nic["source"]) for nic in info["nics"] if nic["type"] == "bridge"),
         networks=tuple(str(nic["source"]) for nic in info["nics"] if nic["type"] == "network"),
+        interfaces=tuple(str(nic["source"]) for nic in info["nics"] if nic["type"] == "direct"),
         hostdevs=tuple(f"{one['type']} {one['source']}" for one in info["hostdevs"]),
         cpu=None if cpu is None else _lxml.tostring(cpu),
         checkpoints=checkpoints(connection, raw),
@@ -158,7 +159,7 @@ def _disks(
             target=target,
             device=str(entry["device"]),
             type=str(entry["type"]),
-            path=entry["source"],
+            path=entry["source"] or _volume(entry),
             format=entry["format"],
             capacity=capacity,
             allocation=allocation,
@@ -172,6 +173,11 @@ def _disks(
             own=_own(own, entry["source"]),
             block_job=busy,
         )
+
+
+def _volume(entry: DiskEntry) -> str | None:
+    """A volume of a pool, which is no file that is moved, and no empty drive either."""
+    return f"{entry['pool']}/{entry['volume']}" if entry["volume"] else None
 
 
 def _own(own: t.Mapping[str, OwnVolume], path: str | None) -> OwnVolume | None:

@@ -25,7 +25,9 @@ from ..base.places import Pair
 from ..base.settings import Group, Setting, Table
 from ..base.xml_values import mib_up
 from ..domain import difference, settings, settings_devices
+from ..domain.devices import Disk
 from ..domain.domain import Defaults, Domain, from_options
+from ..hardware import settings_sources as sources
 from . import undescribed
 
 if t.TYPE_CHECKING:
@@ -189,7 +191,7 @@ class _Writer:
             path = f"{group.name}.{name}"
             made = getattr(domain, group.name)[-1] if domain is not None else None
             that = made is not None and _is_that(group, made, element)
-            if not that or _is_elsewhere(element) or (refused and not _has_names(group)):
+            if not that or _is_elsewhere(made, element) or (refused and not _has_names(group)):
                 self.left.append(f"{path}: {_what(element)}")
                 continue
             entries.append(entry)
@@ -232,6 +234,10 @@ class _Writer:
         """What the definition does not say of a disk."""
         target = element.find("target")
         name = target.get("dev") if target is not None else None
+        if element.tag == "disk" and element.get("type") == "volume":
+            return {"pool": (sources.source_of(element) or ("", ""))[1]}
+        if element.tag == "disk" and element.get("type", "file") != "file":
+            return {}
         is_disk = element.tag == "disk" and element.get("device", "disk") == "disk"
         if not is_disk or name is None:
             return {}
@@ -383,9 +389,11 @@ def _is_that(group: Group, made: object, element: Element) -> bool:
     )
 
 
-def _is_elsewhere(element: Element) -> bool:
-    """Whether a disk is no file: none is made of another kind."""
-    return element.tag == "disk" and element.get("type", "file") != "file"
+def _is_elsewhere(made: object, element: Element) -> bool:
+    """Whether a disk that is no file was not described as what it is on."""
+    if element.tag != "disk" or element.get("type", "file") == "file":
+        return False
+    return not isinstance(made, Disk) or sources.source(made) != sources.source_of(element)
 
 
 def _what(element: Element) -> str:

@@ -52,7 +52,7 @@ def rendered(domain: Domain, root: Element) -> Element:
         volumes={
             disk.name: VolumeRef(f"/{disk.name}", disk.format)
             for disk in domain.disks
-            if disk.device == "disk"
+            if disk.device == "disk" and not disk.exists
         },
     )
     return _lxml.parse(text, "specification")

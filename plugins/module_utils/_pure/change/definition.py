@@ -25,7 +25,7 @@ from ..base.xml_values import bytes_of, mib_up, number
 from ..domain import settings, settings_devices
 from ..domain.devices import Disk, Nic
 from ..domain.devices_xml import device_name, target_names
-from ..domain.difference import Difference, made_as
+from ..domain.difference import Difference
 from ..domain.difference_devices import (
     absent_disk,
     absent_nic,
@@ -33,6 +33,8 @@ from ..domain.difference_devices import (
     nic_element,
 )
 from ..domain.domain import Domain
+from ..domain.request import made_as
+from ..hardware import fragment
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -388,6 +390,10 @@ def _watchdog(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None
         insert(root, copy.deepcopy(new))
 
 
+def _fragment(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
+    fragment.merge(root, wanted.domain.xml)
+
+
 def _boot(root: Element, wanted: Wanted, _key: str, kept: Metadata) -> None:
     for old in [*root.findall("devices/*/boot"), *root.findall("os/boot")]:
         _drop(old)
@@ -411,4 +417,5 @@ _SPECIAL: Mapping[str, t.Callable[[Element, Wanted, str, Metadata], None]] = {
     "console": _console,
     "watchdog": _watchdog,
     "boot": _boot,
+    "xml": _fragment,
 }

@@ -14,6 +14,7 @@ import typing as t
 from ... import _lxml
 from ..base.settings import AT_BOOT, Group, Setting, Table
 from ..domain import settings, settings_devices
+from ..hardware import fragment
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -25,8 +26,11 @@ _ROWS = ("vcpus", "vcpus_max", "memory_max", "machine", "rng", "domain_type", "f
 _LISTS = ((settings_devices.DISKS, "target", "dev"), (settings_devices.NICS, "mac", "address"))
 
 
-def pending(inactive: str, live: str | None) -> list[str]:
-    """Paths of settings that differ; those of devices by the target or MAC address."""
+def pending(inactive: str, live: str | None, xml: str | None = None) -> list[str]:
+    """Paths of settings that differ; those of devices by the target or MAC address.
+
+    ``xml`` is the fragment that is asked for.
+    """
     if live is None:
         return []
     stored, runs = _lxml.parse(inactive, "definition"), _lxml.parse(live, "what runs")
@@ -42,6 +46,8 @@ def pending(inactive: str, live: str | None) -> list[str]:
         found += _listed(group, tag, key, stored, runs)
     if _order(stored) != _order(runs):
         found.append("boot")
+    if fragment.missing(runs, xml):
+        found.append("xml")
     return found
 
 

@@ -228,7 +228,8 @@ class _Planner:
         element = definition.located(live, domain, device, self.facts.metadata)
         if device.kind == "nics":
             if device.key == "source" and element is not None and device.spec is not None:
-                return element.get("type") == getattr(device.spec, "type", None)
+                kind = getattr(device.spec, "type", None)
+                return kind != "direct" and element.get("type") == kind
             return self.facts.running or bool(device.key)
         if device.key:  # of a disk that runs libvirt changes the medium and its limits
             return element is not None and device.key in ("image", *definition.LIMITS)

@@ -162,7 +162,8 @@ def _read_iothread(element: Element) -> int | None:
 
 
 def _write_source(element: Element, nic: _Nic) -> None:
-    places.put(element, f"source/@{nic.type}", nic.source)
+    where = "dev" if nic.type == "direct" else nic.type
+    places.put(element, f"source/@{where}", nic.source)
 
 
 def _read_source(element: Element) -> object:

@@ -19,12 +19,14 @@ from ..base import ip
 from ..base.names import mac_address
 from ..base.options import Reader, show
 from ..base.settings import fields_of, further, names
+from ..hardware import settings_sources as sources
 from ..hardware import settings_tuning as tuning
 from ..hardware.further import one
 from ..images.source import ImageSource, parse_image
 from . import settings_devices as settings
 from .profiles import Entry
 
+_Kind = t.Literal["bridge", "network", "direct"]
 _TOPOLOGY = ("sockets", "dies", "cores", "threads")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", re.I)
 
@@ -48,18 +50,31 @@ class Disk:
     image: ImageSource | None = None
     overlay: bool = False
     readonly: bool = False
+    volume: str | None = None
+    dev: str | None = None
+    protocol: str | None = None
+    source_name: str | None = None
+    hosts: tuple[str, ...] = ()
+    auth_user: str | None = None
+    auth_secret: str | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether it is attached as it is: nothing is made for it, and nothing of it removed."""
+        return sources.source(self) is not None
 
 
 @dataclass(frozen=True)
 @fields_of(settings.NIC)
 class Nic:
-    """A network interface on a host's bridge or on a libvirt network."""
+    """A network interface on a host's bridge or interface, or on a libvirt network."""
 
     name: str
-    type: t.Literal["bridge", "network"] = "bridge"
+    type: _Kind = "bridge"
     source: str = "br0"
     mac: str = ""
     vlan: int | None = None
+    virtualport: str | None = None
 
     @property
     def bridge(self) -> str | None:
@@ -146,17 +161,19 @@ def disk_from(
         reader.problem("bus", "'virtio' has no CD drives; use scsi or sata")
     if reader.given("image"):
         image, image_path = reader.value("image"), reader.at("image")
-    source = _image(image, image_path, problems)
+    existing = sources.check(reader)
+    source = None if existing else _image(image, image_path, problems)
     size = settings.Disk.size.read(reader)
     if cdrom and size is not None:
         reader.problem("size", "a CD drive has no size; leave it out")
-    if not cdrom and not reader.given("size") and source is None and image is None:
+    made = not cdrom and existing is None
+    if made and not reader.given("size") and source is None and image is None:
         reader.problem(
             "size",
             f"disk {show(entry.name)} has neither size nor image; "
             "give it a size in MiB, for example 8192",
         )
-    disk_format = settings.Disk.format.read(reader) or ("raw" if cdrom else "qcow2")
+    disk_format = settings.Disk.format.read(reader) or _usual_format(reader, cdrom, existing)
     if cdrom and source is not None and disk_format != "raw":
         reader.problem("format", f"a CD is raw, not {disk_format}; leave the format out")
     if disk_format == "raw" and reader.given("overlay") and source and reader.is_true("overlay"):
@@ -194,10 +211,23 @@ def disk_from(
         image=source,
         overlay=overlaid and source is not None and not cdrom,
         readonly=readonly or cdrom,
+        volume=sources.Disk.volume.read(reader),
+        dev=sources.Disk.dev.read(reader),
+        protocol=sources.Disk.protocol.read(reader),
+        source_name=sources.Disk.source_name.read(reader),
+        hosts=sources.Disk.hosts.read(reader),
+        auth_user=sources.Disk.auth_user.read(reader),
+        auth_secret=sources.Disk.auth_secret.read(reader),
         **further(Disk, reader),
     )
     reader.finish(names(settings.DISK))
     return disk
+
+
+def _usual_format(reader: Reader, cdrom: bool, existing: str | None) -> str:
+    if existing == "volume":
+        return "qcow2" if str(reader.value("volume")).endswith(".qcow2") else "raw"
+    return "raw" if cdrom or existing else "qcow2"
 
 
 def _disk_rules(reader: Reader, bus: str) -> None:
@@ -233,7 +263,7 @@ def _image(value: t.Any, path: str, problems: list[Problem]) -> ImageSource | No
 def nic_from(entry: Entry, problems: list[Problem], *, fleet: str, vm: str) -> Nic:
     """One NIC; without a fixed MAC address it has that of ``names.mac_address``."""
     reader = Reader(entry.options, entry.path, problems, entry.origins)
-    kind = settings.Nic.type.read(reader)
+    kind = t.cast("_Kind | None", settings.Nic.type.read(reader))
     places = {
         "bridge": settings.Nic.bridge.read(reader),
         "network": settings.Nic.network.read(reader),
@@ -246,10 +276,10 @@ def nic_from(entry: Entry, problems: list[Problem], *, fleet: str, vm: str) -> N
         )
     if kind is None:
         kind = "network" if reader.given("network") else "bridge"
-    elif reader.given("bridge" if kind == "network" else "network"):
+    elif any(reader.given(key) for key in places if key != kind):
         reader.problem("type", f"type {kind} does not go with {written[0]}; give either alone")
-    rule = settings.Nic.bridge if kind == "bridge" else settings.Nic.network
-    source = places[kind] or reader.text("source", None, rule.pattern, rule.rule)
+    rule = settings.Nic.network if kind == "network" else settings.Nic.bridge
+    source = places.get(kind) or reader.text("source", None, rule.pattern, rule.rule)
     if not written:
         reader.problem(
             kind,
@@ -258,10 +288,11 @@ def nic_from(entry: Entry, problems: list[Problem], *, fleet: str, vm: str) -> N
         )
     nic = Nic(
         name=entry.name,
-        type="network" if kind == "network" else "bridge",
+        type=kind,
         source=source or "",
         mac=_mac(reader) or mac_address(fleet, vm, entry.name),
         vlan=settings.Nic.vlan.read(reader),
+        virtualport=tuning.Nic.virtualport.read(reader),
         **further(Nic, reader),
     )
     _nic_rules(reader, nic)
@@ -276,6 +307,12 @@ def _nic_rules(reader: Reader, nic: Nic) -> None:
         for key in ("peak", "burst"):
             if reader.given(f"{way}_{key}") and not reader.given(f"{way}_average"):
                 reader.problem(f"{way}_{key}", f"it needs {way}_average; give that too")
+    if reader.given("mode") and nic.type != "direct":
+        reader.problem("mode", "it is of type direct; set that, or leave it out")
+    if reader.given("virtualport") and nic.type != "bridge":
+        reader.problem("virtualport", f"it is of a bridge, not of type {nic.type}; leave it out")
+    if nic.type == "direct" and nic.vlan is not None:
+        reader.problem("vlan", "libvirt sets none on an interface; give the interface of that VLAN")
     if reader.given("isolated") and nic.type != "bridge":
         reader.problem("isolated", "only a NIC on a bridge is isolated; leave it out")
 

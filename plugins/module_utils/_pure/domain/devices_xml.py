@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from ... import _lxml
 from ..base.settings import write
+from ..hardware import settings_sources as sources
 from . import settings_devices as settings
 from .devices import Disk, Nic
 from .domain import Domain
@@ -87,7 +88,8 @@ def add_devices(
     order = {name: str(number) for number, name in enumerate(domain.boot, 1)}
     targets = target_names(domain.disks)
     for disk in domain.disks:
-        volume = volumes.get(disk.name) if disk.device == "cdrom" else volumes[disk.name]
+        made = disk.device != "cdrom" and not disk.exists
+        volume = volumes[disk.name] if made else volumes.get(disk.name)
         _add_disk(devices, disk, volume, targets[disk.name], order.get(disk.name))
     if seed_path is not None:
         target = device_name("sd", sum(name.startswith("sd") for name in targets.values()))
@@ -119,7 +121,7 @@ def add_devices(
 def _add_disk(
     devices: Element, disk: Disk, volume: VolumeRef | None, target: str, order: str | None
 ) -> None:
-    element = _lxml.add(devices, "disk", {"type": "file"})
+    element = _lxml.add(devices, "disk", {"type": sources.kind(disk)})
     kind = volume.format if volume else disk.format
     _lxml.add(element, "driver", {"name": "qemu", "type": kind})
     if volume is not None:

@@ -13,7 +13,6 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import json
 import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,10 +22,10 @@ from ..base.metadata import Metadata
 from ..base.options import join
 from ..base.settings import Group, Table, names
 from ..base.settings import shown as show
-from ..hardware import further
+from ..hardware import fragment, further
 from . import difference_devices, settings, settings_devices
 from .domain import Domain
-from .request import as_plain
+from .request import as_plain, made_as
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -106,6 +105,9 @@ def differences(domain: Domain, existing: Existing) -> list[Difference]:
     difference_devices.boot(found, domain, root, existing.metadata)
     difference_devices.absent(found, domain, root, existing.metadata, made_as(existing.metadata))
     _creation(found, domain, made_as(existing.metadata))
+    lost = fragment.missing(root, domain.xml)
+    if lost:
+        found.add("xml", ", ".join(lost), "not there")
     return found.all
 
 
@@ -229,25 +231,6 @@ def _words(values: t.Sequence[object]) -> str:
         for value in values
         if value not in (None, ())
     )
-
-
-def made_as(metadata: Metadata) -> Mapping[str, t.Any]:
-    """The request that made the VM, its ``disks`` and ``nics`` by name.
-
-    Empty if it cannot be read.
-    """
-    try:
-        kept = json.loads(metadata.request or "{}")
-    except ValueError:
-        return {}
-    if not isinstance(kept, dict):
-        return {}
-    return {**kept, "disks": _by_name(kept.get("disks")), "nics": _by_name(kept.get("nics"))}
-
-
-def _by_name(entries: t.Any) -> dict[str, Mapping[str, t.Any]]:
-    found = entries if isinstance(entries, list) else []
-    return {str(one.get("name")): one for one in found if isinstance(one, dict)}
 
 
 def _creation(found: _Differences, domain: Domain, kept: Mapping[str, t.Any]) -> None:

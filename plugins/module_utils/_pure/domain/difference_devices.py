@@ -19,11 +19,13 @@ from collections.abc import Mapping
 from ..base.metadata import Metadata
 from ..base.settings import Table
 from ..base.xml_values import mib_up
+from ..hardware import settings_sources as sources
 from ..machine import base_name
 from . import settings_devices as settings
 from .devices import Disk, Nic
 from .devices_xml import target_names
 from .domain import Domain
+from .request import made_as
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -62,6 +64,8 @@ def disk_element(root: Element, domain: Domain, disk: Disk, kept: Metadata) -> E
 
     One of an adopted VM is named after its target.
     """
+    if disk.exists:
+        return _existing(root, disk, kept)
     known = own_disks(kept)
     target = disk.name if kept.adopted else target_names(domain.disks)[disk.name]
     second = None
@@ -71,9 +75,18 @@ def disk_element(root: Element, domain: Domain, disk: Disk, kept: Metadata) -> E
         if path is not None and known.get(path) == disk.name:
             return element
         same = element.get("device", "disk") == disk.device
+        same = same and (bool(kept.adopted) or element.get("type", "file") == "file")
         if same and path not in known and place is not None and place.get("dev") == target:
             second = element
     return second
+
+
+def _existing(root: Element, disk: Disk, kept: Metadata) -> Element | None:
+    """The disk by what it is on, else by what it was on when it was attached."""
+    made = sources.source_made(made_as(kept).get("disks", {}).get(disk.name) or {})
+    by_source = {sources.source_of(one): one for one in root.iterfind("devices/disk")}
+    found = by_source.get(sources.source(disk))
+    return by_source.get(made) if found is None and made is not None else found
 
 
 def disks(
@@ -89,6 +102,9 @@ def disks(
             found.add(path, "a disk" if disk.device == "disk" else "a CD drive", None)
             continue
         found.rows(path, settings.DISK, disk, element)
+        real_pool = (sources.source_of(element) or ("", ""))[1]
+        if disk.volume is not None and found.written(f"{path}.pool") and disk.pool != real_pool:
+            found.add(f"{path}.pool", disk.pool, real_pool)
         source = element.find("source")
         place = source.get("file") or source.get("dev") if source is not None else None
         real = sizes.get(place or "")
@@ -175,6 +191,9 @@ def absent_disk(
             return element
         if element.get("device") == "cdrom" and place is not None and place.get("dev") == target:
             drive = element
+        made = sources.source_made(request.get("disks", {}).get(name) or {})
+        if made is not None and sources.source_of(element) == made:
+            return element
     return drive
 
 

@@ -22,8 +22,9 @@ from ..._errors import Problem
 from ..base.names import check_vm_name, volume_name
 from ..base.options import Reader, join, show, unknown_message
 from ..base.settings import Setting, fields_of, further, names
+from ..hardware import fragment, settings_machine, systems
 from ..hardware import further as more
-from ..hardware import settings_machine
+from ..hardware import settings_sources as sources
 from ..hardware.further import (
     Cell,
     Channel,
@@ -125,6 +126,7 @@ class Domain:
     start_order: int | None = None
     start_delay: int | None = None
     description: str | None = None
+    xml: str | None = None
     written: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     @property
@@ -155,11 +157,13 @@ def from_options(
     """The VM that ``options`` ask for, or every problem with them."""
     chosen = defaults or Defaults()
     problems: list[Problem] = []
-    reader = Reader(options, path, problems)
     if not isinstance(options, Mapping):
+        Reader(options, path, problems)
         if options is None:
             problems.append(Problem(path, "no VM is given; write name: value pairs"))
         return None, problems
+    asked = Reader(options, path, [])
+    reader = Reader(systems.beneath(options), path, problems)
     seed = _seed(reader, chosen)
     name = reader.value("name")
     host_name = seed is not None and seed.hostname is None and seed.fqdn is None
@@ -182,13 +186,14 @@ def from_options(
     disk_entries, nic_entries = _entries(reader, disk_profile, nic_profile, chosen)
     disk_entries, absent_disks = _present(disk_entries, settings_devices.Disk.state, problems)
     nic_entries, absent_nics = _present(nic_entries, settings_devices.Nic.state, problems)
-    disks = _disks(reader, disk_entries, chosen)
-    nics = _nics(reader, nic_entries, chosen, str(name))
+    known = written.options(asked, disk_entries, nic_entries)
+    disks = _disks(reader, _fit("disk", disk_entries, reader, known), chosen)
+    nics = _nics(reader, _fit("nic", nic_entries, reader, known), chosen, str(name))
     if seed is not None and seed.network:
         from ..seed import network as seed_network
 
-        known = [SeededNic(nic.name, nic.mac) for nic in nics]
-        problems.extend(seed_network.problems(seed, known, reader.at("seed")))
+        seeded = [SeededNic(nic.name, nic.mac) for nic in nics]
+        problems.extend(seed_network.problems(seed, seeded, reader.at("seed")))
     domain = Domain(
         name=str(name),
         vcpus=vcpus,
@@ -221,11 +226,13 @@ def from_options(
         start_order=settings_machine.START_ORDER.read(reader),
         start_delay=settings_machine.START_DELAY.read(reader),
         description=_description(reader),
-        written=written.options(reader, disk_entries, nic_entries),
+        xml=fragment.XML.read(reader),
+        written=known,
         **more.read(reader),
         **further(Domain, reader),
     )
     rules.check(domain, domain.placement.host, reader)
+    fragment.check(reader, domain.xml, settings.VM)
     reader.finish(names(settings.VM))
     return (None if problems else domain), problems
 
@@ -273,7 +280,12 @@ def batch_problems(domains: t.Sequence[tuple[str, Domain]]) -> list[Problem]:
             where = f"{join(path, 'nics')}[{index}].mac"
             once("MAC address", nic.mac, where, "give one of them another")
         for index, disk in enumerate(domain.disks):
-            if disk.device == "disk":
+            if disk.exists and not disk.readonly:
+                where = f"{join(path, 'disks')}[{index}]"
+                source, scope = sources.source(disk) or (), domain.placement.host or ""
+                remedy = "two that write would destroy it: attach it once, or read-only"
+                once("disk", " ".join(source), where, remedy, scope)
+            elif disk.device == "disk" and not disk.exists:
                 where = f"{join(path, 'disks')}[{index}].name"
                 volume = f"{disk.pool}/{domain.volume_name(disk)}"
                 once("volume", volume, where, "rename one of the VMs or disks")
@@ -346,8 +358,23 @@ def _present(
     return there, tuple(one.name for one, state in zip(entries, states) if state == "absent")
 
 
+def _fit(
+    kind: t.Literal["disk", "nic"],
+    entries: t.Sequence[Entry],
+    reader: Reader,
+    known: t.Collection[str],
+) -> list[Entry]:
+    """Disks or NICs as the VM's operating system needs them, where nothing else is written."""
+    system, found = reader.value("os"), []
+    for entry in entries:
+        own = {key for key in entry.options if f"{kind}s.{entry.name}.{key}" in known}
+        options = systems.device(kind, system, entry.options, own)
+        found.append(dataclasses.replace(entry, options=options))
+    return found
+
+
 def _takes_image(entry: Entry) -> bool:
-    return entry.options.get("device") in (None, "disk")
+    return entry.options.get("device") in (None, "disk") and not sources.given(entry.options)
 
 
 def _disks(reader: Reader, entries: t.Sequence[Entry], defaults: Defaults) -> tuple[Disk, ...]:

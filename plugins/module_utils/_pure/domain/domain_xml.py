@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from ... import _lxml
 from ..base import places
 from ..base.settings import write
-from ..hardware import further
+from ..hardware import fragment, further
 from . import settings, settings_devices
 from .devices_xml import VolumeRef, add_devices
 from .domain import Domain
@@ -79,6 +79,8 @@ def render(
     Raises KeyError for a disk without a volume.
     """
     decided = dataclasses.replace(domain, domain_type=domain_type, machine=machine, arch=arch)
+    if domain_type == "qemu" and "hyperv" not in domain.written:
+        decided = dataclasses.replace(decided, hyperv=None)  # KVM alone has what the system wants
     root = _lxml.new("domain", {"type": domain_type})
     _lxml.add(root, "name", text=domain.name)
     _lxml.add(root, "uuid", text=uuid)
@@ -106,6 +108,7 @@ def render(
         decided = dataclasses.replace(decided, video=further.Video())
     further.add(root, decided, chosen)
     further.clock(root, chosen)
+    fragment.merge(root, domain.xml)
     root[:] = sorted(root, key=lambda child: _ORDER.get(child.tag, _LATE))
     return _lxml.tostring(root)
 

@@ -16,6 +16,7 @@ import dataclasses
 import json
 import typing as t
 
+from ..base.metadata import Metadata
 from .domain import Domain
 
 if t.TYPE_CHECKING:
@@ -123,3 +124,26 @@ def _by_name(value: Json) -> dict[str, Json] | None:
 
 def _show(value: Json) -> str:
     return "none" if value is None else str(value) if isinstance(value, str) else json.dumps(value)
+
+
+def made_as(metadata: Metadata) -> t.Mapping[str, t.Any]:
+    """The request that made the VM, its ``disks`` and ``nics`` by name.
+
+    Empty if it cannot be read.
+    """
+    try:
+        kept = json.loads(metadata.request or "{}")
+    except ValueError:
+        return {}
+    if not isinstance(kept, dict):
+        return {}
+    return {
+        **kept,
+        "disks": _by_their_names(kept.get("disks")),
+        "nics": _by_their_names(kept.get("nics")),
+    }
+
+
+def _by_their_names(entries: t.Any) -> dict[str, t.Mapping[str, t.Any]]:
+    found = entries if isinstance(entries, list) else []
+    return {str(one.get("name")): one for one in found if isinstance(one, dict)}

@@ -16,7 +16,7 @@ from ..hardware import cpusets
 
 if t.TYPE_CHECKING:
     from ..hardware import further
-    from .devices import Console, Cpu
+    from .devices import Console, Cpu, Disk
 
 
 class _Domain(t.Protocol):
@@ -36,6 +36,10 @@ class _Domain(t.Protocol):
     def cpu(self) -> Cpu: ...
     @property
     def console(self) -> Console: ...
+    @property
+    def seed(self) -> object: ...
+    @property
+    def disks(self) -> tuple[Disk, ...]: ...
     @property
     def numa(self) -> tuple[further.Cell, ...]: ...
     @property
@@ -67,6 +71,10 @@ def check(domain: _Domain, host: str | None, reader: Reader) -> None:
     """Report every pair of settings that do not go together; ``host`` is where it has to be."""
     _cpus(domain, reader)
     _memory(domain, reader)
+    if domain.seed is not None and domain.disks and all(one.exists for one in domain.disks):
+        reader.problem(
+            "seed", "it lies beside a disk that is made for the VM, and there is none; write false"
+        )
     secure = reader.is_true("secure_boot")
     if secure and domain.firmware != "uefi":
         reader.problem("secure_boot", "it needs firmware uefi; set that too")

@@ -25,6 +25,7 @@ from ..base.settings import (
     never,
 )
 from ..hardware import cpusets
+from ..hardware.fragment import XML
 from ..hardware.settings_machine import (
     CLOCKS,
     CPUTUNES,
@@ -46,6 +47,7 @@ from ..hardware.settings_peripherals import (
     SOUNDS,
     VIDEOS,
 )
+from ..hardware.systems import OS
 from ..seed.settings import SEEDS
 from . import composites
 from .settings_devices import (
@@ -65,17 +67,12 @@ _MIN_MEMORY = 16  # MiB; what is below was meant to be GiB: no kernel boots in i
 _MAX_MEMORY = 64 * 1024 * 1024  # 64 TiB, what 46 address bits reach
 _TAG = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
 _TAG_RULE = "1 to 64 letters, digits or '_.:-', the first a letter or digit"
-_PATH = r"/[^\0]{1,1023}"
-_PATH_RULE = "write an absolute path on the hypervisor"
+_PATH, _PATH_RULE = r"/[^\0]{1,1023}", "write an absolute path on the hypervisor"
 _GROUP = r"(?!(?:all|ungrouped)$)[A-Za-z_][A-Za-z0-9_]{0,63}"
 _GROUP_RULE = (
     "a group is an Ansible group: letters, digits and '_', not starting with a digit, "
     "not all or ungrouped, for example web_servers"
 )
-
-
-def _of_that_family(asked: str | None, real: object) -> bool:
-    return not asked or machines.is_of(str(real), asked)
 
 
 def _as_far_as_known(asked: str | None, real: object) -> bool:
@@ -257,7 +254,7 @@ MACHINE = Text(
     " has.",
     default=None,
     xml="os/type/@machine",
-    same=_of_that_family,
+    same=lambda asked, real: not asked or machines.is_of(str(real), asked),
     pattern=_TAG,
     rule="for example q35 or pc-q35-7.2",
     change=AT_BOOT,
@@ -354,6 +351,7 @@ WAIT = Boolean(
 
 VM: Table = (
     NAME,
+    OS,
     VCPUS,
     CPUSET,
     VCPUS_MAX,
@@ -412,5 +410,6 @@ VM: Table = (
     HOSTDEVS,
     TITLE,
     DESCRIPTION,
+    XML,
     WAIT,
 )

@@ -27,7 +27,7 @@ from ..base.settings import (
     never,
     rows,
 )
-from ..hardware import settings_tuning
+from ..hardware import settings_sources, settings_tuning
 from . import composites
 
 
@@ -70,10 +70,8 @@ class Disk:
     )
     device = Choice(
         "device",
-        (
-            "What it is. A V(cdrom) is a CD drive. It has its O(image) in it, an ISO image, or is"
-            " empty, and takes no size.",
-        ),
+        "What it is. A V(cdrom) is a CD drive. It has its O(image) in it, an ISO image, or is"
+        " empty, and takes no size.",
         default="disk",
         xml="@device",
         absent="disk",
@@ -226,7 +224,7 @@ class Nic:
         "vlan",
         "VLAN tag. Refused where libvirt sets no VLAN tags, as on a Linux bridge without"
         " C(vlan_filtering), or on any before libvirt 11. Give the NIC a bridge that is on that"
-        " VLAN, or a network on Open vSwitch.",
+        " VLAN, or one of Open vSwitch (O(virtualport)).",
         default=None,
         xml="vlan/tag/@id",
         low=1,
@@ -262,15 +260,17 @@ class Nic:
     )
     type = Choice(
         "type",
-        "What O(source) names; V(bridge) if left out.",
+        "What O(source) names; V(bridge) if left out. V(direct) is an interface of the hypervisor"
+        " (macvtap), which has to be there; a VM with such a NIC is not moved.",
         default=None,
         xml="@type",
-        choices=("bridge", "network"),
+        choices=("bridge", "network", "direct"),
         change=AT_BOOT,
     )
     source = Value(
         "source",
-        "Name of the bridge or network, another way to write O(bridge) or O(network).",
+        "Name of the bridge or network, another way to write O(bridge) or O(network), or of the"
+        " interface of O(type) V(direct).",
         default=None,
         xml=composites.NIC_SOURCE,
         change=LIVE,
@@ -385,7 +385,7 @@ class Tpm:
     )
 
 
-DISK = (*rows(Disk), *rows(settings_tuning.Disk))
+DISK = (*rows(Disk), *rows(settings_sources.Disk), *rows(settings_tuning.Disk))
 NIC = (*rows(Nic), *rows(settings_tuning.Nic))
 CONSOLE = rows(Console)
 CPU = (*rows(Cpu), *rows(settings_tuning.Cpu))

@@ -62,8 +62,8 @@ class MemoryBacking:
 
     hugepages = _there(
         "hugepages",
-        "Take it from huge pages, of the hypervisor's default size if O(page_size) is left out. The"
-        " VM starts only where enough of them are reserved, which placement does not look at.",
+        "Take it from huge pages, of the hypervisor's default size if O(page_size) is left out. A"
+        " hypervisor that has not reserved enough of them, or has given them away, is left out.",
         "hugepages",
     )
     page_size = Size(

@@ -132,6 +132,25 @@ class Disk:
 class Nic:
     """Further settings of a NIC."""
 
+    mode = Choice(
+        "mode",
+        "How those on the interface of O(type) V(direct) reach each other; V(vepa), through the"
+        " switch, if left out. V(bridge) is directly, V(private) not at all, V(passthrough) gives"
+        " the interface to this NIC alone. The hypervisor itself is reached by none of them.",
+        default=None,
+        xml="source/@mode",
+        absent="vepa",
+        change=AT_BOOT,
+        choices=("vepa", "bridge", "private", "passthrough"),
+    )
+    virtualport = Choice(
+        "virtualport",
+        "What the O(bridge) is, if no Linux bridge. It has to be there (C(ovs-vsctl add-br)).",
+        default=None,
+        xml="virtualport/@type",
+        change=AT_BOOT,
+        choices=("openvswitch",),
+    )
     mtu = Integer(
         "mtu",
         "Largest packet, in bytes, which the guest is told as well if O(model) is V(virtio).",

@@ -70,6 +70,19 @@ def firmwares(xml: str) -> list[str] | None:
     return [str(value.text) for value in _children(told[0], "value") if value.text]
 
 
+def secure_boot(xml: str) -> bool | None:
+    """Whether libvirt finds firmware with secure boot; None if its driver does not tell.
+
+    ``xml`` as of :func:`firmwares`.
+    """
+    root = read_root(xml, "domainCapabilities", "domain capabilities")
+    loader = first_children(first_children(root).get("os")).get("loader")
+    told = [enum for enum in _children(loader, "enum") if enum.get("name") == "secure"]
+    if not told:
+        return None
+    return "yes" in [value.text for value in _children(told[0], "value")]
+
+
 def tpms(xml: str) -> list[str] | None:
     """Models of TPM 2.0 that can be emulated; None if libvirt's driver does not tell.
 

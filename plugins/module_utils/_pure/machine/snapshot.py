@@ -469,6 +469,26 @@ class PlacedEntry(DefinedEntry):
     active: bool
 
 
+class HugepagesEntry(t.TypedDict):
+    """Huge pages of one size, by their number."""
+
+    size_kib: int
+    total: int
+    free: int
+
+
+class OffersEntry(t.TypedDict):
+    """What not every hypervisor has; None is not known. ``volumes`` are names by pool."""
+
+    volumes: dict[str, list[str]]
+    devices: list[str] | None
+    interfaces: list[str] | None
+    openvswitch: list[str] | None
+    hugepages: list[HugepagesEntry] | None
+    virtiofs: bool | None
+    secure_boot: bool | None
+
+
 class PlacementEntry(HostEntry):
     """A hypervisor with all that placement asks for; ``images`` are names in the base pool."""
 
@@ -478,6 +498,7 @@ class PlacementEntry(HostEntry):
     tpms: list[str] | None
     tagging_bridges: list[str]
     tagging_networks: list[str]
+    offers: OffersEntry
     images: list[str]
 
 

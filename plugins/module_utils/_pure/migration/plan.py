@@ -203,6 +203,11 @@ def _host(source: Source, target: Target) -> list[str]:
             f"the CPU of {where} cannot do what {source.name!r} uses: {target.cpu_problem}"
         )
     bridges = target.destination.bridges if target.bridges is None else target.bridges
+    for interface in dict.fromkeys(source.interfaces):
+        found.append(
+            f"a NIC of {source.name!r} is on the interface {interface} of {source.host} itself;"
+            " give it a bridge or a network"
+        )
     for bridge in dict.fromkeys(source.bridges):
         if bridges is not None and bridge not in bridges:
             there = ", ".join(bridges) or "none"

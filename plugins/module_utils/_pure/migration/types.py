@@ -108,6 +108,7 @@ class Source:
     macs: tuple[str, ...] = ()
     bridges: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
+    interfaces: tuple[str, ...] = ()
     hostdevs: tuple[str, ...] = ()
     cpu: str | None = None
     managed_save: bool = False

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 
 from ..._errors import Problem
 from ..._units import MIB
+from .offers import wants_of
 from .types import DiskNeed, Request
 
 if t.TYPE_CHECKING:
+    from ..domain.devices import Nic
     from ..domain.domain import Domain
 
 
@@ -46,6 +48,8 @@ def disk_sizes(
     problems = []
     for index, disk in enumerate(domain.disks):
         image = images.get(disk.image.value) if disk.image else None
+        if disk.exists:
+            continue
         if disk.device != "disk":
             if image is not None and image.format != "raw":
                 problems.append(
@@ -71,6 +75,11 @@ def disk_sizes(
     return sizes, problems
 
 
+def _on_bridges(domain: Domain) -> list[Nic]:
+    """Its NICs on Linux bridges."""
+    return [nic for nic in domain.nics if nic.type == "bridge" and nic.virtualport is None]
+
+
 def request_of(domain: Domain, images: t.Mapping[str, ImageFacts]) -> Request:
     """The request that placement answers."""
     sizes, _dummy = disk_sizes(domain, images)
@@ -87,16 +96,14 @@ def request_of(domain: Domain, images: t.Mapping[str, ImageFacts]) -> Request:
                 full=disk.image is not None and not disk.overlay,
             )
             for disk in domain.disks
-            if disk.device == "disk"
+            if disk.device == "disk" and not disk.exists
         ),
         networks=tuple(nic.source for nic in domain.nics if nic.type == "network"),
-        bridges=tuple(nic.source for nic in domain.nics if nic.type == "bridge"),
+        bridges=tuple(nic.source for nic in _on_bridges(domain)),
         tagged_networks=tuple(
             nic.source for nic in domain.nics if nic.type == "network" and nic.vlan is not None
         ),
-        tagged_bridges=tuple(
-            nic.source for nic in domain.nics if nic.type == "bridge" and nic.vlan is not None
-        ),
+        tagged_bridges=tuple(nic.source for nic in _on_bridges(domain) if nic.vlan is not None),
         firmware=domain.firmware,
         tpm=(domain.tpm.model or "") if domain.tpm else None,
         domain_type=domain.domain_type,
@@ -108,4 +115,5 @@ def request_of(domain: Domain, images: t.Mapping[str, ImageFacts]) -> Request:
         anti_affinity=domain.placement.anti_affinity,
         image=facts.digest if facts else None,
         image_mib=facts.virtual_mib if facts else 0,
+        wants=wants_of(domain),
     )

@@ -16,6 +16,7 @@ from __future__ import annotations
 import typing as t
 
 from ..base.machines import uses_uefi
+from . import offers
 from .hosts import PlacementHost
 from .load import FleetLoad, HostLoad, PoolLoad, Space
 from .types import Policy, Rejection, Request
@@ -37,6 +38,7 @@ def wishes_of(request: Request) -> Wishes:
         request.tagged_bridges,
         request.firmware,
         request.tpm,
+        request.wants,
     )
 
 
@@ -320,4 +322,9 @@ _FIXED: tuple[tuple[str, t.Callable[[PlacementHost, Request], str | None]], ...]
     ("vlans", _vlans),
     ("firmware", _firmware),
     ("tpm", _tpm),
+    ("disks", lambda host, request: offers.disks(request.wants, host.offers)),
+    ("interfaces", lambda host, request: offers.interfaces(request.wants, host.offers)),
+    ("hugepages", lambda host, request: offers.hugepages(request.wants, host.offers)),
+    ("virtiofs", lambda host, request: offers.virtiofs(request.wants, host.offers)),
+    ("secure_boot", lambda host, request: offers.secure_boot(request.wants, host.offers)),
 )

@@ -23,6 +23,7 @@ from ..._units import MOST, parse_mib
 from ..base.json_values import as_list, as_mappings, as_text
 from ..base.options import show
 from ..machine import base_name
+from .offers import NOTHING_KNOWN, Offers, offers_from
 
 _DIGITS = re.compile(r"[0-9]{1,18}")
 _MOST_RATIO = 1000  # more than that is a slip of the pen
@@ -101,6 +102,7 @@ class PlacementHost:
     tagging_bridges: frozenset[str] = frozenset()
     firmwares: frozenset[str] | None = None
     tpms: frozenset[str] | None = None
+    offers: Offers = NOTHING_KNOWN
     vms: tuple[DefinedVm, ...] = ()
     images: frozenset[str] = frozenset()
 
@@ -192,7 +194,8 @@ def host_from_info(
     virt_memory_ratio, virt_vcpu_ratio, virt_disk_ratio). ``domains`` (each with name, uuid,
     groups, anti_affinity) replaces ``info["vms"]``. ``name`` is the name in the inventory, where
     it is not the one in ``info``. Beyond the documented result, ``cpu.max_vcpus``, ``firmwares``,
-    ``tpms``, ``tagging_networks``, ``tagging_bridges``, ``images`` (names in the base pool) and a
+    ``tpms``, ``tagging_networks``, ``tagging_bridges``, ``offers``, ``images`` (names in the base
+    pool) and a
     pool's ``claimed_mib`` (disks of VMs in creation, whose volumes do not exist yet) and
     ``volume_allocation_mib`` (what its volumes really take) are used.
 
@@ -256,6 +259,7 @@ def _read(
         tagging_bridges=_names(info.get("tagging_bridges")) or frozenset(),
         firmwares=_names(info.get("firmwares")),
         tpms=_names(info.get("tpms")),
+        offers=offers_from(info.get("offers")),
         vms=vms,
         images=image_keys(_names(info.get("images")) or ()),
     )

@@ -14,6 +14,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from .offers import NOTHING_WANTED, Wants
+
 
 class DiskNeed(t.NamedTuple):
     """Space one disk wants: its virtual size, and whether all of it is allocated at once.
@@ -56,6 +58,7 @@ class Request:
     anti_affinity: tuple[str, ...] = ()
     image: str | None = None
     image_mib: int = 0
+    wants: Wants = NOTHING_WANTED
 
 
 @dataclass(frozen=True)

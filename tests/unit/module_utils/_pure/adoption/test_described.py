@@ -129,16 +129,13 @@ def test_no_option_can_be_left_out() -> None:
 @pytest.mark.parametrize(
     "devices",
     [
-        "<disk type='block' device='disk'><source dev='/dev/sdb'/>"
+        "<disk type='dir' device='disk'><source dir='/srv'/>"
         "<target dev='vdb' bus='virtio'/></disk>",
-        "<disk type='network' device='disk'><source protocol='rbd' name='a/b'/>"
-        "<target dev='vdb' bus='virtio'/></disk>",
-        "<disk type='volume' device='disk'><source pool='p' volume='v'/>"
-        "<target dev='vdb' bus='virtio'/></disk>",
+        "<disk type='network' device='disk'><source protocol='https' name='a'>"
+        "<host name='a' port='443'/></source><target dev='vdb' bus='virtio'/></disk>",
         "<disk type='file' device='lun'><source file='/a'/><target dev='sda' bus='scsi'/></disk>",
         "<disk type='file' device='floppy'><target dev='fda' bus='fdc'/></disk>",
-        "<interface type='direct'><source dev='eth0' mode='bridge'/>"
-        "<mac address='52:54:00:00:00:01'/></interface>",
+        "<interface type='user'><mac address='52:54:00:00:00:01'/></interface>",
         "<interface type='bridge'><source bridge='br0'/><mac address='fe:54:00:00:00:01'/>"
         "</interface>",
         "<hostdev mode='subsystem' type='usb'/>",
@@ -152,6 +149,24 @@ def test_what_no_option_describes_is_named_and_not_asked_for(devices: str) -> No
     assert found.options["disks"] == [{"name": "vda", "size": 1, **_AS_QEMU}]
     assert "nics" not in found.options
     assert found.left
+
+
+@pytest.mark.parametrize(
+    ("disk", "options"),
+    [
+        ("type='block'><source dev='/dev/sdb'/>", {"dev": "/dev/sdb"}),
+        ("type='volume'><source pool='p' volume='v'/>", {"volume": "v", "pool": "p"}),
+        (
+            "type='network'><source protocol='rbd' name='a/b'/>",
+            {"protocol": "rbd", "source_name": "a/b"},
+        ),
+    ],
+)
+def test_disks_that_are_no_files_are_described(disk: str, options: dict[str, str]) -> None:
+    driver = "<driver name='qemu' type='raw'/>"
+    found = _describe(f"<disk device='disk' {disk}{driver}<target dev='vdb' bus='virtio'/></disk>")
+    assert found.options is not None
+    assert found.options["disks"] == [{"name": "vdb", **options, **_AS_QEMU}]
 
 
 _AS_QEMU = {"cache": "writeback", "discard": "ignore"}

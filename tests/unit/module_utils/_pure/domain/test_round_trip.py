@@ -56,6 +56,7 @@ _VALUES: dict[str, list[t.Any]] = {
     "keymap": ["de", "en-us"],
     "logical_block_size": [512, 4096],
     "name": ["org.example.0"],
+    "os": ["http://debian.org/debian/12", "http://microsoft.com/win/10"],
     "nodeset": ["0"],
     "numa.cpus": ["0"],
     "numa.memory": [1024],
@@ -66,6 +67,12 @@ _VALUES: dict[str, list[t.Any]] = {
     "timezone": ["Europe/Berlin"],
     "usb": ["046d:c52b"],
     "wwn": ["5000c50015ea71ac"],
+    "volume": ["data & 1.qcow2"],
+    "dev": ["/dev/vg0/a<b"],
+    "source_name": ["pool/image"],
+    "hosts": [["10.0.0.1:3300", "[fd00::1]:6789", "mon1"]],
+    "auth_user": ["libvirt"],
+    "auth_secret": ["client.libvirt secret"],
     "bridge": ["br0", "br-1"],
     "cpu.model": ["EPYC"],
     "description": ["first\nsecond <line>", "x"],
@@ -79,11 +86,29 @@ _VALUES: dict[str, list[t.Any]] = {
     "title": ["One & <two>"],
 }
 _TCP = {"type": "tcp", "host": "127.0.0.1", "port": 5000, "mode": "bind"}
+_NETWORK = {
+    "size": None,
+    "protocol": "rbd",
+    "source_name": "pool/image",
+    "hosts": ["mon1"],
+    "auth_user": "libvirt",
+    "auth_secret": "client.libvirt secret",
+}
 # What a value needs beside it; None is any value
 _WITH: dict[tuple[str, t.Any], dict[str, t.Any]] = {
     ("cpu.mode", "custom"): {"model": "EPYC"},
     ("disks.device", "cdrom"): {"size": None},
     ("disks.wwn", None): {"bus": "scsi"},
+    ("nics.mode", None): {"type": "direct"},
+    ("disks.volume", None): {"size": None},
+    ("disks.dev", None): {"size": None},
+    ("disks.protocol", "nbd"): {"size": None, "hosts": ["127.0.0.1:10809"]},
+    ("disks.protocol", "rbd"): {**_NETWORK, "protocol": "rbd"},
+    ("disks.protocol", "iscsi"): {**_NETWORK, "protocol": "iscsi"},
+    **{
+        (f"disks.{key}", None): {name: one for name, one in _NETWORK.items() if name != key}
+        for key in ("source_name", "hosts", "auth_user", "auth_secret")
+    },
     ("disks.physical_block_size", None): {"logical_block_size": 512},
     ("nics.inbound_peak", None): {"inbound_average": 1},
     ("nics.inbound_burst", None): {"inbound_average": 1},
@@ -201,7 +226,11 @@ def _render(domain: Domain) -> str:
         domain_type=domain.domain_type or "qemu",
         machine=domain.machine or "pc-q35-7.2",
         arch=domain.arch or "x86_64",
-        volumes={disk.name: VolumeRef(f"/{disk.name}", disk.format) for disk in domain.disks},
+        volumes={
+            disk.name: VolumeRef(f"/{disk.name}", disk.format)
+            for disk in domain.disks
+            if not disk.exists
+        },
     )
 
 

@@ -42,7 +42,7 @@ def test_what_is_documented_is_what_is_taken() -> None:
         "name": "v",
         "memroy": 512,
         "disks": [{"name": "system", "cahce": "none"}],
-        "nics": [{"name": "eth0", "modle": "virtio"}],
+        "nics": [{"name": "eth0", "modell": "virtio"}],
         "console": {"lisen": "::1"},
         "cpu": {"modl": "EPYC"},
         "watchdog": {"acton": "reset"},
@@ -54,7 +54,7 @@ def test_what_is_documented_is_what_is_taken() -> None:
     meant = {
         "vms[0].memroy": "memory",
         "vms[0].disks[0].cahce": "cache",
-        "vms[0].nics[0].modle": "model",
+        "vms[0].nics[0].modell": "model",
         "vms[0].console.lisen": "listen",
         "vms[0].cpu.modl": "model",
         "vms[0].watchdog.acton": "action",

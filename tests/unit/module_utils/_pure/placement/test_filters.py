@@ -14,6 +14,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.placement.hosts i
     DefinedVm,
     PoolFacts,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.placement.offers import Offers, Wants
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement.placement import (
     DiskNeed,
     HostSettings,
@@ -153,6 +154,56 @@ REJECTED: list[tuple[dict[str, t.Any], dict[str, t.Any], str, str]] = [
     ({"tpms": frozenset()}, {"tpm": ""}, "tpm", "the packages swtpm and swtpm-tools"),
     ({"tpms": frozenset({"tpm-tis"})}, {"tpm": "tpm-crb"}, "tpm", "TPM tpm-crb, it has tpm-tis"),
     ({}, {"tpm": ""}, "tpm", "is not known"),
+    (
+        {"offers": Offers(volumes={"default": frozenset({"a"})})},
+        {"wants": Wants(volumes=(("default", "a"), ("default", "b"), ("fast", "a")))},
+        "disks",
+        "has no volume default/b, fast/a; make it there",
+    ),
+    (
+        {"offers": Offers(devices=frozenset())},
+        {"wants": Wants(devices=("/dev/vg/a",))},
+        "disks",
+        "has no block device /dev/vg/a",
+    ),
+    ({}, {"wants": Wants(devices=("/dev/vg/a",))}, "disks", "which it has is not known"),
+    (
+        {"offers": Offers(interfaces=frozenset({"lo"}))},
+        {"wants": Wants(interfaces=("eth1",))},
+        "interfaces",
+        "has no network interface eth1",
+    ),
+    (
+        {"offers": Offers(openvswitch=frozenset({"ovs1"}))},
+        {"wants": Wants(openvswitch=("ovs0",))},
+        "interfaces",
+        "has no bridge ovs0 of Open vSwitch, it has ovs1; make it there",
+    ),
+    (
+        {"offers": Offers(hugepages=((2048, 100, 31),))},
+        {"wants": Wants(hugepages=(0, 64))},
+        "hugepages",
+        "needs 64 MiB in huge pages of 2048 KiB, 31 of 100 that are reserved are free (62 MiB)",
+    ),
+    (
+        {"offers": Offers(hugepages=((2048, 100, 100),))},
+        {"wants": Wants(hugepages=(1048576, 64))},
+        "hugepages",
+        "needs huge pages of 1048576 KiB, it has sizes 2048 KiB",
+    ),
+    ({}, {"wants": Wants(hugepages=(0, 1))}, "hugepages", "has reserved any is not known"),
+    (
+        {"offers": Offers(virtiofs=False)},
+        {"wants": Wants(virtiofs=True)},
+        "virtiofs",
+        "install the package virtiofsd",
+    ),
+    (
+        {"offers": Offers(secure_boot=False)},
+        {"wants": Wants(secure_boot=True)},
+        "secure_boot",
+        "needs firmware with secure boot, and libvirt finds none there; install the package ovmf",
+    ),
     ({}, {"domain_type": "xen"}, "domain_type", "needs domain type xen, it has kvm, qemu"),
     ({"domain_types": frozenset()}, {}, "domain_type", "no type of domain"),
     ({}, {"arch": "aarch64"}, "arch", "needs architecture aarch64, it is x86_64"),
@@ -196,6 +247,30 @@ ACCEPTED: list[tuple[dict[str, t.Any], dict[str, t.Any]]] = [
     ({"firmwares": frozenset({"efi"}), "arch": "aarch64"}, {}),
     ({"firmwares": None}, {"firmware": "bios"}),
     ({"tpms": frozenset({"tpm-tis"})}, {"tpm": ""}),
+    (
+        {
+            "offers": Offers(
+                volumes={"default": frozenset({"a"})},
+                devices=frozenset({"/dev/vg/a"}),
+                interfaces=frozenset({"eth1"}),
+                openvswitch=frozenset({"ovs0"}),
+                hugepages=((2048, 100, 32), (1048576, 0, 0)),
+                virtiofs=True,
+                secure_boot=True,
+            )
+        },
+        {
+            "wants": Wants(
+                volumes=(("default", "a"),),
+                devices=("/dev/vg/a",),
+                interfaces=("eth1",),
+                openvswitch=("ovs0",),
+                hugepages=(2048, 64),
+                virtiofs=True,
+                secure_boot=True,
+            )
+        },
+    ),
     ({"tpms": frozenset({"tpm-tis"})}, {"tpm": "tpm-tis"}),
     ({}, {"domain_type": "qemu", "arch": "x86_64"}),
     ({}, {"zone": "a", "tags": ("ssd",)}),

@@ -1,0 +1,54 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A definition with a fragment that the user wrote: libvirt's schema, and what libvirt keeps of it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+from ... import _lxml
+from ..._errors import PlanRefused
+from ..._libvirt import DOMAIN_XML_INACTIVE, DOMAIN_XML_SECURE
+from ..._pure.hardware import fragment
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+    from ..._pure.domain.domain import Domain
+    from ..base.connection import Connection
+
+SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")
+
+
+def require_valid(domain: Domain, xml: str) -> None:
+    """Raise PlanRefused if the definition ``xml``, with a fragment in it, is none of libvirt's.
+
+    Where its schemas are not installed, libvirt itself tells when it is defined.
+    """
+    if domain.xml is None or not SCHEMA.exists():
+        return
+    problem = _lxml.schema_problem(SCHEMA, xml)
+    if problem is not None:
+        raise PlanRefused(
+            f"the fragment xml of {domain.name!r} does not fit libvirt's schema: {problem}"
+        )
+
+
+def require_kept(connection: Connection, raw: VirDomain, domain: Domain) -> None:
+    """Raise PlanRefused if libvirt keeps the fragment otherwise than it was written."""
+    if domain.xml is None:
+        return
+    text = connection.call(
+        f"read domain {domain.name}", raw.XMLDesc, DOMAIN_XML_INACTIVE | DOMAIN_XML_SECURE
+    )
+    lost = fragment.missing(_lxml.parse(text, f"domain {domain.name}"), domain.xml)
+    if lost:
+        raise PlanRefused(
+            f"libvirt does not keep {', '.join(lost)} of the fragment xml of {domain.name!r} as it"
+            " is written; write it as virsh dumpxml shows it, or leave it out"
+        )

@@ -1,0 +1,100 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Disks that exist and are not the VM's own: whether they are there, and whether anybody has them.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import typing as t
+
+from ..._errors import FleetVirtError, LibvirtFailure
+from ..._libvirt import ERR_NO_STORAGE_VOL
+from ..._pure.machine import storage_info
+from ..machine import ownership
+from ..machine.pools import list_pools
+from .creation_types import Host
+
+if t.TYPE_CHECKING:
+    from ..._pure.domain.devices import Disk
+
+
+def problems(host: Host, disks: t.Iterable[Disk], uuid: str | None = None) -> list[str]:
+    """What speaks against attaching those of ``disks`` that exist to the domain ``uuid``."""
+    wanted = [disk for disk in disks if disk.exists]
+    if not wanted:
+        return []
+    references = ownership.read(host.connection)
+    found = []
+    for disk in wanted:
+        try:
+            path, problem = _look(host, disk)
+        except FleetVirtError as error:
+            path, problem = None, str(error)
+        if problem is None and path is not None and not disk.readonly:
+            users = {one.text for one in references.users(path) if one.uuid != uuid}
+            if users:
+                problem = (
+                    f"{path}: {'; '.join(sorted(users))}; detach it there, or attach it read-only"
+                )
+        if problem is not None:
+            found.append(f"disk {disk.name!r}: {problem}")
+    return found
+
+
+def _look(host: Host, disk: Disk) -> tuple[str | None, str | None]:
+    """Its path, None for one over the network, and what is wrong with it."""
+    if disk.volume is not None:
+        return _volume(host, disk, disk.volume)
+    if disk.dev is not None:
+        return disk.dev, _device(host, disk.dev, readonly=disk.readonly)
+    return None, None
+
+
+def _volume(host: Host, disk: Disk, name: str) -> tuple[str | None, str | None]:
+    connection, home = host.connection, host.settings.home
+    pool = next((one for one in list_pools(connection) if str(one.name()) == disk.pool), None)
+    if pool is None:
+        return None, f"no pool {disk.pool!r} on {home}; name the pool that has {name!r}"
+    try:
+        volume = connection.call(f"find {disk.pool}/{name}", pool.storageVolLookupByName, name)
+    except LibvirtFailure as error:
+        if error.code != ERR_NO_STORAGE_VOL:
+            raise
+        return None, (
+            f"pool {disk.pool!r} on {home} has no volume {name!r}; make it (virsh vol-create-as),"
+            f" or refresh the pool if it is there (virsh pool-refresh {disk.pool})"
+        )
+    text = connection.call(f"read {disk.pool}/{name}", volume.XMLDesc, 0)
+    info = storage_info.volume(text)
+    path, real = str(volume.path()), info["format"]
+    if real in ("qcow2", "raw") and real != disk.format:
+        return path, f"{path} is {real}, not {disk.format}; write format: {real}"
+    return path, None
+
+
+def _device(host: Host, path: str, *, readonly: bool) -> str | None:
+    home = host.settings.home
+    try:
+        if not stat.S_ISBLK(os.stat(path).st_mode):
+            return f"{path} on {home} is no block device; give one, as lsblk shows it"
+        if readonly:
+            return None
+        # the kernel lends it to one only: what is mounted, swap, or part of another has it
+        os.close(os.open(path, os.O_RDONLY | os.O_EXCL | os.O_NONBLOCK | os.O_CLOEXEC))
+    except FileNotFoundError:
+        return f"there is no {path} on {home}; make it, or name the hypervisor that has it as host"
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            return (
+                f"{path} is in use by {home} itself: mounted, swap, or part of LVM or RAID (see"
+                f" lsblk {path}); give another"
+            )
+        return f"{path} on {home}: {error.strerror or error}"
+    return None

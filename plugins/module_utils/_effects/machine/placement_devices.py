@@ -1,0 +1,93 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What VMs may want of a hypervisor beyond libvirt's own answers: devices, memory, helpers.
+
+Each is None where it cannot be told, as of a hypervisor that is read from afar.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import stat
+import typing as t
+from pathlib import Path
+
+from ..._errors import DeadlineExceeded
+from ..base import programs
+
+if t.TYPE_CHECKING:
+    from ..._pure.machine.snapshot import HugepagesEntry
+
+_DEV, _NET = "/dev", Path("/sys/class/net")
+_PAGES = Path("/sys/kernel/mm/hugepages")
+_MEMINFO = Path("/proc/meminfo")
+# Where QEMU's helpers say of themselves what they are (docs/interop/vhost-user.json)
+_HELPERS = (Path("/etc/qemu/vhost-user"), Path("/usr/share/qemu/vhost-user"))
+_NO_DEVICES = ("shm", "pts", "mqueue", "hugepages", "fd")
+_MOST_DEVICES = 4096
+_SECONDS = 5.0
+
+
+def block_devices() -> list[str]:
+    """Paths below /dev that are block devices, under all their names."""
+    found = []
+    for folder, folders, names in os.walk(_DEV):
+        if folder == _DEV:
+            folders[:] = [one for one in folders if one not in _NO_DEVICES]
+        for name in names:
+            path = os.path.join(folder, name)
+            with contextlib.suppress(OSError):
+                if stat.S_ISBLK(os.stat(path).st_mode):
+                    found.append(path)
+    return sorted(found)[:_MOST_DEVICES]
+
+
+def interfaces() -> list[str]:
+    """Network interfaces of this machine."""
+    return sorted(path.name for path in _NET.iterdir()) if _NET.is_dir() else []
+
+
+def openvswitch_bridges() -> list[str]:
+    """Bridges of Open vSwitch; none where it is not installed or does not answer."""
+    program = programs.find("ovs-vsctl")
+    if program is None:
+        return []
+    try:
+        done = programs.execute([program, "--timeout=3", "list-br"], seconds=_SECONDS)
+    except (DeadlineExceeded, FileNotFoundError):
+        return []
+    return done.out.split() if done.status == 0 else []
+
+
+def hugepages() -> list[HugepagesEntry]:
+    """Huge pages by their size, those of the default size first."""
+    match = re.search(r"^Hugepagesize:\s+(\d+) kB", _MEMINFO.read_text("ascii"), re.M)
+    default = int(match[1]) if match else 0
+    found: list[HugepagesEntry] = []
+    for folder in _PAGES.glob("hugepages-*kB") if _PAGES.is_dir() else ():
+        size = int(folder.name[len("hugepages-") : -len("kB")])
+        with contextlib.suppress(OSError, ValueError):
+            total, free = (
+                int((folder / name).read_text("ascii"))
+                for name in ("nr_hugepages", "free_hugepages")
+            )
+            found.append({"size_kib": size, "total": total, "free": free})
+    return sorted(found, key=lambda one: (one["size_kib"] != default, one["size_kib"]))
+
+
+def has_virtiofs() -> bool:
+    """Whether QEMU's helper for virtiofs is installed, where libvirt looks for it."""
+    for folder in _HELPERS:
+        for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+            with contextlib.suppress(OSError, ValueError):
+                said = json.loads(path.read_text("utf-8"))
+                if said.get("type") == "fs" and os.access(str(said.get("binary")), os.X_OK):
+                    return True
+    return False

@@ -1,0 +1,280 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A fragment of libvirt's XML for what no setting says.
+
+It is a ``<domain>``. Its devices are added to those of the VM. Every other element is merged with
+the one that stands at its place, or added there; its attributes and its text win. What a setting
+says is refused, with the name of that setting. It is there if everything in it is: merging it once
+more changes nothing.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import typing as t
+
+from ... import _lxml
+from ..._errors import XmlError
+from ..base import ip
+from ..base.options import Reader, show
+from ..base.settings import AT_BOOT, Choice, Group, Setting, Table, Text
+
+if t.TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from ..._lxml import Element
+
+MOST_BYTES = 64 * 1024
+# What tells elements of one tag apart
+_KEYS = ("name", "id", "cellid", "vcpus", "vcpu", "iothread", "index")
+_IDENTITY = {
+    "name": "a VM's name is the setting name",
+    "uuid": "a VM is given its uuid when it is made",
+    "metadata": "what is kept with a VM is the collection's",
+    "os/type": "use the settings machine and arch",
+    "os/firmware": "use the settings firmware and secure_boot",
+    "iothreads": "use the setting iothread of disks",
+    "iothreadids": "use the setting iothread of disks",
+    "devices/console": "the serial console is always there; use the setting serials for more",
+    "devices/emulator": "it starts any program as QEMU; install another QEMU instead",
+}
+# An attribute at the end of a place; one in brackets tells elements apart
+_ATTRIBUTE = re.compile(r"(?:(?P<below>.*)/)?@(?P<name>[A-Za-z_:-]+)")
+_ATTRIBUTES = {
+    ("os", "firmware"): "use the settings firmware and secure_boot",
+    ("os/loader", "secure"): "use the setting secure_boot",
+}
+
+
+class Fragment(Text[None]):
+    """The text of a fragment."""
+
+    def read(self, reader: Reader) -> str | None:
+        value = reader.value(self.name)
+        if value is None or (isinstance(value, str) and not value.strip()):
+            return None
+        if not isinstance(value, str):
+            reader.problem(self.name, f"{show(value)} is not text; write <domain>...</domain>")
+            return None
+        try:
+            parse(value)
+        except XmlError as error:
+            reader.problem(self.name, str(error))
+            return None
+        return value.strip()
+
+
+def parse(text: str) -> Element:
+    """The ``<domain>`` of a fragment; raises XmlError for what is none."""
+    size = len(text.encode("utf-8", "surrogateescape"))
+    if size > MOST_BYTES:
+        raise XmlError(f"it has {size} bytes, more than {MOST_BYTES}; write only what is needed")
+    root = _lxml.parse(text, "the fragment")
+    if root.tag != "domain":
+        raise XmlError(f"it is <{root.tag}>; put what is wanted into <domain>...</domain>")
+    return root
+
+
+def check(reader: Reader, text: str | None, table: Table) -> None:
+    """Report everything in a fragment that may not be in one; ``table`` are the VM's settings."""
+    if text is None:
+        return
+    root = parse(text)
+    found = dict.fromkeys((*_foreign(root), *_refused(root), *_owned(root, table), *_open(root)))
+    if not found and not len(root):
+        found = {"there is nothing in it; leave it out": None}
+    for message in found:
+        reader.problem("xml", message)
+
+
+def _foreign(root: Element) -> Iterator[str]:
+    for element in root.iter():
+        for name in (str(element.tag), *map(str, element.attrib)):
+            if name.startswith("{"):
+                tag = name.partition("}")[2]
+                yield (
+                    f"{tag} is not of libvirt's own namespace; arguments of QEMU's command line"
+                    " start anything, and no check or move sees them: use virsh edit, which is"
+                    " kept as it is"
+                )
+    for name in map(str, root.attrib):
+        yield f"<domain> has an attribute {name}; leave it out, or use the setting domain_type"
+
+
+def _refused(root: Element) -> Iterator[str]:
+    for path, reason in _IDENTITY.items():
+        if root.find(path) is not None:
+            yield f"{path} may not be in it: {reason}"
+    for (path, name), reason in _ATTRIBUTES.items():
+        if any(one.get(name) is not None for one in root.findall(path)):
+            yield f"{path}/@{name} may not be in it: {reason}"
+
+
+def _owned(root: Element, table: Table) -> Iterator[str]:
+    """What rows say."""
+    owners: dict[str, str] = {}  # the first of several settings that go together
+    for row in table:
+        if not isinstance(row, Group):
+            for place in _places(row):
+                if _stands(root, place):
+                    owners.setdefault(place, row.name)
+        elif str(row.xml).startswith("devices/"):
+            if any(_is_of(one, row) for one in root.findall(str(row.xml))):
+                owners.setdefault(str(row.xml), row.name)
+        elif row.xml:
+            for inner in row.settings:
+                for place in (f"{row.xml}/{one}" for one in _places(inner)):
+                    if _stands(root, place):
+                        owners.setdefault(place, f"{row.name}.{inner.name}")
+    for place, owner in owners.items():
+        yield f"{place} is what the setting {owner} says; use that"
+
+
+def _places(row: Setting[object]) -> tuple[str, ...]:
+    if isinstance(row.xml, str):
+        return (row.xml,) if row.xml else ()
+    return row.xml.places
+
+
+def _stands(root: Element, place: str) -> bool:
+    attribute = _ATTRIBUTE.fullmatch(place)
+    if attribute is None:
+        return root.find(place) is not None
+    below, name = attribute["below"], attribute["name"]
+    return any(one.get(name) is not None for one in (root.findall(below) if below else [root]))
+
+
+def _is_of(element: Element, group: Group) -> bool:
+    """Whether a device is of a type that the group can say; one of another may be added."""
+    kind = element.get("type")
+    if group.name == "hostdevs":
+        return kind in ("pci", "usb")
+    row = next((one for one in group.settings if one.xml == "@type"), None)
+    choices = row.choices if isinstance(row, Choice) else DISKS if group.name == "disks" else ()
+    return kind is None or not choices or kind in choices
+
+
+DISKS = ("file", "block", "volume", "network")
+
+
+def _open(root: Element) -> Iterator[str]:
+    for source in root.iterfind("devices//source[@mode='bind']"):
+        host = source.get("host")
+        try:
+            loopback = host is None or ip.address(host).is_loopback
+        except ValueError:
+            loopback = False
+        if not loopback:
+            yield f"a device would listen on {host}; bind it to 127.0.0.1 or ::1, and tunnel to it"
+
+
+def merge(root: Element, text: str | None) -> None:
+    """Put what is missing of a fragment into the ``<domain>`` ``root``."""
+    for child in parse(text) if text else ():
+        if child.tag == "devices":
+            devices = root.find("devices")
+            if devices is None:
+                devices = _lxml.add(root, "devices")
+            for device in _missing_of(devices, list(child)):
+                devices.append(copy.deepcopy(device))
+        else:
+            _merge(root, child)
+
+
+def _merge(parent: Element, wanted: Element) -> None:
+    there = _counterpart(parent, wanted)
+    if there is None:
+        parent.append(copy.deepcopy(wanted))
+        return
+    for name, value in wanted.attrib.items():
+        there.set(name, value)
+    if _text(wanted):
+        there.text = wanted.text
+    for child in wanted:
+        _merge(there, child)
+
+
+def _counterpart(parent: Element, wanted: Element) -> Element | None:
+    keys = [(key, wanted.get(key)) for key in _KEYS if wanted.get(key) is not None]
+    for one in parent.iterchildren(str(wanted.tag)):
+        if all(one.get(key) == value for key, value in keys[:1]):
+            return one
+    return None
+
+
+def missing(root: Element, text: str | None) -> list[str]:
+    """The ways to what is in a fragment and not in ``root``: ``cpu/cache``, ``devices/vsock``."""
+    found: list[str] = []
+    for child in parse(text) if text else ():
+        if child.tag == "devices":
+            devices = root.find("devices")
+            lost = list(child) if devices is None else _missing_of(devices, list(child))
+            found += [f"devices/{one.tag}" for one in lost]
+        else:
+            found += _lacks(root, child, "")
+    return list(dict.fromkeys(found))
+
+
+def _missing_of(devices: Element, wanted: Collection[Element]) -> list[Element]:
+    """Each device that is wanted has one of its own."""
+    free = list(devices)
+    lost = []
+    for one in wanted:
+        there = next((other for other in free if _includes(other, one)), None)
+        if there is None:
+            lost.append(one)
+        else:
+            free.remove(there)
+    return lost
+
+
+def _lacks(parent: Element, wanted: Element, above: str) -> list[str]:
+    path = f"{above}{wanted.tag}"
+    there = _counterpart(parent, wanted)
+    if there is None:
+        return [path]
+    values = {str(name): value for name, value in wanted.attrib.items()}
+    found = [f"{path}/@{name}" for name, value in values.items() if there.get(name) != value]
+    if _text(wanted) and _text(there) != _text(wanted):
+        found.append(path)
+    for child in wanted:
+        found += _lacks(there, child, f"{path}/")
+    return found
+
+
+def _includes(there: Element, wanted: Element) -> bool:
+    if there.tag != wanted.tag or (_text(wanted) and _text(there) != _text(wanted)):
+        return False
+    if any(there.get(name) != value for name, value in wanted.attrib.items()):
+        return False
+    return all(any(_includes(one, child) for one in there) for child in wanted)
+
+
+def _text(element: Element) -> str:
+    return (element.text or "").strip()
+
+
+XML = Fragment(
+    "xml",
+    (
+        "What no setting says, as a fragment of libvirt's XML, a C(<domain>) with the elements"
+        " that are wanted. Those of C(<devices>) are added as further devices. Any other is"
+        " merged with the one at its place, or added there, and its attributes and text win. At"
+        " most 64 KiB, without document type and secrets.",
+        "Refused, with what to use instead, are what a setting says, the VM's identity and"
+        " metadata, another C(<emulator>), what listens on other addresses than loopback, and"
+        " other namespaces, thus C(<qemu:commandline>), which starts anything that QEMU can,"
+        " unseen by any check or move. The whole is held against libvirt's schema, in check mode"
+        " too.",
+        "It is compared with the definition as libvirt keeps it, so it has to be written as"
+        " libvirt writes it (sizes in KiB, for example). If libvirt keeps it otherwise, it is"
+        " refused. What is no longer in it stays in the VM; remove that with C(virsh edit).",
+    ),
+    default=None,
+    change=AT_BOOT,
+)

@@ -1,0 +1,263 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Disks that exist and are not the VM's own: volumes, block devices, disks over the network.
+
+Such a disk is neither made nor removed. Of a disk one of ``KEYS`` is given, or none.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ... import _lxml
+from ..base import places
+from ..base.options import Reader
+from ..base.places import Pair
+from ..base.settings import Choice, Text, Words, never
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+KEYS = ("volume", "dev", "protocol")
+_KEPT = "a disk keeps what it is on; add another disk, and remove this one"
+_SECRETS = {"rbd": "ceph", "iscsi": "iscsi"}
+_BEGUN = ("size", "image", "overlay")
+
+
+class _Disk(t.Protocol):
+    @property
+    def volume(self) -> str | None: ...
+    @property
+    def dev(self) -> str | None: ...
+    @property
+    def protocol(self) -> str | None: ...
+    @property
+    def source_name(self) -> str | None: ...
+    @property
+    def hosts(self) -> tuple[str, ...]: ...
+    @property
+    def auth_user(self) -> str | None: ...
+    @property
+    def auth_secret(self) -> str | None: ...
+    @property
+    def pool(self) -> str: ...
+
+
+def kind(disk: _Disk) -> str:
+    """libvirt's type of the disk."""
+    if disk.volume is not None:
+        return "volume"
+    return "block" if disk.dev is not None else "network" if disk.protocol is not None else "file"
+
+
+def source(disk: _Disk) -> tuple[str, ...] | None:
+    """What it is on; None for one that is made. Two disks that are the same have the same."""
+    if disk.volume is not None:
+        return ("volume", disk.pool, disk.volume)
+    if disk.dev is not None:
+        return ("block", disk.dev)
+    if disk.protocol is not None:
+        return ("network", disk.protocol, disk.source_name or "", *sorted(disk.hosts))
+    return None
+
+
+def source_of(element: Element) -> tuple[str, ...] | None:
+    """The same of a ``<disk>`` of libvirt's."""
+    found = element.find("source")
+    if found is None:
+        return None
+    if element.get("type") == "volume":
+        return ("volume", found.get("pool") or "", found.get("volume") or "")
+    if element.get("type") == "block":
+        return ("block", found.get("dev") or "")
+    if element.get("type") == "network":
+        name = found.get("name") or ""
+        return ("network", found.get("protocol") or "", name, *sorted(_read_hosts(element)))
+    return None
+
+
+def source_made(made: t.Mapping[str, t.Any]) -> tuple[str, ...] | None:
+    """The same of a disk in the request that is kept with a VM."""
+    if made.get("volume"):
+        return ("volume", str(made.get("pool")), str(made["volume"]))
+    if made.get("dev"):
+        return ("block", str(made["dev"]))
+    if made.get("protocol"):
+        hosts = sorted(map(str, made.get("hosts") or ()))
+        return ("network", str(made["protocol"]), str(made.get("source_name") or ""), *hosts)
+    return None
+
+
+def given(options: t.Mapping[str, object]) -> list[str]:
+    """Which of ``KEYS`` are written."""
+    return [key for key in KEYS if options.get(key) is not None]
+
+
+def check(reader: Reader) -> str | None:
+    """Report what does not go together; which of ``KEYS`` the disk has."""
+    found = [key for key in KEYS if reader.given(key)]
+    if len(found) > 1:
+        reader.problem(found[0], f"{' and '.join(found)} are given; a disk is on one: give one")
+    if found:
+        for key in _BEGUN:
+            if reader.given(key):
+                reader.problem(key, f"a disk with {found[0]} exists, with its {key}; leave it out")
+    if reader.given("pool") and found and found != ["volume"]:
+        reader.problem("pool", f"a disk with {found[0]} is in none; leave it out")
+    _check_network(reader)
+    return found[0] if found else None
+
+
+def _check_network(reader: Reader) -> None:
+    protocol = reader.value("protocol")
+    if protocol is None:
+        for key in ("source_name", "hosts", "auth_user", "auth_secret"):
+            if reader.given(key):
+                reader.problem(key, "it is of a disk over the network; give protocol too")
+        return
+    if protocol != "rbd" and not reader.given("hosts"):
+        reader.problem("hosts", f"it says who serves {protocol}; write for example [10.0.0.1:3260]")
+    if protocol != "nbd" and not reader.given("source_name"):
+        reader.problem("source_name", f"it says what {protocol} serves; give it")
+    if reader.given("auth_user") != reader.given("auth_secret"):
+        reader.problem("auth_user", "auth_user and auth_secret go together; give both or neither")
+    if protocol == "nbd" and reader.given("auth_user"):
+        reader.problem("auth_user", "nbd knows none; leave it out")
+
+
+def _write_volume(element: Element, disk: _Disk) -> None:
+    if disk.volume is not None:
+        places.put(element, "source/@pool", disk.pool)
+        places.put(element, "source/@volume", disk.volume)
+
+
+def _read_volume(element: Element) -> str | None:
+    found = places.texts(element, "source/@volume")
+    return found[0] if found else None
+
+
+def _split(host: str) -> tuple[str, str]:
+    """Name and port, which may be missing; an IPv6 address with a port has brackets."""
+    if host.startswith("["):
+        name, _bracket, rest = host[1:].partition("]")
+        return name, rest.removeprefix(":")
+    name, colon, port = host.rpartition(":")
+    return (name, port) if colon and ":" not in name else (host, "")
+
+
+def _write_hosts(element: Element, disk: _Disk) -> None:
+    for host in disk.hosts:
+        name, port = _split(host)
+        attributes = {"name": name, **({"port": port} if port else {})}
+        _lxml.add(places.reach(element, "source"), "host", attributes)
+
+
+def _read_hosts(element: Element) -> tuple[str, ...]:
+    found = []
+    for host in element.iterfind("source/host"):
+        name, port = host.get("name") or "", host.get("port")
+        shown = f"[{name}]" if ":" in name and port else name
+        found.append(f"{shown}:{port}" if port else shown)
+    return tuple(found)
+
+
+def _write_auth(element: Element, disk: _Disk) -> None:
+    if disk.auth_user is None or disk.auth_secret is None:
+        return
+    places.put(element, "source/auth/@username", disk.auth_user)
+    places.put(element, "source/auth/secret/@type", _SECRETS.get(str(disk.protocol), "ceph"))
+    places.put(element, "source/auth/secret/@usage", disk.auth_secret)
+
+
+def _read_auth(element: Element) -> str | None:
+    found = places.texts(element, "source/auth/@username")
+    return found[0] if found else None
+
+
+def _with_the_user(_element: Element, _disk: _Disk) -> None:
+    """The secret is written with its user."""
+
+
+def _read_secret(element: Element) -> str | None:
+    found = places.texts(element, "source/auth/secret/@usage")
+    return found[0] if found else None
+
+
+_AUTH = ("source/auth",)
+
+
+class Disk:
+    """Where a disk is that exists."""
+
+    volume = Text(
+        "volume",
+        "Volume of O(pool) that exists and is attached as it is. Like a O(dev) and a disk over the"
+        " network (O(protocol)), it is never made, grown or removed, whatever becomes of the VM. It"
+        " takes no O(size) or O(image). It has to be there, in O(format), and no other VM of that"
+        " hypervisor may have it unless it is O(readonly). A VM with such a disk is not moved.",
+        default=None,
+        xml=Pair(_write_volume, _read_volume, ("source/@volume", "source/@pool")),
+        pattern=r"[^\s/\\\0][^/\\\0]{0,254}",
+        rule="a volume is named as virsh vol-list shows it",
+        change=never(_KEPT),
+    )
+    dev = Text(
+        "dev",
+        "Block device of the hypervisor, an absolute path below C(/dev), such as V(/dev/vg0/data)."
+        " One that the hypervisor itself uses (mounted, swap, part of LVM or RAID) is refused.",
+        default=None,
+        xml="source/@dev",
+        pattern=r"/dev/(?!(?:.*/)?\.\.?(?:/|$))[^\s\0]{1,250}",
+        rule="write an absolute path below /dev, for example /dev/vg0/data",
+        change=never(_KEPT),
+    )
+    protocol = Choice(
+        "protocol",
+        "What a disk over the network is reached by. Whether others use it is not known here.",
+        default=None,
+        xml="source/@protocol",
+        choices=("nbd", "rbd", "iscsi"),
+        change=never(_KEPT),
+    )
+    source_name = Text(
+        "source_name",
+        "What is served, such as V(pool/image) for V(rbd), V(iqn.2026-01.org.example:disks/1) for"
+        " V(iscsi), or an export of V(nbd).",
+        default=None,
+        xml="source/@name",
+        pattern=r"[^\s\0]{1,255}",
+        rule="1 to 255 characters without blanks",
+        change=never(_KEPT),
+    )
+    hosts = Words(
+        "hosts",
+        "Who serves it, each with a port if that is not the usual one, as V(10.0.0.1:10809)."
+        " Left out for V(rbd), those of the hypervisor's own C(ceph.conf).",
+        xml=Pair(_write_hosts, _read_hosts, ("source/host",)),
+        pattern=r"[A-Za-z0-9_.-]{1,253}(:[0-9]{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:[0-9]{1,5})?",
+        rule="a name or address and perhaps a port, as 10.0.0.1:10809 or [fd00::1]:10809",
+        change=never(_KEPT),
+    )
+    auth_user = Text(
+        "auth_user",
+        "User it is reached as.",
+        default=None,
+        xml=Pair(_write_auth, _read_auth, _AUTH),
+        pattern=r"[^\s\0]{1,64}",
+        rule="1 to 64 characters without blanks",
+        change=never(_KEPT),
+    )
+    auth_secret = Text(
+        "auth_secret",
+        "The usage of the secret of libvirt (C(virsh secret-list)) by which it proves itself.",
+        default=None,
+        xml=Pair(_with_the_user, _read_secret, _AUTH),
+        pattern=r"[^\0]{1,128}",
+        rule="the usage of a secret, as virsh secret-list shows it",
+        change=never(_KEPT),
+        secret=False,
+    )

@@ -1,0 +1,189 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a VM wants of one hypervisor that another may not have: disks, interfaces, pages, helpers.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..base.json_values import as_mappings
+
+if t.TYPE_CHECKING:
+    from ..domain.domain import Domain
+
+_MIB_KIB = 1024
+
+
+@dataclass(frozen=True)
+class Wants:
+    """``hugepages`` are the size in KiB (0: the default) and MiB in all, None for none."""
+
+    volumes: tuple[tuple[str, str], ...] = ()
+    devices: tuple[str, ...] = ()
+    interfaces: tuple[str, ...] = ()
+    openvswitch: tuple[str, ...] = ()
+    hugepages: tuple[int, int] | None = None
+    virtiofs: bool = False
+    secure_boot: bool = False
+
+
+@dataclass(frozen=True)
+class Offers:
+    """What a hypervisor has; ``hugepages`` are size in KiB, total and free, the default first.
+
+    None is not known.
+    """
+
+    volumes: Mapping[str, frozenset[str]] | None = None
+    devices: frozenset[str] | None = None
+    interfaces: frozenset[str] | None = None
+    openvswitch: frozenset[str] | None = None
+    hugepages: tuple[tuple[int, int, int], ...] | None = None
+    virtiofs: bool | None = None
+    secure_boot: bool | None = None
+
+
+NOTHING_WANTED, NOTHING_KNOWN = Wants(), Offers()
+
+
+def wants_of(domain: Domain) -> Wants:
+    """What the VM wants."""
+    disks = [disk for disk in domain.disks if disk.exists]
+    backing = domain.memory_backing
+    pages = None
+    if backing is not None and (backing.hugepages or backing.page_size):
+        pages = ((backing.page_size or 0) * _MIB_KIB, domain.memory_max or domain.memory)
+    return Wants(
+        volumes=tuple((disk.pool, disk.volume) for disk in disks if disk.volume is not None),
+        devices=tuple(disk.dev for disk in disks if disk.dev is not None),
+        interfaces=tuple(nic.source for nic in domain.nics if nic.type == "direct"),
+        openvswitch=tuple(nic.source for nic in domain.nics if nic.virtualport == "openvswitch"),
+        hugepages=pages,
+        virtiofs=any(one.driver == "virtiofs" for one in domain.filesystems),
+        secure_boot=bool(getattr(domain, "secure_boot", False)),
+    )
+
+
+def offers_from(value: object) -> Offers:
+    """What a hypervisor reported."""
+    if not isinstance(value, Mapping):
+        return Offers()
+    pages = value.get("hugepages")
+    volumes = value.get("volumes")
+    return Offers(
+        volumes=None
+        if not isinstance(volumes, Mapping)
+        else {str(pool): _names(names) or frozenset() for pool, names in volumes.items()},
+        devices=_names(value.get("devices")),
+        interfaces=_names(value.get("interfaces")),
+        openvswitch=_names(value.get("openvswitch")),
+        hugepages=None
+        if not isinstance(pages, (list, tuple))
+        else tuple(
+            (_number(one.get("size_kib")), _number(one.get("total")), _number(one.get("free")))
+            for one in as_mappings(pages)
+        ),
+        virtiofs=_boolean(value.get("virtiofs")),
+        secure_boot=_boolean(value.get("secure_boot")),
+    )
+
+
+def _names(value: object) -> frozenset[str] | None:
+    if not isinstance(value, (list, tuple, set, frozenset)):
+        return None
+    return frozenset(str(entry) for entry in value)
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
+
+
+def _boolean(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def disks(wants: Wants, offers: Offers) -> str | None:
+    """Why the disks that exist cannot be attached there."""
+    lost = [
+        f"{pool}/{name}"
+        for pool, name in wants.volumes
+        if offers.volumes is not None and name not in offers.volumes.get(pool, ())
+    ]
+    if lost:
+        return f"has no volume {', '.join(lost)}; make it there, or refresh its pool"
+    known = offers.devices
+    gone = [path for path in wants.devices if known is not None and path not in known]
+    if gone:
+        return f"has no block device {', '.join(gone)}"
+    if (wants.volumes and offers.volumes is None) or (wants.devices and offers.devices is None):
+        return "needs disks that exist; which it has is not known"
+    return None
+
+
+def interfaces(wants: Wants, offers: Offers) -> str | None:
+    """Why its NICs cannot be on interfaces or bridges there."""
+    if wants.interfaces:
+        if offers.interfaces is None:
+            return "needs interfaces of the hypervisor; which it has is not known"
+        gone = sorted(set(wants.interfaces) - offers.interfaces)
+        if gone:
+            return f"has no network interface {', '.join(gone)}"
+    if wants.openvswitch:
+        if offers.openvswitch is None:
+            return "needs a bridge of Open vSwitch; which it has is not known"
+        gone = sorted(set(wants.openvswitch) - offers.openvswitch)
+        if gone:
+            known = ", ".join(sorted(offers.openvswitch)) or "none"
+            return (
+                f"has no bridge {', '.join(gone)} of Open vSwitch, it has {known}; make it there"
+                " (ovs-vsctl add-br)"
+            )
+    return None
+
+
+def hugepages(wants: Wants, offers: Offers) -> str | None:
+    """Why its memory cannot be of huge pages there."""
+    if wants.hugepages is None:
+        return None
+    if offers.hugepages is None:
+        return "needs huge pages; whether it has reserved any is not known"
+    size, memory = wants.hugepages
+    known = [one for one in offers.hugepages if size in (0, one[0])][:1]
+    if not known:
+        sizes = ", ".join(f"{one[0]} KiB" for one in offers.hugepages) or "none"
+        return f"needs huge pages of {size} KiB, it has sizes {sizes}"
+    real, total, free = known[0]
+    if free * real >= memory * _MIB_KIB:
+        return None
+    return (
+        f"needs {memory} MiB in huge pages of {real} KiB, {free} of {total} that are reserved are"
+        f" free ({free * real // _MIB_KIB} MiB); reserve more (sysctl vm.nr_hugepages, or at boot)"
+    )
+
+
+def virtiofs(wants: Wants, offers: Offers) -> str | None:
+    """Why it cannot have a file system by virtiofs there."""
+    if not wants.virtiofs or offers.virtiofs:
+        return None
+    if offers.virtiofs is None:
+        return "needs virtiofs; whether it has the helper is not known"
+    return "needs virtiofs, and QEMU's helper is not installed; install the package virtiofsd"
+
+
+def secure_boot(wants: Wants, offers: Offers) -> str | None:
+    """Why it cannot boot signed systems only there."""
+    if not wants.secure_boot or offers.secure_boot:
+        return None
+    if offers.secure_boot is None:
+        return "needs firmware with secure boot; whether it has any is not known"
+    return (
+        "needs firmware with secure boot, and libvirt finds none there; install the package ovmf"
+        " (Debian, Ubuntu) or edk2-ovmf (others)"
+    )
