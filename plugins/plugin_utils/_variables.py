@@ -128,6 +128,14 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "return_vms": _MOVE | {"virt_host"},
     "screenshot": _CHOSEN | {"virt_screen", "virt_screenshots"},
     "setup_hypervisors": _KEYS | _PREFLIGHT,
+    "snapshot": _CHOSEN
+    | {
+        "virt_snapshot",
+        "virt_snapshot_children",
+        "virt_snapshot_keep",
+        "virt_snapshot_state",
+    },
+    "snapshots": _CHOSEN,
     "state": _CHOSEN
     | {
         "virt_group",
@@ -155,6 +163,7 @@ BOOLEANS_AMONG = frozenset(
         "virt_keep_volumes",
         "virt_maintenance",
         "virt_refresh_inventory",
+        "virt_snapshot_children",
         "virt_strict",
         "virt_tunnelled",
         "vm_adopt_disks",

@@ -52,6 +52,9 @@ from ansible_collections.fleet.virt.tests.integration.provisioning.test_document
 from ansible_collections.fleet.virt.tests.integration.provisioning.test_plan import (
     COMMANDS as OF_PLAN,
 )
+from ansible_collections.fleet.virt.tests.integration.provisioning.test_snapshot import (
+    COMMANDS as OF_SNAPSHOTS,
+)
 from ansible_collections.fleet.virt.tests.integration.reading.test_console import (
     COMMANDS as OF_CONSOLES,
 )
@@ -256,6 +259,7 @@ _STAGES: dict[str, Callable[[Props], Stage]] = {
     "virt_rename": _off,
     "virt_seed": _seed,
     "virt_show": _nothing,
+    "virt_snapshot": _off,
     "virt_state": _web1_and_db1,
     "virt_wait": _wait,
 }
@@ -419,6 +423,7 @@ def test_every_command_shown_is_run() -> None:
         OF_RENAMING,
         *OF_CHANGES,
         *OF_CONSOLES,
+        *OF_SNAPSHOTS,
         *OF_IMAGES,
         OF_PEERS,
         *OF_KEYS,

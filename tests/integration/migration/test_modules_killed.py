@@ -27,6 +27,7 @@ _THERE, _OTHER, _NEW, _FOREIGN = "there", "other", "new", "foreign"
 _HOST = {"virt_host": "hv1"}
 _RUNNING = {"vm_state": "running"}
 _RENAMED = {"vm_name": _THERE, "vm_new_name": _NEW}
+_TAKEN = {"virt_snapshot": "a"}
 _ALONE = ("--limit", "hv1")
 _VM = {"memory": 32, "seed": False, "start": False, "wait": False}
 # One for each hypervisor, so that claiming and creating are steps of their own
@@ -92,6 +93,10 @@ NOTHING_CHANGES = [
     Kill("rename", "virt_rename.1.before", _RENAMED, [_NEW]),
     Kill("rename", "virt_rename.2.before", _RENAMED, [_THERE]),
     Kill("rename", "virt_rename.2.after", _RENAMED, [_THERE], check=True),
+    Kill("snapshot", "virt_snapshot.1.before", {"vm_name": _NEW, **_TAKEN}, [_NEW]),
+    Kill("snapshot", "virt_snapshot.2.before", {"vm_name": _THERE, **_TAKEN}, [_THERE]),
+    Kill("snapshot", "virt_snapshot.2.after", {"vm_name": _THERE, **_TAKEN}, [_THERE], check=True),
+    Kill("snapshots", "virt_snapshot.1.before", {"vm_name": _THERE}, [_THERE]),
     Kill("screenshot", "virt_screenshot.1.before"),
     Kill("console", "virt_console.1.before", {"vm_name": _THERE}, [_THERE]),
     Kill("console_log", "virt_console_log.1.before", {"vm_name": _THERE}, [_THERE]),

@@ -247,6 +247,27 @@ SHAPES: t.Mapping[str, Fields] = {
         ],
     },
     "renamed": {"vms": [{**_MADE, "steps": _TEXTS}]},
+    "snapshot_look": {
+        "vms": [
+            {
+                "name": str,
+                "uuid": _TEXT,
+                "phase": _TEXT,
+                "snapshots": [
+                    {
+                        "name": str,
+                        "parent": _TEXT,
+                        "current": bool,
+                        "created": _NUMBER,
+                        "state": _TEXT,
+                        "kind": _TEXT,
+                        "managed": bool,
+                    }
+                ],
+            }
+        ],
+    },
+    "snapshot": {"vms": [{"name": str, "changed?": _FLAG, "steps?": _TEXTS, "msg?": _TEXT}]},
     "state_look": {
         "vms": [
             {"name": str, "uuid": _TEXT, "phase": _TEXT, "groups": _TEXTS, "start_order": _NUMBER}

@@ -32,7 +32,8 @@ class Proof:
 
 PROOFS: dict[str, Proof] = {
     "read": Proof(
-        "``list``, ``query``, ``host_info``, ``screenshot``, ``console_log``, the inventory",
+        "``list``, ``query``, ``host_info``, ``screenshot``, ``console_log``, ``snapshots``, the"
+        " inventory",
         "nothing; the silent ones are named, and that their VMs are not shown",
         "at least one",
         ANY,
@@ -110,7 +111,7 @@ PROOFS: dict[str, Proof] = {
         ALL,
     ),
     "state": Proof(
-        "``state``, ``console``",
+        "``state``, ``console``, ``snapshot``",
         "the VM is on that hypervisor",
         "that hypervisor",
         CONCERNED,
@@ -122,8 +123,8 @@ PROOFS: dict[str, Proof] = {
         ALL,
     ),
     "absent": Proof(
-        "``migrate_vm``, ``repair_vms``, ``purge_vm``, ``state``, ``console``, ``plan`` of a VM"
-        " that is found nowhere",
+        "``migrate_vm``, ``repair_vms``, ``purge_vm``, ``state``, ``console``, ``snapshot``,"
+        " ``plan`` of a VM that is found nowhere",
         "no hypervisor has the VM",
         "all hypervisors of the fleet",
         ALL,

@@ -27,6 +27,12 @@ from ..plan.steps import Effect, Plan, Step
 PHASE = "renaming"
 LOG_FOLDER = "/var/log/libvirt/qemu"
 NVRAM_FOLDER = "/var/lib/libvirt/qemu/nvram"
+_WAYS = {
+    "snapshot": (
+        "fleet.virt.snapshot -e vm_name={} -e virt_snapshot=NAME -e virt_snapshot_state=absent"
+    ),
+    "checkpoint": "virsh checkpoint-delete {} NAME",
+}
 
 
 @dataclass(frozen=True)
@@ -201,7 +207,7 @@ def _refusals(facts: Facts, old: str, new: str) -> list[str]:
         if names:
             found.append(
                 f"{name!r} has {what}s ({', '.join(names)}), with which libvirt renames nothing;"
-                f" remove them first (virsh {what}-delete {name} NAME)"
+                f" remove them first ({_WAYS[what].format(name)})"
             )
     if facts.taken:
         found.append(f"there is a VM {new!r} on its hypervisor already; choose another name")

@@ -165,7 +165,8 @@ def _vm(source: Source) -> list[str]:
     if source.snapshots:
         found.append(
             f"{name!r} has snapshots ({', '.join(source.snapshots)}), which would stay behind;"
-            f" remove them first (virsh snapshot-delete {name} NAME)"
+            f" delete them first (fleet.virt.snapshot -e vm_name={name} -e virt_snapshot=NAME"
+            " -e virt_snapshot_state=absent)"
         )
     if source.checkpoints:
         found.append(

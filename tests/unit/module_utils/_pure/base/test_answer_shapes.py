@@ -57,6 +57,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import co
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import (
     report as screens_report,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.snapshots import (
+    decision as snapshot_decision,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils._wait import Progress
 
 Answer = dict[str, t.Any]
@@ -261,6 +264,27 @@ GOOD: dict[str, Answer] = {
     "renamed": {
         "vms": [{"name": "web2", "changed": True, "failed": False, "msg": None, "steps": ["x"]}]
     },
+    "snapshot_look": {
+        "vms": [
+            {
+                "name": "web1",
+                "uuid": "0000",
+                "phase": None,
+                "snapshots": [
+                    {
+                        "name": "a",
+                        "parent": None,
+                        "current": True,
+                        "created": 1,
+                        "state": "running",
+                        "kind": "internal",
+                        "managed": True,
+                    }
+                ],
+            }
+        ]
+    },
+    "snapshot": {"vms": [{"name": "web1", "changed": True, "msg": None, "steps": ["x"]}]},
     "state_look": {
         "vms": [
             {"name": "web1", "uuid": "0000", "phase": None, "groups": ["web"], "start_order": 5}
@@ -424,6 +448,12 @@ def read_adopt_look(answer: Answer) -> None:
     adopt_decision.specifications(decision, seen)
 
 
+def read_snapshot_look(answer: Answer) -> None:
+    seen = snapshot_decision.fleet({"hv1": {"vms": []}, "hv2": answer}, None, [])
+    assert snapshot_decision.decide(["web1"], seen) == {"hv2": ["web1"]}
+    snapshot_decision.listing(["web1"], seen)
+
+
 def read_state_look(answer: Answer) -> None:
     first = {"vms": []}
     seen = state_decision.fleet({"hv1": first, "hv2": answer}, None, [])
@@ -485,6 +515,10 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     ),
     "renamed": lambda answer: rename_decision.report(
         "web1", "web2", "hv2", {"hv2": answer}, "", check=False
+    ),
+    "snapshot_look": read_snapshot_look,
+    "snapshot": lambda answer: snapshot_decision.report(
+        {"hv2": ["web1"]}, {"hv2": answer}, check=False
     ),
     "state_look": read_state_look,
     "brought": lambda answer: state_decision.report(

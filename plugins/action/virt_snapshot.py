@@ -1,0 +1,62 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.utils.display import Display
+from ansible_collections.fleet.virt.plugins.module_utils._pure.snapshots import decision
+from ansible_collections.fleet.virt.plugins.module_utils._pure.snapshots.options import (
+    ARGUMENTS,
+    INTERNAL,
+    wanted_of,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, shares
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
+
+
+class Options(Connected):
+    names: list[str]
+    snapshot: str | None
+    state: str
+    children: bool
+    keep: int | None
+    _stage: str
+    _list: bool
+    _results: str | None
+    _shares: dict[str, object] | None
+    _expected: list[str] | None
+    _lost: list[str]
+
+
+class ActionModule(FleetAction):
+    """Stages of the hypervisor go to the module; those of the controller are here."""
+
+    def work(self, task_vars: Values) -> t.Mapping[str, object]:
+        stage = self._task.args.get("_stage", "all")
+        if stage not in ("decide", "report"):
+            return self.module(task_vars)
+        options = self.options(Options, ARGUMENTS, INTERNAL)
+        if stage == "report" and not options["_list"]:
+            if options["_shares"] is None:
+                raise AnsibleActionFail("_shares: missing; give what _stage: decide returned")
+            answers = registered(task_vars, options["_results"], "snapshot")
+            return _shown(*decision.report(shares(options["_shares"]), answers, check=self.check))
+        answers = registered(task_vars, options["_results"], "snapshot_look")
+        seen = decision.fleet(answers, options["_expected"], options["_lost"])
+        if options["_list"]:
+            return _shown(*decision.listing(options["names"], seen))
+        wanted_of(options)
+        return {"changed": False, "shares": decision.decide(options["names"], seen)}
+
+
+def _shown(text: str, failures: t.Sequence[str]) -> Answer:
+    Display().display(text.rstrip("\n"))
+    found: Answer = {"changed": False, "output": text}
+    if failures:
+        found.update(failed=True, msg="\n".join(failures))
+    return found

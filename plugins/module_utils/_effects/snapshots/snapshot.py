@@ -1,0 +1,261 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Taking snapshots of domains, going back to them, deleting them.
+
+Each step is one call of libvirt's, which keeps others from the domain meanwhile; runs of ours wait
+for each other. Nothing is written into the definition, which the snapshot would have in it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing as t
+from dataclasses import dataclass, field
+
+from ... import _libvirt, _lxml
+from ..._errors import PlanRefused, told
+from ..._pure.base import metadata
+from ..._pure.base.metadata import Metadata
+from ..._pure.plan.steps import Plan, Step, predict
+from ..._pure.snapshots import plan as plans
+from ..._pure.snapshots.plan import ABSENT, Facts, Wanted
+from ..base import owner as owners
+from ..base.connection import Connection
+from ..base.lookup import find_domain, require_domains
+from ..plan import executor, lease
+from ..plan.executor import Turns
+from . import read
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain, VirDomainSnapshot
+
+_CALL_SECONDS = 300.0  # what a call may take
+_SECONDS_PER_GIB = 60.0  # of memory, in addition
+
+
+@dataclass
+class _Job:
+    """One domain and what becomes of its snapshots."""
+
+    connection: Connection
+    raw: VirDomain
+    wanted: Wanted
+    before: Facts
+    after: Facts
+    plan: Plan[Facts] = field(default_factory=Plan)
+    done: list[str] = field(default_factory=list)
+    reverted: int = 0
+    problem: str = ""
+
+    @property
+    def seconds(self) -> float:
+        return _CALL_SECONDS + _SECONDS_PER_GIB * self.before.memory_mib / 1024
+
+    def do(self, step: Step[Facts]) -> Turns:
+        yield from ()
+        _DO[step.kind](self, step)
+        self.done.append(step.text)
+
+    def undo(self, step: Step[Facts]) -> None:
+        """Nothing: what was taken stays, and what a snapshot says of the VM's own is true."""
+
+    def finish(self) -> None:
+        self.after = read.facts(self.connection, self.raw)
+        if self.reverted:
+            self.after = dataclasses.replace(self.after, reverted=self.reverted)
+
+    def find(self, name: str) -> VirDomainSnapshot:
+        """libvirt's object for the snapshot ``name``."""
+        found: VirDomainSnapshot = self.connection.call(
+            f"look for snapshot {name} of {self.before.name}",
+            self.raw.snapshotLookupByName,
+            name,
+            0,
+        )
+        return found
+
+
+def look(connection: Connection, names: t.Sequence[str]) -> dict[str, object]:
+    """The VMs of ``names`` that are here, all of them without any, and their snapshots."""
+    if names:
+        listed = [find_domain(connection, name) for name in dict.fromkeys(names)]
+    else:
+        listed = list(connection.call("list domains", connection.raw.listAllDomains, 0))
+    vms = [_seen(read.facts(connection, raw)) for raw in listed if raw is not None]
+    return {"changed": False, "vms": sorted(vms, key=lambda one: str(one["name"]))}
+
+
+def _seen(facts: Facts) -> dict[str, object]:
+    phase = facts.stored.phase if facts.stored is not None else None
+    return {
+        **{"name": facts.name, "uuid": facts.uuid, "phase": phase},
+        "snapshots": [
+            {
+                "name": one.name,
+                "parent": one.parent,
+                "current": one.name == facts.current,
+                "created": one.created,
+                "state": one.state,
+                "kind": one.kind,
+                "managed": one.ours,
+            }
+            for one in facts.snapshots
+        ],
+    }
+
+
+def run(
+    connection: Connection, names: t.Sequence[str], wanted: Wanted, *, check: bool
+) -> dict[str, object]:
+    """Bring the snapshot of each domain to what is wanted; the module's result.
+
+    Unless there is a way for every one of them, none is touched.
+    """
+    domains = require_domains(connection, names)
+    if not check:
+        lease.wait_for_others(connection, names)
+    jobs = [_planned(connection, raw, wanted) for raw in domains.values()]
+    if check:
+        for job in jobs:
+            job.after = predict(job.before, job.plan.steps)
+            job.done = [step.text for step in job.plan.steps]
+    elif not any(job.problem for job in jobs):
+        for job in jobs:
+            _carry_out(job)
+    return _result(jobs)
+
+
+def _planned(connection: Connection, raw: VirDomain, wanted: Wanted) -> _Job:
+    facts = read.facts(connection, raw)
+    plan = plans.plan(facts, wanted)
+    return _Job(connection, raw, wanted, facts, facts, plan, problem="; ".join(plan.refusals))
+
+
+def _carry_out(job: _Job) -> None:
+    """Alone on this VM, by a plan of what is there then."""
+    try:
+        with owners.host_lock(lease.PATIENCE, f"snapshots-{job.before.uuid}"):
+            again = _planned(job.connection, job.raw, job.wanted)
+            job.before, job.after, job.plan = again.before, again.after, again.plan
+            if again.problem:
+                job.problem = again.problem
+                return
+            work = executor.Run(job.plan.steps, job)
+            executor.carry_out([work])
+            if work.problem is not None:
+                job.problem = told(work.problem)
+    except PlanRefused as error:  # the lock
+        job.problem = str(error)
+        return
+    there = job.after.find(job.wanted.snapshot) is not None
+    if not job.problem and there == (job.wanted.state == ABSENT):
+        job.problem = (
+            f"snapshot {job.wanted.snapshot} of {job.before.name!r} is"
+            f" {'still' if there else 'not'} there, although every step succeeded; look at"
+            " libvirt's log on its hypervisor"
+        )
+
+
+def _create(job: _Job, step: Step[Facts]) -> None:
+    name = str(step.about)
+    root = _lxml.new("domainsnapshot")
+    _lxml.add(root, "name", {}, name)
+    _lxml.add(root, "description", {}, plans.MADE_BY)
+    disks = _lxml.add(root, "disks")
+    for disk in job.before.disks:
+        # said of each, so that libvirt makes no file whatever its version would rather do
+        kind = plans.INTERNAL if disk.taken else "no"
+        _lxml.add(disks, "disk", {"name": disk.target, "snapshot": kind})
+    _call(job, f"take snapshot {name}", job.raw.snapshotCreateXML, _lxml.tostring(root), 0)
+
+
+def _revert(job: _Job, step: Step[Facts]) -> None:
+    name = str(step.about)
+    _call(job, f"go back to snapshot {name}", job.raw.revertToSnapshot, job.find(name), 0)
+    job.reverted += 1
+
+
+def _delete(job: _Job, step: Step[Facts]) -> None:
+    name = str(step.about)
+    _call(job, f"delete snapshot {name}", job.find(name).delete, 0)
+
+
+def _redefine(job: _Job, step: Step[Facts]) -> None:
+    about: tuple[str, Metadata] = t.cast("tuple[str, Metadata]", step.about)
+    name, kept = about
+    secure = _libvirt.DOMAIN_SNAPSHOT_XML_SECURE
+    text = _call(job, f"read snapshot {name}", job.find(name).getXMLDesc, secure)
+    root = _lxml.parse(text, f"snapshot {name}")
+    for tag in ("domain", "inactiveDomain"):
+        for domain in root.iterfind(tag):
+            metadata.put(domain, kept)
+    flags = _libvirt.DOMAIN_SNAPSHOT_CREATE_REDEFINE
+    _call(job, step.text, job.raw.snapshotCreateXML, _lxml.tostring(root), flags)
+
+
+Value = t.TypeVar("Value")
+
+
+def _call(job: _Job, action: str, function: t.Callable[..., Value], *args: object) -> Value:
+    """A call that may take long, named in errors with its VM."""
+    what = f"{action} of {job.before.name}"
+    return job.connection.call(what, lambda: function(*args), seconds=job.seconds)
+
+
+# How each kind of step is done
+_DO: dict[str, t.Callable[[_Job, Step[Facts]], None]] = {
+    "create": _create,
+    "revert": _revert,
+    "delete": _delete,
+    "redefine": _redefine,
+}
+
+
+def _result(jobs: t.Sequence[_Job]) -> dict[str, object]:
+    failed = [job for job in jobs if job.problem]
+    vms = [
+        {
+            "name": job.before.name,
+            "uuid": job.before.uuid,
+            "changed": _changed(job),
+            "steps": job.done if _changed(job) else [],
+            "snapshots": [one.name for one in job.after.snapshots],
+            "current": job.after.current,
+            "failed": bool(job.problem),
+            "msg": job.problem or None,
+        }
+        for job in jobs
+    ]
+    result: dict[str, object] = {
+        "changed": any(vm["changed"] for vm in vms),
+        "vms": vms,
+        "diff": [_diff(job) for job in jobs if _changed(job)],
+    }
+    if failed:
+        result.update(failed=True, msg="; ".join(job.problem for job in failed))
+    return result
+
+
+def _shown(facts: Facts) -> dict[str, object]:
+    """The tree, as people compare it; ``reverted`` is of this run alone."""
+    tree = [{"name": one.name, "parent": one.parent} for one in facts.snapshots]
+    shown: dict[str, object] = {"current": facts.current, "snapshots": tree, "state": facts.state}
+    return {**shown, "reverted": facts.reverted} if facts.reverted else shown
+
+
+def _changed(job: _Job) -> bool:
+    return _shown(job.before) != _shown(job.after)
+
+
+def _diff(job: _Job) -> dict[str, str]:
+    return {
+        "before_header": job.before.name,
+        "after_header": job.before.name,
+        "before": json.dumps(_shown(job.before), indent=1) + "\n",
+        "after": json.dumps(_shown(job.after), indent=1) + "\n",
+    }

@@ -1,0 +1,62 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The options of ``virt_snapshot``, for the module and its controller half.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..._errors import Problem, SpecError
+from ..base.arguments import Spec
+from ..base.json_values import as_text
+from .plan import ABSENT, PRESENT, REVERTED, Wanted
+
+_MOST_KEPT = 1000
+# A word of libvirt's that is a file's name too: it keeps what it knows of a snapshot under it
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,62}")
+
+ARGUMENTS: Spec = {
+    "names": {"type": "list", "elements": "str", "required": True, "aliases": ["name"]},
+    "snapshot": {"type": "str"},
+    "state": {"type": "str", "choices": [PRESENT, REVERTED, ABSENT], "default": PRESENT},
+    "children": {"type": "bool", "default": False},
+    "keep": {"type": "int"},
+}
+INTERNAL: Spec = {
+    "_stage": {"type": "str", "choices": ["all", "look", "decide", "report"], "default": "all"},
+    "_list": {"type": "bool", "default": False},
+    "_results": {"type": "str"},
+    "_shares": {"type": "dict"},
+    "_expected": {"type": "list", "elements": "str"},
+    "_lost": {"type": "list", "elements": "str", "default": []},
+}
+
+
+def wanted_of(options: t.Mapping[str, object]) -> Wanted:
+    """What the options ask for; raises SpecError for what cannot be meant."""
+    name, state, keep = as_text(options["snapshot"]) or "", str(options["state"]), options["keep"]
+    problems = []
+    if not name:
+        rule = "none is named; give one (in a playbook virt_snapshot=before-upgrade)"
+        problems.append(Problem("snapshot", rule))
+    elif state == PRESENT and not _NAME.fullmatch(name):
+        rule = "letters, digits and _.+- make one, at most 63, and the first is a letter or digit"
+        problems.append(Problem("snapshot", f"{name!r} is no name of a snapshot; {rule}"))
+    if keep is not None and (not isinstance(keep, int) or not 1 <= keep <= _MOST_KEPT):
+        rule = f"a number from 1 to {_MOST_KEPT} is"
+        problems.append(Problem("keep", f"{keep} is no number of snapshots to keep; {rule}"))
+    if keep is not None and state != PRESENT:
+        rule = "only one that is made lets others go; leave it out"
+        problems.append(Problem("keep", f"given with state {state}; {rule}"))
+    if options["children"] and state != ABSENT:
+        rule = "only what is deleted takes others with it; leave it out"
+        problems.append(Problem("children", f"given with state {state}; {rule}"))
+    if problems:
+        raise SpecError(problems)
+    return Wanted(name, state, bool(options["children"]), keep if isinstance(keep, int) else None)

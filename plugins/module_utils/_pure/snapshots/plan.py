@@ -1,0 +1,355 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a VM's snapshots are to be: what speaks against it, and the steps.
+
+Snapshots that are made are internal: in the qcow2 files of the disks, which libvirt makes, takes a
+VM back to and deletes in one call each, in every version that there is. Of a VM that runs they have
+its memory too. No file is made for them, so whatever removes the VM's disks removes them.
+
+No step writes into the VM's definition: what is in it while a snapshot is made would be in it again
+after going back. A step is one call of libvirt's; a kill leaves what was before it or after it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from dataclasses import dataclass
+
+from ..base.metadata import Metadata
+from ..plan.steps import Plan, Step
+
+PRESENT, REVERTED, ABSENT = "present", "reverted", "absent"
+INTERNAL, EXTERNAL = "internal", "external"
+MADE_BY = "made by fleet.virt"  # the description of ours, by which they are told from others'
+_SPARE_MIB = 64
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """``snapshot`` is to be in ``state``, with its ``children`` if it goes; ``keep`` of ours."""
+
+    snapshot: str
+    state: str = PRESENT
+    children: bool = False
+    keep: int | None = None
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A disk of a definition; ``source`` is its file or volume."""
+
+    target: str
+    source: str
+    format: str | None = "qcow2"
+    device: str = "disk"
+    readonly: bool = False
+    snapshot: str | None = None  # what the definition says of snapshots of it
+
+    @property
+    def taken(self) -> bool:
+        """Whether what is in it changes, and has to come along."""
+        return self.device not in ("cdrom", "floppy") and not self.readonly
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot; ``state`` is the VM's of that moment, ``stored`` our metadata of that moment."""
+
+    name: str
+    parent: str | None = None
+    created: int = 0
+    state: str = "shutoff"
+    kind: str = INTERNAL
+    ours: bool = False
+    disks: tuple[Disk, ...] = ()
+    stored: Metadata | None = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The VM and its snapshots.
+
+    ``unfit`` are parts of it that no snapshot holds, with the remedy. ``free_mib`` is what the file
+    system of its first disk has left, None if that is not known.
+    """
+
+    name: str
+    uuid: str
+    state: str = "shutoff"
+    active: bool = False
+    persistent: bool = True
+    managed_save: bool = False
+    memory_mib: int = 0
+    free_mib: int | None = None
+    disks: tuple[Disk, ...] = ()
+    unfit: tuple[str, ...] = ()
+    stored: Metadata | None = None
+    snapshots: tuple[Snapshot, ...] = ()
+    current: str | None = None
+    reverted: int = 0  # how often it was taken back; of the prediction alone
+
+    def find(self, name: str) -> Snapshot | None:
+        """The snapshot ``name``, None if there is none."""
+        return next((one for one in self.snapshots if one.name == name), None)
+
+
+def ordered(snapshots: t.Iterable[Snapshot]) -> tuple[Snapshot, ...]:
+    """The oldest first. libvirt keeps whole seconds; within one, what comes from another is
+    newer."""
+    by_name = {one.name: one for one in snapshots}
+
+    def depth(one: Snapshot) -> int:
+        found, seen = 0, {one.name}
+        while one.parent in by_name and one.parent not in seen:
+            one = by_name[one.parent]
+            seen.add(one.name)
+            found += 1
+        return found
+
+    return tuple(sorted(by_name.values(), key=lambda one: (one.created, depth(one), one.name)))
+
+
+def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
+    """The steps from what is there to what is wanted."""
+    found = facts.find(wanted.snapshot)
+    if wanted.state == ABSENT:
+        return _refused(facts) or _absent(facts, found, children=wanted.children)
+    if wanted.state == REVERTED:
+        return _refused(facts) or _reverted(facts, wanted.snapshot, found)
+    steps: list[Step[Facts]] = []
+    after = facts
+    if found is None:
+        problems = [*_refusals(facts), *_untakeable(facts)]
+        if problems:
+            return Plan(refusals=tuple(problems))
+        steps.append(_create(facts, wanted.snapshot))
+        after = steps[0].effect(facts)
+    surplus = _surplus(after, wanted)
+    if surplus and found is not None and _refusals(facts):
+        return _refused(facts) or Plan()
+    return Plan((*steps, *(_delete(one, wanted.keep) for one in surplus)))
+
+
+def _refused(facts: Facts) -> Plan[Facts] | None:
+    problems = _refusals(facts)
+    return Plan(refusals=tuple(problems)) if problems else None
+
+
+def _refusals(facts: Facts) -> list[str]:
+    """What speaks against touching it at all."""
+    name, stored = facts.name, facts.stored
+    found = []
+    if stored is not None and stored.phase is not None:
+        found.append(
+            f"{name!r} is in phase {stored.phase}: another run is at work on it, or died at it; let"
+            " that end, or run it again to finish it"
+        )
+    if not facts.persistent:
+        found.append(f"{name!r} is transient, and has no definition; define it")
+    if facts.managed_save:
+        found.append(
+            f"{name!r} has saved memory, which belongs to its disks as they are now; start it"
+            " (fleet.virt.state -e vm_state=running), or drop that with virsh managedsave-remove"
+            f" {name}"
+        )
+    if facts.state not in ("running", "paused", "shutoff", "blocked"):
+        found.append(f"{name!r} is {facts.state}; wait until it runs or is off, or bring it there")
+    return found
+
+
+def _untakeable(facts: Facts) -> list[str]:
+    """What speaks against taking a snapshot of it."""
+    name, disks = facts.name, [disk for disk in facts.disks if disk.taken]
+    found = list(facts.unfit)
+    for disk in disks:
+        if disk.format != "qcow2":
+            found.append(
+                f"disk {disk.target} of {name!r} is {disk.format or 'of an unknown format'}, and"
+                " only qcow2 keeps snapshots; make the VM with disks of format qcow2"
+            )
+        elif disk.snapshot in ("no", "manual", EXTERNAL):
+            found.append(
+                f"the definition of {name!r} says snapshot='{disk.snapshot}' of its disk"
+                f" {disk.target}, which would be left out; remove that (virsh edit {name})"
+            )
+    if not disks:
+        found.append(f"{name!r} has no disk that could be written to; there is nothing to keep")
+    others = [one.name for one in facts.snapshots if one.kind == EXTERNAL]
+    if others:
+        found.append(
+            f"{name!r} has snapshots in files of their own ({', '.join(others)}), made by others;"
+            " libvirt could not merge them any more with one in their files: merge them first"
+            f" (virsh snapshot-delete {name} NAME)"
+        )
+    need = facts.memory_mib + _SPARE_MIB
+    if facts.active and facts.free_mib is not None and facts.free_mib < need:
+        found.append(
+            f"its memory is kept in its first disk, whose file system has {facts.free_mib} MiB"
+            f" left; up to {need} MiB may be needed: make room there, or shut {name!r} down"
+        )
+    return found
+
+
+def _create(facts: Facts, name: str) -> Step[Facts]:
+    state = {"blocked": "running"}.get(facts.state, facts.state)
+    parent = facts.current
+    made = Snapshot(name, parent, _latest(facts) + 1, state, ours=True, disks=facts.disks)
+    made = dataclasses.replace(made, stored=facts.stored)
+
+    def created(before: Facts) -> Facts:
+        snapshots = (*before.snapshots, made)
+        return dataclasses.replace(before, snapshots=snapshots, current=name)
+
+    what = "with its memory" if facts.active else "of its disks"
+    return Step("create", f"take snapshot {name} {what}", created, about=name)
+
+
+def _latest(facts: Facts) -> int:
+    return max((one.created for one in facts.snapshots), default=0)
+
+
+def _surplus(facts: Facts, wanted: Wanted) -> list[Snapshot]:
+    """Those of ours that are too many, the oldest first; never the one that is asked for."""
+    if wanted.keep is None:
+        return []
+    ours = [one for one in ordered(facts.snapshots) if one.ours and one.kind == INTERNAL]
+    others = [one for one in ours if one.name != wanted.snapshot]
+    kept = wanted.keep - (len(ours) - len(others))
+    return others[: max(0, len(others) - kept)]
+
+
+def _delete(one: Snapshot, keep: int | None = None) -> Step[Facts]:
+    def deleted(before: Facts) -> Facts:
+        parent = _parent(before, one.name)  # as it is by then
+        snapshots = tuple(
+            dataclasses.replace(other, parent=parent) if other.parent == one.name else other
+            for other in before.snapshots
+            if other.name != one.name
+        )
+        current = parent if before.current == one.name else before.current
+        return dataclasses.replace(before, snapshots=snapshots, current=current)
+
+    why = f", the oldest beyond {keep}" if keep is not None else ""
+    text = f"delete snapshot {one.name}{why}"
+    return Step("delete", text, deleted, about=one.name, forward=True)
+
+
+def _parent(facts: Facts, name: str) -> str | None:
+    found = facts.find(name)
+    return found.parent if found is not None else None
+
+
+def below(facts: Facts, name: str) -> list[Snapshot]:
+    """The snapshots that come from ``name``, those nearest to it first."""
+    found = [one for one in facts.snapshots if one.parent == name]
+    for one in list(found):
+        found += below(facts, one.name)
+    return found
+
+
+def _absent(facts: Facts, found: Snapshot | None, *, children: bool) -> Plan[Facts]:
+    if found is None:
+        return Plan()
+    going = [*reversed(below(facts, found.name)), found] if children else [found]
+    problems = [_in_files(facts, one, "merged") for one in going if one.kind != INTERNAL]
+    if problems:
+        return Plan(refusals=tuple(problems))
+    # from the leaves on: whatever was done when it is killed, the rest is still a tree
+    return Plan(tuple(_delete(one) for one in going))
+
+
+def _in_files(facts: Facts, one: Snapshot, verb: str) -> str:
+    ways = {"merged": "snapshot-delete", "gone back to": "snapshot-revert"}
+    more = ", which libvirt can from 9.9 on" if verb == "gone back to" else ""
+    return (
+        f"snapshot {one.name} of {facts.name!r} is in files of its own, which others made, and is"
+        f" not {verb} here; do it with virsh {ways[verb]} {facts.name} {one.name}{more}"
+    )
+
+
+def _reverted(facts: Facts, name: str, found: Snapshot | None) -> Plan[Facts]:
+    if found is None:
+        there = ", ".join(one.name for one in facts.snapshots) or "none"
+        return Plan(refusals=(f"{facts.name!r} has no snapshot {name!r}; there are: {there}",))
+    if found.kind != INTERNAL:
+        return Plan(refusals=(_in_files(facts, found, "gone back to"),))
+    problems = _other_disks(facts, found)
+    if problems:
+        return Plan(refusals=tuple(problems))
+    steps: list[Step[Facts]] = []
+    kept = stored_after(facts.stored, found.stored)
+    if kept is not None and kept != found.stored:
+        steps.append(_redefine(found, kept))
+
+    def reverted(before: Facts) -> Facts:
+        active = found.state in ("running", "paused")
+        return dataclasses.replace(
+            before,
+            current=name,
+            state=found.state,
+            active=active,
+            stored=kept,
+            disks=found.disks,
+            reverted=before.reverted + 1,
+        )
+
+    text = f"go back to snapshot {name} ({found.state})"
+    steps.append(Step("revert", text, reverted, about=name, forward=True))
+    return Plan(tuple(steps))
+
+
+def _redefine(found: Snapshot, kept: Metadata) -> Step[Facts]:
+    def noted(before: Facts) -> Facts:
+        snapshots = tuple(
+            dataclasses.replace(one, stored=kept) if one.name == found.name else one
+            for one in before.snapshots
+        )
+        return dataclasses.replace(before, snapshots=snapshots)
+
+    text = f"note in snapshot {found.name} what the VM owns now"
+    return Step("redefine", text, noted, about=(found.name, kept))
+
+
+def stored_after(now: Metadata | None, then: Metadata | None) -> Metadata | None:
+    """Our metadata after going back: of that moment, but what is not on the disks stays as it is
+    now: whose the VM is, which volumes it owns, where it has been."""
+    if now is None:
+        return then
+    if then is None or not then.made_here:
+        return dataclasses.replace(now, phase=None, owner=None, move=None)
+    return dataclasses.replace(
+        then,
+        phase=None,
+        owner=None,
+        move=None,
+        volumes=now.volumes,
+        home=now.home,
+        evacuated_from=now.evacuated_from,
+        adopted=now.adopted,
+        renamed_from=now.renamed_from,
+    )
+
+
+def _other_disks(facts: Facts, found: Snapshot) -> list[str]:
+    """A disk that came or went since: going back would let go of it, or name one that is gone."""
+    now = {disk.target: disk.source for disk in facts.disks if disk.taken}
+    then = {disk.target: disk.source for disk in found.disks if disk.taken}
+    new = sorted(target for target in now if now[target] != then.get(target))
+    gone = sorted(target for target in then if then[target] != now.get(target))
+    problems = []
+    if new:
+        problems.append(
+            f"{facts.name!r} has got disks since snapshot {found.name} that it does not hold"
+            f" ({', '.join(new)}); remove them first, or copy what is needed"
+        )
+    if gone:
+        problems.append(
+            f"snapshot {found.name} of {facts.name!r} has disks that the VM has not any more"
+            f" ({', '.join(gone)}); it can only be deleted"
+        )
+    return problems

@@ -1,0 +1,136 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Snapshots, killed or failing at each call of libvirt's, on its test driver."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils import _lxml
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import Connection
+from ansible_collections.fleet.virt.plugins.module_utils._effects.snapshots import snapshot
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import metadata
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
+    Metadata,
+    OwnVolume,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.snapshots.plan import Wanted
+from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines
+
+_DOMAIN = """
+<domain type='test'><name>a</name><uuid>6f3a0d4c-0c57-4f3e-9f0e-0d6d5c1f2a3b</uuid>
+ <memory>65536</memory><os><type>hvm</type></os>
+ <metadata>{metadata}</metadata><devices>
+ <disk type='file' device='disk'><driver name='qemu' type='qcow2'/><source file='{disk}'/>
+ <target dev='vda' bus='virtio'/></disk></devices></domain>
+"""
+_THEIRS = "<domainsnapshot><name>theirs</name></domainsnapshot>"
+_MADE = Metadata(request="{}", volumes=(OwnVolume("default", "a", "/p/a", "vda", "disk"),))
+
+
+@pytest.fixture
+def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
+    return Machines(tmp_path, monkeypatch)
+
+
+def _verb(wanted: Wanted, *, check: bool = False) -> t.Callable[[Connection], dict[str, t.Any]]:
+    return lambda connection: snapshot.run(connection, ["a"], wanted, check=check)
+
+
+def _define(machine: Machine, *names: str, then: Metadata = _MADE) -> None:
+    """The VM with ``names``, taken while its metadata was ``then``, and one of somebody's."""
+    raw = machine.connection.raw
+
+    def define(stored: Metadata) -> None:
+        ours = _lxml.tostring(metadata.to_element(stored))
+        raw.defineXML(_DOMAIN.format(metadata=ours, disk=machine.root / "a.qcow2"))
+
+    define(then)
+    raw.lookupByName("a").snapshotCreateXML(_THEIRS, 0)
+    for name in names:
+        result = machine.call(_verb(Wanted(name)))
+        assert result is not None
+        assert not result.get("failed"), result
+    define(_MADE)
+
+
+def _names(machine: Machine) -> list[str]:
+    listed = machine.connection.raw.lookupByName("a").listAllSnapshots(0)
+    return sorted(one.getName() for one in listed)
+
+
+_OF_LIBVIRT = {"kind": "internal", "managed": False}
+_WAYS = [
+    (Wanted("c", keep=1), ["c", "theirs"], 3),
+    (Wanted("theirs", "absent", children=True), [], 3),
+    (Wanted("b", "absent"), ["a", "theirs"], 1),
+    (Wanted("theirs", "absent"), ["a", "b"], 1),
+]
+
+
+@pytest.mark.parametrize("how", ["kill_at", "fail_at"])
+@pytest.mark.parametrize(("wanted", "names", "count"), _WAYS)
+def test_killed_or_failed_anywhere_the_next_ends_it(
+    machines: Machines, wanted: Wanted, names: list[str], count: int, how: str
+) -> None:
+    with machines.new() as machine:
+        _define(machine, "a", "b")
+        asked = machine.call(_verb(wanted, check=True))
+        assert machine.effects.done == []
+        assert _names(machine) == ["a", "b", "theirs"]
+        assert machine.call(_verb(wanted)) == asked
+        assert _names(machine) == names
+        assert len(machine.effects.done) == count
+        again = machine.call(_verb(wanted))
+        assert again is not None
+        assert not again["changed"]
+        assert machine.effects.done == []
+    for number in range(1, count + 1):
+        with machines.new() as machine:
+            _define(machine, "a", "b")
+            result = machine.call(_verb(wanted), **{how: number})
+            assert (result is None) == (how == "kill_at")
+            assert result is None or result["failed"]
+            result = machine.call(_verb(wanted))
+            assert result is not None
+            assert not result.get("failed"), (number, result)
+            assert _names(machine) == names
+            assert machine.stored("a") == _MADE
+            assert machine.faults() == []
+
+
+def test_going_back_keeps_what_the_vm_owns(machines: Machines) -> None:
+    """Killed between noting it and going back, too."""
+    wanted = Wanted("a", "reverted")
+    then = Metadata(request="{}", tags=("then",))
+    for number in (0, 1, 2):
+        with machines.new() as machine:
+            _define(machine, "a", then=then)
+            machine.call(_verb(wanted), kill_at=number)
+            result = machine.call(_verb(wanted))
+            assert result is not None
+            assert result["changed"], result
+            assert machine.stored("a") == Metadata(
+                request="{}", tags=("then",), volumes=_MADE.volumes
+            )
+            assert _names(machine) == ["a", "theirs"]
+
+
+def test_what_is_listed(machines: Machines) -> None:
+    with machines.new() as machine:
+        _define(machine, "a")
+        for names in (["a", "nobody"], []):
+            found = machine.call(lambda connection, names=names: snapshot.look(connection, names))
+            assert found is not None
+            vms = [vm for vm in t.cast("list[t.Any]", found["vms"]) if vm["name"] == "a"]
+            assert [
+                {key: one[key] for key in ("name", "parent", "current", "kind", "managed")}
+                for one in vms[0]["snapshots"]
+            ] == [
+                {**_OF_LIBVIRT, "name": "theirs", "parent": None, "current": False},
+                {**_OF_LIBVIRT, "name": "a", "parent": "theirs", "current": True, "managed": True},
+            ]
