@@ -79,7 +79,10 @@ def test_text_is_replaced() -> None:
         ("<vcpu>3</vcpu><title>x</title>", ["vcpu is what the setting vcpus", "setting title"]),
         ("<cpu><model>x</model></cpu>", ["cpu/model is what the setting cpu."]),
         ("<os firmware='efi'/>", ["os/@firmware may not be in it: use the settings firmware"]),
-        ("<clock><timer name='rtc'/></clock>", ["is what the setting clock.rtc says"]),
+        (
+            "<clock><timer name='rtc' tickpolicy='delay'/></clock>",
+            ["is what the setting clock.rtc says"],
+        ),
         ("<devices><disk type='file'/></devices>", ["devices/disk is what the setting disks"]),
         ("<devices><interface type='bridge'/></devices>", ["the setting nics says"]),
         ("<devices><rng model='virtio'/></devices>", ["the setting rng says"]),
