@@ -118,7 +118,16 @@ class ActionModule(FleetAction):
         if common.get("_stage", "all") == "all" and not check:
             self._bring(images, common, task_vars, variables)
         unseeded, seeds = _seeds.taken_out(as_mappings(vms))
-        kept = ("uri", "timeout", "_stage", "_run", "_fleet_machine", "_fleet_seen", "_withdraw")
+        kept = (
+            "uri",
+            "timeout",
+            "_stage",
+            "_run",
+            "_clone_of",
+            "_fleet_machine",
+            "_fleet_seen",
+            "_withdraw",
+        )
         arguments = {key: common[key] for key in kept if common.get(key) is not None}
         if arguments.get("uri", _SYSTEM) != _SYSTEM:
             arguments.pop("_fleet_seen", None)  # others are asked at that URI
@@ -138,8 +147,11 @@ class ActionModule(FleetAction):
             "converge": _converges(common.get("converge"), variables),
             "_home": str(task_vars["inventory_hostname"]),
             "_images": {
-                name: dataclasses.asdict(_batch.image_facts(local))
-                for name, local in images.items()
+                name: dataclasses.asdict(facts)
+                for name, facts in {
+                    **{name: _batch.image_facts(local) for name, local in images.items()},
+                    **_batch.known_images(as_mapping(common.get("_images"))),
+                }.items()
             },
         }
 

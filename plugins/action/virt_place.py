@@ -61,6 +61,7 @@ _INTERNAL: Spec = {
     "_created": {"type": "str"},
     "_refresh_inventory": {"type": "bool", "default": True},
     "_restart": {"type": "str", "default": RESTART[0]},
+    "_images": {"type": "dict", "default": {}},
 }
 
 
@@ -78,6 +79,7 @@ class Options(Connected):
     _created: str | None
     _refresh_inventory: bool
     _restart: str
+    _images: dict[str, object]
 
 
 class ActionModule(FleetAction):
@@ -114,6 +116,7 @@ class _Work:
         _peers.refuse_hypervisors([one.name for one in self.domains], task_vars)
         local = _batch.controller_images(self.domains, self.variables, check=self.check)
         self.images = {name: _batch.image_facts(one) for name, one in local.items()}
+        self.images.update(_batch.known_images(options["_images"]))
 
     def place(self) -> Answer:
         """Where each VM goes; fails, with every reason, when one of them fits nowhere."""
@@ -142,6 +145,8 @@ class _Work:
             shares.setdefault(host, []).append(domain.name)
             wanted = {disk.image.value for disk in domain.disks if disk.image is not None}
             for name in sorted(wanted & set(self.images)):
+                if self.images[name].digest == GENERATED:
+                    continue  # in check mode: it is yet to be made
                 absent = host not in self._holders(name)
                 if absent and not one.existing and name not in copies.setdefault(host, []):
                     copies[host].append(name)

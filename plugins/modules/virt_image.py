@@ -73,7 +73,8 @@ options:
       - Names or addresses of hypervisors that may have the image already, asked in this order
         before it is brought from elsewhere. The certificate of each must name it as it is here.
       - They are asked for the digest of a file in O(image_dir), and for a download whose SHA-256 is
-        known. A file of this hypervisor is not asked for.
+        known. They are asked for a volume of the base pool that is named as base images are and is
+        not here. A file of this hypervisor is not asked for.
       - One that cannot be reached or does not have it is passed over; RV(steps) says so.
     type: list
     elements: str

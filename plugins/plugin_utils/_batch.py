@@ -16,7 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import Problem, SpecError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import Json, as_list
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    Json,
+    as_list,
+    as_mapping,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import (
     show,
     unknown_message,
@@ -216,6 +220,20 @@ def controller_images(
 
             found[value] = _downloads.downloaded(source, Limits(), check=check)
     return found
+
+
+def known_images(given: Mapping[str, object]) -> dict[str, ImageFacts]:
+    """Base images that a task before this one made, by the image as it is written."""
+    return {
+        value: ImageFacts(
+            str(one["name"]),
+            str(one["digest"]),
+            str(one["format"]),
+            int(str(one["virtual_bytes"])),
+        )
+        for value, one in as_mapping(given).items()
+        if isinstance(one, Mapping)
+    }
 
 
 def image_facts(local: _images.LocalImage) -> ImageFacts:

@@ -102,6 +102,9 @@ _KEYS = frozenset(
 PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "adopt": _CHOSEN | {"virt_output_file", "vm_adopt_disks", "vm_host"},
     "console": frozenset({"vm_name", "virt_console", "virt_console_minutes"}),
+    "clone": _OUTPUT
+    | {"virt_clone_mode", "virt_clone_of", "virt_identity", "virt_quiesce"}
+    | {"virt_converge", "virt_refresh_inventory", "virt_restart", "virt_wait_timeout"},
     "console_log": _CHOSEN | {"virt_console_lines"},
     "evacuate": _MOVE | {"virt_host"},
     "host_info": _OUTPUT,
@@ -136,6 +139,9 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
         "virt_snapshot_state",
     },
     "snapshots": _CHOSEN,
+    "template": frozenset(
+        {"vm_name", "virt_disk", "virt_identity", "virt_quiesce", "virt_template"}
+    ),
     "state": _CHOSEN
     | {
         "virt_group",
@@ -147,7 +153,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
         "vm_state",
     },
 }
-_OF_VMS = ("plan", "provision_vm")
+_OF_VMS = ("clone", "plan", "provision_vm")
 _FEW = FLEET.union(*PLAYBOOKS.values())
 # A typing error in one of them would count as false
 BOOLEANS_AMONG = frozenset(

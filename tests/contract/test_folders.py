@@ -18,9 +18,9 @@ PREFIX = "ansible_collections.fleet.virt.plugins."
 # A folder imports from itself and from those that stand before it, of its layer or of one before.
 LAYERS = {
     "_pure": "base plan machine images seed bridge lifecycle screens snapshots hardware domain"
-    " change adoption hypervisor placement migration",
+    " change adoption hypervisor placement migration copies",
     "_effects": "base plan bridge machine screens hypervisor seed images lifecycle snapshots"
-    " migration domain adoption",
+    " migration domain adoption copies",
 }
 ORDER = [(layer, folder) for layer, folders in LAYERS.items() for folder in folders.split()]
 MOST_FILES = 20

@@ -42,6 +42,9 @@ from ansible_collections.fleet.virt.tests.integration.preflight.test_preflight i
 from ansible_collections.fleet.virt.tests.integration.provisioning.test_change import (
     COMMANDS as OF_CHANGES,
 )
+from ansible_collections.fleet.virt.tests.integration.provisioning.test_copies import (
+    COMMANDS as OF_COPIES,
+)
 from ansible_collections.fleet.virt.tests.integration.provisioning.test_documented import (
     COMMANDS as CHANGING,
 )
@@ -239,8 +242,14 @@ def _legacy1(props: Props) -> Stage:
     return Stage()
 
 
+def _off_to_copy(props: Props) -> Stage:
+    props.guests.define("hv1", "web1")
+    return Stage()
+
+
 _STAGES: dict[str, Callable[[Props], Stage]] = {
     "virt_console": _web1,
+    "virt_clone": _off_to_copy,
     "virt_console_log": _web1,
     "virt_adopt": _legacy1,
     "virt_firewall": _nothing,
@@ -286,7 +295,14 @@ def _replaced(value: Any, words: Mapping[str, str]) -> Any:
 
 # Run where there is what they need: keys (preflight/, migration/), a network of their own to
 # break (test_bridge.py), a server (test_image_sources.py), a base pool (test_image_users.py)
-_ELSEWHERE = {"virt_bridge", "virt_image", "virt_image_info", "virt_migrate", "virt_preflight"}
+_ELSEWHERE = {
+    "virt_bridge",
+    "virt_template",
+    "virt_image",
+    "virt_image_info",
+    "virt_migrate",
+    "virt_preflight",
+}
 
 
 def test_every_module_has_a_stage() -> None:
@@ -424,6 +440,7 @@ def test_every_command_shown_is_run() -> None:
         *OF_CHANGES,
         *OF_CONSOLES,
         *OF_SNAPSHOTS,
+        *OF_COPIES,
         *OF_IMAGES,
         OF_PEERS,
         *OF_KEYS,

@@ -28,6 +28,8 @@ _HOST = {"virt_host": "hv1"}
 _RUNNING = {"vm_state": "running"}
 _RENAMED = {"vm_name": _THERE, "vm_new_name": _NEW}
 _TAKEN = {"virt_snapshot": "a"}
+_TEMPLATE = {"vm_name": _NEW, "virt_template": "killed", "virt_identity": "keep"}
+_CLONED = {"vm_name": _NEW, "virt_clone_of": _THERE, "virt_identity": "keep"}
 _ALONE = ("--limit", "hv1")
 _VM = {"memory": 32, "seed": False, "start": False, "wait": False}
 # One for each hypervisor, so that claiming and creating are steps of their own
@@ -97,6 +99,11 @@ NOTHING_CHANGES = [
     Kill("snapshot", "virt_snapshot.2.before", {"vm_name": _THERE, **_TAKEN}, [_THERE]),
     Kill("snapshot", "virt_snapshot.2.after", {"vm_name": _THERE, **_TAKEN}, [_THERE], check=True),
     Kill("snapshots", "virt_snapshot.1.before", {"vm_name": _THERE}, [_THERE]),
+    Kill("template", "virt_template.1.before", _TEMPLATE, [_NEW]),
+    Kill("template", "virt_template.2.before", _TEMPLATE | {"vm_name": _THERE}, [_THERE]),
+    Kill("clone", "virt_clone.1.before", _CLONED, [_NEW]),
+    Kill("clone", "virt_template.1.before", _CLONED, [_THERE]),
+    Kill("clone", "virt_template.1.after", _CLONED, [_THERE], check=True),
     Kill("screenshot", "virt_screenshot.1.before"),
     Kill("console", "virt_console.1.before", {"vm_name": _THERE}, [_THERE]),
     Kill("console_log", "virt_console_log.1.before", {"vm_name": _THERE}, [_THERE]),

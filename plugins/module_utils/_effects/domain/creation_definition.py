@@ -78,6 +78,7 @@ def kept_of(host: Host, job: Job, phase: str | None, owner: Owner | None) -> Met
         phase=phase,
         owner=owner,
         home=host.settings.home,
+        clone_of=host.settings.clone_of,
         image=ImageRef(image.name, image.digest, image.format) if image else None,
         groups=domain.groups,
         start_order=domain.start_order,

@@ -54,6 +54,7 @@ class Settings:
     observe: float = 10.0
     converge: bool = True
     seen: t.Sequence[Seen] = ()
+    clone_of: str | None = None
 
 
 @dataclass(frozen=True)

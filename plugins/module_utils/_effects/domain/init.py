@@ -67,6 +67,7 @@ class Options(t.TypedDict):
     _fleet_machine: str | None
     _fleet_seen: list[Seen]
     _images: dict[str, _Image]
+    _clone_of: str | None
     _passwords: dict[str, str]
     _seeds: str
 
@@ -100,6 +101,7 @@ def read_options(params: Options) -> tuple[list[Domain], Settings]:
         base_pool=params["base_pool"],
         limits=params["limits"],
         converge=params["converge"],
+        clone_of=params["_clone_of"],
         machine=params["_fleet_machine"],
         seen=params["_fleet_seen"],
         facts={

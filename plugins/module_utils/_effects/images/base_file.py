@@ -26,7 +26,9 @@ from ..._pure.base.metadata import Owner
 from ..base import company, files, locks, owner, sparse
 
 _PREFIX = ".fleet-virt-"
-_OWNED = re.compile(re.escape(_PREFIX) + r"(?P<boot>[0-9a-f-]{36})\.(?P<pid>\d+)\.(?P<start>\d+)")
+_OWNED = re.compile(
+    re.escape(_PREFIX) + r"(?P<boot>[0-9a-f-]{36})\.(?P<pid>\d+)\.(?P<start>\d+)(\.[a-z0-9]+)?"
+)
 _UNNAMED = getattr(os, "O_TMPFILE", 0)
 _NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 _BLOCK = sparse.BLOCK
@@ -74,9 +76,13 @@ def content_lock(checksum: str) -> contextlib.AbstractContextManager[int]:
 
 
 @contextlib.contextmanager
-def new_file(folder: str) -> t.Iterator[NewFile]:
-    """A file in ``folder`` that is gone on leaving, unless it was given a name."""
-    descriptor, temporary = _open_new(folder)
+def new_file(folder: str, part: str | None = None) -> t.Iterator[NewFile]:
+    """A file in ``folder`` that is gone on leaving, unless it was given a name.
+
+    With ``part``, which tells several of one process apart, it has a hidden name from the beginning
+    (:attr:`NewFile.path`): others are to write to it.
+    """
+    descriptor, temporary = _open_new(folder) if part is None else _open_named(folder, f".{part}")
     new = NewFile(folder, descriptor, temporary)
     try:
         yield new
@@ -91,8 +97,12 @@ def _open_new(folder: str) -> tuple[int, str | None]:
         except OSError as error:
             if error.errno not in _NO_UNNAMED or not os.path.isdir(folder):
                 raise
+    return _open_named(folder)
+
+
+def _open_named(folder: str, ending: str = "") -> tuple[int, str]:
     me = owner.myself("")
-    temporary = f"{folder}/{_PREFIX}{me.boot_id}.{me.pid}.{me.start_time}"
+    temporary = f"{folder}/{_PREFIX}{me.boot_id}.{me.pid}.{me.start_time}{ending}"
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     return os.open(temporary, flags, 0o600), temporary
 
@@ -104,6 +114,13 @@ class NewFile:
         self.descriptor = descriptor
         self._folder = folder
         self._temporary = temporary
+
+    @property
+    def path(self) -> str:
+        """Where others find it before it has its final name."""
+        if self._temporary is None:
+            raise AssertionError("a file without a name has no path")
+        return self._temporary
 
     def fill(self, blocks: t.Iterable[bytes]) -> str:
         """Fill with the blocks, zeros as holes; SHA-256 of them all."""
@@ -169,17 +186,31 @@ def _write_at(descriptor: int, block: bytes, offset: int) -> None:
         rest, offset = rest[written:], offset + written
 
 
+def owner_of(name: str) -> Owner | None:
+    """The process that a hidden name is of; None if it is no such name."""
+    match = _OWNED.fullmatch(name)
+    if match is None:
+        return None
+    return Owner(match["boot"], int(match["pid"]), int(match["start"]), "")
+
+
+def abandoned(folder: str) -> list[str]:
+    """The names of what processes that are dead left unfinished in ``folder``."""
+    found = []
+    for name in sorted(os.listdir(folder)):
+        process = owner_of(name)
+        if process is not None and not owner.is_alive(process):
+            found.append(name)
+    return found
+
+
 def remove_abandoned(folder: str) -> list[str]:
     """Remove what processes that are dead left unfinished in ``folder``; the names."""
     removed = []
-    for name in sorted(os.listdir(folder)):
-        match = _OWNED.fullmatch(name)
-        if match is None:
-            continue
-        if not owner.is_alive(Owner(match["boot"], int(match["pid"]), int(match["start"]), "")):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(f"{folder}/{name}")
-                removed.append(name)
+    for name in abandoned(folder):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{folder}/{name}")
+            removed.append(name)
     return removed
 
 

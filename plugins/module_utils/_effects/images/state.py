@@ -20,6 +20,7 @@ from ..._pure.base.results import GENERATED
 from ..._pure.base.xml_values import mib_up
 from ..._pure.images.options import Limits
 from ..._pure.images.source import ImageSource, parse_image
+from ..._pure.machine import base_name
 from ..base.connection import Connection
 from ..machine.storage import Pool
 from . import images
@@ -81,7 +82,8 @@ def present(
         seen, make = _of_controller(connection, pool, source, place, limits)
     else:
         parsed = _parsed(image)
-        seen, make = _of_hypervisor(connection, pool, parsed, place, limits, check)
+        elsewhere = _of_others(connection, pool, parsed, peers)
+        seen, make = elsewhere or _of_hypervisor(connection, pool, parsed, place, limits, check)
     base = seen.base
     changed = base is None or not images.is_known(connection, pool, base)
     found = base is not None
@@ -101,6 +103,11 @@ def present(
             images.settle(connection, pool, base)
         if source is not None and source.received:
             _remove_siblings(source.received, source.digest)
+    if missing and source is None:
+        raise PlanRefused(
+            f"image {show(parsed.value)}: no hypervisor gave it ({'; '.join(steps)}); hypervisors"
+            " give each other images by libvirt's TLS (role libvirt_keys)"
+        )
     entry = _entry(pool, seen, base)
     result: Result = {"changed": changed, "image": entry, "steps": steps}
     if missing:
@@ -143,6 +150,20 @@ def _of_controller(
     return seen, make
 
 
+def _of_others(
+    connection: Connection, pool: Pool, image: ImageSource, peers: t.Sequence[str]
+) -> _Found | None:
+    """A base image that is not here, and is known by its name; None for any other image."""
+    if image.kind != "volume" or not peers:
+        return None
+    where, volume = image.pool_and_volume
+    parts = base_name.parts(volume)
+    if where != pool.name or parts is None:
+        return None
+    base = images.find_base(connection, pool, parts["digest"])
+    return Examined(parts["name"], parts["digest"], parts["format"], 0, base), None
+
+
 def _of_hypervisor(
     connection: Connection,
     pool: Pool,
@@ -177,6 +198,9 @@ def _digests(source: Source | None, image: object) -> list[str]:
     if source is not None:
         return [source.digest] if source.digest else []  # of a download: its beginning was read
     parsed = _parsed(image)
+    if parsed.kind == "volume":
+        parts = base_name.parts(parsed.pool_and_volume[1])
+        return [parts["digest"]] if parts else []
     if parsed.kind != "url":
         return []
     from . import url as image_url

@@ -268,6 +268,38 @@ SHAPES: t.Mapping[str, Fields] = {
         ],
     },
     "snapshot": {"vms": [{"name": str, "changed?": _FLAG, "steps?": _TEXTS, "msg?": _TEXT}]},
+    "template_look": {
+        "defined": [{"name": str, "uuid": _TEXT, "phase": _TEXT}],
+        "volumes": _TEXTS,
+    },
+    "clone_look": {
+        "defined": [{"name": str, "uuid": _TEXT, "phase": _TEXT}],
+        "alone": _TEXT,
+        "sources": [
+            {
+                "name": str,
+                "phase": _TEXT,
+                "specification": (dict, _NONE),
+                "problems": _TEXTS,
+                "request": (dict, _NONE),
+                "clone_of": _TEXT,
+            }
+        ],
+    },
+    "templated": {
+        "vms": [{**_MADE, "steps": _TEXTS, "consistency": _TEXT}],
+        "images": [
+            {
+                "target": str,
+                "name": str,
+                "digest": str,
+                "format": str,
+                "volume": str,
+                "pool": str,
+                "size_mib": _NUMBER,
+            }
+        ],
+    },
     "state_look": {
         "vms": [
             {"name": str, "uuid": _TEXT, "phase": _TEXT, "groups": _TEXTS, "start_order": _NUMBER}

@@ -126,6 +126,7 @@ class Metadata:
     start_delay: int | None = None  # seconds
     adopted: str | None = None  # "yes" of a VM that was not made, but taken over
     renamed_from: str | None = None  # the name it had before
+    clone_of: str | None = None  # the VM that it was copied from
 
     @property
     def made_here(self) -> bool:
@@ -187,6 +188,7 @@ _TEXTS = (
     "first_boot",
     "adopted",
     "renamed_from",
+    "clone_of",
 )
 _LONG = ("request", "seed")
 _NUMBERS = ("start_order", "start_delay")
@@ -272,6 +274,7 @@ def parse(element: Element) -> Metadata | None:
         start_delay=numbers.get("start_delay"),
         adopted=texts.get("adopted"),
         renamed_from=texts.get("renamed_from"),
+        clone_of=texts.get("clone_of"),
     )
 
 

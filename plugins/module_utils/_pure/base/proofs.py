@@ -129,6 +129,12 @@ PROOFS: dict[str, Proof] = {
         "all hypervisors of the fleet",
         ALL,
     ),
+    "clone": Proof(
+        "``clone``",
+        "no hypervisor has a VM of the copy's name",
+        "all hypervisors of the fleet",
+        ALL,
+    ),
     "prune": Proof(
         "``images`` with ``virt_images_prune``",
         "no other hypervisor has the pool of base images",

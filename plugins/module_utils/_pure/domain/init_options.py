@@ -45,6 +45,7 @@ INTERNAL: Spec = {
     "_fleet_seen": {"type": "list", "elements": "dict", "default": [], "options": SEEN},
     "_earlier": {"type": "dict", "default": {}},
     "_images": {"type": "dict", "default": {}},
+    "_clone_of": {"type": "str"},
     "_passwords": {"type": "dict", "default": {}, "no_log": True},
     "_seeds": {"type": "str", "default": "", "no_log": True},
 }

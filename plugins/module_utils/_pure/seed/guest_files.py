@@ -63,6 +63,14 @@ REMOVED = (
     "/etc/dhcpcd.secret",
     "/var/lib/wicked/*.xml",
 )
+# What cloud-init has stored of another VM, and by what a seed had it trust that or not run again
+_CLOUD_INIT = (
+    "/var/lib/cloud/*",
+    "/etc/cloud/cloud-init.disabled",
+    "/etc/cloud/cloud.cfg.d/95-fleet-virt.cfg",
+    "/etc/netplan/50-cloud-init.yaml",
+    "/etc/network/interfaces.d/50-cloud-init*",
+)
 
 
 @dataclass(frozen=True)
@@ -108,6 +116,15 @@ class Plan:
             *(folder.path for folder in self.folders),
             *(file.path for file in self.files),
         ]
+
+
+def anonymous(look: Look) -> Plan:
+    """What makes a disk that was a VM's one of nobody's, which another seed is taken by."""
+    files = [GuestFile("/etc/machine-id", b"", 0o444)]
+    links = []
+    if look("/var/lib/dbus") is not None:
+        links.append(("/var/lib/dbus/machine-id", "/etc/machine-id"))
+    return Plan((*REMOVED, *_CLOUD_INIT), (), (), tuple(files), tuple(links))
 
 
 class _Making:

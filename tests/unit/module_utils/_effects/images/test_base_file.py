@@ -157,3 +157,15 @@ def test_an_immutable_file_is_removed(folder: Path, source: Path) -> None:
     base_file.make_immutable(str(folder / "x"))
     base_file.remove_immutable(str(folder / "x"))
     assert list(folder.iterdir()) == []
+
+
+def test_what_others_write_to_has_a_name_that_says_whose_it_is(tmp_path: Path) -> None:
+    with base_file.new_file(str(tmp_path), "vda") as one, base_file.new_file(str(tmp_path), "vdb"):
+        assert len(list(tmp_path.iterdir())) == 2
+        assert base_file.owner_of(os.path.basename(one.path)) == owner.myself("")
+        assert base_file.abandoned(str(tmp_path)) == []
+        assert one.publish("whole")
+    assert [path.name for path in tmp_path.iterdir()] == ["whole"]
+    dead = f".fleet-virt-{owner.boot_id()}.4194303.1.vda"
+    (tmp_path / dead).touch()
+    assert base_file.remove_abandoned(str(tmp_path)) == [dead]

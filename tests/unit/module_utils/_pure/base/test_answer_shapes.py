@@ -17,6 +17,10 @@ import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.adoption import adopt_decision
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import answer_shapes, tables
+from ansible_collections.fleet.virt.plugins.module_utils._pure.copies import (
+    clone,
+    template_decision,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import fleet_plan
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import (
     report as provision_report,
@@ -285,6 +289,66 @@ GOOD: dict[str, Answer] = {
         ]
     },
     "snapshot": {"vms": [{"name": "web1", "changed": True, "msg": None, "steps": ["x"]}]},
+    "template_look": {
+        "defined": [{"name": "web1", "uuid": "0000", "phase": None}],
+        "volumes": [f"{'0' * 64}-web.qcow2"],
+    },
+    "templated": {
+        "vms": [
+            {
+                "name": "web1",
+                "changed": True,
+                "failed": False,
+                "msg": None,
+                "steps": ["x"],
+                "consistency": "crash",
+            }
+        ],
+        "images": [
+            {
+                "target": "vda",
+                "name": "web",
+                "digest": "0" * 64,
+                "format": "qcow2",
+                "volume": f"{'0' * 64}-web.qcow2",
+                "pool": "base",
+                "size_mib": 8,
+            }
+        ],
+    },
+    "clone_look": {
+        "defined": [
+            {"name": "web1", "uuid": "0000", "phase": None},
+            {"name": "web2", "uuid": "0001", "phase": None},
+        ],
+        "alone": "",
+        "sources": [
+            {
+                "name": "web1",
+                "phase": None,
+                "specification": {"name": "web1", "vcpus": 1, "disks": [{"name": "vda"}]},
+                "problems": ["x"],
+                "request": None,
+                "clone_of": None,
+            },
+            {
+                "name": "web2",
+                "phase": None,
+                "specification": {"name": "web2", "vcpus": 1},
+                "problems": [],
+                "clone_of": "web1",
+                "request": {
+                    "disks": [
+                        {
+                            "name": "vda",
+                            "image": {"value": f"base/{'0' * 64}-web1-copy-01234567.qcow2"},
+                            "overlay": True,
+                        }
+                    ]
+                },
+            },
+        ],
+    },
     "state_look": {
         "vms": [
             {"name": "web1", "uuid": "0000", "phase": None, "groups": ["web"], "start_order": 5}
@@ -492,6 +556,21 @@ def read_facts(facts: t.Any, baseline: t.Any = None) -> None:
     assert isinstance((facts.get("cpu") or {}).get("xml"), (str, type(None)))
 
 
+def read_templated(answer: Answer) -> None:
+    template_decision.report("web1", "web", "hv2", {"hv2": answer}, "", check=False)
+    seen = clone.fleet({"hv2": GOOD["clone_look"]}, None, [])
+    new = clone.decide("web3", "web1", None, seen, "01234567")
+    clone.wanted("web3", "web1", new, seen, {"hv2": answer}, {})
+
+
+def read_clone_look(answer: Answer) -> None:
+    seen = clone.fleet({"hv2": answer}, None, [])
+    for name in ("web2", "web3"):
+        with contextlib.suppress(FleetVirtError):
+            found = clone.decide(name, "web1", None, seen, "01234567")
+            clone.wanted(name, "web1", found, seen, {"hv2": GOOD["templated"]}, {})
+
+
 READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "domains": read_domains,
     "host_info": lambda answer: shown("host_info", "host", answer),
@@ -520,6 +599,11 @@ READERS: dict[str, t.Callable[[Answer], t.Any]] = {
     "snapshot": lambda answer: snapshot_decision.report(
         {"hv2": ["web1"]}, {"hv2": answer}, check=False
     ),
+    "template_look": lambda answer: template_decision.decide(
+        "web1", "other", template_decision.fleet({"hv2": answer}, None, [])
+    ),
+    "templated": read_templated,
+    "clone_look": read_clone_look,
     "state_look": read_state_look,
     "brought": lambda answer: state_decision.report(
         state_decision.tell({"hv2": ["web1"]}, {"hv2": answer}, state_decision.Told()),

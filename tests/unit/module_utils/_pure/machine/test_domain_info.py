@@ -559,7 +559,9 @@ def test_our_metadata_is_json_with_every_key_but_those_for_our_own_use() -> None
     )
     shown = domain_info.metadata_entry(full)
     assert json.loads(json.dumps(shown)) == shown
-    assert set(shown) == {"managed", *vars(full)} - {"adopted", "renamed_from", "request", "seed"}
+    assert set(shown) == {"managed", *vars(full)} - {
+        *("adopted", "clone_of", "renamed_from", "request", "seed")
+    }
     assert set(shown) == set(domain_info.metadata_entry(None))
     assert shown["owner"] == vars(full.owner)
     assert shown["image"] == vars(full.image)

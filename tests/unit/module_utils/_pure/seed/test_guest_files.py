@@ -259,3 +259,15 @@ def test_what_cannot_be_done_in_this_image(
 ) -> None:
     with pytest.raises(PlanRefused, match=words):
         plan(dataclasses.replace(SEED, **change), files=files)
+
+
+def test_a_copy_of_a_disk_is_nobodys() -> None:
+    found = guest_files.anonymous({"/var/lib/dbus": ""}.get)
+    assert {"/etc/ssh/ssh_host_*", "/var/lib/cloud/*", "/etc/cloud/cloud-init.disabled"} <= set(
+        found.removed
+    )
+    assert [(file.path, file.content, file.mode) for file in found.files] == [
+        ("/etc/machine-id", b"", 0o444)
+    ]
+    assert found.links == (("/var/lib/dbus/machine-id", "/etc/machine-id"),)
+    assert guest_files.anonymous({}.get).links == ()

@@ -1,0 +1,69 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import secrets
+import typing as t
+
+from ansible_collections.fleet.virt.plugins.module_utils._pure.copies import clone
+from ansible_collections.fleet.virt.plugins.module_utils._pure.copies.clone_options import (
+    ARGUMENTS,
+    INTERNAL,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import OPTIONS
+from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
+
+
+class Options(Connected):
+    name: str
+    clone_of: str
+    pool: str
+    _stage: str
+    _mode: str | None
+    _results: str | None
+    _copied: str | None
+    _decision: dict[str, object]
+    _expected: list[str] | None
+    _lost: list[str]
+
+
+class ActionModule(FleetAction):
+    """Reading goes to the module; what is decided on the controller is here."""
+
+    def work(self, task_vars: Values) -> t.Mapping[str, object]:
+        stage = self._task.args.get("_stage", "look")
+        if stage == "look":
+            return self.module(task_vars)
+        options = self.options(Options, ARGUMENTS, INTERNAL)
+        name, clone_of = options["name"], options["clone_of"]
+        answers = registered(task_vars, options["_results"], "clone_look")
+        seen = clone.fleet(answers, options["_expected"], options["_lost"])
+        if stage == "decide":
+            _peers.refuse_hypervisors([name], task_vars)
+            decided = clone.decide(name, clone_of, options["_mode"], seen, secrets.token_hex(4))
+            return {"changed": False, **decided.as_dict()}
+        decision = clone.decision_of(options["_decision"])
+        found = clone.wanted(
+            name,
+            clone_of,
+            decision,
+            seen,
+            registered(task_vars, options["_copied"], "templated"),
+            self._overrides(task_vars),
+        )
+        vms: Answer = {"vms": found.vms, "images": found.images}
+        return {"changed": False, **vms, "intermediate": found.intermediate}
+
+    def _overrides(self, task_vars: Values) -> Answer:
+        """What the variables ``vm_*`` ask for besides the name."""
+        given = _batch.Variables(task_vars, self._templar).given("vm_")
+        return {
+            key: value
+            for key, value in given.items()
+            if key in OPTIONS and key != "name" and value is not None
+        }

@@ -1,0 +1,70 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.utils.display import Display
+from ansible_collections.fleet.virt.plugins.module_utils._pure.copies import template_decision
+from ansible_collections.fleet.virt.plugins.module_utils._pure.copies.template_options import (
+    ARGUMENTS,
+    INTERNAL,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values
+from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
+
+
+class Options(Connected):
+    name: str
+    image: str | None
+    disk: str | None
+    identity: str
+    quiesce: str
+    base_pool: str
+    base_path: str
+    _stage: str
+    _every_disk: bool
+    _results: str | None
+    _host: str | None
+    _present: str
+    _expected: list[str] | None
+    _lost: list[str]
+
+
+class ActionModule(FleetAction):
+    """Stages of the hypervisor go to the module; those of the controller are here."""
+
+    def work(self, task_vars: Values) -> t.Mapping[str, object]:
+        stage = self._task.args.get("_stage", "all")
+        if stage not in ("decide", "report"):
+            return self.module(task_vars)
+        options = self.options(Options, ARGUMENTS, INTERNAL)
+        name, image = options["name"], options["image"] or ""
+        if stage == "report":
+            return self._report(options, task_vars)
+        answers = registered(task_vars, options["_results"], "template_look")
+        seen = template_decision.fleet(answers, options["_expected"], options["_lost"])
+        host, present = template_decision.decide(name, image, seen)
+        return {"changed": False, "hypervisor": host, "present": present}
+
+    def _report(self, options: Options, task_vars: Values) -> Answer:
+        if options["_host"] is None:
+            raise AnsibleActionFail("_host: missing; give what _stage: decide returned")
+        answers = registered(task_vars, options["_results"], "templated")
+        text, failures = template_decision.report(
+            options["name"],
+            options["image"] or "",
+            options["_host"],
+            answers,
+            options["_present"],
+            check=self.check,
+        )
+        Display().display(text.rstrip("\n"))
+        found: Answer = {"changed": False, "output": text}
+        if failures:
+            found.update(failed=True, msg="\n".join(failures))
+        return found

@@ -1,0 +1,31 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What makes two guests of one disk: taken out of a copy before it is a base image.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+from ..._pure.seed import guest_files
+from ..base import deadline
+from ..seed import guest_disk
+
+_SECONDS = 900.0  # half a minute without KVM; the first time the appliance is built as well
+
+
+def available() -> bool:
+    """Whether the hypervisor has what it takes."""
+    return guest_disk.available()
+
+
+def reset(disks: guest_disk.Disks) -> None:
+    """Take it out of the system on these disks; raises PlanRefused if there is none."""
+
+    def work() -> None:
+        with guest_disk.opened(disks) as guest:
+            guest.write(guest_files.anonymous(guest.look))
+
+    deadline.call(work, seconds=_SECONDS, what="reset the identity in the copy")

@@ -1,0 +1,74 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the controller has to know of a hypervisor before a VM is copied. Changes nothing.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ..._pure.base.json_values import as_mapping, as_mappings
+from ..adoption import adopt
+from ..base import lookup
+from ..base.connection import Connection
+from ..images import images, peer
+from ..machine import placement_facts
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
+
+def images_of(connection: Connection, base_pool: str, base_path: str) -> dict[str, object]:
+    """The VMs and the base images that are there."""
+    images.require_local(connection)
+    pool = images.find_pool(connection, base_pool, base_path, check=True)
+    there = images.list_bases(connection, pool) if pool is not None else []
+    return {
+        "changed": False,
+        "defined": _defined(connection),
+        "volumes": [one.volume for one in there],
+    }
+
+
+def sources(connection: Connection, names: t.Collection[str], pool: str) -> dict[str, object]:
+    """The VMs that are there; of those ``names`` all that another is made of."""
+    images.require_local(connection)
+    defined = _defined(connection)
+    known = sorted({str(one["name"]) for one in defined} & set(names))
+    found = adopt.look(connection, known, pool)["vms"] if known else []
+    return {
+        "changed": False,
+        "defined": defined,
+        "alone": peer.alone(),
+        "sources": [
+            {
+                **{key: vm[key] for key in ("name", "phase", "specification", "problems")},
+                **_made_of(connection, str(vm["name"])),
+            }
+            for vm in as_mappings(found)
+        ],
+    }
+
+
+def _defined(connection: Connection) -> list[dict[str, object]]:
+    return [
+        {"name": one["name"], "uuid": one["uuid"], "phase": one["phase"]}
+        for one in placement_facts.defined(connection)
+    ]
+
+
+def _made_of(connection: Connection, name: str) -> dict[str, object]:
+    """What the VM was made of, without its secrets (None if the collection did not make it), and
+    which VM it is a copy of."""
+    raw: VirDomain | None = lookup.find_domain(connection, name)
+    kept = lookup.kept_metadata(connection, raw) if raw is not None else None
+    try:
+        found = as_mapping(json.loads((kept.request if kept else None) or "null"))
+    except ValueError:
+        found = {}
+    return {"request": dict(found) or None, "clone_of": kept.clone_of if kept else None}

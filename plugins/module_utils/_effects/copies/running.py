@@ -1,0 +1,194 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The disks of a VM that runs, as they are at one moment (virDomainBackupBegin, push mode).
+
+The guest goes on; QEMU copies what it is about to overwrite first. The guest's file systems are
+frozen around the beginning alone. They thaw whatever becomes of this process: a unit of systemd
+that was begun before sees to it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+import typing as t
+
+from ... import _lxml
+from ..._errors import DeadlineExceeded, FleetVirtError, LibvirtFailure, PlanRefused
+from ..._libvirt import DOMAIN_BACKUP_BEGIN_REUSE_EXTERNAL, DOMAIN_JOB_STATS_COMPLETED
+from ..._pure.base import durations
+from ..base import company, owner, programs, systemd
+from ..base.connection import Connection
+from ..images import base_file
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+    from ..._lxml import Element
+    from ..._pure.copies.template_plan import Disk
+
+_POLL = 0.25
+_AGENT_SECONDS = 60.0
+_THAW_SECONDS = 90  # after which a guest thaws whose freezing died; longer than the freezing takes
+_BEGIN_SECONDS = 120.0
+_NO_JOB = 0
+# libvirt-domain.h: virDomainJobOperation
+_BACKUP = 9
+_THAW = """
+import libvirt, sys, time
+for left in range(60):
+    try:
+        libvirt.open(sys.argv[1]).lookupByUUIDString(sys.argv[2]).fsThaw(None, 0)
+        break
+    except libvirt.libvirtError:
+        time.sleep(5)
+"""
+
+
+def copy(
+    connection: Connection,
+    raw: VirDomain,
+    disks: t.Sequence[tuple[Disk, str]],
+    quiesce: str,
+) -> bool:
+    """Copy each of the disks into the file beside it; whether the guest's file systems were frozen.
+
+    Raises FleetVirtError; the VM runs on then, and the files are of no use.
+    """
+    name = str(raw.name())
+    for disk, path in disks:  # libvirt makes files by itself, but none that is there
+        programs.run(["qemu-img", "create", "-q", "-f", "qcow2", path, str(disk.size)])
+    text = _lxml.tostring(_request(disks))
+    limit = durations.transfer(sum(disk.size for disk, _path in disks))
+    try:
+        frozen = _begin(connection, raw, text, quiesce)
+        _wait(connection, raw, limit)
+    except BaseException:
+        with contextlib.suppress(FleetVirtError):  # the next run ends it, then
+            if {path for _disk, path in disks} & set(_targets(connection, raw)):
+                abort(connection, raw)
+        raise
+    done = connection.call(f"read the job of {name}", raw.jobStats, DOMAIN_JOB_STATS_COMPLETED)
+    if done.get("operation") != _BACKUP or not done.get("success"):
+        reason = done.get("errmsg") or "libvirt does not say why; see the log of its QEMU"
+        raise PlanRefused(f"the disks of {name!r} could not be copied: {reason}. The VM runs on")
+    return frozen
+
+
+def left_by_the_dead(connection: Connection, raw: VirDomain) -> bool:
+    """Whether a backup job of a dead run of ours is at work on the domain."""
+    processes = [base_file.owner_of(os.path.basename(path)) for path in _targets(connection, raw)]
+    known = [one for one in processes if one is not None]
+    return bool(known) and not any(owner.is_alive(one) for one in known)
+
+
+def abort(connection: Connection, raw: VirDomain) -> None:
+    """End the backup job, and see that it has ended."""
+    name = str(raw.name())
+    if not _targets(connection, raw):
+        return
+    connection.call(f"end the job of {name}", raw.abortJob, seconds=_BEGIN_SECONDS)
+    limit = time.monotonic() + _BEGIN_SECONDS
+    while _targets(connection, raw):
+        if time.monotonic() > limit:
+            raise PlanRefused(
+                f"the copying of {name!r} does not end; virsh domjobinfo {name} tells of it"
+            )
+        time.sleep(_POLL)
+
+
+def _request(disks: t.Sequence[tuple[Disk, str]]) -> Element:
+    """The job; disks that it does not name take no part in it."""
+    root = _lxml.new("domainbackup", {"mode": "push"})
+    parts = _lxml.add(root, "disks")
+    for disk, path in disks:
+        element = _lxml.add(parts, "disk", {"name": disk.target, "backup": "yes", "type": "file"})
+        _lxml.add(element, "driver", {"type": "qcow2"})
+        _lxml.add(element, "target", {"file": path})
+    return root
+
+
+def _begin(connection: Connection, raw: VirDomain, text: str, quiesce: str) -> bool:
+    """Begin the job, with the guest's file systems frozen if they can be; whether they were."""
+    name = str(raw.name())
+
+    def begin() -> None:
+        connection.call(
+            f"copy {name}",
+            raw.backupBegin,
+            text,
+            None,
+            DOMAIN_BACKUP_BEGIN_REUSE_EXTERNAL,
+            seconds=_BEGIN_SECONDS,
+        )
+
+    if quiesce == "never":
+        begin()
+        return False
+    unit = f"fleet-virt-thaw-{raw.UUIDString()}"
+    _guard(connection, raw, unit)
+    try:
+        frozen = _freeze(connection, raw, quiesce)
+    except PlanRefused:
+        systemd.clear(f"{unit}.timer")
+        raise
+    try:
+        begin()
+    finally:
+        # where it fails, the timer stays
+        with contextlib.nullcontext() if frozen else contextlib.suppress(LibvirtFailure):
+            connection.call(f"thaw {name}", raw.fsThaw, None, 0, seconds=_AGENT_SECONDS)
+            systemd.clear(f"{unit}.timer")
+    return frozen
+
+
+def _guard(connection: Connection, raw: VirDomain, unit: str) -> None:
+    """Have the guest thaw after a while, unless that is called off."""
+    systemd.clear(f"{unit}.timer")
+    systemd.clear(f"{unit}.service")
+    argv = [sys.executable, "-c", _THAW, connection.uri, str(raw.UUIDString())]
+    programs.run(systemd.own_unit(unit, argv, after=_THAW_SECONDS))
+
+
+def _freeze(connection: Connection, raw: VirDomain, quiesce: str) -> bool:
+    name = str(raw.name())
+    try:
+        connection.call(f"freeze {name}", raw.fsFreeze, None, 0, seconds=_AGENT_SECONDS)
+    except LibvirtFailure as error:
+        if quiesce == "always":
+            raise PlanRefused(
+                f"the file systems of {name!r} could not be frozen: {error}; nothing was copied:"
+                " see to its guest agent, or leave quiesce at auto"
+            ) from None
+        return False
+    return True
+
+
+def _targets(connection: Connection, raw: VirDomain) -> list[str]:
+    """The files that a backup job writes to; none if there is no such job."""
+    try:
+        text = connection.call(f"read the backup of {raw.name()}", raw.backupGetXMLDesc, 0)
+    except LibvirtFailure:
+        return []  # none, or it was shut off
+    root = _lxml.parse(text, f"backup of {raw.name()}")
+    return [path for one in root.iterfind("disks/disk/target") if (path := one.get("file"))]
+
+
+def _wait(connection: Connection, raw: VirDomain, seconds: float) -> None:
+    limit = time.monotonic() + seconds
+    name = str(raw.name())
+    while True:
+        company.require()
+        if not connection.call(f"read the state of {name}", raw.isActive):
+            raise PlanRefused(f"{name!r} was shut off while it was copied; run this again")
+        kind = int(connection.call(f"read the job of {name}", raw.jobInfo)[0])
+        if kind == _NO_JOB:
+            return
+        if time.monotonic() > limit:
+            raise DeadlineExceeded(f"copy the disks of {name}", seconds)
+        time.sleep(_POLL)

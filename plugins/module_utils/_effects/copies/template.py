@@ -1,0 +1,320 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What ``virt_template`` does on a hypervisor: disks of a VM become base images.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+from ..._errors import DependencyMissing, PlanRefused, told
+from ..._pure.base import durations
+from ..._pure.base.results import GENERATED
+from ..._pure.base.states import state_name
+from ..._pure.base.xml_values import mib_up
+from ..._pure.copies import template_plan
+from ..._pure.copies.template_plan import Disk, Facts, Wanted
+from ..._pure.machine import domain_info
+from ..._pure.plan.steps import Step
+from ..base import programs
+from ..base.connection import Connection
+from ..base.lookup import kept_metadata, require_domains
+from ..images import base_file, digests, images
+from ..images.images import BaseImage
+from ..machine.storage import Pool
+from ..migration.facts import job_of
+from ..plan import executor
+from ..plan.executor import Turns
+from . import identity, running
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+    from ..._pure.machine.snapshot import DiskEntry
+
+_LOCK_SECONDS = 3600.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is asked for, as the options have it."""
+
+    name: str
+    image: str
+    disk: str | None
+    reset: bool
+    quiesce: str
+    base_pool: str
+    base_path: str
+    every: bool = False
+
+
+def options(params: t.Mapping[str, t.Any]) -> Options:
+    """Of the module's options."""
+    return Options(
+        name=params["name"],
+        image=params["image"] or "",
+        disk=params["disk"],
+        reset=params["identity"] == "reset",
+        quiesce=params["quiesce"],
+        base_pool=params["base_pool"],
+        base_path=params["base_path"],
+        every=params["_every_disk"],
+    )
+
+
+@dataclass
+class _Job:
+    """One VM whose disks are copied, and what becomes of them."""
+
+    connection: Connection
+    raw: VirDomain
+    facts: Facts
+    wanted: Wanted
+    pool: Pool
+    existing: bool
+    held: contextlib.ExitStack
+    files: dict[str, base_file.NewFile] = field(default_factory=dict)
+    made: dict[str, BaseImage] = field(default_factory=dict)
+    consistency: str = "shutoff"
+
+    def do(self, step: Step[Facts]) -> Turns:
+        yield from ()
+        _DO[step.kind](self, step)
+
+    def undo(self, step: Step[Facts]) -> None:
+        """Nothing: files without their final names go with the stack, and an image may stay."""
+
+    def finish(self) -> None:
+        """Nothing."""
+
+
+def run(connection: Connection, asked: Options, *, check: bool) -> dict[str, object]:
+    """Make the base images; the module's result."""
+    images.require_local(connection)
+    problem = template_plan.image_problem(asked.image)
+    if problem:
+        raise PlanRefused(problem)
+    raw = require_domains(connection, [asked.name])[asked.name]
+    place = (asked.base_pool, asked.base_path)
+    existing = images.find_pool(connection, *place, check=check)
+    pool = existing or Pool(asked.base_pool, asked.base_path.rstrip("/"))
+    there = images.list_bases(connection, pool) if existing else []
+    facts = _read(connection, raw, asked, pool, there)
+    named = template_plan.image_names(asked.image, facts.disks)
+    wanted = Wanted(named, asked.reset, asked.quiesce, asked.disk)
+    plan = template_plan.plan(facts, wanted)
+    if plan.refusals:
+        raise PlanRefused("; ".join(plan.refusals))
+    known = {one.name: one for one in there}
+    with contextlib.ExitStack() as held:
+        job = _Job(connection, raw, facts, wanted, pool, existing is not None, held)
+        if asked.quiesce != "never" and facts.agent:
+            job.consistency = "quiesced"
+        elif facts.active:
+            job.consistency = "crash"
+        if not plan.steps:
+            job.made = {target: known[image] for target, image in named.items()}
+        elif not check:
+            work = executor.Run(plan.steps, job)
+            executor.carry_out([work])
+            if work.problem is not None:
+                raise PlanRefused(told(work.problem)) from None
+        return _result(job, plan.steps)
+
+
+def _read(
+    connection: Connection,
+    raw: VirDomain,
+    asked: Options,
+    pool: Pool,
+    there: t.Sequence[BaseImage],
+) -> Facts:
+    name = str(raw.name())
+    state = state_name(connection.call(f"read the state of {name}", raw.state, 0)[0])
+    active = bool(connection.call(f"read the state of {name}", raw.isActive))
+    info = domain_info.parse(connection.call(f"read domain {name}", raw.XMLDesc, 0), name)
+    stored = kept_metadata(connection, raw)
+    disks = [
+        _disk(connection, raw, entry)
+        for entry in info["disks"]
+        if entry["device"] == "disk" and entry["target"]
+    ]
+    own = [one for one in disks if not one.readonly]
+    chosen = own if asked.every else own[:1]
+    if asked.disk is not None:
+        chosen = [one for one in disks if one.target == asked.disk]
+    dead = active and running.left_by_the_dead(connection, raw)
+    left: list[str] = []
+    if pool.raw is not None:
+        left = images.file_work(f"list {pool.path}", lambda: base_file.abandoned(pool.path), 60.0)
+    return Facts(
+        name=name,
+        state=state,
+        active=active,
+        phase=stored.phase if stored is not None else None,
+        disks=tuple(chosen),
+        targets=tuple(one.target for one in disks),
+        present=frozenset(one.name for one in there),
+        left=tuple(left),
+        dead_backup=dead,
+        job=job_of(connection, raw) if active and not dead else None,
+        resettable=not asked.reset or identity.available(),
+        agent=active and bool(info["agent"]),
+    )
+
+
+def _disk(connection: Connection, raw: VirDomain, entry: DiskEntry) -> Disk:
+    target, path = str(entry["target"]), entry["source"]
+    local = path is not None and path.startswith("/") and entry["type"] in ("file", "block")
+    size = 0
+    if local:
+        sizes = connection.call(f"read disk {target} of {raw.name()}", raw.blockInfo, target, 0)
+        size = int(sizes[0])
+    return Disk(
+        target=target,
+        path=path if local else None,
+        format=entry["format"] or "raw",
+        readonly=entry["readonly"],
+        shareable=entry["shareable"],
+        size=size,
+    )
+
+
+def _abort(job: _Job, _step: Step[Facts]) -> None:
+    running.abort(job.connection, job.raw)
+
+
+def _remove(job: _Job, _step: Step[Facts]) -> None:
+    """All of them at once; what another run has removed meanwhile is gone as well."""
+    with base_file.folder_lock(job.pool.path, _LOCK_SECONDS):
+        images.file_work(
+            f"tidy {job.pool.path}", functools.partial(base_file.remove_abandoned, job.pool.path)
+        )
+
+
+def _copy(job: _Job, _step: Step[Facts]) -> None:
+    connection, disks = job.connection, job.facts.disks
+    if not job.existing:
+        job.pool = images.ensure_pool(connection, job.pool.name, job.pool.path)
+    for disk in disks:
+        new = base_file.new_file(job.pool.path, re.sub(r"[^a-z0-9]", "", disk.target) or "x")
+        job.files[disk.target] = job.held.enter_context(new)
+    if job.facts.active:
+        pairs = [(disk, job.files[disk.target].path) for disk in disks]
+        quiesce = job.wanted.quiesce if job.facts.agent else "never"
+        frozen = running.copy(connection, job.raw, pairs, quiesce)
+        job.consistency = "quiesced" if frozen else "crash"
+        return
+    for disk in disks:
+        _convert(job.facts.name, disk, job.files[disk.target].path)
+
+
+def _convert(name: str, disk: Disk, target: str) -> None:
+    """Copy what the disk of a VM that is shut off holds. QEMU's locks keep the VM off meanwhile;
+    the copying ends with this process."""
+    done = programs.attempt(
+        [
+            *("setpriv", "--pdeathsig", "KILL", "qemu-img", "convert"),
+            *("-f", str(disk.format), "-O", "qcow2", str(disk.path), target),
+        ],
+        seconds=durations.transfer(disk.size),
+    )
+    if done is None:
+        raise DependencyMissing("setpriv is missing here; install the package util-linux")
+    if done.status:
+        hint = ""
+        if "lock" in done.said:
+            hint = "; somebody uses it, perhaps the VM that was started meanwhile: run this again"
+        raise PlanRefused(
+            f"disk {disk.target} of {name!r} could not be copied: {done.said[-500:]}{hint}"
+        )
+
+
+def _reset(job: _Job, _step: Step[Facts]) -> None:
+    identity.reset([(new.path, "qcow2") for new in job.files.values()])
+
+
+def _publish(job: _Job, step: Step[Facts]) -> None:
+    target = str(step.about)
+    new, name = job.files[target], job.wanted.images[target]
+
+    def work() -> BaseImage:
+        if not os.path.samestat(os.fstat(new.descriptor), os.stat(new.path)):
+            raise PlanRefused(f"{new.path} was replaced meanwhile; run this again")
+        os.fchown(new.descriptor, 0, 0)  # libvirt gave it to its QEMU
+        digest = digests.sha256(new.descriptor)
+        with base_file.folder_lock(job.pool.path, _LOCK_SECONDS):
+            return images.publish(job.connection, job.pool, new, name, digest)
+
+    base = images.file_work(f"make base image {name}", work)
+    images.settle(job.connection, job.pool, base)
+    job.made[target] = base
+
+
+_DO: t.Mapping[str, t.Callable[[_Job, Step[Facts]], None]] = {
+    "abort": _abort,
+    "remove": _remove,
+    "copy": _copy,
+    "reset": _reset,
+    "publish": _publish,
+}
+
+
+def _result(job: _Job, steps: t.Sequence[Step[Facts]]) -> dict[str, object]:
+    found = [
+        {
+            "target": disk.target,
+            **_entry(job.pool, job.wanted.images[disk.target], disk, job.made.get(disk.target)),
+        }
+        for disk in job.facts.disks
+    ]
+    result: dict[str, object] = {
+        "changed": bool(steps),
+        "vms": [
+            {
+                "name": job.facts.name,
+                "changed": bool(steps),
+                "steps": [step.text for step in steps],
+                "consistency": job.consistency if steps else None,
+                "failed": False,
+                "msg": None,
+            }
+        ],
+        "image": found[0] if found else None,
+        "images": found,
+    }
+    if steps:
+        lines = "".join(f"base image {one['volume']}\n" for one in found)
+        result["diff"] = {"before": "", "after": lines}
+    return result
+
+
+def _entry(pool: Pool, name: str, disk: Disk, base: BaseImage | None) -> dict[str, object]:
+    if base is None:
+        return {
+            "name": name,
+            "digest": GENERATED,
+            "format": "qcow2",
+            "pool": pool.name,
+            "volume": GENERATED,
+            "path": GENERATED,
+            "size_mib": mib_up(disk.size),
+        }
+    return {
+        "name": base.name,
+        "digest": base.digest,
+        "format": base.format,
+        "pool": pool.name,
+        "volume": base.volume,
+        "path": base.path,
+        "size_mib": mib_up(base.virtual_bytes),
+    }

@@ -1,0 +1,31 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The options of ``virt_clone``, for the module and its controller half.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+if t.TYPE_CHECKING:
+    from ..base.arguments import Spec
+
+MODES = ("linked", "full")
+ARGUMENTS: Spec = {
+    "name": {"type": "str", "required": True},
+    "clone_of": {"type": "str", "required": True},
+    "pool": {"type": "str", "default": "default"},
+}
+INTERNAL: Spec = {
+    "_stage": {"type": "str", "choices": ["look", "decide", "prepare"], "default": "look"},
+    "_mode": {"type": "str", "choices": list(MODES)},
+    "_results": {"type": "str"},
+    "_copied": {"type": "str"},
+    "_decision": {"type": "dict", "default": {}},
+    "_expected": {"type": "list", "elements": "str"},
+    "_lost": {"type": "list", "elements": "str", "default": []},
+}

@@ -1,0 +1,40 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The options of ``virt_template``, for the module and its controller half.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+if t.TYPE_CHECKING:
+    from ..base.arguments import Spec
+
+IDENTITIES = ("reset", "keep")
+QUIESCE = ("auto", "always", "never")
+ARGUMENTS: Spec = {
+    "name": {"type": "str", "required": True},
+    "image": {"type": "str"},
+    "disk": {"type": "str"},
+    "identity": {"type": "str", "choices": list(IDENTITIES), "default": IDENTITIES[0]},
+    "quiesce": {"type": "str", "choices": list(QUIESCE), "default": QUIESCE[0]},
+    "base_pool": {"type": "str", "default": "base"},
+    "base_path": {"type": "path", "default": "/var/lib/libvirt/base"},
+}
+INTERNAL: Spec = {
+    "_stage": {
+        "type": "str",
+        "choices": ["all", "look", "decide", "report"],
+        "default": "all",
+    },
+    "_every_disk": {"type": "bool", "default": False},
+    "_results": {"type": "str"},
+    "_host": {"type": "str"},
+    "_present": {"type": "str", "default": ""},
+    "_expected": {"type": "list", "elements": "str"},
+    "_lost": {"type": "list", "elements": "str", "default": []},
+}

@@ -1,0 +1,196 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A copy of a VM's disks as base images: what speaks against it, and the steps.
+
+Nothing of the VM is written, so no lease is taken on it: QEMU's own locks keep a VM that is shut
+off from being started while its disks are read, and libvirt's job keeps one that runs from being
+moved. They go with whoever holds them. What is being written has a name that says whose it is, so
+that the next run finds what a dead one left: files, and a backup job into such a file.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+from dataclasses import dataclass
+
+from ..plan.steps import Effect, Plan, Step
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A disk of the VM; ``path`` is None if it is no file or device of the hypervisor."""
+
+    target: str
+    path: str | None
+    format: str | None
+    readonly: bool = False
+    shareable: bool = False
+    size: int = 0  # bytes
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The VM and what is there of its copies.
+
+    ``disks`` are those to be copied. ``present`` are the names of images that are there.
+    ``left`` are files of dead runs, ``dead_backup`` is a job of such a run on this VM; ``job``
+    is another's. ``resettable``: the hypervisor has what resetting an identity needs.
+    """
+
+    name: str
+    state: str = "shutoff"
+    active: bool = False
+    phase: str | None = None
+    disks: tuple[Disk, ...] = ()
+    targets: tuple[str, ...] = ()
+    present: frozenset[str] = frozenset()
+    left: tuple[str, ...] = ()
+    dead_backup: bool = False
+    job: str | None = None
+    resettable: bool = True
+    agent: bool = False
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """``images`` are names by target; ``quiesce`` is auto, always or never."""
+
+    images: t.Mapping[str, str]
+    reset: bool = True
+    quiesce: str = "auto"
+    disk: str | None = None
+
+
+def image_problem(image: str) -> str | None:
+    """What is wrong with the name of an image."""
+    if _NAME.fullmatch(image):
+        return None
+    return (
+        f"image: {image!r} is not the name of a base image; write at most 100 letters, digits and"
+        " ._- that begin with a letter or a digit, for example web1-golden"
+    )
+
+
+def image_names(image: str, disks: t.Sequence[Disk]) -> dict[str, str]:
+    """The name of each disk's image: that of the first is the one asked for."""
+    return {
+        disk.target: image if number == 0 else f"{image}-{disk.target}"
+        for number, disk in enumerate(disks)
+    }
+
+
+def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
+    """The steps from whatever is there to the images."""
+    steps: list[Step[Facts]] = []
+    if wanted.images and set(wanted.images.values()) <= facts.present:
+        return Plan()
+    refusals = _refusals(facts, wanted)
+    if refusals:
+        return Plan(refusals=tuple(refusals))
+    if facts.dead_backup:
+        text = f"end the copying that a dead run left on {facts.name}"
+        steps.append(Step("abort", text, _aborted))
+    steps += [
+        Step("remove", f"remove {name}, which a dead run left", _removed(name), about=name)
+        for name in facts.left
+    ]
+    targets = ", ".join(wanted.images)
+    torn: tuple[Effect[Facts], ...] = (_written,)
+    if facts.active:
+        torn = (*torn, _begun)
+    steps.append(Step("copy", f"copy {targets} of {facts.name}", _written, torn))
+    if wanted.reset:
+        steps.append(Step("reset", "reset the identity in the copy", _same))
+    steps += [
+        Step("publish", f"make base image {image}", _published(image), about=target)
+        for target, image in wanted.images.items()
+    ]
+    return Plan(tuple(steps))
+
+
+# What a dead run has written, as the next one finds it
+UNFINISHED = ".fleet-virt-unfinished"
+
+
+def _same(before: Facts) -> Facts:
+    return before
+
+
+def _aborted(before: Facts) -> Facts:
+    return dataclasses.replace(before, dead_backup=False)
+
+
+def _written(before: Facts) -> Facts:
+    return dataclasses.replace(before, left=(UNFINISHED,))
+
+
+def _begun(before: Facts) -> Facts:
+    return dataclasses.replace(before, left=(UNFINISHED,), dead_backup=True)
+
+
+def _removed(name: str) -> Effect[Facts]:
+    def effect(before: Facts) -> Facts:
+        return dataclasses.replace(before, left=tuple(one for one in before.left if one != name))
+
+    return effect
+
+
+def _published(image: str) -> Effect[Facts]:
+    def effect(before: Facts) -> Facts:
+        return dataclasses.replace(before, present=before.present | {image}, left=())
+
+    return effect
+
+
+def _refusals(facts: Facts, wanted: Wanted) -> list[str]:
+    name = facts.name
+    found = []
+    if wanted.disk is not None and wanted.disk not in facts.targets:
+        there = ", ".join(facts.targets) or "none"
+        found.append(f"disk: {name!r} has no disk {wanted.disk!r}; it has: {there}")
+    elif not facts.disks:
+        found.append(f"{name!r} has no disk that could be copied")
+    if facts.phase is not None:
+        found.append(
+            f"{name!r} is in phase {facts.phase}: another run is at work on it, or died at it; let"
+            " that end, or run it again to finish it, before the VM is copied"
+        )
+    if facts.job is not None:
+        found.append(f"{name!r} has a job of libvirt's ({facts.job}); let that end first")
+    for disk in facts.disks:
+        if disk.path is None:
+            found.append(
+                f"disk {disk.target} of {name!r} is no file and no device of its hypervisor, and is"
+                " not copied; copy a VM without it"
+            )
+        elif disk.format not in ("qcow2", "raw"):
+            found.append(
+                f"disk {disk.target} of {name!r} is {disk.format}; qcow2 and raw are copied:"
+                " convert it first (qemu-img convert)"
+            )
+        elif disk.shareable:
+            found.append(
+                f"disk {disk.target} of {name!r} is shared with other VMs, which may write to it"
+                " meanwhile; copy it with what they are"
+            )
+    if wanted.quiesce == "always" and facts.active and not facts.agent:
+        found.append(
+            f"quiesce: the guest agent of {name!r} is not connected, so its file systems cannot be"
+            " frozen; install qemu-guest-agent in it, shut it down first, or leave quiesce at auto"
+        )
+    if wanted.reset and not facts.resettable:
+        found.append(
+            "resetting the identity (machine id, SSH host keys, what cloud-init has stored) needs"
+            " libguestfs with its Python binding on the hypervisor; install the package"
+            " python3-guestfs (Debian, Ubuntu) or python3-libguestfs (others), or keep it with"
+            " identity: keep (-e virt_identity=keep)"
+        )
+    return found
