@@ -37,6 +37,8 @@ attributes:
     support: full
     details:
       - Where there is a base image of the name, it is left as it is, however old it is.
+      - Where one of another name has the same content, that is it, and nothing has changed. Only
+        copying tells, so check mode says that it would be made.
 options:
   name:
     description:

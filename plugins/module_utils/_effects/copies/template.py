@@ -128,6 +128,9 @@ def run(connection: Connection, asked: Options, *, check: bool) -> dict[str, obj
             executor.carry_out([work])
             if work.problem is not None:
                 raise PlanRefused(told(work.problem)) from None
+            before = {one.volume for one in there}
+            if all(one.volume in before for one in job.made.values()):
+                return _result(job, ())  # the same content is there, under another name
         return _result(job, plan.steps)
 
 
