@@ -15,6 +15,7 @@ import json
 import os
 import secrets
 import select
+import signal
 import sys
 import time
 import typing as t
@@ -93,6 +94,7 @@ def hold(reached: _ssh.Reached, screen: Screen, view: str, minutes: int) -> Held
         "seconds": minutes * 60.0,
         "drawing": str(_DRAWING[view][1]) if view in PAGES else "",
         "terminal": _terminal() if view == SERIAL else "",
+        "playbook": os.getppid(),
     }
     helper = programs.beside([python, "-I", "-c", _START, str(_COLLECTION)])
     source = t.cast("t.IO[bytes]", helper.stdin)
@@ -164,8 +166,18 @@ def _wait(helper: programs.Running, title: str) -> Held:
                 problem = answer["over"]
             elif (text := _text(answer, title)) is not None:
                 shown.append(text)
-                Display().display(text)
+                _display(text)
     return Held("".join(f"{line}\n" for line in shown), problem)
+
+
+def _display(text: str) -> None:
+    """Show it. Ansible ends this process by SIGTERM, and waits forever for what is shown by one
+    that died while it held the queue of that; so the signal waits for the moment."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    try:
+        Display().display(text)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _text(answer: t.Mapping[str, object], title: str) -> str | None:

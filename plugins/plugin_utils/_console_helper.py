@@ -14,8 +14,10 @@ This file is private to the collection.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
+import select
 import signal
 import sys
 import threading
@@ -31,7 +33,7 @@ _RESTORE = 15.0  # seconds for the hypervisor's end to put the password back
 
 
 class Order(t.TypedDict):
-    """What the action wants of it; ``program`` is base64."""
+    """What the action wants of it; ``program`` is base64, ``playbook`` a process."""
 
     command: list[str]
     program: str
@@ -45,6 +47,7 @@ class Order(t.TypedDict):
     seconds: float
     drawing: str
     terminal: str
+    playbook: int
 
 
 def main() -> None:
@@ -60,8 +63,9 @@ def main() -> None:
 
 
 def _say(**answer: object) -> None:
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
+    """To who started it; where nobody hears it any more, it ends all the same."""
+    with contextlib.suppress(OSError):
+        os.write(sys.stdout.fileno(), json.dumps(answer).encode() + b"\n")
 
 
 def _held(order: Order) -> str | None:
@@ -85,7 +89,7 @@ def _held(order: Order) -> str | None:
         session = Session(wanted, lambda text: _say(said=text))
         if password is None:
             _say(open=True)
-        _watch(session, order["seconds"])
+        _watch(session, order)
         _watch_holder(session, holder)
         view = _browser if order["view"] == "browser" else _local
         view(session, order)
@@ -96,7 +100,7 @@ def _held(order: Order) -> str | None:
 
 def _serial(order: Order, program: bytes) -> str | None:
     over = threading.Event()
-    _when_interrupted(over.set)
+    _when_interrupted(over.set, order["playbook"])
     request = {"do": "serial", "uri": order["uri"], "uuid": order["uuid"]}
     far = Far(order["command"], program, request)
     try:
@@ -113,28 +117,35 @@ def _serial_page(order: Order, program: bytes) -> str | None:
     request = {"do": "serial", "uri": order["uri"], "uuid": order["uuid"]}
     wanted = Wanted(order["command"], program, request, order["kind"], order["title"], None)
     session = Session(wanted, lambda text: _say(said=text))
-    _watch(session, order["seconds"])
+    _watch(session, order)
     _browser(session, order)
     return session.problem
 
 
-def _when_interrupted(end: t.Callable[[], None]) -> None:
-    """Signals, and the end of our input; in a thread, for a lock may be held when one comes."""
+def _when_interrupted(end: t.Callable[[], None], playbook: int) -> None:
+    """Signals, the end of our input, and that of the playbook, whose worker may outlive it; in
+    threads, for a lock may be held when a signal comes."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda _number, _frame: threading.Thread(target=end).start())
 
-    def parent() -> None:
-        while sys.stdin.buffer.read(1):
-            pass
+    def parents() -> None:
+        source = sys.stdin.fileno()
+        watched = select.poll()
+        watched.register(source, select.POLLIN)
+        with contextlib.suppress(ProcessLookupError):
+            whole = os.pidfd_open(playbook)
+            watched.register(whole, select.POLLIN)
+            while all(found == source and os.read(source, 1) for found, _event in watched.poll()):
+                pass
         end()
 
-    threading.Thread(target=parent, daemon=True).start()
+    threading.Thread(target=parents, daemon=True).start()
 
 
-def _watch(session: Session, seconds: float) -> None:
+def _watch(session: Session, order: Order) -> None:
     """What ends it: an interruption, and the end of the time."""
-    _when_interrupted(lambda: session.end("it was interrupted"))
-    limit = threading.Timer(seconds, session.end, ["its time is over"])
+    _when_interrupted(lambda: session.end("it was interrupted"), order["playbook"])
+    limit = threading.Timer(order["seconds"], session.end, ["its time is over"])
     limit.daemon = True
     limit.start()
 

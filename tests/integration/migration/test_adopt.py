@@ -236,7 +236,7 @@ def test_a_fleet_is_adopted_and_then_like_any_other(theirs: Movers, tmp_path: Pa
     assert specifications["auto1"]["disks"] == [
         {"name": "vda", "size": 9, "format": "raw", "cache": "writeback", "discard": "ignore"}
     ]
-    assert "nics" not in specifications["direct1"]
+    assert [nic["type"] for nic in specifications["direct1"]["nics"]] == ["direct"]
     _drift(theirs, path)
     _change(theirs, specifications)
     _purge(theirs)

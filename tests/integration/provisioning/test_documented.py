@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import many
 from ansible_collections.fleet.virt.tests.lab import images
 
 from .conftest import Fleet
@@ -54,11 +55,16 @@ def _have(fleet: Fleet, *names: str) -> None:
         path.symlink_to(images.image("tiny"))
 
 
-def _shown(start: str) -> Any:
-    """The YAML in the guide that begins so."""
-    blocks = re.findall(r"code-block:: yaml\n\n((?:    .*\n|\n)+)", _GUIDE.read_text("utf-8"))
-    block = next(block for block in blocks if block.strip().startswith(start))
-    return yaml.safe_load(block)
+def _blocks() -> list[str]:
+    """The YAML in the guide."""
+    return re.findall(r"code-block:: yaml\n\n((?:    .*\n|\n)+)", _GUIDE.read_text("utf-8"))
+
+
+def _shown(start: str, names: str = "") -> Any:
+    """That which begins so and has these words."""
+    return yaml.safe_load(
+        next(one for one in _blocks() if one.strip().startswith(start) and names in one)
+    )
 
 
 def test_commands_that_create_vms(fleet: Fleet) -> None:
@@ -81,7 +87,10 @@ def test_commands_that_create_vms(fleet: Fleet) -> None:
 def test_several_and_profiles_as_the_guide_shows_them(fleet: Fleet, tmp_path: Path) -> None:
     """The lists of the guide, smaller: memory, and the VMs are not started."""
     _have(fleet, "debian12.qcow2")
-    vms = [{**vm, "memory": 64, "start": False} for vm in _shown("virt_vms:")["virt_vms"]]
+    vms = [
+        {**vm, "memory": 64, "start": False}
+        for vm in _shown("virt_vms:", "anti_affinity")["virt_vms"]
+    ]
     for name in ("service_br", "storage_br"):
         fleet.network("hv1", name, "br0")
     vms[2].update(disk_profile="database", nic_profile="dual")
@@ -98,6 +107,14 @@ def test_several_and_profiles_as_the_guide_shows_them(fleet: Fleet, tmp_path: Pa
         [["web2"], ["web1"]],
     )
     assert {"db1_system.qcow2", "db1_data.qcow2"} <= set(fleet.files("hv1"))
+
+
+def test_every_vm_of_the_guide_is_understood() -> None:
+    shown = [yaml.safe_load(block) for block in _blocks() if block.strip().startswith("virt_vms:")]
+    assert len(shown) >= 5
+    for one in shown:
+        _domains, problems = many([{"seed": False, **vm} for vm in one["virt_vms"]])
+        assert not problems
 
 
 def test_a_playbook_goes_on_with_the_vm_that_it_made(fleet: Fleet, tmp_path: Path) -> None:

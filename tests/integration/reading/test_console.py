@@ -58,8 +58,8 @@ def _screens(all_guests: Guests) -> Iterator[None]:
 
 def _is_closed(guests: Guests, before: set[str], helper: int) -> None:
     """Nothing listens, nothing runs, and nobody has a password."""
-    assert console.listening() <= before
     wait_for(lambda: not os.path.exists(f"/proc/{helper}"), 20, "the helper's end")
+    assert console.listening() <= before
     wait_for(lambda: _NONE in console.graphics(guests, "hv1", "pc1"), 20, "the old password")
     assert "passwdValidTo" not in console.graphics(guests, "hv1", "pc1")
     stored = guests.virsh("hv1", "dumpxml", "pc1", "--security-info", "--inactive")

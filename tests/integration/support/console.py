@@ -361,13 +361,29 @@ def spice_takes(port: int, given: str) -> bool:
 
 
 def listening() -> set[str]:
-    """What listens on this machine's loopback."""
-    done = subprocess.run(["ss", "-Hltn"], capture_output=True, text=True, check=True)
+    """What listens on this machine's loopback of this test, or of consoles that lost their parent.
+
+    Other tests of the same run have servers of their own.
+    """
+    done = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True)
     return {
         word
         for line in done.stdout.splitlines()
         if (word := line.split()[3]).startswith(("127.", "[::1]"))
+        if any(_is_of_this_test(int(pid)) for pid in re.findall(r"pid=(\d+)", line))
     }
+
+
+def _is_of_this_test(pid: int) -> bool:
+    above = pid
+    while above > 1 and above != os.getpid():
+        try:
+            status = Path(f"/proc/{above}/stat").read_text(encoding="utf-8")
+        except OSError:
+            return False  # it has just ended
+        above = int(status.rpartition(")")[2].split()[1])
+    words = _arguments(pid)
+    return above > 1 or "_console" in words or "ssh" in words.split("\0")[0]
 
 
 def graphics(guests: Any, host: str, name: str) -> str:

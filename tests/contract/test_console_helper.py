@@ -89,6 +89,7 @@ class Helper:
             "seconds": 60.0,
             "drawing": "/usr/share/novnc",
             "terminal": "",
+            "playbook": os.getpid(),
             **order,
         }
         self.process = subprocess.Popen(
@@ -183,6 +184,17 @@ def test_it_ends_with_its_input(helpers: list[Helper], tmp_path: Any) -> None:
     helpers.append(helper := Helper(tmp_path, _NOTHING))
     assert helper.answer("url")
     assert helper.process.stdin
+    helper.process.stdin.close()
+    assert helper.process.wait(10) == 0
+
+
+def test_it_ends_where_nobody_hears_it(helpers: list[Helper], tmp_path: Any) -> None:
+    """As with a playbook that is killed, which takes both of its pipes along."""
+    helpers.append(helper := Helper(tmp_path, _NOTHING))
+    assert helper.answer("url")
+    assert helper.process.stdin
+    assert helper.process.stdout
+    helper.process.stdout.close()
     helper.process.stdin.close()
     assert helper.process.wait(10) == 0
 
