@@ -15,6 +15,7 @@ import contextlib
 import json
 import os
 import re
+import socket
 import stat
 import typing as t
 from pathlib import Path
@@ -25,7 +26,7 @@ from ..base import programs
 if t.TYPE_CHECKING:
     from ..._pure.machine.snapshot import HugepagesEntry
 
-_DEV, _NET = "/dev", Path("/sys/class/net")
+_DEV = "/dev"
 _PAGES = Path("/sys/kernel/mm/hugepages")
 _MEMINFO = Path("/proc/meminfo")
 # Where QEMU's helpers say of themselves what they are (docs/interop/vhost-user.json)
@@ -51,7 +52,7 @@ def block_devices() -> list[str]:
 
 def interfaces() -> list[str]:
     """Network interfaces of this machine."""
-    return sorted(path.name for path in _NET.iterdir()) if _NET.is_dir() else []
+    return sorted(name for _index, name in socket.if_nameindex())
 
 
 def openvswitch_bridges() -> list[str]:
