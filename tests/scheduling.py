@@ -39,7 +39,6 @@ _LAST = "tests/integration/test_examples.py"
 # Bring up laboratories of their own, or run what a laboratory is made of without one
 BY_THEMSELVES = (
     "tests/faults/test_lab_cleanup.py",
-    "tests/integration/test_benchmarks.py",
     "tests/integration/test_demo.py",
     "tests/integration/test_lab.py",
     "tests/integration/test_lab_images.py",

@@ -165,7 +165,7 @@ def test_the_playbook_starts_in_order_and_back(
     assert began("hv1", "second1") - began("hv2", "first1") >= 3
     started = time.monotonic()
     assert brought(vm_state="running") == ["hv2", "hv1"]
-    assert brought(vm_autostart=True) == ["hv1", "hv2"]
+    assert sorted(brought(vm_autostart=True)) == ["hv1", "hv2"]  # at once, in any order
     off = {"vm_state": "shutoff", "vm_force": True, "vm_shutdown_timeout": 0}
     assert brought(**off) == ["hv1", "hv2"]
     assert time.monotonic() - started < 60

@@ -355,6 +355,15 @@ def test_twenty_claims_of_addresses_and_no_wrong_machine(reach: Reach) -> None:
             )
         spoofing.tried(f"ARP, {'with' if with_key else 'without'} a key", "near1", claimed)
     spoofing.at_console("near1", [f"ip addr del {one}/32 dev eth0" for one in claimed])
+    # who gives an address back is taken for its owner for a moment yet; only keys see that
+    for host in ("hv1", "hv2"):
+        guests.script(host, "ip neigh flush all")
+    guests.execute("hv1", "lan1", f"arping -U -c 3 -I eth0 {has['lan1']}")
+    spoofing.at_console("near2", [f"arping -U -c 3 -I eth0 {has['near2']}"])
+    for name in ("lan1", "near2"):
+        wait_for(
+            lambda one=name: neighbours.table().get(has[one]) == macs[one], 15, f"ARP of {name}"
+        )
 
     guests.virsh("hv1", "attach-interface", "lan1", "network", "natted", "--model", "virtio")
     number = macs["nat1"].replace(":", "")
