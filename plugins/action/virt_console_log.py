@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import located
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import report
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options import (
@@ -17,7 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options i
     LOG_ARGUMENTS as ARGUMENTS,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values
 from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered, sound
 
 
@@ -45,9 +44,4 @@ class ActionModule(FleetAction):
         for host, answer in answers.items():
             found += report.read_consoles(host, answer)
         text = report.consoles_text(found, {host: one.why for host, one in silent.items()})
-        Display().display(text.rstrip("\n"))
-        result: Answer = {"changed": False, "output": text}
-        problems = report.problems(found, options["names"], given, silent)
-        if problems:
-            result.update(failed=True, msg="\n".join(problems))
-        return result
+        return self.shown(text, report.problems(found, options["names"], given, silent))

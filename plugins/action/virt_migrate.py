@@ -228,11 +228,7 @@ class ActionModule(FleetAction):
             state=options["state"],
             check=self.check,
         )
-        Display().display(text.rstrip("\n"))
-        found: Answer = {"changed": False, "output": text}
-        if failures:
-            found.update(failed=True, msg="\n".join(failures))
-        return found
+        return self.shown(text, failures)
 
 
 def _limits(values: Values) -> Answer:

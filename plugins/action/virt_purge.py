@@ -7,7 +7,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_list
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import (
     purge_decision,
@@ -61,11 +60,7 @@ class ActionModule(FleetAction):
         text, failures = purge_report.report(
             options["names"], _shares(options), answers, check=self.check
         )
-        Display().display(text.rstrip("\n"))
-        found: Answer = {"changed": False, "output": text}
-        if failures:
-            found.update(failed=True, msg="\n".join(failures))
-        return found
+        return self.shown(text, failures)
 
 
 def _shares(options: Options) -> dict[str, list[str]]:

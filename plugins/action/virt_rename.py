@@ -7,7 +7,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import rename_decision
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.rename_options import (
@@ -74,11 +73,7 @@ class ActionModule(FleetAction):
             options["_problem"],
             check=self.check,
         )
-        Display().display(text.rstrip("\n"))
-        found: Answer = {"changed": False, "output": text}
-        if failures:
-            found.update(failed=True, msg="\n".join(failures))
-        return found
+        return self.shown(text, failures)
 
 
 def _host(options: Options) -> str:

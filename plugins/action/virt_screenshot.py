@@ -9,7 +9,6 @@ import binascii
 import typing as t
 from pathlib import Path
 
-from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
     as_mappings,
@@ -126,12 +125,8 @@ class ActionModule(FleetAction):
                 kept = _files.replace_if_changed(str(sheet), page, check=self.check, option="dest")
                 changed = kept is not None
             text += f"all of them: {sheet}\n"
-        Display().display(text.rstrip("\n"))
         problems = report.problems(screens, options["names"] or (), given, silent)
-        result: Answer = {"changed": changed, "output": text}
-        if problems:
-            result.update(failed=True, msg="\n".join(problems))
-        return result
+        return self.shown(text, problems, changed=changed)
 
 
 def _below(host: str, name: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._pure.snapshots import decision
 from ansible_collections.fleet.virt.plugins.module_utils._pure.snapshots.options import (
     ARGUMENTS,
@@ -15,7 +14,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.snapshots.options
     wanted_of,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, shares
+from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values, shares
 from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
 
 
@@ -45,18 +44,11 @@ class ActionModule(FleetAction):
             if options["_shares"] is None:
                 raise AnsibleActionFail("_shares: missing; give what _stage: decide returned")
             answers = registered(task_vars, options["_results"], "snapshot")
-            return _shown(*decision.report(shares(options["_shares"]), answers, check=self.check))
+            told = decision.report(shares(options["_shares"]), answers, check=self.check)
+            return self.shown(*told)
         answers = registered(task_vars, options["_results"], "snapshot_look")
         seen = decision.fleet(answers, options["_expected"], options["_lost"])
         if options["_list"]:
-            return _shown(*decision.listing(options["names"], seen))
+            return self.shown(*decision.listing(options["names"], seen))
         wanted_of(options)
         return {"changed": False, "shares": decision.decide(options["names"], seen)}
-
-
-def _shown(text: str, failures: t.Sequence[str]) -> Answer:
-    Display().display(text.rstrip("\n"))
-    found: Answer = {"changed": False, "output": text}
-    if failures:
-        found.update(failed=True, msg="\n".join(failures))
-    return found

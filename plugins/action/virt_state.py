@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import state_decision
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_options import (
     ARGUMENTS,
@@ -68,8 +67,4 @@ class ActionModule(FleetAction):
     def _report(self, options: Options) -> Answer:
         told = state_decision.told_earlier(options["_earlier"])
         text, failures = state_decision.report(told, options["_silent"], check=self.check)
-        Display().display(text.rstrip("\n"))
-        found: Answer = {"changed": False, "output": text}
-        if failures:
-            found.update(failed=True, msg="\n".join(failures))
-        return found
+        return self.shown(text, failures)

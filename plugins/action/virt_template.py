@@ -7,7 +7,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._pure.copies import template_decision
 from ansible_collections.fleet.virt.plugins.module_utils._pure.copies.template_options import (
     ARGUMENTS,
@@ -63,8 +62,4 @@ class ActionModule(FleetAction):
             options["_present"],
             check=self.check,
         )
-        Display().display(text.rstrip("\n"))
-        found: Answer = {"changed": False, "output": text}
-        if failures:
-            found.update(failed=True, msg="\n".join(failures))
-        return found
+        return self.shown(text, failures)

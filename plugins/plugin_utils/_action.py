@@ -13,12 +13,13 @@ import contextlib
 import gc
 import types
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
@@ -80,6 +81,14 @@ class FleetAction(ActionBase):
     def work(self, task_vars: Values) -> Mapping[str, object]:
         """The result of the action for the task's host."""
         raise NotImplementedError
+
+    def shown(self, text: str, failures: Sequence[str], *, changed: bool = False) -> Answer:
+        """Show what became of all; the result, which has failed if any of it has."""
+        Display().display(text.rstrip("\n"))
+        found: Answer = {"changed": changed, "output": text}
+        if failures:
+            found.update(failed=True, msg="\n".join(failures))
+        return found
 
     def options(
         self,

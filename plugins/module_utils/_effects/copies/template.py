@@ -38,6 +38,7 @@ from . import identity, running
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+    from ..._pure.images.entries import BaseEntry
     from ..._pure.machine.snapshot import DiskEntry
 
 _LOCK_SECONDS = 3600.0
@@ -301,7 +302,7 @@ def _result(job: _Job, steps: t.Sequence[Step[Facts]]) -> dict[str, object]:
     return result
 
 
-def _entry(pool: Pool, name: str, disk: Disk, base: BaseImage | None) -> dict[str, object]:
+def _entry(pool: Pool, name: str, disk: Disk, base: BaseImage | None) -> BaseEntry:
     if base is None:
         return {
             "name": name,
@@ -312,12 +313,4 @@ def _entry(pool: Pool, name: str, disk: Disk, base: BaseImage | None) -> dict[st
             "path": GENERATED,
             "size_mib": mib_up(disk.size),
         }
-    return {
-        "name": base.name,
-        "digest": base.digest,
-        "format": base.format,
-        "pool": pool.name,
-        "volume": base.volume,
-        "path": base.path,
-        "size_mib": mib_up(base.virtual_bytes),
-    }
+    return images.described(pool, base)

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused
 from ..._pure.base.options import show
+from ..._pure.base.xml_values import mib_up
 from ..._pure.machine import base_name
 from ..._pure.machine.image_format import ImageFormat
 from ..base import deadline, owner
@@ -32,6 +33,9 @@ from ..machine.storage import Pool
 from . import base_file, unpack
 from . import check as image_check
 from .digests import DigestCache
+
+if t.TYPE_CHECKING:
+    from ..._pure.images.entries import BaseEntry
 
 Done = t.TypeVar("Done")
 
@@ -52,6 +56,19 @@ class BaseImage:
     volume: str
     path: str
     virtual_bytes: int
+
+
+def described(pool: Pool, base: BaseImage) -> BaseEntry:
+    """It, as results have it."""
+    return {
+        "name": base.name,
+        "digest": base.digest,
+        "format": base.format,
+        "pool": pool.name,
+        "volume": base.volume,
+        "path": base.path,
+        "size_mib": mib_up(base.virtual_bytes),
+    }
 
 
 @dataclass(frozen=True)

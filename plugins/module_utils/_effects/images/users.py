@@ -31,7 +31,7 @@ from ..machine import ownership, storage
 from ..machine.ownership import References
 from ..machine.storage import Pool
 from . import base_file, digests, images
-from .images import BaseImage
+from .images import BaseImage, described
 
 if t.TYPE_CHECKING:
     from ..._pure.images.entries import Diff, ListedEntry, UsedEntry
@@ -255,15 +255,8 @@ def _digest(path: str) -> str:
 
 
 def _entry(pool: Pool, use: Use) -> UsedEntry:
-    base = use.base
     return {
-        "name": base.name,
-        "digest": base.digest,
-        "format": base.format,
-        "pool": pool.name,
-        "volume": base.volume,
-        "path": base.path,
-        "size_mib": mib_up(base.virtual_bytes),
+        **described(pool, use.base),
         "allocated_mib": mib_up(use.occupied),
         "users": list(use.users),
     }

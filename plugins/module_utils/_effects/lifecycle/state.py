@@ -13,7 +13,6 @@ This file is private to the collection.
 from __future__ import annotations
 
 import dataclasses
-import json
 import threading
 import time
 import typing as t
@@ -22,6 +21,7 @@ from dataclasses import dataclass, field
 from ... import _libvirt
 from ..._errors import DeadlineExceeded, LibvirtFailure, PlanRefused, told
 from ..._libvirt import ERR_OPERATION_INVALID
+from ..._pure.base.results import json_diff
 from ..._pure.base.states import reason_name, state_name
 from ..._pure.lifecycle import start_order, state_plan
 from ..._pure.lifecycle.state_plan import Facts, Wanted
@@ -33,6 +33,7 @@ from ..plan.executor import Turns
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+    from ..._pure.base.results import Diff
 
 _AGAIN = 10.0  # seconds after which a guest is asked again: while it boots it hears nothing
 _POLL = 0.25
@@ -368,10 +369,5 @@ def _changed(job: _Job) -> bool:
     return _shown(job.before) != _shown(job.after)
 
 
-def _diff(job: _Job) -> dict[str, str]:
-    return {
-        "before_header": job.before.name,
-        "after_header": job.before.name,
-        "before": json.dumps(_shown(job.before), indent=1) + "\n",
-        "after": json.dumps(_shown(job.after), indent=1) + "\n",
-    }
+def _diff(job: _Job) -> Diff:
+    return json_diff(job.before.name, _shown(job.before), _shown(job.after))

@@ -13,7 +13,6 @@ This file is private to the collection.
 from __future__ import annotations
 
 import dataclasses
-import json
 import typing as t
 from dataclasses import dataclass, field
 
@@ -21,6 +20,7 @@ from ... import _libvirt, _lxml
 from ..._errors import PlanRefused, told
 from ..._pure.base import metadata
 from ..._pure.base.metadata import Metadata
+from ..._pure.base.results import json_diff
 from ..._pure.plan.steps import Plan, Step, predict
 from ..._pure.snapshots import plan as plans
 from ..._pure.snapshots.plan import ABSENT, Facts, Wanted
@@ -33,6 +33,7 @@ from . import read
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain, VirDomainSnapshot
+    from ..._pure.base.results import Diff
 
 _CALL_SECONDS = 300.0  # what a call may take
 _SECONDS_PER_GIB = 60.0  # of memory, in addition
@@ -252,10 +253,5 @@ def _changed(job: _Job) -> bool:
     return _shown(job.before) != _shown(job.after)
 
 
-def _diff(job: _Job) -> dict[str, str]:
-    return {
-        "before_header": job.before.name,
-        "after_header": job.before.name,
-        "before": json.dumps(_shown(job.before), indent=1) + "\n",
-        "after": json.dumps(_shown(job.after), indent=1) + "\n",
-    }
+def _diff(job: _Job) -> Diff:
+    return json_diff(job.before.name, _shown(job.before), _shown(job.after))

@@ -9,6 +9,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 # What exists only afterwards, in check mode
@@ -22,3 +23,13 @@ class Diff(t.TypedDict):
     after_header: str
     before: str
     after: str
+
+
+def json_diff(header: str, before: t.Mapping[str, object], after: t.Mapping[str, object]) -> Diff:
+    """What is shown as JSON, one value a line."""
+    return {
+        "before_header": header,
+        "after_header": header,
+        "before": json.dumps(before, indent=1) + "\n",
+        "after": json.dumps(after, indent=1) + "\n",
+    }
