@@ -137,8 +137,15 @@ def test_a_file_of_the_hypervisor(site: Site) -> None:
     site.only("hv1", found["volume"])
     itself = site.verify(found["path"], expect_changed=False).real["hv1"]["image"]
     assert {**itself, "name": "centos 7.img"} == found
-    cache = site.lab.ssh("hv1", ["stat", "-c", "%a %U", "/var/cache/fleet-virt/digests.json"])
-    assert cache.stdout == "600 root\n"
+    stat = ["stat", "-c", "%a %U", "/var/cache/fleet-virt/digests.json"]
+
+    def remembered() -> str:
+        """Mode and owner of what is remembered; of files that were written just now nothing is."""
+        site.run(where)
+        return site.lab.ssh("hv1", stat, check=False).stdout
+
+    wait_for(remembered, 30, "it is remembered")
+    assert remembered() == "600 root\n"
 
 
 def test_a_file_that_a_vm_writes_to_is_refused(site: Site) -> None:

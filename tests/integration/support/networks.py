@@ -121,8 +121,9 @@ def hand_over(lab: Laboratory, name: str, backend: str) -> None:
     if backend in _PACKAGES:
         lab.ssh(name, _INSTALL.format(_PACKAGES[backend]), timeout=180)
     if lab.ssh(name, "sshd -T | grep -qi ^persourcepenalties", check=False).returncode == 0:
-        # OpenSSH 9.8 and newer shut out for a while who asks, as a probe does, and never logs in
-        lab.ssh(name, f"echo PerSourcePenalties no > {_SSHD}; systemctl reload ssh")
+        # OpenSSH 9.8 and newer shut out for a while who asks, as a probe does, and never logs in.
+        # After a reload nobody listens for a moment; a restart returns when it listens again
+        lab.ssh(name, f"echo PerSourcePenalties no > {_SSHD}; systemctl restart ssh")
     host = lab.host(name)
     for path, text in _FILES[backend].items():
         content = text.format(address=host.address, gateway=lab.gateway)
