@@ -228,7 +228,7 @@ class ActionModule(FleetAction):
             state=options["state"],
             check=self.check,
         )
-        return self.shown(text, failures)
+        return self.shown(text + _marked(options, task_vars, check=self.check), failures)
 
 
 def _limits(values: Values) -> Answer:
@@ -263,6 +263,15 @@ def _with_coming(
         said = of_host(task_vars, str(there.get("name")), variable)
         found.append({**vm, "destination": {**there, "coming": said.get("bases") or []}})
     return found
+
+
+def _marked(options: Options, task_vars: Values, *, check: bool) -> str:
+    """That the hypervisor is in maintenance now, or no longer, whatever became of its VMs."""
+    host = options["_evacuated"] or options["_home"]
+    if not options["_marked"] or not host:
+        return ""
+    mark = (registered(task_vars, options["_marked"]).get(host) or {}).get("maintenance")
+    return "" if mark is None else migration_report.mark(host, present=bool(mark), check=check)
 
 
 def _unmarked(options: Options, task_vars: Values) -> list[str]:

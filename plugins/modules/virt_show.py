@@ -198,7 +198,8 @@ hypervisors:
       type: dict
     vms:
       description: As RV(fleet.virt.virt_init#module:vms), each with its C(address) and with
-        C(answered), which is null if nobody waited for it.
+        C(answered), which is null if nobody waited for it, or C(waited) and nothing was heard;
+        C(first_boot) is that of RV(fleet.virt.virt_wait#module:vms).
       returned: with O(view=vms)
       type: list
       elements: dict

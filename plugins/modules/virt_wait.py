@@ -143,6 +143,10 @@ vms:
         - Whether it answered and nothing failed in its first boot, or has an address with
           O(until=address); null in check mode.
       type: bool
+    first_boot:
+      description: Why one whose SSH server answers counts as one that does not, V(failed) if
+        something failed in its first boot, V(running) if that goes on; else null.
+      type: str
     msg:
       description: What is missing, what failed in the first boot or that its end is not known, or
         why the seed medium could not be removed; empty when all is well.

@@ -163,7 +163,11 @@ class Named(Said, total=False):
     vms: list[NamedVm] | None
 
 
-class WaitingVm(t.TypedDict):
+class WaitingVmMore(t.TypedDict, total=False):
+    first_boot: str | None
+
+
+class WaitingVm(WaitingVmMore):
     """How far a VM is that is waited for."""
 
     name: str

@@ -90,7 +90,8 @@ class Progress:
         for vm in self.vms():
             if vm["answered"]:
                 continue
-            told.append(f"{vm['name']} on {self.host} does not answer: {vm['msg']}")
+            silent = "" if vm.get("first_boot") else " does not answer"
+            told.append(f"{vm['name']} on {self.host}{silent}: {vm['msg']}")
             if vm["console"]:
                 told.append(f"{vm['name']}: the end of its console:")
                 told += [f"  {vm['name']} | {line}" for line in vm["console"]]

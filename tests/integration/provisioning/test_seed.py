@@ -167,6 +167,8 @@ def test_a_first_boot_that_fails_is_told_until_it_is_acknowledged(fleet: Fleet) 
     run = fleet.provision(virt_vms=[vm], virt_wait_timeout=400, limit=500)
     assert run.returncode != 0, run
     assert re.search(f"fails: .*{failure}", " ".join(run.stdout.split())), run
+    assert re.search(r"^fails +hv1 +\S+ +created, its first boot failed$", run.stdout, re.M), run
+    assert "does not answer" not in run.stdout
     assert fleet.domains()["hv1"] == ["fails"]
     kept = metadata(fleet, "hv1", "fails")
     assert kept["first_boot"].startswith("failed: ")

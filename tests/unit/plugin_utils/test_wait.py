@@ -45,6 +45,13 @@ def test_a_wait_of_three_calls() -> None:
     ]
 
 
+def test_one_whose_first_boot_failed_is_not_said_to_be_silent() -> None:
+    progress = Progress("hv1", ["web1"])
+    failed = vm("web1", seconds=2.0, first_boot="failed", msg="its first boot failed: x")
+    progress.take({"vms": [failed], "waiting": []}, 0)
+    assert progress.consoles()[0] == "web1 on hv1: its first boot failed: x"
+
+
 def test_an_address_that_was_told_is_no_news() -> None:
     first = Progress("hv1", ["web1", "web2"], "address")
     assert (

@@ -24,6 +24,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..._errors import FleetVirtError, HostUnreachable
+from ..._pure.seed.first_boot import ENDED_BADLY, GOES_ON
 from ..base import deadline
 from ..base.connection import Connection
 from ..base.lookup import require_domains
@@ -98,6 +99,13 @@ class _Watched:
     def over(self) -> bool:
         return self.answered or self.guest.ended is not None
 
+    @property
+    def first_boot(self) -> str | None:
+        """What keeps one that answers from counting as such."""
+        if self.failed:
+            return ENDED_BADLY
+        return GOES_ON if self.booting and not self.over else None
+
 
 class Entry(t.TypedDict):
     """What is known of a VM; ``answered`` is None where nobody asked."""
@@ -110,6 +118,7 @@ class Entry(t.TypedDict):
     state: str | None
     reason: str | None
     answered: bool | None
+    first_boot: str | None
     msg: str
     console: list[str]
     changed: bool
@@ -140,6 +149,7 @@ def predict(names: t.Sequence[str]) -> Result:
             "state": None,
             "reason": None,
             "answered": None,
+            "first_boot": None,
             "msg": _CHECK_MODE,
             "console": [],
             "changed": False,
@@ -422,6 +432,7 @@ class _Wait:
             "state": guest.state,
             "reason": guest.reason,
             "answered": one.answered and not one.failed,
+            "first_boot": one.first_boot,
             "msg": one.problem if one.answered else self._missing(one),
             "console": console_end,
             "changed": one.changed,

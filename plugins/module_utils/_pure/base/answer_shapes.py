@@ -174,6 +174,7 @@ _WAITING: Fields = {
     "seconds": _NUMBER,
     "answered": _FLAG,
     "changed": _FLAG,
+    "first_boot?": _TEXT,
     "msg": _TEXT,
     "console": _TEXTS,
 }
@@ -185,7 +186,17 @@ SHAPES: t.Mapping[str, Fields] = {
     "images": {"images": [_IMAGE]},
     "pools": {"pool_ids": _TEXTS},
     "made": {"vms": [{**_MADE, "existed?": _FLAG, "restart_required?": _FLAG}]},
-    "waited": {"vms": [{"name": str, "address": _TEXT, "answered": _FLAG, "msg": _TEXT}]},
+    "waited": {
+        "vms": [
+            {
+                "name": str,
+                "address": _TEXT,
+                "answered": _FLAG,
+                "first_boot?": _TEXT,
+                "msg": _TEXT,
+            }
+        ]
+    },
     "placing": {"host": _HOST},
     "compared": {
         "host": _HOST,

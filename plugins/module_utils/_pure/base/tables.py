@@ -275,6 +275,9 @@ def made(hypervisors: t.Sequence[Entry], *, predicted: bool = False) -> str:
     return table(["VM", "HYPERVISOR", "ADDRESS", "RESULT"], rows) + "\n" if rows else ""
 
 
+_NOT_YET = {"failed": "its first boot failed", "running": "its first boot goes on"}
+
+
 def _became(vm: Entry, predicted: bool) -> str:
     if vm.get("failed"):
         return "failed"
@@ -284,7 +287,9 @@ def _became(vm: Entry, predicted: bool) -> str:
     if vm.get("restart_required") is True:
         words.append("needs a restart")
     if vm.get("answered") is False:
-        words.append("does not answer")
+        words.append(_NOT_YET.get(str(vm.get("first_boot")), "does not answer"))
+    elif vm.get("waited") and vm.get("answered") is None:
+        words.append("whether it answers is not known")
     return ", ".join(words)
 
 

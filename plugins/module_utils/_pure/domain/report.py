@@ -41,7 +41,9 @@ class Made:
 def report(made: Made, *, check: bool) -> tuple[list[dict[str, object]], list[str]]:
     """Each hypervisor with its VMs, and what failed.
 
-    An entry for each VM, with its ``address``, and ``answered``, which is None if nobody waited.
+    An entry for each VM, with its ``address``, whether it was ``waited`` for, and whether it
+    ``answered``, which is None if it was not, or if nothing was heard. Of one whose SSH server
+    does, ``first_boot`` says why that is not enough.
     """
     answers = {host: _with_done(made, host) for host in made.requested}
     found = outcomes.outcomes(made.requested, answers)
@@ -57,13 +59,19 @@ def report(made: Made, *, check: bool) -> tuple[list[dict[str, object]], list[st
         entry = one.entry or outcomes.failed_entry(one, answers[one.host])
         wait = heard.get((one.host, one.name))
         said = (wait.entry or {}) if wait else {}
-        answered = None if wait is None else bool(said.get("answered"))
+        answered = bool(said.get("answered")) if said else None
         if wait is not None and not answered:
             failures.append(wait.problem or _unanswered(wait))
         if made.restarted and not check:
             entry = {**entry, "restart_required": False}
         vms.setdefault(one.host, []).append(
-            {**entry, "address": said.get("address"), "answered": answered}
+            {
+                **entry,
+                "address": said.get("address"),
+                "waited": wait is not None,
+                "answered": answered,
+                "first_boot": said.get("first_boot"),
+            }
         )
     hypervisors: list[dict[str, object]] = [
         {"name": host, "answered": True, "error": None, "vms": entries}
@@ -82,7 +90,10 @@ def _with_done(made: Made, host: str) -> Answer:
 
 
 def _unanswered(wait: outcomes.Outcome) -> str:
-    said = (wait.entry or {}).get("msg") or "it does not answer"
+    entry = wait.entry or {}
+    said = entry.get("msg") or "it does not answer"
+    if entry.get("first_boot"):  # which says what to do
+        return f"{wait.name} on {wait.host}: {said}"
     return (
         f"{wait.name} on {wait.host}: {said}; it is there, but nothing says that it works: look at"
         " its console"

@@ -77,7 +77,7 @@ def repair(
     """
     found = Decision()
     listed = [str(vm["name"]) for answer in answers.values() for vm in answer.get("vms") or ()]
-    claimed = [name for name, source, _to in _claims(answers) if source not in answers]
+    claimed = [name for name, source, _to in _claims(answers) if not _has(source, name, answers)]
     for name in dict.fromkeys([*names, *listed, *([] if names else claimed)]):
         places = places_of(name, answers)
         ends = unfinished(name, places, answers)
@@ -225,7 +225,8 @@ def unfinished(
     """Source and destination of a move that was interrupted, or that goes on.
 
     One that is coming in has no marks yet: a live VM travels without them, so only its UUID tells.
-    While the source is silent, the claim that keeps its place on the destination tells.
+    While the source is silent, the claim that keeps its place on the destination tells; so it does
+    where the source was read after the VM had left, and the destination before it had arrived.
     """
     for vm in places.values():
         if vm["phase"] == "migrating" and vm.get("move"):
@@ -234,9 +235,17 @@ def unfinished(
             if set(places) <= {source, destination} and len(same) == 1:
                 return source, destination
     for of, source, destination in _claims(answers):
-        if of == name and source not in answers:
+        if of == name and not _has(source, name, answers):
             return source, destination
     return None
+
+
+def _has(host: str, name: str, answers: t.Mapping[str, Answer]) -> bool:
+    """Whether a hypervisor says that it has a VM, though nobody asked it about this one."""
+    answer = answers.get(host)
+    if answer is None:
+        return False
+    return any(vm["name"] == name for vm in (*answer["host"]["vms"], *(answer.get("vms") or ())))
 
 
 def _claims(answers: t.Mapping[str, Answer]) -> list[tuple[str, str, str]]:

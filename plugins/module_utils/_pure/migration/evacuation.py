@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ..._errors import PlanRefused
 from ..base import proofs
 from ..placement import placement
 from ..placement.types import Policy
@@ -35,6 +36,13 @@ def leave(
     for name, vm in _under_way(answers).items():
         if vm["move"]["source"] == source:
             names.setdefault(name, vm)
+    left_out = [name for name, one in mute.items() if not one.asked]
+    if names and left_out and not set(answers) - {source}:
+        raise PlanRefused(
+            f"--limit leaves out every hypervisor that could take the VMs of {source}"
+            f" ({', '.join(left_out)}), so nothing would move, and it is not marked as in"
+            " maintenance; run without --limit"
+        )
     found = _decide(names, None, answers, marked, mute, policy)
     found.problems += [
         f"{name!r} was on its way to {source}, where that move ends first; run this again, which"

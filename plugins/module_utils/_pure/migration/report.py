@@ -64,6 +64,17 @@ def report(
     return "".join(f"{line}\n" for line in lines), failures
 
 
+def mark(host: str, *, present: bool, check: bool) -> str:
+    """The line that says whether a hypervisor is in maintenance."""
+    word = "would be" if check else "is"
+    if not present:
+        return f"{host} {word} in maintenance no longer\n"
+    return (
+        f"{host} {word} in maintenance: no VM is placed on it before fleet.virt.return_vms, or"
+        " fleet.virt.maintenance with virt_maintenance=false\n"
+    )
+
+
 def _result(one: Outcome, *, check: bool, known: bool) -> list[object]:
     """What became of it in a word, MiB, seconds and milliseconds of downtime; ``known``: check mode
     knows how a move that was interrupted ends."""

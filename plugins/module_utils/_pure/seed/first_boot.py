@@ -27,6 +27,8 @@ Command = t.TypeVar("Command")  # a line for the shell, or whatever else a list 
 MARK = "fleet.virt first boot:"
 # In the metadata: a medium was given, the disk was written to, or nobody can tell the end
 PENDING, WRITTEN, UNKNOWN, FAILED = "pending", "written", "unknown", "failed: "
+# Of one that answers, in what virt_wait says of it
+ENDED_BADLY, GOES_ON = "failed", "running"
 _BEGUN = "begun"
 _LOGIN = re.compile(r"(?:^|\s)login:\s*$")
 _CLOUD_INIT = re.compile(rf"cloud-init|ci-info:|{re.escape(MARK)}", re.I)

@@ -250,8 +250,10 @@ def test_the_end_of_the_first_boot_is_waited_for(connection: Connection) -> None
     one = answers(connection, f"{MARK} begun\n")
     assert (one.answered, noted(connection)) == (False, "pending")
     assert one.booting.startswith("192.0.2.5 answers, but its first boot goes on")
+    assert one.first_boot == "running"
     one = answers(connection, f'{MARK} begun\n{MARK} {{"v1": {{"errors": []}}}}\n')
     assert (one.answered, one.failed, one.problem) == (True, False, "")
+    assert one.first_boot is None
     assert noted(connection) is None
 
 
@@ -259,7 +261,7 @@ def test_what_failed_in_the_first_boot_is_told_until_it_is_acknowledged(
     connection: Connection,
 ) -> None:
     one = answers(connection, f'{MARK} begun\n{MARK} {{"v1": {{"errors": ["x"]}}}}\n')
-    assert (one.answered, one.failed) == (True, True)
+    assert (one.answered, one.failed, one.first_boot) == (True, True, "failed")
     assert one.problem.startswith("its first boot failed: x. The VM is left as it is")
     assert noted(connection) == "failed: x"
     one.guest.look()

@@ -192,7 +192,15 @@ GOOD: dict[str, Answer] = {
     "pools": {"pool_ids": ["8:1"]},
     "made": {"vms": [{**MADE, "existed": True, "restart_required": True}]},
     "waited": {
-        "vms": [{"name": "web1", "address": "192.0.2.1", "answered": False, "msg": "no"}],
+        "vms": [
+            {
+                "name": "web1",
+                "address": "192.0.2.1",
+                "answered": False,
+                "first_boot": "failed",
+                "msg": "no",
+            }
+        ],
     },
     "placing": {"host": HOST},
     "claims": {"host": HOST, "vms": [MADE]},
@@ -380,6 +388,7 @@ GOOD: dict[str, Answer] = {
                 "seconds": 2.5,
                 "answered": False,
                 "changed": True,
+                "first_boot": None,
                 "msg": "no",
                 "console": ["login:"],
             }

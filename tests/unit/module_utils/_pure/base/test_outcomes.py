@@ -18,6 +18,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.report imp
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.purge_report import (
     report as purged,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.report import mark
 from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.report import (
     report as migrated,
 )
@@ -248,6 +249,12 @@ def test_nothing_to_move_says_so() -> None:
     assert "nothing to do" not in migrated([], {}, {}, ["db1: no room"], check=False)[0]
 
 
+def test_whether_a_hypervisor_is_in_maintenance_is_said() -> None:
+    assert mark("hv1", present=True, check=False).startswith("hv1 is in maintenance: no VM is")
+    assert mark("hv1", present=True, check=True).startswith("hv1 would be in maintenance: ")
+    assert mark("hv1", present=False, check=False) == "hv1 is in maintenance no longer\n"
+
+
 def created(name: str, **changes: t.Any) -> dict[str, t.Any]:
     return {"name": name, "changed": True, "failed": False, "msg": None, **changes}
 
@@ -283,7 +290,7 @@ def test_what_became_of_vms_that_were_to_be_made() -> None:
         ("hv1", "b", False, False, "192.0.2.1"),
         ("hv1", "c", True, None, None),
         ("hv2", "d", True, None, None),
-        ("hv3", "e", False, False, None),
+        ("hv3", "e", False, None, None),
     ]
     begun = [
         "c on hv1: no such CPU",
@@ -301,8 +308,32 @@ def test_what_became_of_vms_that_were_to_be_made() -> None:
         ["b", "hv1", "192.0.2.1", "created,", "does", "not", "answer"],
         ["c", "hv1", "-", "failed"],
         ["d", "hv2", "-", "failed"],
-        ["e", "hv3", "-", "created,", "does", "not", "answer"],
+        ["e", "hv3", "-", "created,", "whether", "it", "answers", "is", "not", "known"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("first_boot", "word", "failure"),
+    [
+        (None, "created, does not answer", "a on hv1: why; it is there, but nothing says"),
+        ("failed", "created, its first boot failed", "a on hv1: why"),
+        ("running", "created, its first boot goes on", "a on hv1: why"),
+    ],
+)
+def test_one_that_answers_before_its_first_boot_is_done_is_not_said_to_be_silent(
+    first_boot: str | None, word: str, failure: str
+) -> None:
+    heard = answers("a", answered=False, msg="why", first_boot=first_boot)
+    made = Made(
+        requested={"hv1": ["a"]},
+        created={"hv1": {"vms": [created("a")]}},
+        waits={"hv1": ["a"]},
+        waited={"hv1": {"vms": [heard]}},
+    )
+    hypervisors, failures = provisioned(made, check=False)
+    assert tables.render("vms", hypervisors).rstrip().endswith(word)
+    assert failures[0].startswith(failure)
+    assert (failures[0] == failure) is (first_boot is not None)
 
 
 @pytest.mark.parametrize(

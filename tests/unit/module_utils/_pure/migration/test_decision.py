@@ -320,6 +320,22 @@ def test_what_a_lost_source_left_is_not_settled_where_a_third_one_has_the_vm() -
     assert "'web1' is on hv3, and hv2 still has what its unfinished move" in found.problems[0]
 
 
+def test_a_vm_that_left_and_arrived_while_hypervisors_were_read_is_in_a_move() -> None:
+    """hv2 was read while the VM was not there yet, hv1 when it had gone."""
+    answers = {"hv1": answer(), "hv2": answer(claims=["web1"]), "hv3": answer()}
+    for names in ([], ["web1"]):
+        assert repair(names, answers, {}).shares == {"hv1": [("web1", "hv2")]}
+    assert go(answers, host="hv2").shares == {"hv1": [("web1", "hv2")]}
+    # it waits there for its memory, without marks
+    answers["hv2"] = answer(vm(persistent=False), claims=["web1"])
+    assert repair(["web1"], answers, {}).shares == {"hv1": [("web1", "hv2")]}
+    # a source that says that it has it, and that nothing moves, is believed
+    answers["hv1"] = answer(vm())
+    answers["hv1"]["vms"] = []
+    found = repair([], {**answers, "hv2": answer(claims=["web1"])}, {})
+    assert (found.shares, found.problems) == ({}, [])
+
+
 def test_options_and_moves() -> None:
     given: dict[str, t.Any] = {
         "keep_volumes": False,

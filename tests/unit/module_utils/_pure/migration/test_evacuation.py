@@ -142,6 +142,16 @@ def test_a_silent_one_takes_nothing_and_stops_nothing() -> None:
     assert "the move of 'web2' from hv1 to hv3 is unfinished, and hv3" in found.problems[0]
 
 
+def test_nothing_is_marked_where_limit_leaves_nobody_to_take_the_vms() -> None:
+    away = {"hv2": Silence("it was not asked (--limit)", asked=False)}
+    with pytest.raises(PlanRefused, match=r"VMs of hv1 \(hv2\).*run without --limit"):
+        emptied({"hv1": answer(vm("web1"))}, mute=away)
+    # one without VMs is marked, and so is one whose VMs find no room
+    assert emptied({"hv1": answer()}, mute=away).problems == []
+    crowded = emptied({"hv1": answer(vm("web1")), "hv3": answer(memory=1)}, mute=away)
+    assert crowded.problems[0].startswith("web1 fits nowhere. ")
+
+
 def test_one_that_was_just_coming_is_told() -> None:
     half = vm("web1", phase="migrating", move={"source": "hv2", "destination": "hv1"})
     found = emptied({"hv1": answer(vm("web1", persistent=False)), "hv2": answer(half)})
