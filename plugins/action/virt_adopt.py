@@ -12,15 +12,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.adoption.adopt_op
     ARGUMENTS,
     INTERNAL,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils import (
-    _batch,
-    _output,
-    _peers,
-    _vms_file,
-)
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, shares
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import hosts, registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, shares
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import hosts, registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _batch, _vms_file
 
 
 class Options(Connected):

@@ -19,8 +19,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.bridge.options im
     INTERNAL,
     parse,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 
 _ROUNDS = 3  # an interrupted run is finished, or told, and then this one has its turn
 _CONNECT = 3  # seconds for a connection to a machine that is perhaps cut off

@@ -13,10 +13,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.copies.clone_opti
     INTERNAL,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import OPTIONS
-from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _peers
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _batch
 
 
 class Options(Connected):

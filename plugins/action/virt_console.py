@@ -14,10 +14,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.console i
     ARGUMENTS,
     INTERNAL,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils import _console, _peers, _ssh
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered, sound
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered, sound
+from ansible_collections.fleet.virt.plugins.plugin_utils.console import _console
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
 
 
 class Options(Connected):

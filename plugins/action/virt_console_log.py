@@ -15,9 +15,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options i
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options import (
     LOG_ARGUMENTS as ARGUMENTS,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered, sound
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered, sound
 
 
 class Options(Connected):

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.plugin_utils import _peers
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values
 
 
 class ActionModule(FleetAction):

@@ -14,11 +14,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.images.source imp
     parse_image,
     with_checksum,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils import _images
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._fleet_variables import Variables
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, plain
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import Variables
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, plain
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.images import _images
 
 _INTERNAL = ("_results", "_expected", "_lost")
 
@@ -57,7 +57,7 @@ class ActionModule(FleetAction):
             )
         if not by_controller:
             return None
-        from ansible_collections.fleet.virt.plugins.plugin_utils import _downloads
+        from ansible_collections.fleet.virt.plugins.plugin_utils.images import _downloads
 
         return _downloads.downloaded(source, limits, check=check)
 

@@ -16,17 +16,17 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values 
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import to_boolean
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Defaults
-from ansible_collections.fleet.virt.plugins.plugin_utils import (
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import MADE, Made
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, plain
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import checked
+from ansible_collections.fleet.virt.plugins.plugin_utils.images import _images
+from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import (
     _batch,
     _elsewhere,
-    _images,
-    _peers,
     _seeds,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import MADE, Made
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, plain
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import checked
 
 _AD_HOC = "Ansible Ad-Hoc"
 _SYSTEM = "qemu:///system"

@@ -15,19 +15,23 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys_o
     INTERNAL,
     ON_HYPERVISOR,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils import (
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import KEYS
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import Variables
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, plain
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import (
+    checked,
+    hosts,
+    of_host,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils.keys import (
     _keys,
     _keys_apply,
     _keys_signing,
-    _peers,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import KEYS
-from ansible_collections.fleet.virt.plugins.plugin_utils._cryptography import require
-from ansible_collections.fleet.virt.plugins.plugin_utils._fleet_variables import Variables
-from ansible_collections.fleet.virt.plugins.plugin_utils._key_store import KeyStore
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, plain
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import checked, hosts, of_host
+from ansible_collections.fleet.virt.plugins.plugin_utils.keys._cryptography import require
+from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import KeyStore
 
 _ROUNDS = 5  # an exchange of a CA takes four
 

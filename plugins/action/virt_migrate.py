@@ -39,23 +39,25 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.options
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import placement
 from ansible_collections.fleet.virt.plugins.module_utils._units import MIB
-from ansible_collections.fleet.virt.plugins.plugin_utils import _images, _peers, _placing
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import (
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import (
     MIGRATE_LOOK,
     MigrateLook,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._fleet_variables import (
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import (
     LIMITS,
     Variables,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import (
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
     Answer,
     Values,
     texts,
     to_plain,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import of_host, registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import of_host, registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.images import _images
+from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _placing
 
 
 class Base(t.TypedDict):

@@ -12,13 +12,13 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values 
     as_mapping,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import packages
-from ansible_collections.fleet.virt.plugins.plugin_utils import _alive
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import (
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _alive
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import (
     Connected,
     FleetAction,
     Foreign,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 
 _LIMITS = {"read": 300.0, "install": 3600.0}  # seconds
 

@@ -26,20 +26,21 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.results impo
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Domain
 from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import fleet_seen
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import demand, placement
-from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _peers, _placing
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import (
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import (
     CLAIMS,
     MADE,
     PLACING,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import (
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
     Answer,
     Values,
     texts,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import shares as shares_of
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import hosts, registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import shares as shares_of
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import hosts, registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _batch, _placing
 
 # rounds in which others may be faster before a VM is given up
 _ATTEMPTS = 6

@@ -18,11 +18,12 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain imp
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.fleet_plan import Place
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import located
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import placement
-from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _output, _peers, _placing
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import PLACING
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import PLACING
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _batch, _placing
 
 _ARGUMENTS: Spec = {
     "vms": {"type": "list", "elements": "dict"},

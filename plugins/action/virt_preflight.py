@@ -22,17 +22,17 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.prefli
     INTERNAL,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._units import parse_mib
-from ansible_collections.fleet.virt.plugins.plugin_utils import _clock, _output, _peers
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import (
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _clock, _output, _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import (
     BASELINE,
     FACTS,
     Facts,
     SeenFacts,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._fleet_variables import Variables
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, plain
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import (
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import Variables
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, plain
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import (
     checked,
     registered,
     unsound,

@@ -13,10 +13,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.rename_
     ARGUMENTS,
     INTERNAL,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils import _peers
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
 
 
 class Options(Connected):

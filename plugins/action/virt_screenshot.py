@@ -21,10 +21,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options i
     INTERNAL,
     wanted,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils import _files
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered, sound
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _files
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered, sound
 
 _SHEET = "index.html"
 

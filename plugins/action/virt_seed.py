@@ -12,9 +12,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_mapping
 from ansible_collections.fleet.virt.plugins.module_utils._pure.seed import seed
-from ansible_collections.fleet.virt.plugins.plugin_utils import _batch, _seeds
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, plain
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, plain
+from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _batch, _seeds
 
 _KEPT = ("name", "state", "pool", "uri", "timeout")
 

@@ -18,11 +18,20 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import (
     records,
     selection,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils import _output
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import MADE
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, shares, texts
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import hosts, registered, sound
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import MADE
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
+    Answer,
+    Values,
+    shares,
+    texts,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import (
+    hosts,
+    registered,
+    sound,
+)
 
 _VIEWS = {
     "host_info": "host",
@@ -150,7 +159,7 @@ class ActionModule(FleetAction):
         if not names or seconds is None:
             return {}
         # libvirt's binding is loaded only where it is needed
-        from ansible_collections.fleet.virt.plugins.plugin_utils import _direct
+        from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _direct
 
         view = options["view"]
         reader: _direct.Reader = _direct.host_info

@@ -13,9 +13,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.snapshots.options
     INTERNAL,
     wanted_of,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values, shares
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, shares
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
 
 
 class Options(Connected):

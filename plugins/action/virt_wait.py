@@ -13,11 +13,11 @@ from ansible.utils.display import Display
 from ansible.utils.unsafe_proxy import wrap_var
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_mappings
-from ansible_collections.fleet.virt.plugins.plugin_utils._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import WAIT
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Answer, Values, plain
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import checked
-from ansible_collections.fleet.virt.plugins.plugin_utils._wait import Progress
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import WAIT
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, plain
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import checked
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._wait import Progress
 
 _ARGUMENTS: Spec = {
     "names": {"type": "list", "elements": "str", "required": True},

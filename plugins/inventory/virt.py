@@ -208,16 +208,16 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values 
     as_list,
     as_mapping,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils import (
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils.reading import (
     _claims,
     _group_guard,
     _guest_ssh,
     _guests,
     _machines,
     _reading,
-    _ssh,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values, to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
 
 # Variables of a hypervisor that count here, besides those for connecting
 _WANTED = ("ansible_python_interpreter", "virt_migration_address", "virt_zone")

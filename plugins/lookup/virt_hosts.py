@@ -63,8 +63,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values 
     as_list,
     as_mapping,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values
-from ansible_collections.fleet.virt.plugins.plugin_utils._variables import require_known
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._variables import require_known
 
 _WITHOUT_HOSTS = ("syntax", "listhosts", "listtasks", "listtags")
 

@@ -59,9 +59,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values 
     as_list,
     as_mapping,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._answer_kinds import NAMED
-from ansible_collections.fleet.virt.plugins.plugin_utils._plain import Values
-from ansible_collections.fleet.virt.plugins.plugin_utils._registered import registered
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import NAMED
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
 
 
 class LookupModule(LookupBase):

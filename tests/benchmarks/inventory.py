@@ -179,7 +179,8 @@ def connections(lab: t.Any, number: int, rounds: int) -> Connections:
 
     :param lab: a tests.lab.laboratory.Laboratory that is up.
     """
-    from ansible_collections.fleet.virt.plugins.plugin_utils import _reading, _ssh
+    from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _reading
+    from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
 
     hosts = [host for host in lab.hosts if host.state == "running" and not host.bare]
     reload = "systemctl reload ssh"

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.fleet.virt.plugins.plugin_utils import _console
+from ansible_collections.fleet.virt.plugins.plugin_utils.console import _console
 from ansible_collections.fleet.virt.tests.integration.support import console
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The folders of ``plugins/module_utils``, their order and their size; and no import cycle."""
+"""The folders of ``module_utils`` and ``plugin_utils``, their order and size; no import cycle."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ LAYERS = {
     " change adoption hypervisor placement migration copies",
     "_effects": "base plan bridge machine screens hypervisor seed images lifecycle snapshots"
     " migration domain adoption copies",
+    "plugin_utils": "base ssh images keys console reading provisioning",
 }
 ORDER = [(layer, folder) for layer, folders in LAYERS.items() for folder in folders.split()]
 MOST_FILES = 20
@@ -52,21 +53,25 @@ def graph() -> dict[str, list[str]]:
     return {name: list(imported(name, path, known)) for name, path in known.items()}
 
 
+def place(layer: str) -> Path:
+    """Where a layer's folders are."""
+    return ROOT / layer if layer == "plugin_utils" else ROOT / "module_utils" / layer
+
+
 def folder(name: str) -> tuple[str, str] | None:
-    parts = name.split(".")
-    return (parts[1], parts[2]) if parts[0] == "module_utils" and len(parts) == 4 else None
+    parts = name.removeprefix("module_utils.").split(".")
+    return (parts[0], parts[1]) if parts[0] in LAYERS and len(parts) == 3 else None
 
 
 def test_every_folder_has_its_place() -> None:
-    utils = ROOT / "module_utils"
     found = {
-        (path.parent.name, path.name)
+        (layer, path.name)
         for layer in LAYERS
-        for path in (utils / layer).iterdir()
+        for path in place(layer).iterdir()
         if path.is_dir() and path.name != "__pycache__"
     }
     assert found == set(ORDER)
-    loose = [path for layer in LAYERS for path in (utils / layer).glob("*.py")]
+    loose = [path for layer in LAYERS for path in place(layer).glob("*.py")]
     assert {path.name for path in loose} == {"__init__.py"}, "every file is in a feature's folder"
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.fleet.virt.plugins.plugin_utils._variables import BOOLEANS_AMONG
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._variables import BOOLEANS_AMONG
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "playbooks").rglob("*.yml"))

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import DAY, Wanted
-from ansible_collections.fleet.virt.plugins.plugin_utils import _x509
-from ansible_collections.fleet.virt.plugins.plugin_utils._key_store import KeyStore
+from ansible_collections.fleet.virt.plugins.plugin_utils.keys import _x509
+from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import KeyStore
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.fleet.virt.plugins.plugin_utils import _x509
+from ansible_collections.fleet.virt.plugins.plugin_utils.keys import _x509
 from ansible_collections.fleet.virt.tests.integration import harness
 
 from .conftest import HOSTS, PKI, Keys

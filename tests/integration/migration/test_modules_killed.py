@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from ansible_collections.fleet.virt.plugins.plugin_utils._variables import PLAYBOOKS
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._variables import PLAYBOOKS
 from ansible_collections.fleet.virt.tests.integration.support import killing
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Run
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._effects.hypervisor import key_tool
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.plugin_utils import _x509
+from ansible_collections.fleet.virt.plugins.plugin_utils.keys import _x509
 
 
 def test_openssl_makes_a_key_and_a_request(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.images.options im
     limits_of,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.images.source import parse_image
-from ansible_collections.fleet.virt.plugins.plugin_utils import _downloads
+from ansible_collections.fleet.virt.plugins.plugin_utils.images import _downloads
 from ansible_collections.fleet.virt.tests.unit import _https
 
 MIB = 1 << 20

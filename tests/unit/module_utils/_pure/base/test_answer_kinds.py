@@ -16,7 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.answer_shape
     Every,
     NotEmpty,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils import _answer_kinds
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _answer_kinds
 
 _TOPMOST = {"changed", "failed", "unreachable", "msg"}  # Ansible's own, of any answer
 KINDS = [one for one in vars(_answer_kinds).values() if isinstance(one, _answer_kinds.Kind)]

@@ -64,7 +64,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import (
 from ansible_collections.fleet.virt.plugins.module_utils._pure.snapshots import (
     decision as snapshot_decision,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils._wait import Progress
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._wait import Progress
 
 Answer = dict[str, t.Any]
 

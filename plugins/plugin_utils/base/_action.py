@@ -1,0 +1,204 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The frame of the collection's action plugins.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import types
+import typing as t
+from collections.abc import Mapping, Sequence
+
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import (
+    _alive,
+    _answers,
+    _flood,
+    _packed,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, to_plain
+
+
+class Connected(t.TypedDict):
+    """Options that every module of the action group has."""
+
+    uri: str
+    timeout: float
+
+
+Options = t.TypeVar("Options", bound=Mapping[str, object])
+
+# As every module of the action group accepts them
+_CONNECTION: Spec = {
+    "uri": {"type": "str", "default": "qemu:///system"},
+    "timeout": {"type": "float", "default": 10.0},
+}
+
+_TIDY = 30.0  # seconds for removing what a hypervisor that fell silent perhaps still has
+
+
+class Foreign(t.NamedTuple):
+    """An answer as any other that passes here, and beside it its facts as plain data."""
+
+    answer: Answer
+    facts: Answer
+
+
+class FleetAction(ActionBase):
+    """An action that does :meth:`work`; our own errors end it with their message alone.
+
+    All that a hypervisor answers passes it, and is data afterwards. Every module has an action for
+    that, also where the action does nothing else.
+    """
+
+    _values: Values = types.MappingProxyType({})
+
+    def run(self, tmp: str | None = None, task_vars: Answer | None = None) -> Answer:
+        result: Answer = super().run(tmp, task_vars)
+        values = self._values = task_vars or {}
+        _alive.keep(self._connection)
+        _flood.guard(self._connection, values.get("inventory_hostname"))
+        try:
+            _answers.require_own(values.get("inventory_hostname"), values)
+            result.update(self.work(values))
+        except FleetVirtError as error:
+            raise AnsibleActionFail(str(error)) from None
+        return result
+
+    def cleanup(self, force: bool = False) -> None:
+        """As Ansible does it, after the task's own limit, so within one of its own."""
+        with contextlib.suppress(FleetVirtError), _alive.limited(_TIDY, "remove temporary files"):
+            super().cleanup(force)  # type: ignore[no-untyped-call]
+
+    def work(self, task_vars: Values) -> Mapping[str, object]:
+        """The result of the action for the task's host."""
+        raise NotImplementedError
+
+    def shown(self, text: str, failures: Sequence[str], *, changed: bool = False) -> Answer:
+        """Show what became of all; the result, which has failed if any of it has."""
+        Display().display(text.rstrip("\n"))
+        found: Answer = {"changed": changed, "output": text}
+        if failures:
+            found.update(failed=True, msg="\n".join(failures))
+        return found
+
+    def options(
+        self,
+        _kind: type[Options],
+        arguments: Spec,
+        internal: Spec | None = None,
+    ) -> Options:
+        """The task's options by an argument spec, which every action's ``uri`` and ``timeout`` are
+        added to, as plain data.
+
+        ``_kind`` is what these specs make of options (a unit test holds them against each other).
+        ``internal`` are those that the collection's own tasks give; no error lists them.
+        """
+        given, own = self.given, dict(internal or {})
+        kept = {name: given.pop(name) for name in own if name in given}
+        found: Answer = {}
+        for spec, values in (({**arguments, **_CONNECTION}, given), (own, kept)):
+            validated = ArgumentSpecValidator(spec).validate(values)
+            if validated.error_messages:
+                problem = validated.error_messages[0]
+                if validated.unsupported_parameters:
+                    problem = f"Unsupported parameters for ({self._task.action}) module: {problem}"
+                raise AnsibleActionFail(problem)
+            found.update(validated.validated_parameters)
+        return t.cast("Options", to_plain(found))  # which the validation has made of it
+
+    @property
+    def given(self) -> Answer:
+        """The task's options as they are written."""
+        return {**self._task.args}
+
+    @property
+    def check(self) -> bool:
+        """Whether the task runs in check mode."""
+        return bool(self._task.check_mode)
+
+    def _require_there(self) -> None:
+        """Nothing is asked of a hypervisor that is declared lost: it counts as unreachable."""
+        host = str(self._values.get("inventory_hostname"))
+        if host in self._lost():
+            raise AnsibleConnectionFailure(_alive.lost(host))
+
+    def _lost(self) -> set[str]:
+        """The hypervisors that are declared to be gone for good."""
+        lost = self._values.get("virt_hypervisors_lost")
+        return set() if lost is None else _alive.named(self._templar.template(lost))
+
+    def _low_level_execute_command(self, *args: object, **options: object) -> Answer:
+        self._require_there()
+        run: t.Callable[..., Answer] = super()._low_level_execute_command
+        done = run(*args, **options)
+        _answers.require_small(self._play_context.remote_addr, str(done.get("stdout") or ""))
+        return done
+
+    def _execute_module(self, *args: object, **options: object) -> Answer:
+        self._require_there()
+        run: t.Callable[..., Answer] = super()._execute_module
+        with _packed.kept(str(options.get("module_name") or self._task.action)):
+            return _answers.cleaned(run(*args, **options))
+
+    def foreign(self, name: str, arguments: Mapping[str, object]) -> Foreign:
+        """What a module of another collection returns. Its facts are set nowhere."""
+        self._require_there()
+        with _uncollected():
+            answer = super()._execute_module(
+                module_name=name, module_args={**arguments}, task_vars=self._values
+            )
+        return Foreign(_answers.cleaned(answer), _answers.facts(answer))
+
+    def module(self, task_vars: Values, arguments: Mapping[str, object] | None = None) -> Answer:
+        """What the module of the same name returns; ``arguments`` replace the task's."""
+        given = None if arguments is None else {**arguments}
+        with _uncollected():
+            answer = self._execute_module(module_args=given, task_vars=task_vars)
+        if outcomes.is_cut(answer):
+            answer["msg"] = f"{self._task.action}: {outcomes.told(answer)}"
+        return answer
+
+
+class FleetModule(FleetAction):
+    """The action of a module that needs nothing of the controller."""
+
+    def work(self, task_vars: Values) -> Mapping[str, object]:
+        return self.module(task_vars)
+
+
+class FleetReader(FleetModule):
+    """The action of a module that reads, and asks nothing where the controller reads itself."""
+
+    def work(self, task_vars: Values) -> Mapping[str, object]:
+        direct = boolean(self._task.args.pop("_direct", False))
+        return {"changed": False, "direct": True} if direct else super().work(task_vars)
+
+
+@contextlib.contextmanager
+def _uncollected() -> t.Iterator[None]:
+    """Without Python's collector of cycles.
+
+    A module is packed by parsing all that it imports, into hundreds of thousands of objects that
+    stay; the collector would look at them, and at the fleet's variables, over and over.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,48 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Handing an answer over: to the screen or into a file, as a table or for programs.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import yaml
+from ansible.utils.display import Display
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._files import write_if_changed
+
+# What ``output`` may be
+FORMS = ["table", "json", "yaml", "csv"]
+
+
+def render(
+    form: str,
+    data: t.Mapping[str, object],
+    table: t.Callable[[], str],
+    records: t.Callable[[], str],
+) -> str:
+    """``data`` as json or yaml, or what ``table`` makes of it, or ``records``, which makes CSV."""
+    if form == "json":
+        return json.dumps(data, indent=2, sort_keys=True) + "\n"
+    if form == "yaml":
+        return str(yaml.safe_dump(dict(data), sort_keys=True, allow_unicode=True))
+    return records() if form == "csv" else table()
+
+
+def deliver(text: str, path: str | None, *, check: bool, diff: bool) -> dict[str, object]:
+    """Print ``text`` or write it to ``path``; what that adds to the result of a task."""
+    if not path:
+        if text:
+            Display().display(text.rstrip("\n"))
+        return {"changed": False}
+    before = write_if_changed(path, text, check=check)
+    result: dict[str, object] = {"changed": before is not None}
+    if diff and before is not None:
+        headers = {"before_header": path, "after_header": path}
+        result["diff"] = {**headers, "before": before, "after": text}
+    return result

@@ -1,0 +1,139 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Modules as Ansible packs them, kept from one run to the next.
+
+Ansible parses all that a module imports to pack it, once in each run, and the first task of every
+playbook waits for that. What it has packed is in a folder that goes with the run; here it is kept
+below Ansible's own home (``ANSIBLE_HOME``), and put back into that folder by the next run, as long
+as no file that may be in it is another than it was. Whatever cannot be kept or put back is packed
+by Ansible as ever.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+import stat
+import sys
+import typing as t
+from pathlib import Path
+
+from ansible import constants
+from ansible.module_utils import basic
+from ansible.plugins.loader import module_utils_loader
+from ansible.release import __version__
+
+_FOLDER = "fleet-virt-modules"
+_PLUGINS = Path(__file__).parents[2]
+_MODULES = "ansible_collections.fleet.virt.plugins.modules."
+_MOST_KEPT = 4  # versions of the collection, of Ansible and of Python
+
+
+@contextlib.contextmanager
+def kept(action: str) -> t.Iterator[None]:
+    """Around a task of the module ``fleet.virt.virt_...``: put it back before, keep it after."""
+    module = action.rpartition(".")[2]
+    run = Path(constants.DEFAULT_LOCAL_TMP, "ansiballz_cache")  # type: ignore[attr-defined]
+    folder = None if _packed(run, module) else _folder()
+    if folder is None:
+        yield
+        return
+    for file in _packed(folder, module):
+        name, _dot, digest = file.name.rpartition(".")
+        _copy(file, run, name, digest)
+    if _packed(run, module):
+        yield
+        return
+    try:
+        yield
+    finally:
+        for file in _packed(run, module):
+            _copy(file, folder, f"{file.name}.{{digest}}")
+        _forget(folder)
+
+
+def _packed(folder: Path, module: str) -> list[Path]:
+    """Ansible's whole files of that module; after its name is how it is compressed."""
+    with contextlib.suppress(OSError):
+        return [
+            path
+            for path in folder.iterdir()
+            if path.name.startswith(f"{_MODULES}{module}-")
+            and not path.name.endswith((".lock", "-part"))
+        ]
+    return []
+
+
+def _folder() -> Path | None:
+    """Where modules of exactly these files are kept; None where nobody else is kept out of it."""
+    try:
+        above = Path(str(constants.config.get_config_value("ANSIBLE_HOME"))) / _FOLDER
+        above.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = above.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+            return None
+        if stat.S_IMODE(status.st_mode) & 0o022:
+            return None
+        return above / _key()
+    except OSError:
+        return None
+
+
+def _key() -> str:
+    """What changes with any file that may be packed, and with what packs them."""
+    found = hashlib.sha256(f"{__version__} {sys.version} {sys.flags.optimize}".encode())
+    folders = [_PLUGINS / "modules", _PLUGINS / "module_utils", Path(basic.__file__).parent]
+    folders += [Path(path) for path in module_utils_loader._get_paths(subdirs=False)]
+    found.update(_seen(_PLUGINS.parent / "meta" / "runtime.yml"))
+    for folder in dict.fromkeys(folders):
+        for place, below, names in os.walk(folder):
+            below[:] = sorted(name for name in below if name != "__pycache__")
+            for name in sorted(names):
+                found.update(_seen(Path(place, name)))
+    return found.hexdigest()
+
+
+def _seen(path: Path) -> bytes:
+    """A file as long as it is this one; writing it, or another in its place, changes its ctime."""
+    try:
+        one = os.stat(path)
+    except FileNotFoundError:
+        return b""
+    return f"{path} {one.st_ino} {one.st_size} {one.st_mtime_ns} {one.st_ctime_ns}\n".encode()
+
+
+def _copy(file: Path, folder: Path, name: str, expected: str | None = None) -> None:
+    """All of it or nothing: others may look for it at any moment, and after a power cut.
+
+    ``name`` may have a place for the content's digest; one that is not as expected is removed.
+    """
+    part = folder / f"{secrets.token_hex(8)}.part"
+    with contextlib.suppress(OSError):
+        content = file.read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        if digest != (expected or digest):
+            file.unlink()
+            return
+        folder.mkdir(mode=0o700, exist_ok=True)
+        try:
+            with part.open("xb") as copy:
+                copy.write(content)
+            part.replace(folder / name.format(digest=digest))
+        except OSError:
+            part.unlink(missing_ok=True)
+            raise
+
+
+def _forget(folder: Path) -> None:
+    """Remove what is of earlier versions, but for a few that may be used in turn."""
+    with contextlib.suppress(OSError):
+        kept_ones = sorted(folder.parent.iterdir(), key=lambda one: one.stat().st_mtime)
+        for old in kept_ones[:-_MOST_KEPT]:
+            shutil.rmtree(old, ignore_errors=True)

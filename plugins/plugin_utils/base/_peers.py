@@ -1,0 +1,61 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The hypervisors of the inventory and where they are reached, whatever ``--limit`` says.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    as_list,
+    as_mapping,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _answers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, to_plain
+
+
+def names(group: str, task_vars: Values) -> list[str]:
+    """Names of the group's hosts, in the inventory's order."""
+    return [str(name) for name in as_list(as_mapping(task_vars.get("groups")).get(group))]
+
+
+def of_host(name: str, task_vars: Values) -> Values:
+    """The variables of a host of the inventory, of which none is a fact that took its place."""
+    found = as_mapping(as_mapping(task_vars["hostvars"])[name])
+    _answers.require_own(name, found)
+    return found
+
+
+def address(name: str, task_vars: Values) -> str:
+    """Where a host is reached by others: its migration address, else its own, else its name."""
+    found = _variable(name, "virt_migration_address", task_vars)
+    return found or _variable(name, "ansible_host", task_vars) or name
+
+
+def addresses(name: str, task_vars: Values) -> list[str]:
+    """Every address a host may come from, its name where it has none."""
+    found = [_variable(name, key, task_vars) for key in ("ansible_host", "virt_migration_address")]
+    return list(dict.fromkeys(one for one in found if one)) or [name]
+
+
+def _variable(name: str, variable: str, task_vars: Values) -> str | None:
+    value = to_plain(of_host(name, task_vars).get(variable))
+    return str(value) if value else None
+
+
+def refuse_hypervisors(vms: t.Iterable[str], task_vars: Values) -> None:
+    """Raise PlanRefused if a VM is to have the name of a hypervisor of the play or the group."""
+    hosts = [*names("hypervisors", task_vars), *as_list(task_vars.get("ansible_play_hosts_all"))]
+    taken = {str(host).lower() for host in hosts}
+    for vm in vms:
+        if vm.lower() in taken:
+            raise PlanRefused(
+                f"{vm!r} is the name of a hypervisor; a VM of that name would take its place in the"
+                " inventory: choose another"
+            )

@@ -1,0 +1,95 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the hosts of a play have registered.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import answer_shapes
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    as_list,
+    as_mapping,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import A, Kind, Said
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, to_plain
+
+
+@t.overload
+def registered(values: Values, variable: str | None, kind: Kind[A]) -> dict[str, A]: ...
+
+
+@t.overload
+def registered(
+    values: Values, variable: str | None, kind: str | None = None
+) -> dict[str, Answer]: ...
+
+
+def registered(
+    values: Values, variable: str | None, kind: Kind[A] | str | None = None
+) -> dict[str, A] | dict[str, Answer]:
+    """What each host of the play registered as ``variable``, as plain data; empty if nothing.
+
+    An answer that has not the shape of its ``kind`` (see :mod:`answer_shapes`) is none: that host
+    is silent, for this reason.
+    """
+    names = hosts(values)
+    if isinstance(kind, Kind):
+        return {name: of_host(values, name, variable, kind) for name in names}
+    return {name: of_host(values, name, variable, kind) for name in names}
+
+
+def hosts(values: Values) -> list[str]:
+    """Names of the hosts of the play, those that failed too."""
+    return [str(name) for name in as_list(values["ansible_play_hosts_all"])]
+
+
+@t.overload
+def of_host(values: Values, name: str, variable: str | None, kind: Kind[A]) -> A: ...
+
+
+@t.overload
+def of_host(values: Values, name: str, variable: str | None, kind: str | None = None) -> Answer: ...
+
+
+def of_host(
+    values: Values, name: str, variable: str | None, kind: Kind[A] | str | None = None
+) -> A | Answer:
+    """What one host registered, as :func:`registered` has it."""
+    answer = _registered(values, name, variable)
+    if isinstance(kind, Kind):
+        return checked(answer, kind)
+    return sound(answer, kind) if kind else answer
+
+
+def sound(answer: Answer, kind: str) -> Answer:
+    """``answer`` if it has the shape of its ``kind``, else what stands for one that is none."""
+    problem = answer_shapes.problem(answer, kind)
+    return {**unsound(problem)} if problem else answer
+
+
+def _registered(values: Values, name: str, variable: str | None) -> Answer:
+    if not variable:
+        return {}
+    answer = to_plain(as_mapping(as_mapping(values["hostvars"])[name]).get(variable) or {})
+    return answer if isinstance(answer, dict) else {**unsound(f"it is {type(answer).__name__}")}
+
+
+def checked(answer: Answer, kind: Kind[A]) -> A:
+    """A plain answer as what its kind is, one that stands for none if it has not that shape."""
+    problem = answer_shapes.problem(answer, kind.name)
+    return t.cast("A", unsound(problem) if problem else answer)  # the shape is what was checked
+
+
+def unsound(problem: str) -> Said:
+    """What stands for an answer that is none."""
+    return {
+        "failed": True,
+        "msg": f"its answer is not what a module of this collection returns ({problem}); look at"
+        " what answers there",
+    }

@@ -1,0 +1,243 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The variables that the collection reads, and what is wrong with extra variables (``-e``).
+
+Ansible ignores an extra variable that nothing reads: a typing error does then something else than
+what was asked for.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import typing as t
+
+from ansible.module_utils.parsing.convert_bool import BOOLEANS
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import show
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._answers import PREFIXES
+
+# Of the fleet or of a hypervisor; mostly in group_vars, so any playbook takes them
+FLEET = frozenset(
+    {
+        "virt_base_path",
+        "virt_base_pool",
+        "virt_become",
+        "virt_disk_profiles",
+        "virt_disk_ratio",
+        "virt_fleet",
+        "virt_hosts",
+        "virt_hypervisors_lost",
+        "virt_image_dir",
+        "virt_image_download_by",
+        "virt_images_path",
+        "virt_inventory_uri",
+        "virt_memory_ratio",
+        "virt_memory_reserve",
+        "virt_migration_address",
+        "virt_nic_profiles",
+        "virt_pool",
+        "virt_ssh_public_key",
+        "virt_tags",
+        "virt_timeout",
+        "virt_uri",
+        "virt_vcpu_ratio",
+        "virt_zone",
+    }
+)
+_OUTPUT = frozenset({"virt_output", "virt_output_file"})
+_SELECTION = frozenset(
+    {
+        "virt_filter_managed",
+        "virt_filter_name",
+        "virt_filter_state",
+        "virt_group",
+        "virt_sort",
+    }
+)
+_CHOSEN = frozenset({"vm_name", "virt_names"})
+_MOVE = frozenset(
+    {
+        "virt_auto_converge",
+        "virt_bandwidth",
+        "virt_keep_volumes",
+        "virt_max_downtime",
+        "virt_on_timeout",
+        "virt_parallel",
+        "virt_parallel_connections",
+        "virt_seconds_per_gib",
+        "virt_tunnelled",
+        "vm_host",
+    }
+)
+_PREFLIGHT = _OUTPUT | {"virt_clock_seconds", "virt_expiry_days", "virt_min_free"}
+_KEYS = frozenset(
+    f"libvirt_keys_{name}"
+    for name in (
+        "ca_days",
+        "client_name",
+        "control_ca",
+        "data_ca",
+        "days",
+        "dir",
+        "hypervisors",
+        "lost",
+        "names",
+        "organization",
+        "passphrase",
+        "qemu_user",
+        "readmit",
+        "renew",
+        "renew_days",
+        "replace",
+        "revoke",
+        "rotate",
+    )
+)
+# What each playbook takes besides; to those of _OF_VMS come the settings of a VM (:func:`takes`)
+PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
+    "adopt": _CHOSEN | {"virt_output_file", "vm_adopt_disks", "vm_host"},
+    "console": frozenset({"vm_name", "virt_console", "virt_console_minutes"}),
+    "clone": _OUTPUT
+    | {"virt_clone_mode", "virt_clone_of", "virt_identity", "virt_quiesce"}
+    | {"virt_converge", "virt_refresh_inventory", "virt_restart", "virt_wait_timeout"},
+    "console_log": _CHOSEN | {"virt_console_lines"},
+    "evacuate": _MOVE | {"virt_host"},
+    "host_info": _OUTPUT,
+    "images": _OUTPUT
+    | {
+        "virt_image",
+        "virt_image_checksum",
+        "virt_image_peers",
+        "virt_images_prune",
+        "virt_images_verify",
+    },
+    "list": _OUTPUT | _SELECTION,
+    "maintenance": frozenset({"virt_host", "virt_maintenance"}),
+    "migrate_vm": _MOVE | _CHOSEN,
+    "plan": _OUTPUT | {"virt_strict", "virt_vms"},
+    "preflight": _PREFLIGHT,
+    "provision_vm": _OUTPUT
+    | {"virt_converge", "virt_refresh_inventory", "virt_restart", "virt_vms", "virt_wait_timeout"},
+    "purge_vm": _CHOSEN | {"vm_force"},
+    "query": _OUTPUT | _SELECTION | {"virt_names"},
+    "rename": frozenset({"vm_name", "vm_new_name"}),
+    "renew_keys": _KEYS,
+    "repair_vms": _CHOSEN | {"virt_keep_volumes"},
+    "return_vms": _MOVE | {"virt_host"},
+    "screenshot": _CHOSEN | {"virt_screen", "virt_screenshots"},
+    "setup_hypervisors": _KEYS | _PREFLIGHT,
+    "snapshot": _CHOSEN
+    | {
+        "virt_snapshot",
+        "virt_snapshot_children",
+        "virt_snapshot_keep",
+        "virt_snapshot_state",
+    },
+    "snapshots": _CHOSEN,
+    "template": frozenset(
+        {"vm_name", "virt_disk", "virt_identity", "virt_quiesce", "virt_template"}
+    ),
+    "state": _CHOSEN
+    | {
+        "virt_group",
+        "vm_autostart",
+        "vm_force",
+        "vm_reboot",
+        "vm_reset",
+        "vm_shutdown_timeout",
+        "vm_state",
+    },
+}
+_OF_VMS = ("clone", "plan", "provision_vm")
+_FEW = FLEET.union(*PLAYBOOKS.values())
+# A typing error in one of them would count as false
+BOOLEANS_AMONG = frozenset(
+    {
+        "libvirt_keys_renew",
+        "libvirt_keys_replace",
+        "virt_auto_converge",
+        "virt_become",
+        "virt_converge",
+        "virt_filter_managed",
+        "virt_images_prune",
+        "virt_images_verify",
+        "virt_keep_volumes",
+        "virt_maintenance",
+        "virt_refresh_inventory",
+        "virt_snapshot_children",
+        "virt_strict",
+        "virt_tunnelled",
+        "vm_adopt_disks",
+        "vm_force",
+        "vm_reboot",
+        "vm_reset",
+    }
+)
+
+
+@functools.cache
+def settings() -> frozenset[str]:
+    """The variables for the settings of a VM.
+
+    Ansible compiles a collection anew in every run, and their tables are the half of what a
+    playbook that reads would have imported: they are loaded where one of them may be meant.
+    """
+    from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import (
+        OPTIONS,
+    )
+
+    return frozenset(f"vm_{name}" for name in OPTIONS)
+
+
+def takes(playbook: str) -> frozenset[str]:
+    """What a playbook takes besides those of the fleet."""
+    return PLAYBOOKS[playbook] | (settings() if playbook in _OF_VMS else frozenset())
+
+
+def _is_known(name: str) -> bool:
+    return name in _FEW or name in settings()
+
+
+def require_known(playbook: str, extra: t.Mapping[str, object]) -> None:
+    """Raise FleetVirtError, naming every mistake, if ``extra`` has one that ``playbook`` ignores.
+
+    Variables of the user's own have other prefixes. Those of another playbook of the collection are
+    taken: one file of variables may be for several.
+    """
+    if playbook not in PLAYBOOKS:
+        names = ", ".join(sorted(PLAYBOOKS))
+        raise FleetVirtError(f"playbook: {show(playbook)} is none of the collection's: {names}")
+    problems = []
+    for name in map(str, extra):
+        if name.startswith(PREFIXES) and not _is_known(name):
+            problems.append(
+                f"{name}: nothing reads an extra variable of that name; {_hint(playbook, name)}"
+            )
+        elif name in BOOLEANS_AMONG and not _is_boolean(extra[name]):
+            problems.append(f"{name}: {show(extra[name])} is neither true nor false")
+    if problems:
+        raise FleetVirtError("\n".join(problems))
+
+
+def _hint(playbook: str, name: str) -> str:
+    """What may have been meant; of what the playbook itself takes, if anything there is near."""
+    own = takes(playbook)
+    for names in (own | FLEET, _FEW | settings()):
+        near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.7)
+        if near:
+            return f"did you mean {near[0]}?"
+    begin = name.partition("_")[0]
+    listed = sorted(one for one in own if one.startswith(begin))
+    return f"{playbook} takes {', '.join(listed or sorted(own))}"
+
+
+def _is_boolean(value: object) -> bool:
+    if isinstance(value, str):
+        # a template is only known when a task is run
+        return "{{" in value or value.strip().lower() in BOOLEANS
+    return isinstance(value, (bool, int)) and value in (0, 1)

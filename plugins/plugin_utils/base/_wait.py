@@ -1,0 +1,100 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A wait that is made of many short calls: what is known after them, and what to tell of it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import Wait, WaitingVm
+
+_FROM = {
+    "static": "as its metadata say",
+    "agent": "by the guest agent",
+    "lease": "by libvirt's lease",
+    "neighbour": "by the neighbour table",
+    "console": "by its console",
+}
+
+
+class Progress:
+    """The entries of ``virt_wait``'s result so far, in the order of ``names``.
+
+    ``until`` is what is waited for. ``earlier`` are the entries of a wait before this one: its
+    addresses are no news.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        names: t.Sequence[str],
+        until: str = "ssh",
+        earlier: t.Iterable[t.Mapping[str, object]] = (),
+    ) -> None:
+        self.host = host
+        self.until = until
+        self.entries: dict[str, WaitingVm | None] = dict.fromkeys(names)
+        self.pending = list(self.entries)
+        self.told = {str(entry.get("name")): entry.get("address") for entry in earlier}
+
+    def begin(self, port: int, seconds: float) -> list[str]:
+        """What is waited for, and for how many seconds at most."""
+        what = "it has an address" if self.until == "address" else f"it answers on port {port}"
+        limit = f"waiting until {what} (at most {seconds:g} s)"
+        return [f"{name} on {self.host}: {limit}" for name in self.entries]
+
+    def take(self, result: Wait, offset: float) -> list[str]:
+        """Keep what a call returned that began ``offset`` seconds after the first; the news."""
+        news: list[str] = []
+        for vm in result.get("vms") or ():
+            entry: WaitingVm = {**vm}
+            if vm["seconds"] is not None:
+                entry["seconds"] = round(vm["seconds"] + offset, 1)
+            news += self._news(entry)
+            if entry["changed"]:
+                news.append(f"{entry['name']}: its seed medium is removed")
+            elif entry["answered"] and entry["msg"]:
+                news.append(f"{entry['name']}: {entry['msg']}")
+            self.entries[entry["name"]] = entry
+        self.pending = list(result.get("waiting") or ())
+        return news
+
+    def _news(self, entry: WaitingVm) -> list[str]:
+        name = entry["name"]
+        news = []
+        if entry["address"] and self.told.get(name) != entry["address"]:
+            self.told[name] = entry["address"]
+            origin = _FROM.get(entry["source"] or "", "")
+            news.append(f"{name}: address {entry['address']} {origin}")
+        if entry["answered"] and self.until == "ssh":
+            news.append(f"{name}: answers after {entry['seconds'] or 0:g} s")
+        return news
+
+    def vms(self) -> list[WaitingVm]:
+        """The entries of all that were ever reported."""
+        return [entry for entry in self.entries.values() if entry is not None]
+
+    def failure(self) -> str | None:
+        """What is missing of those that do not answer; None when all do."""
+        missing = [f"{vm['name']}: {vm['msg']}" for vm in self.vms() if not vm["answered"]]
+        return "; ".join(missing) or None
+
+    def consoles(self) -> list[str]:
+        """What did not answer, with the end of its console, line by line."""
+        told: list[str] = []
+        for vm in self.vms():
+            if vm["answered"]:
+                continue
+            silent = "" if vm.get("first_boot") else " does not answer"
+            told.append(f"{vm['name']} on {self.host}{silent}: {vm['msg']}")
+            if vm["console"]:
+                told.append(f"{vm['name']}: the end of its console:")
+                told += [f"  {vm['name']} | {line}" for line in vm["console"]]
+            else:
+                told.append(f"{vm['name']}: nothing is on its console")
+        return told

@@ -1,0 +1,194 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Starting the helper that holds a console open, and waiting for its end.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import secrets
+import select
+import signal
+import sys
+import time
+import typing as t
+from dataclasses import dataclass
+from pathlib import Path
+
+from ansible.utils.display import Display
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import programs
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.console import (
+    BROWSER,
+    PAGES,
+    SERIAL,
+    SERIAL_PAGE,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils.console import _console_agent
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
+
+_COLLECTION = Path(__file__).absolute().parents[3]
+# The helper finds our files without Ansible, by whatever Python it has
+_START = """\
+import sys, types
+root = sys.argv[1]
+for name in ("ansible_collections", "ansible_collections.fleet", "ansible_collections.fleet.virt"):
+    module = sys.modules[name] = types.ModuleType(name)
+    module.__path__ = [root] if name.endswith("virt") else []
+from ansible_collections.fleet.virt.plugins.plugin_utils import _console_helper
+_console_helper.main()
+"""
+_SYSTEM = "/usr/bin/python3"
+# Debian's package that draws a page, its folder, and a file of it
+_DRAWING = {
+    BROWSER: ("novnc", Path("/usr/share/novnc"), "core/rfb.js"),
+    SERIAL_PAGE: ("node-xterm", Path("/usr/share/nodejs/xterm"), "lib/public/Terminal.js"),
+}
+_LOOK = 0.5  # seconds between two looks whether the playbook still runs
+_PATIENCE = 20.0  # seconds for the helper's own end
+_LETTERS = 8  # of a password: VNC knows no more
+_ALPHABET = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+
+
+@dataclass(frozen=True)
+class Screen:
+    """Which screen: libvirt's ``uri`` there, the VM's UUID, the screen's type; ``title`` names
+    it."""
+
+    uri: str
+    uuid: str
+    kind: str
+    title: str
+
+
+class Held(t.NamedTuple):
+    """What was said meanwhile; ``problem`` if it did not end as its user wanted."""
+
+    output: str
+    problem: str | None
+
+
+def hold(reached: _ssh.Reached, screen: Screen, view: str, minutes: int) -> Held:
+    """Open it, say where it is, and wait until it is over. Raises FleetVirtError."""
+    command = _console_agent.command(reached)
+    if command is None:
+        raise FleetVirtError(f"nothing says how {screen.title} is reached over SSH")
+    python = _python(view)
+    end = time.time() + minutes * 60
+    order = {
+        "command": command,
+        "program": base64.b64encode(_console_agent.program()).decode("ascii"),
+        "uri": screen.uri,
+        "uuid": screen.uuid,
+        "kind": screen.kind,
+        "view": view,
+        "title": screen.title,
+        "password": "".join(secrets.choice(_ALPHABET) for _dummy in range(_LETTERS)),
+        "until": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(end)),
+        "seconds": minutes * 60.0,
+        "drawing": str(_DRAWING[view][1]) if view in PAGES else "",
+        "terminal": _terminal() if view == SERIAL else "",
+        "playbook": os.getppid(),
+    }
+    helper = programs.beside([python, "-I", "-c", _START, str(_COLLECTION)])
+    source = t.cast("t.IO[bytes]", helper.stdin)
+    try:
+        rest = memoryview(json.dumps(order).encode() + b"\n")
+        while rest:
+            rest = rest[source.write(rest) or 0 :]
+        return _wait(helper, screen.title)
+    except BrokenPipeError:
+        raise FleetVirtError("the console's helper could not be started") from None
+    finally:
+        with contextlib.suppress(OSError):
+            source.close()
+        programs.end(helper, _PATIENCE)
+
+
+def _python(view: str) -> str:
+    """A Python of this machine that has what a console needs."""
+    if view not in PAGES:
+        return sys.executable
+    package, folder, file = _DRAWING[view]
+    missing = [] if (folder / file).is_file() else [package]
+    found = None
+    for one in dict.fromkeys([sys.executable, _SYSTEM]):
+        with contextlib.suppress(OSError):
+            if programs.execute([one, "-I", "-c", "import websockify.websocketserver"]).status == 0:
+                found = one
+                break
+    if found is None:
+        missing.append("python3-websockify")
+    if missing or found is None:
+        raise FleetVirtError(
+            f"a console in the browser needs {' and '.join(missing)} on the controller: apt-get"
+            f" install {' '.join(missing)}; -e virt_console=viewer and serial need neither"
+        )
+    return found
+
+
+def _terminal() -> str:
+    """The playbook's: this process is a worker of its, which has none."""
+    for number in range(3):
+        with contextlib.suppress(OSError):
+            path = os.readlink(f"/proc/{os.getppid()}/fd/{number}")
+            descriptor = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+            try:
+                if os.isatty(descriptor):
+                    return path
+            finally:
+                os.close(descriptor)
+    raise FleetVirtError("a serial console needs a terminal; run the command in one")
+
+
+def _wait(helper: programs.Running, title: str) -> Held:
+    """Until the helper's output ends, or the playbook (this process' parent) does."""
+    parent, stream = os.getppid(), t.cast("t.IO[bytes]", helper.stdout)
+    shown: list[str] = []
+    problem: str | None = "its helper ended without saying why"
+    rest = b""
+    while os.getppid() == parent:
+        if not select.select([stream], [], [], _LOOK)[0]:
+            continue
+        data = os.read(stream.fileno(), 65536)
+        if not data:
+            break
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            answer = json.loads(line)
+            if "over" in answer:
+                problem = answer["over"]
+            elif (text := _text(answer, title)) is not None:
+                shown.append(text)
+                _display(text)
+    return Held("".join(f"{line}\n" for line in shown), problem)
+
+
+def _display(text: str) -> None:
+    """Show it. Ansible ends this process by SIGTERM, and waits forever for what is shown by one
+    that died while it held the queue of that; so the signal waits for the moment."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    try:
+        Display().display(text)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _text(answer: t.Mapping[str, object], title: str) -> str | None:
+    if "url" in answer:
+        return f"{title}: {answer['url']}\nClose the page, or press Ctrl-C, to end it."
+    if "viewer" in answer:
+        return f"{title}: {answer['viewer']}\nClose the viewer, or press Ctrl-C, to end it."
+    if answer.get("open"):
+        return (
+            f"{title}: it was started without a password on its screen, which can have none until"
+            " it is started again; processes of its hypervisor can look at it, too"
+        )
+    return f"{title}: {answer['said']}" if "said" in answer else None

@@ -1,0 +1,198 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The process that holds a console open, beside the playbook that waits for it.
+
+It runs with any Python of the controller that has what it needs: Python's library and, for the
+browser, websockify. Its first line of input is what to do; it ends with its input, so with whoever
+started it, however that dies. What it says are lines of JSON.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import threading
+import typing as t
+from pathlib import Path
+
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.plugin_utils.console import (
+    _console_local,
+    _console_terminal,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_far import Far
+from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_session import (
+    Session,
+    Wanted,
+)
+
+_RESTORE = 15.0  # seconds for the hypervisor's end to put the password back
+
+
+class Order(t.TypedDict):
+    """What the action wants of it; ``program`` is base64, ``playbook`` a process."""
+
+    command: list[str]
+    program: str
+    uri: str
+    uuid: str
+    kind: str
+    view: str
+    title: str
+    password: str
+    until: str
+    seconds: float
+    drawing: str
+    terminal: str
+    playbook: int
+
+
+def main() -> None:
+    """Hold the console until it is over; the exit status is 1 if it did not end as wanted."""
+    order: Order = json.loads(sys.stdin.buffer.readline())
+    problem = None
+    try:
+        problem = _held(order)
+    except (FleetVirtError, OSError) as error:
+        problem = str(error)
+    _say(over=problem)
+    os._exit(problem is not None)  # threads of viewers may still wait for them
+
+
+def _say(**answer: object) -> None:
+    """To who started it; where nobody hears it any more, it ends all the same."""
+    with contextlib.suppress(OSError):
+        os.write(sys.stdout.fileno(), json.dumps(answer).encode() + b"\n")
+
+
+def _held(order: Order) -> str | None:
+    program = base64.b64decode(order["program"])
+    if order["view"] == "serial":
+        return _serial(order, program)
+    if order["kind"] == "serial":
+        return _serial_page(order, program)
+    request = {key: order[key] for key in ("uri", "uuid", "kind", "password", "until", "seconds")}
+    holder = Far(order["command"], program, {**request, "do": "hold"})
+    try:
+        password = order["password"] if holder.answer.get("password") else None
+        wanted = Wanted(
+            order["command"],
+            program,
+            {**request, "do": "screen", "password": ""},
+            order["kind"],
+            order["title"],
+            password,
+        )
+        session = Session(wanted, lambda text: _say(said=text))
+        if password is None:
+            _say(open=True)
+        _watch(session, order)
+        _watch_holder(session, holder)
+        view = _browser if order["view"] == "browser" else _local
+        view(session, order)
+        return session.problem
+    finally:
+        holder.close(_RESTORE)
+
+
+def _serial(order: Order, program: bytes) -> str | None:
+    over = threading.Event()
+    _when_interrupted(over.set, order["playbook"])
+    request = {"do": "serial", "uri": order["uri"], "uuid": order["uuid"]}
+    far = Far(order["command"], program, request)
+    try:
+        why = _console_terminal.attach(
+            far, order["terminal"], order["title"], over, order["seconds"]
+        )
+    finally:
+        far.close(_RESTORE)
+    _say(said=why)
+    return None
+
+
+def _serial_page(order: Order, program: bytes) -> str | None:
+    request = {"do": "serial", "uri": order["uri"], "uuid": order["uuid"]}
+    wanted = Wanted(order["command"], program, request, order["kind"], order["title"], None)
+    session = Session(wanted, lambda text: _say(said=text))
+    _watch(session, order)
+    _browser(session, order)
+    return session.problem
+
+
+def _when_interrupted(end: t.Callable[[], None], playbook: int) -> None:
+    """Signals, the end of our input, and that of the playbook, whose worker may outlive it; in
+    threads, for a lock may be held when a signal comes."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda _number, _frame: threading.Thread(target=end).start())
+
+    def parents() -> None:
+        source = sys.stdin.fileno()
+        watched = select.poll()
+        watched.register(source, select.POLLIN)
+        with contextlib.suppress(ProcessLookupError):
+            whole = os.pidfd_open(playbook)
+            watched.register(whole, select.POLLIN)
+            while all(found == source and os.read(source, 1) for found, _event in watched.poll()):
+                pass
+        end()
+
+    threading.Thread(target=parents, daemon=True).start()
+
+
+def _watch(session: Session, order: Order) -> None:
+    """What ends it: an interruption, and the end of the time."""
+    _when_interrupted(lambda: session.end("it was interrupted"), order["playbook"])
+    limit = threading.Timer(order["seconds"], session.end, ["its time is over"])
+    limit.daemon = True
+    limit.start()
+
+
+def _watch_holder(session: Session, holder: Far) -> None:
+    """The end of the hypervisor's program, which has the password, ends it, too."""
+
+    def hypervisor() -> None:
+        said = holder.read()
+        if session.over.is_set():
+            return
+        session.end(_reason(said) or holder.why(), failed=True)
+
+    threading.Thread(target=hypervisor, daemon=True).start()
+
+
+def _reason(said: bytes) -> str | None:
+    try:
+        found = json.loads(said)
+    except ValueError:
+        return None
+    return str(found.get("ended"))[:300] if isinstance(found, dict) else None
+
+
+def _browser(session: Session, order: Order) -> None:
+    from ansible_collections.fleet.virt.plugins.plugin_utils.console import _console_web
+
+    server = _console_web.Server(session, Path(order["drawing"]))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    _say(url=server.url)
+    session.over.wait()
+    server.shutdown()
+    server.server_close()
+    session.close()
+
+
+def _local(session: Session, _order: Order) -> None:
+    port = _console_local.Port(session)
+    try:
+        _say(viewer=port.open(), port=port.number)
+        session.over.wait()
+    finally:
+        port.close()
+        session.close()

@@ -1,0 +1,193 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One console from its opening to its end, whoever looks: the helper's own state.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import threading
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import rfb, terminal
+from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_far import Far
+
+_GRACE = 5.0  # seconds for a page that is loaded again
+_CLOSE = 1.0  # second for the hypervisor's end to let go
+_MOST = 8  # that look at once; of a serial console, one
+BUSY = "too many look already; close a page"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the helper was told: how to get there, and what to do. ``password`` is None for none."""
+
+    command: t.Sequence[str]
+    program: bytes
+    request: t.Mapping[str, object]
+    kind: str
+    title: str
+    password: str | None
+
+
+class Viewer(t.Protocol):
+    """Whoever looks: a WebSocket or a socket."""
+
+    def fileno(self) -> int: ...
+
+    def receive(self) -> bytes | None:
+        """What it sends; None at its end."""
+
+    def deliver(self, data: bytes) -> None: ...
+
+
+class Session:
+    """Viewers come and go; it is over some seconds after the last has gone, or when :meth:`end`
+    is called, by a signal, a limit, or the hypervisor's end."""
+
+    def __init__(self, wanted: Wanted, say: t.Callable[[str], None]) -> None:
+        self.wanted = wanted
+        self.say = say
+        self.over = threading.Event()
+        self.problem: str | None = None
+        self._serial = wanted.kind == "serial"
+        self._lock = threading.Lock()
+        self._open: set[Far] = set()
+        self._count = 0
+        self._left: threading.Timer | None = None
+
+    def end(self, why: str, *, failed: bool = False) -> None:
+        """It is over; the first reason counts."""
+        with self._lock:
+            if self.over.is_set():
+                return
+            self.problem = why if failed else None
+            self.say(why)
+            self.over.set()
+
+    def close(self) -> None:
+        """Nothing of it is left."""
+        with self._lock:
+            if self._left:
+                self._left.cancel()
+            ended = list(self._open)
+        for far in ended:
+            with contextlib.suppress(OSError):
+                far.process.kill()
+
+    def look(self, viewer: Viewer) -> str | None:
+        """Connect a viewer until either ends; why it was ended from here."""
+        with self._lock:
+            if self.over.is_set():
+                return "it is over"
+            if self._count >= (1 if self._serial else _MOST):
+                return BUSY
+            self._count += 1
+            if self._left:
+                self._left.cancel()
+                self._left = None
+        try:
+            return self._looked(viewer)
+        finally:
+            with self._lock:
+                self._count -= 1
+                if not self._count and not self.over.is_set():
+                    self._left = threading.Timer(_GRACE, self.end, ["nobody looks any more"])
+                    self._left.daemon = True
+                    self._left.start()
+
+    def _looked(self, viewer: Viewer) -> str | None:
+        try:
+            far = Far(self.wanted.command, self.wanted.program, self.wanted.request)
+        except FleetVirtError as error:
+            return self._failed(error)
+        with self._lock:
+            self._open.add(far)
+        gate = self._gate()
+        try:
+            _join(viewer, far, gate)
+            return None
+        except rfb.Refused as error:
+            with contextlib.suppress(OSError):
+                viewer.deliver(gate.farewell)
+            self.say(str(error))
+            return str(error)
+        except FleetVirtError as error:
+            return self._failed(error)
+        except OSError:
+            return None  # the viewer has gone
+        finally:
+            with self._lock:
+                self._open.discard(far)
+            far.close(_CLOSE)
+
+    def _gate(self) -> Gate:
+        if self.wanted.kind == "vnc":
+            return rfb.Gate(self.wanted.title)
+        return _Words() if self._serial else _Plain()
+
+    def _failed(self, error: FleetVirtError) -> str:
+        """Of a screen others may look; a serial console that ended has nobody."""
+        hostile = isinstance(error, rfb.Hostile)
+        text = f"what came from the VM's screen is not shown: {error}" if hostile else str(error)
+        if self._serial:
+            self.end(text, failed=True)
+        else:
+            self.say(text)
+        return str(error)
+
+
+class Gate(t.Protocol):
+    """What passes in each direction, and what is said at the end."""
+
+    @property
+    def farewell(self) -> bytes: ...
+    def from_server(self, data: bytes) -> bytes: ...
+    def from_viewer(self, data: bytes) -> bytes: ...
+
+
+class _Plain:
+    """What passes as it is (SPICE, which its own viewer has to read)."""
+
+    farewell = b""
+
+    def from_server(self, data: bytes) -> bytes:
+        return data
+
+    def from_viewer(self, data: bytes) -> bytes:
+        return data
+
+
+class _Words(_Plain):
+    """A serial console: what a terminal may be told, and keys as they are."""
+
+    def __init__(self) -> None:
+        self._shown = terminal.Filter()
+
+    def from_server(self, data: bytes) -> bytes:
+        return self._shown.feed(data).encode("utf-8", "replace")
+
+
+def _join(viewer: Viewer, far: Far, gate: Gate) -> None:
+    waiting = select.poll()
+    for one in (viewer.fileno(), far.output):
+        waiting.register(one, select.POLLIN)
+    while True:
+        for one, _event in waiting.poll():
+            if one == far.output:
+                data = far.read()
+                if not data:
+                    raise FleetVirtError(far.why())
+                viewer.deliver(gate.from_server(data))
+            else:
+                sent = viewer.receive()
+                if sent is None:
+                    return
+                far.write(gate.from_viewer(sent))

@@ -1,0 +1,81 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A serial console in the terminal of the playbook: keys as they are, words as far as they may.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import termios
+import threading
+import time
+import tty
+import typing as t
+
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import terminal
+from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_far import Far
+
+_LOOK = 200  # milliseconds between two looks whether it is over
+_BLOCK = 65536
+
+
+def attach(
+    far: Far, path: str, title: str, over: threading.Event, seconds: float
+) -> t.Literal["it was ended", "its time is over", "it was interrupted"]:
+    """Connect the terminal at ``path`` until Ctrl-], the end of the time, or ``over``.
+
+    The terminal is as it was afterwards. Raises FleetVirtError once the other end is gone.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_NOCTTY)
+    before = termios.tcgetattr(descriptor)
+    try:
+        _write(descriptor, f"{title}: its serial console; Ctrl-] ends it\r\n")
+        tty.setraw(descriptor)
+        return _joined(far, descriptor, over, time.monotonic() + seconds)
+    finally:
+        with contextlib.suppress(OSError, termios.error):
+            _write(descriptor, terminal.RESET)
+            termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
+        os.close(descriptor)
+
+
+def _joined(
+    far: Far, descriptor: int, over: threading.Event, limit: float
+) -> t.Literal["it was ended", "its time is over", "it was interrupted"]:
+    shown = terminal.Filter()
+    waiting = select.poll()
+    for one in (descriptor, far.output):
+        waiting.register(one, select.POLLIN)
+    while not over.is_set():
+        if time.monotonic() > limit:
+            return "its time is over"
+        for one, _event in waiting.poll(_LOOK):
+            if one == far.output:
+                data = far.read()
+                if not data:
+                    raise FleetVirtError(far.why())
+                _write(descriptor, shown.feed(data))
+            else:
+                try:
+                    keys = os.read(descriptor, _BLOCK)
+                except OSError:  # the terminal is gone
+                    keys = b""
+                before, end, _rest = keys.partition(terminal.ENDS)
+                if before:
+                    far.write(before)
+                if end or not keys:
+                    return "it was ended"
+    return "it was interrupted"
+
+
+def _write(descriptor: int, text: str) -> None:
+    rest = memoryview(text.encode("utf-8", "replace"))
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

@@ -1,0 +1,91 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Images that the controller downloads, once for all hypervisors.
+
+They lie in the user's cache folder under their checksum, whole or not at all, and can be removed
+there at any time.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from ansible.utils.display import Display
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import sparse
+from ansible_collections.fleet.virt.plugins.module_utils._effects.images import base_file, download
+from ansible_collections.fleet.virt.plugins.module_utils._effects.images import url as image_url
+from ansible_collections.fleet.virt.plugins.module_utils._effects.images.digests import DigestCache
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._pure.images.options import Limits
+from ansible_collections.fleet.virt.plugins.module_utils._pure.images.source import ImageSource
+from ansible_collections.fleet.virt.plugins.plugin_utils.images._images import (
+    LocalImage,
+    cache_folder,
+    local_image,
+)
+
+_PATIENCE = 6 * 3600.0
+
+
+def downloaded(source: ImageSource, limits: Limits, *, check: bool) -> LocalImage:
+    """The image of a URL as a file of the controller, downloaded if it is not there.
+
+    In check mode nothing is written; what would be downloaded is known by its beginning then.
+    """
+    folder = cache_folder() / "images" / source.checksum.replace(":", "-")
+    path = folder / source.file_name
+    if path.is_symlink() and not path.exists():
+        raise FleetVirtError(f"image {path} is a link to nothing; remove it")
+    if not path.exists():
+        if check:
+            seen = image_url.preview(source, limits)
+            return LocalImage("", seen.name, seen.digest, 0, seen.format, seen.virtual_bytes)
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with base_file.folder_lock(str(folder), _PATIENCE):
+                if not path.exists():
+                    base_file.remove_abandoned(str(folder))
+                    _download(source, limits, folder)
+        except OSError as error:
+            raise FleetVirtError(f"image {source.url}: {folder}: {error.strerror}") from None
+    try:
+        _verify(source, path, remember=not check)
+    except OSError as error:
+        raise FleetVirtError(f"image {path}: {error.strerror}; remove it") from None
+    return local_image(str(folder), path.name, remember=not check, limit=limits.unpacked)
+
+
+def _download(source: ImageSource, limits: Limits, folder: Path) -> None:
+    Display().display(f"downloading {source.url} to {folder}")
+    with (
+        download.opened(source, limits.seconds, limits.unpacked) as answer,
+        base_file.new_file(str(folder)) as new,
+    ):
+        answer.require_space(str(folder))
+        new.fill(answer.blocks())
+        answer.verify()
+        new.publish(source.file_name)
+
+
+def _verify(source: ImageSource, path: Path, *, remember: bool) -> None:
+    """Raise FleetVirtError if the file is not what was downloaded."""
+    algorithm, _dummy, checksum = source.checksum.partition(":")
+    with path.open("rb") as file:
+        if algorithm == "sha256":  # read once for all hypervisors, until the file changes
+            cache = DigestCache(cache_folder() / "digests.json", remember=remember)
+            found = cache.digest(file.fileno(), str(path))
+        else:
+            summed = hashlib.new(algorithm)
+            for block in sparse.blocks(file.fileno()):
+                summed.update(block)
+            found = summed.hexdigest()
+    if found != checksum:
+        raise FleetVirtError(
+            f"image {path} was changed since it was downloaded from {source.url}; remove it, and it"
+            " is downloaded again"
+        )

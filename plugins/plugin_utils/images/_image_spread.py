@@ -1,0 +1,156 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How one image gets to several hypervisors of a play: each that has it gives it to others.
+
+Ansible has a process for each hypervisor. They agree through a small file in the user's cache
+folder, which belongs to the run and goes with the first run that finds its own dead.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import os
+import time
+import typing as t
+from pathlib import Path
+
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import locks, owner
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    as_list,
+    as_mapping,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import Owner
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values
+
+CONTROLLER = ""
+_SERVES = 2  # at a time: more would have to wait for each other
+_POLL = 0.2
+_LOCK_SECONDS = 60.0  # it is held for moments
+_WAIT_SECONDS = 6 * 3600.0  # as long as one hypervisor may take to get it
+_LARGEST = 16 << 20
+
+
+class _State(t.TypedDict):
+    """Addresses that have it; and by process, whom it gets it from."""
+
+    sources: list[str]
+    taking: dict[str, str]
+
+
+def _read(said: object) -> _State:
+    found = as_mapping(said)
+    taking = as_mapping(found.get("taking"))
+    return {
+        "sources": [str(one) for one in as_list(found.get("sources"))],
+        "taking": {str(who): str(what) for who, what in taking.items()},
+    }
+
+
+def several(task_vars: Values) -> bool:
+    """Whether the play has hypervisors that could help each other."""
+    return len(as_list(task_vars.get("ansible_play_hosts_all"))) > 1
+
+
+class Spread:
+    """One image's way in this run, as one hypervisor sees it (``own``: its addresses)."""
+
+    def __init__(self, folder: Path, digest: str, own: t.Sequence[str]) -> None:
+        self._own = list(own)
+        self._me = _text(owner.myself(""))
+        run = owner.of(os.getppid())  # Ansible itself, which all its workers have in common
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path = folder / f"{digest}.{_text(run)}"
+        for path in folder.iterdir():
+            if not _lives(path.name.partition(".")[2]):
+                path.unlink(missing_ok=True)
+
+    def have(self) -> None:
+        """This hypervisor has the image, and gives it to others."""
+        with self._state() as state:
+            self._leave(state)
+            state["sources"] = [*state["sources"], self._own[0]]
+
+    def give_up(self) -> None:
+        """This hypervisor gets it from nobody any more."""
+        with self._state() as state:
+            self._leave(state)
+
+    def next(self, known: t.Sequence[str], refused: t.Collection[str]) -> str:
+        """Whom to get it from, as soon as there is somebody: an address, or CONTROLLER.
+
+        ``known`` may have it besides those of the play, ``refused`` could not give it. Raises
+        PlanRefused when all who get it have been at it for hours.
+        """
+        limit = time.monotonic() + _WAIT_SECONDS
+        while time.monotonic() < limit:
+            with self._state() as state:
+                self._leave(state)
+                state["sources"] = [*state["sources"], *known]
+                found = self._choose(state, refused)
+                if found is not None:
+                    state["taking"][self._me] = found
+                    return found
+            time.sleep(_POLL)
+        raise PlanRefused(
+            f"other hypervisors have been getting this image for {_WAIT_SECONDS:g} seconds; see"
+            " what keeps them, and run again"
+        )
+
+    def _choose(self, state: _State, refused: t.Collection[str]) -> str | None:
+        load = collections.Counter(state["taking"].values())
+        sources = [one for one in state["sources"] if one not in refused and one not in self._own]
+        if not sources:
+            # the controller's link is the narrow one: it sends once, unless nobody else can
+            return CONTROLLER if refused or not load[CONTROLLER] else None
+        best = min(sources, key=lambda one: load[one])
+        return best if load[best] < _SERVES else None
+
+    def _leave(self, state: _State) -> None:
+        taking = state["taking"].items()
+        state["taking"] = {who: what for who, what in taking if who != self._me and _lives(who)}
+
+    @contextlib.contextmanager
+    def _state(self) -> t.Iterator[_State]:
+        refusal = (
+            f"another process of this run has held {self._path} for {_LOCK_SECONDS:g} seconds; see"
+            f" who with fuser {self._path}, and run again"
+        )
+        with locks.held(self._path, _LOCK_SECONDS, refusal) as descriptor:
+            try:
+                said: object = json.loads(os.pread(descriptor, _LARGEST, 0))
+            except ValueError:  # new, or its writer was killed: who has it is found out again
+                said = None
+            state = _read(said)
+            yield state
+            state["sources"] = list(dict.fromkeys(state["sources"]))
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(state).encode("ascii"), 0)
+
+
+def of_play(folder: Path, task_vars: Values, digest: str) -> Spread | None:
+    """The spread of the image in this run; None when there is only one hypervisor."""
+    if not several(task_vars):
+        return None
+    host = str(task_vars["inventory_hostname"])
+    own = [_peers.address(host, task_vars), *_peers.addresses(host, task_vars), host]
+    return Spread(folder, digest, list(dict.fromkeys(own)))
+
+
+def _text(process: Owner) -> str:
+    return f"{process.boot_id}.{process.pid}.{process.start_time}"
+
+
+def _lives(text: str) -> bool:
+    boot, _dot, rest = text.partition(".")
+    pid, _dot, start = rest.partition(".")
+    return (
+        pid.isdigit() and start.isdigit() and owner.is_alive(Owner(boot, int(pid), int(start), ""))
+    )

@@ -1,0 +1,224 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the controller does for one hypervisor: judge what it has, sign, and have it put in place.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    as_list,
+    as_mapping,
+    as_text,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import keys
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import (
+    DAY,
+    KINDS,
+    Reason,
+    Seen,
+    Wanted,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import KindOfKeys
+from ansible_collections.fleet.virt.plugins.plugin_utils.keys import _keys, _keys_signing, _x509
+from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import KeyStore
+from ansible_collections.fleet.virt.plugins.plugin_utils.keys._x509 import Ca
+
+# What a stage on the hypervisor returns, by its name and options
+Module = t.Callable[[str, t.Mapping[str, object]], dict[str, object]]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What the controller's part says of it: names that are refused, kinds that are to change, and
+    those whose first CA is only predicted, with its name."""
+
+    refused: t.Collection[str] = ()
+    pending: t.Collection[str] = ()
+    made: t.Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, answer: t.Mapping[str, object]) -> Prepared:
+        """As the task's result has it."""
+        made = as_mapping(answer.get("made"))
+        return cls(
+            [str(name) for name in as_list(answer.get("refused"))],
+            [str(kind) for kind in as_list(answer.get("pending"))],
+            {str(kind): str(name) for kind, name in made.items()},
+        )
+
+
+@dataclass
+class Applied:
+    """What became of it; ``failure`` is what the module returned that failed, None if none did."""
+
+    changed: bool
+    issued: dict[str, str]
+    reloaded: list[str]
+    diff: dict[str, str] | None = None
+    failure: dict[str, object] | None = None
+
+    def result(self) -> dict[str, object]:
+        """The task's."""
+        if self.failure is not None:
+            return self.failure
+        found: dict[str, object] = {
+            "changed": self.changed,
+            "issued": self.issued,
+            "reloaded": self.reloaded,
+        }
+        return found if self.diff is None else {**found, "diff": self.diff}
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything about one hypervisor."""
+
+    store: KeyStore
+    host: str
+    look: _keys.Look
+    wanted: Wanted
+    prepared: Prepared
+    replace: bool
+    check: bool
+
+
+@dataclass(frozen=True)
+class Part:
+    """One kind of keys of a hypervisor: what it has, what it is to have, and why."""
+
+    kind: str
+    seen: Seen
+    reason: Reason | None
+    ca: str
+    crl: str
+    differs: bool
+    before: list[str]
+    after: list[str]
+
+
+def run(job: Job, module: Module, now: float) -> Applied:
+    """What became of it; ``module`` runs a stage on the hypervisor."""
+    if job.host in job.prepared.refused:
+        raise PlanRefused(
+            f"{job.host} was revoked and gets no certificate; take it out of the inventory, or"
+            f" readmit it with new keys (-e libvirt_keys_readmit={job.host})"
+        )
+    parts = [_part(job, kind, now) for kind in KINDS]
+    faults = job.look["faults"]
+    changed = bool(faults) or any(part.differs for part in parts)
+    result = Applied(
+        changed,
+        {part.kind: part.reason.text for part in parts if part.reason},
+        list(job.look["daemons"]) if changed else [],
+    )
+    if not changed:
+        return result
+    before = [line for part in parts for line in part.before] + faults
+    after = [line for part in parts for line in part.after]
+    result.diff = {
+        "before": "".join(f"{line}\n" for line in before),
+        "after": "".join(f"{line}\n" for line in after),
+    }
+    if not job.check:
+        _deploy(job, parts, module, now, result)
+    return result
+
+
+def _part(job: Job, kind: str, now: float) -> Part:
+    part = job.store.kind(kind)
+    rotation = part.rotation()
+    known = [part.ca(number) for number in part.generations()]
+    entry = job.look["kinds"][kind]
+    found = _keys.seen(job.look, kind, part.own())
+    names = {**_common_names(entry["ca"]), **{ca.id: ca.name for ca in known}}
+    if rotation is None:
+        if not job.check:
+            raise FleetVirtError(
+                f"there is no {kind} CA in {job.store.folder}; prepare comes first"
+            )
+        reason: Reason | None = Reason("it has none", True)
+        issuer = job.prepared.made[kind]
+        trust, ca, crl = [issuer], "", ""
+    else:
+        chosen = _keys_signing.authority(part, rotation)
+        reason = keys.reason_to_issue(found, chosen, job.wanted, now)
+        ca, crl = _keys_signing.bundles(part, rotation)
+        issuer = part.ca(rotation.signing).name
+        trust = [names[identity] for identity in chosen.trust]
+    predicted = job.check and kind in job.prepared.pending
+    differs = reason is not None or predicted or (ca, crl) != (entry["ca"], entry["crl"])
+    have = "none"
+    if found.certificate is not None:
+        has = found.certificate
+        by = names.get(has.issuer or "", "an unknown CA")
+        days = int((has.not_after - now) // DAY)
+        have = keys.certificate_words(has.organization, has.common_name, has.names, by, days)
+    want = have
+    if reason is not None:
+        wanted = job.wanted
+        want = keys.certificate_words(
+            wanted.organization, wanted.common_name, wanted.names, issuer, wanted.days
+        )
+        want += f", {'with a new key' if reason.new_key else 'for the same key'}: {reason.text}"
+    before = keys.describe(
+        kind, have, [names[i] for i in found.trust], "there" if entry["crl"] else "none"
+    )
+    changes = predicted or crl != entry["crl"]
+    after = keys.describe(kind, want, trust, "new" if changes else "there")
+    return Part(kind, found, reason, ca, crl, differs, before, after)
+
+
+def _common_names(text: str) -> dict[str, str]:
+    return {
+        identity: Ca(_x509.load(pem, "a hypervisor's CA")).name
+        for identity, pem in _x509.trusted(text).items()
+    }
+
+
+def _deploy(job: Job, parts: t.Sequence[Part], module: Module, now: float, result: Applied) -> None:
+    """Requests, certificates, files."""
+    new_keys = {part.kind: part.reason.new_key for part in parts if part.reason}
+    requests: t.Mapping[str, object] = {}
+    if new_keys:
+        answer = module("request", {"_new_keys": new_keys})
+        if answer.get("failed") or answer.get("unreachable"):
+            result.failure = answer
+            return
+        requests = as_mapping(answer.get("requests"))
+    files = {}
+    for part in parts:
+        entry: KindOfKeys = {
+            "ca": part.ca,
+            "crl": part.crl,
+            "certificate": job.look["kinds"][part.kind]["certificate"],
+            "key_id": part.seen.key_id,
+        }
+        if part.reason is not None:
+            public_key = _x509.public_key_of(as_text(requests.get(part.kind)) or "", job.host)
+            entry["key_id"] = _x509.key_id(public_key)
+            entry["certificate"] = _sign(job, part.kind, public_key, now)
+        files[part.kind] = entry
+    answer = module("deploy", {"_files": files, "_revoked": list(job.prepared.refused)})
+    if answer.get("failed") or answer.get("unreachable"):
+        result.failure = answer
+        return
+    result.reloaded = [str(one) for one in as_list(answer.get("reloaded"))]
+
+
+def _sign(job: Job, kind: str, public_key: _x509.PublicKey, now: float) -> str:
+    with job.store.lock():
+        part = job.store.kind(kind)
+        rotation = part.rotation()
+        if rotation is None:
+            raise AssertionError("there was one before")
+        wanted = dataclasses.replace(job.wanted, renew=False)
+        return _keys_signing.sign(part, rotation.signing, public_key, wanted, now, server=True)

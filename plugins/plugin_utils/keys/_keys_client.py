@@ -1,0 +1,110 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The controller's own certificate, for control.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import typing as t
+from pathlib import Path
+
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import files
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import keys
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import Seen, Wanted
+from ansible_collections.fleet.virt.plugins.plugin_utils.keys import _key_store, _x509
+from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import KeyStore, KindStore
+from ansible_collections.fleet.virt.plugins.plugin_utils.keys._keys_signing import (
+    Settings,
+    authority,
+    bundles,
+    sign,
+)
+
+# As libvirt looks for them in a pkipath
+CLIENT_FILES = {
+    "ca": "cacert.pem",
+    "crl": "cacrl.pem",
+    "certificate": "clientcert.pem",
+    "key": "clientkey.pem",
+}
+
+
+def ensure(
+    store: KeyStore, part: KindStore, settings: Settings, now: float, check: bool, pending: bool
+) -> str | None:
+    """Have the certificate; why it changes, or None. ``pending``: what it goes by is to change."""
+    rotation = part.rotation()
+    folder = store.folder / "client"
+    wanted = Wanted(
+        settings.organization,
+        settings.client_name,
+        (),
+        settings.days,
+        settings.renew_days,
+        settings.renew,
+    )
+    if rotation is None:
+        return "it has none"
+    have = _texts(folder)
+    chosen = authority(part, rotation)
+    key = None
+    if have["key"]:
+        key = _x509.load_key(have["key"].encode("ascii"), None, str(folder / "clientkey.pem"))
+    found = Seen(
+        tuple(_x509.trusted(have["ca"])),
+        _x509.read(have["certificate"], part.own()),
+        _x509.key_id(key.public_key()) if key is not None else None,
+    )
+    reason = keys.reason_to_issue(found, chosen, wanted, now)
+    ca, crl = bundles(part, rotation)
+    same = (ca, crl) == (have["ca"], have["crl"])
+    if reason is None and same and not pending:
+        return None
+    why = reason.text if reason else "other CAs or revocation lists"
+    if check:
+        return why
+    texts = {**have, "ca": ca, "crl": crl}
+    if reason is not None:
+        if reason.new_key or key is None:
+            key = _x509.new_key()
+        texts["key"] = _x509.key_bytes(key, None).decode("ascii")
+        texts["certificate"] = sign(
+            part, rotation.signing, key.public_key(), wanted, now, server=False
+        )
+    _write(store, {name: text for name, text in texts.items() if text})
+    return why
+
+
+def _texts(folder: Path) -> dict[str, str]:
+    found = {}
+    for name, file in CLIENT_FILES.items():
+        path = folder / file
+        found[name] = path.read_text(encoding="ascii") if path.is_file() else ""
+    return found
+
+
+def _write(store: KeyStore, texts: t.Mapping[str, str]) -> None:
+    """All of the client's files at once: a new folder, and the link to it renamed."""
+    link = store.folder / "client"
+    numbers = [
+        int(entry.name[8:]) for entry in store.folder.glob("client.v*") if entry.name[8:].isdigit()
+    ]
+    name = f"client.v{max(numbers, default=0) + 1}"
+    before = os.readlink(link) if link.is_symlink() else None
+    new = store.folder / ".client.new"
+    shutil.rmtree(new, ignore_errors=True)
+    _key_store.make_folder(new)
+    for part, text in texts.items():
+        mode = 0o600 if part == "key" else 0o644
+        _key_store.write(new / CLIENT_FILES[part], text.encode("ascii"), mode)
+    files.move(new, store.folder / name)
+    files.switch_link(link, name, store.folder / ".client.link")
+    for entry in store.folder.glob("client.v*"):
+        if entry.name not in (name, before):
+            shutil.rmtree(entry)

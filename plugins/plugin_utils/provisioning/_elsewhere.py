@@ -1,0 +1,83 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Proof that a VM is on no other hypervisor, for a task that runs on one.
+
+The controller reads the others itself, in parallel, as the inventory plugin does.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import typing as t
+from pathlib import Path
+
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    as_list,
+    as_mapping,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _alive, _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import Variables
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values
+
+_GROUP = "hypervisors"
+_HOST_SECONDS = 30.0
+
+
+def others(task_vars: Values) -> list[str]:
+    """The other members of the group ``hypervisors``, if this host is one; none otherwise."""
+    here = str(task_vars["inventory_hostname"])
+    members = [str(name) for name in as_list(as_mapping(task_vars.get("groups")).get(_GROUP))]
+    return [name for name in members if name != here] if here in members else []
+
+
+def not_lost(task_vars: Values, variables: Variables) -> list[str]:
+    """Those of :func:`others` that are not declared lost."""
+    lost = _alive.named(variables.get("virt_hypervisors_lost"))
+    return [name for name in others(task_vars) if name not in lost]
+
+
+def require_absent(
+    names: t.Collection[str],
+    task_vars: Values,
+    variables: Variables,
+    uri: str,
+    timeout: float,
+) -> None:
+    """Raise PlanRefused if another hypervisor has a VM of ``names``, or may have."""
+    asked = not_lost(task_vars, variables)
+    if not asked:
+        return
+    # Ansible compiles them anew in each run, and creating by a playbook needs none of them
+    from ansible_collections.fleet.virt.plugins.module_utils._effects.base import requirements
+    from ansible_collections.fleet.virt.plugins.module_utils._effects.base.deadline import Failed
+    from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import fleet
+    from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.domains import Wanted
+    from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
+
+    requirements.require()
+    with tempfile.TemporaryDirectory(prefix="fleet-virt-") as folder:
+        targets = []
+        for number, name in enumerate(asked):
+            values = _ssh.connection_variables(_peers.of_host(name, task_vars))
+            reached = _ssh.uri_for(name, values, uri, timeout, Path(folder), number)
+            targets.append(fleet.Target(name, reached))
+        outcomes = fleet.read_fleet(
+            targets, Wanted(storage=False), call_timeout=timeout, host_timeout=_HOST_SECONDS
+        )
+    problems = []
+    for name, outcome in zip(asked, outcomes):
+        if isinstance(outcome, Failed):
+            problems.append(
+                f"{name} is silent and may have it ({outcome.error}); bring it back; only if it is"
+                " permanently gone, name it in virt_hypervisors_lost"
+            )
+        else:
+            found = sorted({str(domain["name"]) for domain in outcome.value} & set(names))
+            problems += [f"{vm!r} is defined on {name}; a VM exists once" for vm in found]
+    if problems:
+        raise PlanRefused("; ".join(problems))

@@ -1,0 +1,179 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From facts of all hypervisors to placements, and from claims to what may be finished.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import machines, proofs, twice
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import Json
+from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import placement
+from ansible_collections.fleet.virt.plugins.module_utils._pure.placement.demand import (
+    ImageFacts,
+    request_of,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import (
+    DefinedVm,
+    Placing,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import LIMITS
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, to_plain
+
+if t.TYPE_CHECKING:
+    from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Domain
+
+Answers = t.Mapping[str, Placing]
+
+
+def require_all(
+    answers: Answers, lost: t.Collection[str], expected: t.Sequence[str] | None = None
+) -> None:
+    """Absence is proven only if all hypervisors answered; raises PlanRefused, naming the silent.
+
+    ``expected`` are the hypervisors of the fleet, of which ``--limit`` may have left out some.
+    """
+    problem = proofs.unknown_lost(lost, list(dict.fromkeys([*answers, *(expected or ())])))
+    if problem:
+        raise PlanRefused(problem)
+    heard = [name for name, one in answers.items() if one.get("host") is not None]
+    silent = proofs.silences(answers, heard, expected, lost)
+    missing = proofs.missing("create", silent)
+    if missing and not heard:
+        raise PlanRefused(f"no hypervisor answered: {proofs.named(missing)}")
+    if missing:
+        raise PlanRefused(
+            "a hypervisor that is silent may be running a VM of that name, so nothing is created:"
+            f" {proofs.named(missing)}. Remedy: {proofs.remedy(missing)}"
+        )
+
+
+def limits_of(name: str, task_vars: Values) -> dict[str, Json]:
+    """What the variables of the hypervisor ``name`` set for placement."""
+    values = _peers.of_host(name, task_vars)
+    found = {key: values.get(key) for key in LIMITS}
+    return {key: to_plain(value) for key, value in found.items() if value is not None}
+
+
+def hosts_of(
+    answers: Answers,
+    limits: t.Mapping[str, t.Mapping[str, object]],
+    lost: t.Collection[str] = (),
+) -> list[placement.PlacementHost]:
+    """The hypervisors as placement sees them; those that are lost are silent ones."""
+    hosts = []
+    for name, answer in answers.items():
+        info = answer.get("host")
+        if info is None:
+            reason = "declared lost" if name in lost else str(answer.get("msg") or "no answer")
+            hosts.append(placement.silent_host(name, reason))
+        else:
+            hosts.append(placement.host_from_info(info, limits.get(name, {}), name=name))
+    return hosts
+
+
+def place(
+    domains: t.Sequence[Domain],
+    images: t.Mapping[str, ImageFacts],
+    hosts: t.Sequence[placement.PlacementHost],
+    policy: placement.Policy,
+) -> list[placement.Placement]:
+    """A placement for each VM; one that exists already is placed where it is.
+
+    Raises PlanRefused for a VM that exists on two hypervisors, or elsewhere than asked for.
+    """
+    requests = [request_of(domain, images) for domain in domains]
+    found = []
+    for domain, result in zip(domains, placement.place(hosts, requests, policy)):
+        there = {
+            host.name: vm
+            for host in hosts
+            for vm in host.vms
+            if vm.name == domain.name and host.name in result.existing
+        }
+        if len(result.existing) > 1:
+            phases = {host: vm.phase for host, vm in there.items()}
+            uuids = [vm.uuid for vm in there.values()]
+            raise PlanRefused(twice.text(domain.name, phases, uuids))
+        wanted = domain.placement.host
+        if result.existing and wanted not in (None, result.existing[0]):
+            raise PlanRefused(
+                f"{domain.name!r} exists on {result.existing[0]}, asked for is {wanted};"
+                " migrate it, or leave out vm_host"
+            )
+        found.append(result)
+    return found
+
+
+def require_own_macs(
+    domains: t.Iterable[Domain], found: t.Iterable[placement.Placement], answers: Answers
+) -> None:
+    """Raise PlanRefused if a VM that is yet to be made has the MAC address of one of the fleet.
+
+    ``found`` are the placements of ``domains``.
+    """
+    owners = {
+        str(mac).lower(): f"{vm['name']!r} on {name}"
+        for name, answer in answers.items()
+        for vm in vms_of(answer)
+        for mac in vm["macs"]
+    }
+    problems = [
+        f"{domain.name}: MAC address {nic.mac} of {nic.name!r} is that of {owners[nic.mac]}; give"
+        " the NIC another"
+        for domain, result in zip(domains, found)
+        if not result.existing
+        for nic in domain.nics
+        if nic.mac in owners
+    ]
+    if problems:
+        raise PlanRefused("; ".join(problems))
+
+
+def common_machine(answers: Answers) -> str | None:
+    """The newest versioned machine type that every answering hypervisor has."""
+    hosts = [host for answer in answers.values() if (host := answer.get("host")) is not None]
+    lists = [found for host in hosts if (found := host.get("machines"))]
+    return machines.newest_common(lists, None)
+
+
+def vms_of(answer: Placing) -> list[DefinedVm]:
+    """The VMs of a hypervisor, none if it did not answer."""
+    host = answer.get("host")
+    return [] if host is None else host["vms"]
+
+
+def conflicts(
+    domain: Domain,
+    host: str,
+    images: t.Mapping[str, ImageFacts],
+    answers: Answers,
+    limits: t.Mapping[str, t.Mapping[str, object]],
+    policy: placement.Policy,
+    lost: t.Collection[str] = (),
+) -> list[str]:
+    """Why the claim of ``domain`` on ``host`` must not stay, seen from the whole fleet."""
+    hosts = hosts_of(answers, limits, lost)
+    found = []
+    for name, answer in answers.items():
+        for vm in vms_of(answer):
+            if vm["name"] == domain.name and name == host:
+                continue
+            if vm["name"] == domain.name:
+                found.append(f"{name} has a VM of that name too")
+            taken = {str(mac).lower() for mac in vm["macs"]} & {nic.mac for nic in domain.nics}
+            if taken:
+                found.append(
+                    f"{vm['name']} on {name} has the MAC address {', '.join(sorted(taken))}"
+                )
+    if not found:
+        rejected = placement.claim_conflicts(hosts, host, request_of(domain, images), policy)
+        found += [entry.reason for entry in rejected]
+    return found

@@ -1,0 +1,181 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which of the addresses that are told of guests may be connected to.
+
+An agent, a console and answers to ARP are a guest's own word; a lease is libvirt's, a static
+address its creator's. A guest that claims the address of another machine would have its commands
+run there: by whoever accepts the same key, and on a hypervisor as root. A pinned host key would
+refuse the other machine; VMs that were not seeded have none.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _guests
+
+# What is not the guest's own word, from what is believed most
+STRONG = ("static", "lease")
+_RUNNING = ("running", "blocked")
+_MOST_NAMED = 3  # addresses in one sentence
+_Place = tuple[str, str]  # where an address means one machine, and the address
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Whose addresses are known.
+
+    :param hypervisors: of each hypervisor, as the inventory says.
+    :param told: all that each hypervisor has, as it says itself; a hostile one says what it likes.
+    :param hosts: of the inventory, by address.
+    :param local: whether an address is this controller's.
+    :param owners: by hypervisor, the hardware addresses behind addresses in its neighbour table.
+    :param here: the same of this controller's, which decides where it connects to.
+    """
+
+    hypervisors: t.Mapping[str, t.Collection[str]] = field(default_factory=dict)
+    told: t.Mapping[str, t.Collection[str]] = field(default_factory=dict)
+    hosts: t.Mapping[str, str] = field(default_factory=dict)
+    local: t.Callable[[str], bool] = lambda _address: False
+    owners: t.Mapping[str, t.Mapping[str, str]] = field(default_factory=dict)
+    here: t.Mapping[str, str] = field(default_factory=dict)
+
+    def hypervisor_at(
+        self, address: str, behind: str | None = None, *, told: bool = True
+    ) -> str | None:
+        """The hypervisor with this address; ``behind`` one, its own networks are meant."""
+        for known in (self.hypervisors, self.told if told else {}):
+            for name in known if behind is None else [behind]:
+                if address in known.get(name, ()):
+                    return name
+        return None
+
+
+@dataclass(frozen=True)
+class _Claim:
+    hypervisor: str
+    guest: _guests.Guest
+    entry: _guests.GuestAddress
+    pinned: bool
+
+    @property
+    def address(self) -> str:
+        return self.entry["address"]
+
+    @property
+    def behind(self) -> str | None:
+        """Its hypervisor, where the address means something else behind the next one."""
+        return self.hypervisor if self.entry["behind"] else None
+
+    @property
+    def runs(self) -> bool:
+        return self.guest["state"] in _RUNNING
+
+    @property
+    def rank(self) -> int:
+        source = self.entry["source"]
+        return STRONG.index(source) if source in STRONG else len(STRONG)
+
+    def is_same_vm(self, other: _Claim) -> bool:
+        """One that moves is on two hypervisors for a while."""
+        return (self.guest["name"], self.guest["uuid"]) == (
+            other.guest["name"],
+            other.guest["uuid"],
+        )
+
+    def __str__(self) -> str:
+        return f"VM {self.guest['name']!r} of {self.hypervisor} ({self.entry['source']})"
+
+
+def settle(
+    found: t.Iterable[_guests.Found],
+    machines: Machines,
+    pinned: t.Callable[[_guests.Guest], bool],
+) -> list[str]:
+    """Take the addresses away from guests that may be another machine's; what there is to say.
+
+    :param found: hypervisors and their guests.
+    :param pinned: whether only a server with the guest's own host key will be talked to.
+    """
+    claims: dict[tuple[str | None, str], list[_Claim]] = collections.defaultdict(list)
+    found = list(found)
+    guests = {mac: guest["uuid"] for _hypervisor, guest in found for mac in guest["macs"]}
+    for hypervisor, guest in found:
+        for entry in guest["addresses"]:
+            one = _Claim(hypervisor, guest, entry, pinned(guest))
+            claims[one.behind, one.address].append(one)
+    dropped: dict[tuple[str, str], list[str]] = {}
+    for contenders in claims.values():
+        for one in contenders:
+            reason = _machine(one, machines) or _rival(one, contenders, machines)
+            reason = reason or _another_here(one, machines, guests)
+            if reason is not None:
+                one.guest["addresses"].remove(one.entry)
+                dropped.setdefault((str(one), reason), []).append(one.address)
+    return [
+        f"{one} is not connected to at {_listed(addresses)}: {reason}"
+        for (one, reason), addresses in dropped.items()
+    ]
+
+
+def _listed(addresses: t.Sequence[str]) -> str:
+    more = len(addresses) - _MOST_NAMED
+    return ", ".join(addresses[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _machine(one: _Claim, machines: Machines) -> str | None:
+    """The machine that has the address, if it is not the guest."""
+    name = machines.hypervisor_at(one.address, one.behind, told=not one.pinned)
+    if name is not None:
+        return f"that is hypervisor {name}"
+    if one.pinned:
+        return None
+    if one.behind is None and machines.local(one.address):
+        return "that is this controller"
+    name = machines.hosts.get(one.address)
+    if name is not None and one.behind is None and one.entry["source"] not in STRONG:
+        return f"that is {name}, a host of the inventory"
+    mac = machines.owners.get(one.hypervisor, {}).get(one.address)
+    if mac is not None and mac not in one.guest["macs"]:
+        return f"another machine has it ({mac})"
+    return None
+
+
+def _another_here(one: _Claim, machines: Machines, guests: t.Mapping[str, str]) -> str | None:
+    """Another guest that the controller takes for the owner, so that it would be connected to.
+
+    A hardware address that no guest has may be that of a router, which answers for others.
+    """
+    mac = None if one.pinned or one.behind else machines.here.get(one.address)
+    if mac is None or guests.get(mac, one.guest["uuid"]) == one.guest["uuid"]:
+        return None
+    return f"another VM answers at it ({mac})"
+
+
+def _rival(one: _Claim, contenders: t.Sequence[_Claim], machines: Machines) -> str | None:
+    """Another guest that has the address by a better source, or might as well have it."""
+    for other in contenders:
+        if one.is_same_vm(other):
+            continue
+        if other.rank < one.rank:
+            if _machine(other, machines) is None:
+                return f"{other} has it"
+            continue
+        if one.pinned:
+            continue
+        if other.runs and not one.runs:
+            return f"it does not run, and {other} has it"
+        if other.rank > one.rank or other.runs < one.runs:
+            continue
+        # whoever answers to ARP now may leave the address to the other a moment later
+        return (
+            f"{other} has it too, and nobody knows which is right; give one of them a lease, or"
+            " another address"
+        )
+    return None

@@ -1,0 +1,120 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading hypervisors in this process, in threads, where the controller reaches their libvirt.
+
+That is so where a hypervisor's variable ``virt_inventory_uri`` says it. What is opened is said by
+the inventory alone; no answer of a hypervisor has a say in it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import typing as t
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import requirements
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import Connection
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.deadline import Failed
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import fleet
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.domains import (
+    Wanted,
+    read_domains,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.host import read_host
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import show
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _alive, _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
+
+Reader = t.Callable[[Connection], Answer]
+
+_VARIABLE = "virt_inventory_uri"
+_CALL_SECONDS = 10.0
+_DAY = 86400.0
+_BASE = ("base", "/var/lib/libvirt/base")  # as the module has them without options
+
+
+def domains(names: t.Sequence[str], *, addresses: bool, storage: bool) -> Reader:
+    """What ``virt_query`` answers; ``names`` are those wanted, none of them: all."""
+    wanted = Wanted(
+        names=tuple(names) or None, ignore_missing=True, addresses=addresses, storage=storage
+    )
+    return lambda connection: {"domains": read_domains(connection, wanted)}
+
+
+def host_info(connection: Connection) -> Answer:
+    """What ``virt_host_info`` answers."""
+    return {"host": read_host(connection, *_BASE)}
+
+
+def answers(
+    names: t.Sequence[str],
+    reader: Reader,
+    task_vars: Values,
+    *,
+    seconds: float,
+    lost: t.Collection[str] = (),
+) -> dict[str, Answer]:
+    """The answer of each of ``names``, of the shape that a module's has, also where it failed.
+
+    ``seconds`` are the limit of each hypervisor, 0 is none, as for Ansible's tasks; those that are
+    ``lost`` are not asked.
+    """
+    found: dict[str, Answer] = {}
+    targets = []
+    with tempfile.TemporaryDirectory(prefix="fleet-virt-") as folder:
+        for number, name in enumerate(names):
+            try:
+                requirements.require()
+                if name in lost:
+                    raise PlanRefused(_alive.lost(name))
+                targets.append(fleet.Target(name, _uri(name, task_vars, Path(folder), number)))
+            except FleetVirtError as error:
+                found[name] = _failed(error)
+        outcomes = fleet.read_each(
+            targets, reader, call_timeout=_CALL_SECONDS, host_timeout=seconds or _DAY
+        )
+    for target, outcome in zip(targets, outcomes):
+        found[target.name] = (
+            _failed(outcome.error) if isinstance(outcome, Failed) else outcome.value
+        )
+    return found
+
+
+def _failed(error: FleetVirtError) -> Answer:
+    return {"failed": True, "msg": str(error)}
+
+
+def _uri(name: str, task_vars: Values, folder: Path, number: int) -> str:
+    values = _ssh.connection_variables(_peers.of_host(name, task_vars))
+    require_harmless(values.get(_VARIABLE))
+    return _ssh.uri_for(name, values, "", _CALL_SECONDS, folder, number)
+
+
+def require_harmless(uri: object) -> None:
+    """Raise PlanRefused for a URI with which libvirt starts a program that the URI names.
+
+    By the time a play reads variables, an answer may have been among what they are made of.
+    """
+    problem = None
+    if not isinstance(uri, str) or not uri.isprintable() or not uri.strip():
+        problem = "is no URI of libvirt, such as qemu+tls:///system"
+    else:
+        parts = urlsplit(uri)
+        # libvirt takes both separators, and names in capitals
+        keys = [unquote(one.partition("=")[0]) for one in re.split("[&;]", parts.query)]
+        starts = parts.scheme.endswith("+ext") or "command" in map(str.lower, keys)
+        if starts:
+            problem = (
+                "names a program to start here, which no play does; with virt_uri beside it the"
+                " hypervisor is read over Ansible's own connection"
+            )
+    if problem:
+        raise PlanRefused(f"{_VARIABLE}: {show(uri)} {problem}")

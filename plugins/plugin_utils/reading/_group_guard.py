@@ -1,0 +1,89 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Groups that no guest gets into, whatever its metadata, tags or variables are.
+
+Who may define domains on one hypervisor says what is in their metadata. A play for hypervisors must
+not run on such a guest, nor one for a host that has the name of a group.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.inventory.data import InventoryData
+from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _guests
+
+_MOST_NAMED = 3  # hosts in one warning
+# The playbooks' own name for the group
+_ALWAYS = ("all", "ungrouped", "hypervisors")
+
+
+class Guard:
+    """Ansible's inventory for what makes groups of guests: it passes over those that are closed.
+
+    It stands in for the inventory's data, all other methods of which it has.
+    """
+
+    def __init__(self, inventory: InventoryData, hypervisors: t.Iterable[str], group: str) -> None:
+        self._inventory = inventory
+        self._closed = {*_ALWAYS, group}
+        for name in hypervisors:
+            host = inventory.hosts.get(name)
+            self._closed.update(str(one.name) for one in (host.get_groups() if host else ()))
+        self._refused: dict[tuple[str, str], list[str]] = {}
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inventory, name)
+
+    def problem(self, group: str) -> str | None:
+        """Why no guest is put into this group, or None."""
+        if _guests.is_own_name(group) and group not in self._closed:
+            return "it is one of Ansible's own names"
+        if group in self._inventory.hosts:
+            return "a host has that name"
+        if group in self._closed:
+            return "hypervisors are in it"
+        known = self._inventory.groups.get(group)
+        for one in sorted(str(one.name) for one in (known.get_ancestors() if known else ())):
+            if one in self._closed and one != "all":
+                return f"it is part of {one!r}, which hypervisors are in"
+        return None
+
+    def add_group(self, group: str) -> str:
+        """As Ansible's; a group that is closed is not made."""
+        return group if self.problem(group) else str(self._inventory.add_group(group))
+
+    def add_host(self, host: str, group: str | None = None, port: int | None = None) -> str:
+        problem = None if group is None else self.problem(group)
+        if problem is not None:
+            self._refuse(str(group), problem, host)
+            return host
+        return str(self._inventory.add_host(host, group, port))
+
+    def add_child(self, group: str, child: str) -> bool:
+        if child not in self._inventory.hosts and self.problem(child):
+            return False  # a group that is closed, which was told when a guest was to be in it
+        problem = None if group == "all" else self.problem(group)
+        if problem is not None:
+            self._refuse(group, problem, child)
+            return False
+        return bool(self._inventory.add_child(group, child))
+
+    def _refuse(self, group: str, problem: str, child: str) -> None:
+        names = self._refused.setdefault((group, problem), [])
+        if child not in names:
+            names.append(child)
+
+    def warnings(self) -> list[str]:
+        """What was passed over."""
+        found = []
+        for (group, problem), names in self._refused.items():
+            more = len(names) - _MOST_NAMED
+            listed = ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+            verb = "is" if len(names) == 1 else "are"
+            found.append(f"{listed} {verb} not put into group {group!r}: {problem}")
+        return found

@@ -1,0 +1,138 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The machines of an inventory that guests are not: hypervisors, other hosts, the controller.
+
+Hypervisors are asked for all their addresses, and for who has the addresses that guests claim, only
+where a guest claims one and no host key says who answers there.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import socket
+import typing as t
+from urllib.parse import urlsplit
+
+from ansible.inventory.host import Host
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import deadline
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import (
+    addresses,
+    neighbours,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import ip
+from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _claims, _guests, _reading
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _near
+
+_SECONDS = 10.0
+_PATIENCE = 1.0  # seconds for answers of machines on networks of the controller
+_HERE = ""  # this controller among the hypervisors, whose names are not empty
+
+
+class Addresses(t.TypedDict):
+    """What is known of a hypervisor: what its names mean, what it has, who has what is near it."""
+
+    names: list[str]
+    own: list[str]
+    owners: dict[str, str]
+
+
+Kept = dict[str, Addresses]  # by hypervisor, as a cache can keep it
+_NOTHING: Addresses = {"names": [], "own": [], "owners": {}}
+
+
+def doubtful(
+    guests: t.Iterable[_guests.Guest], pinned: t.Callable[[_guests.Guest], bool]
+) -> list[str]:
+    """Addresses of these guests that could be another machine's.
+
+    A lease is among them: it is given to whoever says the number of a client that had it before.
+    """
+    return [one["address"] for guest in guests if not pinned(guest) for one in guest["addresses"]]
+
+
+def ask(
+    hypervisors: t.Sequence[_reading.Hypervisor],
+    claimed: t.Mapping[str, t.Sequence[str]],
+    settings: _reading.Settings,
+) -> Kept:
+    """What is known about each hypervisor's addresses.
+
+    :param claimed: by hypervisor that answers, what its guests claim; nobody is asked if nobody
+        claims anything.
+    """
+    if not any(claimed.values()):
+        return {}
+    seconds = min(_SECONDS, settings.host_timeout / 2)
+    every = sorted({address for addresses in claimed.values() for address in addresses})
+
+    def one(hypervisor: _reading.Hypervisor) -> Addresses:
+        names = [one for name in hosts_of(hypervisor) for one in _resolved(name)]
+        near = _near.About([], {})
+        if settings.near and hypervisor.name in claimed:
+            near = _near.about(hypervisor.reached, claimed[hypervisor.name], seconds)
+        return {"names": names, "own": near.own, "owners": near.owners}
+
+    outcomes = deadline.each(
+        one,
+        hypervisors,
+        seconds=settings.host_timeout,
+        what=lambda hypervisor: f"ask {hypervisor.name} for its addresses",
+        parallel=settings.parallel,
+    )
+    here = neighbours.ask_for(every, _PATIENCE) if settings.near else {}
+    kept: Kept = {_HERE: {"names": [], "own": [], "owners": here}}
+    kept.update(
+        (hypervisor.name, outcome.value)
+        for hypervisor, outcome in zip(hypervisors, outcomes)
+        if isinstance(outcome, deadline.Ok)
+    )
+    return kept
+
+
+def known(
+    hypervisors: t.Sequence[_reading.Hypervisor], hosts: t.Iterable[Host], kept: Kept
+) -> _claims.Machines:
+    """The machines, with what :func:`ask` found; ``hosts`` are the inventory's so far."""
+    own, told, owners = {}, {}, {}
+    for one in hypervisors:
+        found = kept.get(one.name, _NOTHING)
+        own[one.name] = set(filter(None, map(ip.usable, [*hosts_of(one), *found["names"]])))
+        told[one.name] = set(filter(None, map(ip.usable, found["own"])))
+        owners[one.name] = {str(key): str(mac) for key, mac in found["owners"].items()}
+    others: dict[str, str] = {}
+    for host in hosts:
+        usual = ip.usable(str(host.vars.get("ansible_host") or host.name))
+        if usual is not None:
+            others.setdefault(usual, str(host.name))
+    here = kept.get(_HERE, _NOTHING)["owners"]
+    return _claims.Machines(own, told, others, addresses.is_local, owners, here)
+
+
+def names(hypervisors: t.Sequence[_reading.Hypervisor], hosts: t.Iterable[Host]) -> set[str]:
+    """Names under which other machines than guests are known, in small letters."""
+    own = [name for one in hypervisors for name in hosts_of(one)]
+    own.append(socket.gethostname())
+    short = [name.partition(".")[0] for name in own if ip.usable(name) is None]
+    others = [str(host.vars.get("ansible_host") or "") for host in hosts]
+    more = [str(host.name) for host in hosts]
+    return {name.casefold() for name in (*own, *short, *others, *more) if name}
+
+
+def hosts_of(hypervisor: _reading.Hypervisor) -> list[str]:
+    """Names and addresses under which a hypervisor is known and reached."""
+    reached = hypervisor.reached
+    more = reached.ssh.host if reached.ssh else urlsplit(reached.uri).hostname
+    return list(dict.fromkeys([*hypervisor.hosts, *([more] if more else [])]))
+
+
+def _resolved(name: str) -> list[str]:
+    if ip.usable(name) is not None:
+        return []
+    try:
+        answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    return [str(answer[4][0]) for answer in answers]

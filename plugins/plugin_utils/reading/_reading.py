@@ -1,0 +1,296 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading hypervisors for the inventory: guests with every address that is known of them.
+
+What comes back is plain data, which a cache may keep.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.fleet.virt.plugins.module_utils import _libvirt
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import deadline
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import (
+    Connection,
+    connect,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import addresses
+from ansible_collections.fleet.virt.plugins.module_utils._errors import (
+    DeadlineExceeded,
+    FleetVirtError,
+    LibvirtFailure,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.ip import usable
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_number
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.states import state_name
+from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import (
+    domain_entry,
+    domain_info,
+    network_info,
+)
+from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _agents, _claims, _guests
+from ansible_collections.fleet.virt.plugins.plugin_utils.reading._guests import Guest, GuestAddress
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _near, _ssh
+
+# In the order in which they are believed, as virt_wait does
+SOURCES = (*_claims.STRONG, "agent", "arp", *_near.SOURCES)
+_RUNNING = ("running", "blocked")
+# Reached from their hypervisor only: translated addresses, and networks without a way out
+_BEHIND = ("nat", None)
+_NEAR_SECONDS = 10.0
+
+if t.TYPE_CHECKING:
+    from ansible_collections.fleet.virt.plugins.module_utils._pure.machine.snapshot import (
+        DomainEntry,
+    )
+
+
+@dataclass(frozen=True)
+class Hypervisor:
+    """A hypervisor by its name in the inventory, how it is reached, and its zone.
+
+    ``hosts``: names and addresses of it that the inventory has.
+    """
+
+    name: str
+    reached: _ssh.Reached
+    zone: object = None
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``timeout`` limits a call to libvirt, ``host_timeout`` a hypervisor, in seconds.
+
+    ``near``: ask the hypervisor's machine for guests whose address nobody else knows.
+    """
+
+    unmanaged: bool = False
+    addresses: bool = True
+    near: bool = True
+    timeout: float = 10.0
+    host_timeout: float = 30.0
+    parallel: int = 64
+
+
+def read_all(
+    hypervisors: t.Sequence[Hypervisor], settings: Settings
+) -> list[deadline.Outcome[list[Guest]]]:
+    """The guests of every hypervisor, in the order of ``hypervisors``."""
+    return deadline.each(
+        lambda one: read(one.reached, settings),
+        hypervisors,
+        seconds=settings.host_timeout,
+        what=lambda one: f"read {one.name}",
+        parallel=settings.parallel,
+    )
+
+
+def read(reached: _ssh.Reached, settings: Settings) -> list[Guest]:
+    """The guests of one hypervisor. Raises FleetVirtError."""
+    with connect(reached.uri, settings.timeout) as connection:
+        domains = [
+            entry
+            for entry in _domains(connection)
+            if _guests.is_listed(entry["metadata"], settings.unmanaged)
+        ]
+        search = _Search(reached, connection, settings, domains)
+        if settings.addresses:
+            search.run()
+        return [search.guest(entry) for entry in domains]
+
+
+def _domains(connection: Connection) -> list[DomainEntry]:
+    """Every domain as ``virt_query`` describes it, with its state and nothing that is slow.
+
+    Two calls for what all have in common, one description each.
+    """
+    states = _states(connection)
+    outcomes = connection.each(
+        lambda one: _described(*one), states, lambda one: f"read domain {one[0].name()}"
+    )
+    entries: list[DomainEntry] = []
+    for (domain, _state), outcome in zip(states, outcomes):
+        if isinstance(outcome, deadline.Failed):
+            error = outcome.error
+            if isinstance(error, LibvirtFailure) and error.code == _libvirt.ERR_NO_DOMAIN:
+                continue  # removed meanwhile
+            name, uuid = str(domain.name()), str(domain.UUIDString())
+            entries.append(domain_entry.unreadable(name, uuid, str(error)))
+        else:
+            entries.append(outcome.value)
+    return sorted(entries, key=lambda entry: entry["name"])
+
+
+def _states(connection: Connection) -> list[tuple[_libvirt.VirDomain, int | None]]:
+    """libvirt's domains, with the number of the state where one call tells all of them."""
+    try:
+        stats = connection.call(
+            "read the state of all domains",
+            connection.raw.getAllDomainStats,
+            _libvirt.DOMAIN_STATS_STATE,
+            _libvirt.CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT,
+        )
+        return [(domain, as_number(values.get("state.state"))) for domain, values in stats]
+    except LibvirtFailure as error:
+        if error.code != _libvirt.ERR_NO_SUPPORT:
+            raise
+    except DeadlineExceeded:
+        pass  # one of them hangs: asked one by one, it is an entry with an error
+    listed = connection.call("list domains", connection.raw.listAllDomains, 0)
+    return [(domain, None) for domain in listed]
+
+
+def _described(domain: _libvirt.VirDomain, state: int | None) -> DomainEntry:
+    name, uuid = str(domain.name()), str(domain.UUIDString())
+    info = domain_info.parse(domain.XMLDesc(0), f"domain {name}")
+    entry = domain_entry.described(info, name, uuid)
+    entry["state"] = state_name(state if state is not None else domain.state(0)[0])
+    return entry
+
+
+class _Search:
+    """Finding the addresses of one hypervisor's guests."""
+
+    def __init__(
+        self,
+        reached: _ssh.Reached,
+        connection: Connection,
+        settings: Settings,
+        domains: list[DomainEntry],
+    ) -> None:
+        self.reached = reached
+        self.connection = connection
+        self.settings = settings
+        self.domains = domains
+        self.found: dict[str, dict[str, list[str]]] = {}
+        self.hostnames: dict[str, str | None] = {}
+        self.behind: dict[str, list[ipaddress.IPv4Network | ipaddress.IPv6Network]] = {}
+
+    def run(self) -> None:
+        """Ask in the order of SOURCES; the hypervisor's machine only where nothing else knows."""
+        running = [one for one in self.domains if one["state"] in _RUNNING]
+        for one in self.domains:
+            self.found[one["uuid"]] = {"static": list(one["metadata"]["addresses"])}
+        networked = [one for one in running if any(nic["type"] == "network" for nic in one["nics"])]
+        if networked:
+            self._networks(networked[0])
+        self._libvirts("lease", addresses.from_leases, networked)
+        self._ask_agents([one for one in running if one["agent"]])
+        unknown = self._unknown(running)
+        if unknown and not self.connection.hanging:
+            self._libvirts("arp", addresses.from_arp, unknown, quiet=True)
+            unknown = self._unknown(running)
+        if unknown and self.settings.near:
+            seconds = min(_NEAR_SECONDS, self.settings.host_timeout / 2)
+            self.found_near(_near.ask(self.reached, unknown, seconds))
+
+    def found_near(self, answer: t.Mapping[str, t.Mapping[str, list[str]]]) -> None:
+        """Keep what the hypervisor's machine knows of our guests."""
+        for uuid, sources in answer.items():
+            if uuid in self.found:
+                self.found[uuid].update(sources)
+
+    def _unknown(self, running: list[DomainEntry]) -> list[DomainEntry]:
+        return [one for one in running if one["nics"] and not any(self.found[one["uuid"]].values())]
+
+    def _networks(self, first: DomainEntry) -> None:
+        def read() -> list[str]:
+            return [network.XMLDesc(0) for network in self.connection.raw.listAllNetworks(0)]
+
+        try:
+            for xml in self.connection.call("read networks", read):
+                facts = network_info.network(xml)
+                if facts["forward"] in _BEHIND:
+                    self.behind[str(facts["name"])] = [
+                        ipaddress.ip_interface(one).network for one in facts["addresses"]
+                    ]
+        except FleetVirtError as error:
+            _note(first, str(error))
+
+    def _libvirts(
+        self,
+        source: str,
+        ask: t.Callable[[_libvirt.VirDomain], dict[str, list[str]]],
+        guests: list[DomainEntry],
+        *,
+        quiet: bool = False,
+    ) -> None:
+        """Ask libvirt about each of ``guests``; ``quiet``: it may well be that it cannot tell."""
+        raw = self.connection.raw
+        outcomes = self.connection.each(
+            lambda one: ask(raw.lookupByUUIDString(one["uuid"])),
+            guests,
+            lambda one: f"addresses of {one['name']} ({source})",
+        )
+        for one, outcome in zip(guests, outcomes):
+            if isinstance(outcome, deadline.Ok):
+                self.found[one["uuid"]][source] = _of_nics(one, outcome.value)
+            elif not quiet:
+                _note(one, str(outcome.error))
+
+    def _ask_agents(self, guests: list[DomainEntry]) -> None:
+        if not guests or self.connection.hanging:
+            return
+        outcomes = _agents.ask(self.connection, [one["uuid"] for one in guests])
+        for one, outcome in zip(guests, outcomes):
+            if isinstance(outcome, deadline.Failed):
+                _note(one, str(outcome.error).replace(one["uuid"], one["name"]))
+            else:
+                self.found[one["uuid"]]["agent"] = _of_nics(one, outcome.value.addresses)
+                self.hostnames[one["uuid"]] = outcome.value.hostname
+
+    def guest(self, entry: DomainEntry) -> Guest:
+        """What is kept of a domain, with its addresses."""
+        return {
+            "name": entry["name"],
+            "uuid": entry["uuid"],
+            "state": entry["state"],
+            "vcpus": entry["vcpus"],
+            "memory_mib": entry["memory_mib"],
+            "title": entry["title"],
+            "metadata": entry["metadata"],
+            "error": entry["error"],
+            "macs": [str(nic["mac"]).lower() for nic in entry["nics"] if nic["mac"]],
+            "hostname": self.hostnames.get(entry["uuid"]),
+            "addresses": self._addresses(entry),
+        }
+
+    def _addresses(self, entry: DomainEntry) -> list[GuestAddress]:
+        """In the order in which they are believed, IPv4 first in each source.
+
+        IPv4 is what a network without router advertisements has.
+        """
+        by_source = self.found.get(entry["uuid"], {})
+        networks = [
+            network
+            for nic in entry["nics"]
+            if nic["type"] == "network"
+            for network in self.behind.get(str(nic["source"]), ())
+        ]
+        found: dict[str, GuestAddress] = {}
+        for source in SOURCES:
+            some = filter(None, map(usable, by_source.get(source, ())))
+            for address in sorted(some, key=lambda one: ":" in one):
+                behind = not self.reached.local and any(
+                    ipaddress.ip_address(address) in network for network in networks
+                )
+                new: GuestAddress = {"address": address, "source": source, "behind": behind}
+                found.setdefault(address, new)
+        return list(found.values())
+
+
+def _of_nics(entry: DomainEntry, by_mac: t.Mapping[str, list[str]]) -> list[str]:
+    macs = [str(nic["mac"] or "").lower() for nic in entry["nics"]]
+    return [address for mac in macs for address in by_mac.get(mac, ())]
+
+
+def _note(entry: DomainEntry, problem: str) -> None:
+    entry["error"] = problem if entry["error"] is None else f"{entry['error']}; {problem}"

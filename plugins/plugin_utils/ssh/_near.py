@@ -1,0 +1,179 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Addresses that only the hypervisor's own machine knows, asked for over SSH.
+
+A guest without an agent and without a lease of libvirt is found where it is near: in the
+hypervisor's neighbour table, after everybody on its bridge was asked, and in what cloud-init wrote
+on its console. libvirt tells neither. So a program is sent, made of the files that do the same for
+``virt_wait``; it needs Python there and nothing else, and leaves nothing behind.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import typing as t
+from pathlib import Path
+
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import programs
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import neighbours
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import ip
+from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import console
+from ansible_collections.fleet.virt.plugins.module_utils._pure.machine.snapshot import DomainEntry
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
+
+SOURCES = ("neighbour", "console")
+_MOST_CLAIMS = 1024  # addresses that are asked for in the neighbours' table
+_PATIENCE = 1.0  # seconds for answers of those who were asked for on a bridge
+_MOST_SAID = 4 * 1024 * 1024  # bytes of an answer
+
+_MAIN = r"""
+import json, os, stat, time
+
+def tail(path):
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return ""
+        file.seek(max(0, status.st_size - 256 * 1024))
+        return file.read(256 * 1024).decode("utf-8", "replace")
+
+def missing():
+    known = set(neighbours.table().values())
+    return [one for one in request["guests"].values() if not known & set(one["macs"])]
+
+bridges = {
+    bridge
+    for one in missing()
+    for bridge in map(neighbours.bridge_of, one["targets"])
+    if bridge
+}
+if any([neighbours.stir(bridge) for bridge in sorted(bridges)]):
+    end = time.monotonic() + request["patience"]
+    while missing() and time.monotonic() < end:
+        time.sleep(0.05)
+table = neighbours.table()
+answer = {}
+for uuid, one in request["guests"].items():
+    near = [address for mac in one["macs"] for address, owner in table.items() if owner == mac]
+    told = []
+    if not near:
+        text = next(filter(None, map(tail, one["logs"])), "")
+        told = console.addresses(text, one["macs"])
+    answer[uuid] = {"neighbour": near, "console": told}
+print(json.dumps(answer))
+"""
+
+_ABOUT = r"""
+import json
+print(json.dumps({
+    "own": neighbours.own_addresses(),
+    "owners": neighbours.ask_for(request["addresses"], request["patience"]),
+}))
+"""
+
+
+def request(guests: t.Iterable[DomainEntry]) -> dict[str, object]:
+    """What to ask for these domains (entries of ``read_domains``)."""
+    asked = {}
+    for guest in guests:
+        nics = guest["nics"]
+        asked[guest["uuid"]] = {
+            "macs": [str(nic["mac"]).lower() for nic in nics if nic["mac"]],
+            "targets": [nic["target"] for nic in nics if nic["target"]],
+            "logs": [one["log"] for one in guest["consoles"] if one["log"]],
+        }
+    return {"guests": asked, "patience": _PATIENCE}
+
+
+def program(wanted: t.Mapping[str, object], main: str = _MAIN) -> str:
+    """The Python program that answers on its standard output."""
+    # packages in memory: one of the files imports from another
+    lines = ["import json, sys, types"]
+    for module in (ip, neighbours, console):
+        *above, name = module.__name__.split(".")
+        source = Path(str(module.__file__)).read_text(encoding="utf-8")
+        for depth in range(1, len(above) + 1):
+            package = ".".join(above[:depth])
+            lines.append(f"sys.modules.setdefault({package!r}, types.ModuleType({package!r}))")
+        full = ".".join([*above, name])
+        lines += [
+            f"{name} = sys.modules[{full!r}] = types.ModuleType({full!r})",
+            f"{name}.__package__ = {'.'.join(above)!r}",
+            f"exec({source!r}, {name}.__dict__)",
+        ]
+    lines.append(f"request = json.loads({json.dumps(wanted)!r})")
+    return "\n".join(lines) + main
+
+
+def ask(
+    reached: _ssh.Reached, guests: t.Sequence[DomainEntry], seconds: float
+) -> dict[str, dict[str, list[str]]]:
+    """Addresses by source, by UUID; empty where nothing is known or nobody answers.
+
+    Not being able to log in is no error here: libvirt may be reached by another way.
+    """
+    if not guests:
+        return {}
+    return _answer(_asked(reached, program(request(guests)), seconds))
+
+
+class About(t.NamedTuple):
+    """The addresses of a hypervisor, and the hardware addresses behind some that were asked for."""
+
+    own: list[str]
+    owners: dict[str, str]
+
+
+def about(reached: _ssh.Reached, addresses: t.Sequence[str], seconds: float) -> About:
+    """What the machine's kernel says of itself, and of who has these addresses near it.
+
+    Empty where nobody answers.
+    """
+    wanted = {"addresses": list(addresses)[:_MOST_CLAIMS], "patience": _PATIENCE}
+    try:
+        answer = json.loads(_asked(reached, program(wanted, _ABOUT), seconds))
+    except (ValueError, RecursionError):
+        answer = None
+    own, owners = (answer.get(key) if isinstance(answer, dict) else None for key in About._fields)
+    return About(
+        [str(one) for one in own[:_MOST_CLAIMS]] if isinstance(own, list) else [],
+        {str(key): str(one) for key, one in owners.items()} if isinstance(owners, dict) else {},
+    )
+
+
+def _asked(reached: _ssh.Reached, text: str, seconds: float) -> str:
+    """What the program says there; nothing where it cannot be run, or takes too long."""
+    if not (reached.local or reached.ssh):
+        return ""
+    command = [sys.executable, "-"]
+    if not reached.local and reached.ssh is not None:
+        command = _ssh.python_command(reached.ssh)
+    return programs.limited(command, text, seconds=seconds, most=_MOST_SAID) or ""
+
+
+def _answer(said: str) -> dict[str, dict[str, list[str]]]:
+    """The answer; whatever is not of its shape is passed over."""
+    try:
+        answer = json.loads(said)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(answer, dict):
+        return {}
+    found: dict[str, dict[str, list[str]]] = {}
+    for uuid, sources in answer.items():
+        if isinstance(sources, dict):
+            found[str(uuid)] = {
+                source: [str(one) for one in sources[source]]
+                for source in SOURCES
+                if isinstance(sources.get(source), list)
+            }
+    return found

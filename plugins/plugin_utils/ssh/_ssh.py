@@ -1,0 +1,340 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How the controller reaches libvirt on a hypervisor, made from Ansible's own variables.
+
+Over SSH libvirt is given a program to talk through (its ``ext`` transport): a small script that
+runs ``ssh`` with exactly the options Ansible would use (port, key, jump host, known hosts), and on
+the other side becomes root if Ansible would. So whoever can run a module there can read there.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import shlex
+import typing as t
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qs, quote, unquote, urlsplit, urlunsplit
+
+from ansible import context
+from ansible.playbook.play_context import PlayContext
+from ansible.plugins.loader import connection_loader
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _control_path
+
+# virt-ssh-helper comes with libvirt 6.8 and newer; elsewhere netcat does, if it knows sockets
+_REMOTE = """\
+if command -v virt-ssh-helper >/dev/null 2>&1; then exec {become}virt-ssh-helper {uri}; fi
+for socket in /run/libvirt/virtqemud-sock /run/libvirt/libvirt-sock; do
+  if {become}test -S "$socket"; then exec {become}nc -U "$socket"; fi
+done
+echo "no virt-ssh-helper and no libvirt socket there" >&2; exit 1
+"""
+
+
+# For Python: a program after its length and a line's end, and nothing that follows it
+FROM_INPUT = "import sys; r = sys.stdin.buffer; exec(r.read(int(r.readline())).decode())"
+
+# Options of Ansible's ssh connection plugin that decide how a host is reached
+OPTIONS = (
+    "host",
+    "host_key_checking",
+    "port",
+    "private_key_file",
+    "remote_user",
+    "ssh_common_args",
+    "ssh_executable",
+    "ssh_extra_args",
+)
+
+
+@dataclass(frozen=True)
+class Ssh:
+    """What Ansible's ssh connection would use; ``arguments`` are passed to ssh as they are."""
+
+    host: str
+    user: str | None = None
+    port: int | None = None
+    key_file: str | None = None
+    arguments: tuple[str, ...] = ()
+    become: bool = False
+    timeout: int = 10
+    executable: str = "ssh"
+    python: str = "python3"
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A hypervisor as the controller reaches it.
+
+    ``uri`` is what libvirt opens; ``ssh`` leads to the machine itself, None where nothing says how;
+    ``local`` is True where it is this machine.
+    """
+
+    uri: str
+    ssh: Ssh | None = None
+    local: bool = False
+
+
+# Variables of a hypervisor that say how it is reached, besides ansible_ssh_...
+_FOR_CONNECTING = frozenset(
+    {
+        "ansible_become",
+        "ansible_connection",
+        "ansible_host",
+        "ansible_host_key_checking",
+        "ansible_port",
+        "ansible_private_key_file",
+        "ansible_user",
+        "virt_become",
+        "virt_inventory_uri",
+    }
+)
+
+
+def is_for_connecting(variable: str) -> bool:
+    """Whether a variable of this name says how a hypervisor is reached."""
+    return variable.startswith("ansible_ssh_") or variable in _FOR_CONNECTING
+
+
+def connection_variables(hostvars: t.Mapping[str, object]) -> dict[str, object]:
+    """Those variables of a host that say how it is reached, as plain data."""
+    return {str(key): to_plain(hostvars[key]) for key in hostvars if is_for_connecting(str(key))}
+
+
+def ansible_options(variables: t.Mapping[str, object]) -> dict[str, object]:
+    """OPTIONS as Ansible has them for a host: its variables, the command line, configuration."""
+    plugin = connection_loader.get("ssh", PlayContext())
+    plugin.set_options(var_options=dict(variables))
+    options: dict[str, object] = {}
+    for name in OPTIONS:
+        options[name], origin = plugin.get_option_and_origin(name, hostvars=dict(variables))
+        if not str(origin).startswith("var:") and context.CLIARGS.get(name) is not None:
+            options[name] = context.CLIARGS[name]
+    return options
+
+
+_ARGUMENTS = ("ssh_args", "ssh_common_args", "ssh_extra_args", "sftp_extra_args", "scp_extra_args")
+# Variables that say what configured_args is about
+ARGUMENTS = tuple(f"ansible_{one}" for one in (*_ARGUMENTS, "control_path", "control_path_dir"))
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments for ssh as Ansible has them, and where it keeps connections.
+
+    ``by_variable`` has them by the variable that sets them, in the order in which ssh is given
+    them; the last ones are for one of ssh's programs each.
+    """
+
+    by_variable: t.Mapping[str, str] = field(default_factory=dict)
+    control_path: str = ""
+    control_path_dir: str = ""
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return tuple(self.by_variable.values())
+
+
+def configured_args(variables: t.Mapping[str, object]) -> Arguments:
+    """ARGUMENTS from variables, the command line, environment and configuration.
+
+    Raises FleetVirtError for arguments that are no words of a shell.
+    """
+    plugin = connection_loader.get("ssh", PlayContext())
+    plugin.set_options(var_options=dict(variables))
+    found = {}
+    for variable in ARGUMENTS:
+        name = variable.partition("_")[2]
+        value, origin = plugin.get_option_and_origin(name, hostvars=dict(variables))
+        if not str(origin).startswith("var:"):
+            value = context.CLIARGS.get(name) or value
+        found[variable] = str(value or "")
+        try:
+            shlex.split(found[variable])
+        except ValueError as error:
+            raise FleetVirtError(f"{name}: {found[variable]!r} is not for ssh: {error}") from None
+    paths = [found.pop(f"ansible_{name}") for name in ("control_path", "control_path_dir")]
+    return Arguments(found, *paths)
+
+
+def from_options(
+    options: t.Mapping[str, object], variables: t.Mapping[str, object], timeout: float
+) -> Ssh:
+    """The Ssh for a host with these OPTIONS and (templated) variables.
+
+    Root is become where ``virt_become`` or ``ansible_become`` say so, and where neither says
+    anything and the user is not root.
+    """
+    arguments: list[str] = []
+    for key in ("ssh_common_args", "ssh_extra_args"):
+        arguments += shlex.split(str(options.get(key) or ""))
+    if not _true(options.get("host_key_checking", True)):
+        arguments += ["-o", "StrictHostKeyChecking=no"]
+    user, port, key_file = (options.get(key) for key in ("remote_user", "port", "private_key_file"))
+    become = variables.get("virt_become", variables.get("ansible_become"))
+    python = str(variables.get("ansible_python_interpreter") or "")
+    return Ssh(
+        host=str(options["host"]),
+        user=None if user is None else str(user),
+        port=None if port is None else int(str(port)),
+        key_file=str(Path(str(key_file)).expanduser()) if key_file else None,
+        arguments=tuple(arguments),
+        become=user != "root" if become is None else _true(become),
+        timeout=max(1, int(timeout)),
+        executable=str(options.get("ssh_executable") or "ssh"),
+        python=python if python.startswith("/") else "python3",
+    )
+
+
+def _true(value: object) -> bool:
+    return str(value).lower() in ("true", "yes", "1", "on", "y", "t")
+
+
+def _command(ssh: Ssh) -> list[str]:
+    """``ssh`` with every option, up to where the host's name follows."""
+    command = [ssh.executable, "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={ssh.timeout}"]
+    command += ["-o", f"ServerAliveInterval={ssh.timeout}", "-o", "ServerAliveCountMax=1"]
+    # a control master outlives this process and hangs on a host that is cut off
+    # (-S: Ansible takes the word ControlPath, wherever it stands, for a path of its own connection)
+    # both are what ssh takes whatever an argument of the user's says
+    arguments = _control_path.without_path(_control_path.without_socket(ssh.arguments)[0])[0]
+    command += ["-o", "ControlMaster=no", "-S", "none", *arguments]
+    if ssh.key_file:
+        command += ["-i", ssh.key_file]
+    if ssh.user:
+        command += ["-l", ssh.user]
+    if ssh.port:
+        command += ["-p", str(ssh.port)]
+    return command
+
+
+def script(ssh: Ssh, uri: str) -> str:
+    """The shell script that connects its standard input and output with libvirt there."""
+    remote = _REMOTE.format(become="sudo -n " if ssh.become else "", uri=shlex.quote(uri))
+    command = [*_command(ssh), "--", ssh.host, f"sh -c {shlex.quote(remote)}"]
+    return f"#!/bin/sh\nexec {shlex.join(command)}\n"
+
+
+def python_command(ssh: Ssh) -> list[str]:
+    """The command that runs a Python program there, which it reads from its standard input."""
+    remote = f"{'sudo -n ' if ssh.become else ''}{shlex.quote(ssh.python)} -"
+    return [*_command(ssh), "--", ssh.host, remote]
+
+
+def program_command(ssh: Ssh) -> list[str]:
+    """The same for a program that goes on reading its input: FROM_INPUT is what it is read by."""
+    become = "sudo -n " if ssh.become else ""
+    remote = f"{become}{shlex.quote(ssh.python)} -c {shlex.quote(FROM_INPUT)}"
+    return [*_command(ssh), "--", ssh.host, remote]
+
+
+def proxy_command(ssh: Ssh) -> str:
+    """What ssh's ProxyCommand has to be to reach another machine through this one.
+
+    ssh replaces ``%h`` and ``%p``, and gives the rest to a shell.
+    """
+    words = [word.replace("%", "%%") for word in (*_command(ssh), "-W")]
+    host = ssh.host.replace("%", "%%")
+    return f"{shlex.join(words)} '[%h]:%p' -- {shlex.quote(host)}"
+
+
+def login(name: str, hostvars: t.Mapping[str, object], timeout: float) -> Reached:
+    """How the machine of inventory host ``name`` itself is reached, whatever libvirt is reached
+    by."""
+    variables = connection_variables(hostvars)
+    if variables.get("ansible_connection") in ("local", "ansible.builtin.local"):
+        return Reached("", local=True)
+    options = ansible_options({**variables, "inventory_hostname": name})
+    return Reached("", from_options(options, variables, timeout))
+
+
+def uri_for(
+    name: str,
+    variables: t.Mapping[str, object],
+    uri: str,
+    timeout: float,
+    folder: Path,
+    number: int,
+) -> str:
+    """The URI of :func:`reach`."""
+    return reach(name, variables, uri, timeout, folder, number).uri
+
+
+def reach(
+    name: str,
+    variables: t.Mapping[str, object],
+    uri: str,
+    timeout: float,
+    folder: Path,
+    number: int,
+) -> Reached:
+    """How ``uri`` of inventory host ``name`` is reached from the controller.
+
+    ``virt_inventory_uri`` of the host goes first. A URI that names no host is one of the
+    hypervisor: with ``+tls`` or ``+tcp`` its address is put in; without a transport, or with
+    ``+ssh``, a script is written into ``folder`` (told apart by ``number``) that goes over SSH as
+    Ansible would, unless Ansible's connection is local.
+    """
+    own = variables.get("virt_inventory_uri")
+    wanted = str(uri if own is None else own)
+    parts = urlsplit(wanted)
+    driver, _dummy, transport = parts.scheme.partition("+")
+    local = variables.get("ansible_connection") in ("local", "ansible.builtin.local")
+    if driver == "test" or (own is not None and not transport and not parts.netloc):
+        return Reached(wanted, local=local or driver != "test")
+    if local and not transport:
+        return Reached(wanted, local=True)
+    options = ansible_options({**variables, "inventory_hostname": name})
+    ssh = None if local else from_options(options, variables, timeout)
+    if parts.netloc or transport in ("unix", "ext"):
+        return Reached(wanted, ssh, local)
+    if transport in ("tls", "tcp"):
+        address = str(options["host"])
+        netloc = f"[{address}]" if ":" in address else quote(address)
+        return Reached(urlunsplit(parts._replace(netloc=netloc)), ssh, local)
+    plain = f"{driver}://{parts.path}"  # what a query says is for libvirt's own transports
+    if ssh is None:
+        return Reached(plain, local=True)
+    return Reached(write_script(ssh, plain, folder, number), ssh)
+
+
+def from_uri(uri: str, timeout: float) -> Reached:
+    """How a URI that stands for itself reaches its hypervisor: SSH as far as it says so."""
+    parts = urlsplit(uri)
+    driver, _dummy, transport = parts.scheme.partition("+")
+    if driver == "test" or not parts.netloc:
+        return Reached(uri, local=driver != "test" and transport in ("", "unix"))
+    if transport not in ("ssh", "libssh", "libssh2"):
+        return Reached(uri)
+    query = parse_qs(parts.query)
+    key_file = query.get("keyfile", [None])[0]
+    # libvirt's own words for not checking host keys, and for where they are
+    unchecked = query.get("no_verify", ["0"])[0] != "0"
+    arguments = ["-o", "StrictHostKeyChecking=no"] if unchecked else []
+    known = query.get("known_hosts", [None])[0]
+    arguments += ["-o", f"UserKnownHostsFile={known}"] if known else []
+    user = unquote(parts.username) if parts.username else None
+    ssh = Ssh(
+        host=parts.hostname or "",
+        user=user,
+        port=parts.port,
+        key_file=key_file,
+        arguments=tuple(arguments),
+        become=user not in (None, "root"),
+        timeout=max(1, int(timeout)),
+    )
+    return Reached(uri, ssh)
+
+
+def write_script(ssh: Ssh, uri: str, folder: Path, number: int) -> str:
+    """Write the script into ``folder``; the libvirt URI that talks through it."""
+    path = folder / f"hypervisor{number}"
+    path.touch(mode=0o700)
+    path.write_text(script(ssh, uri), encoding="utf-8")
+    scheme, _dummy, rest = uri.partition("://")
+    return f"{scheme}+ext://{rest}?command={quote(str(path), safe='/')}"

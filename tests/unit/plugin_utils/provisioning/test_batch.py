@@ -1,0 +1,95 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A mistake is named by the variable that was written, one mistake to a line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._errors import SpecError
+from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _batch
+
+_WRONG = {"vcpus": "many", "memory": "lots"}
+
+
+class _Templar:
+    """No value here is a template."""
+
+    @staticmethod
+    def template(value: Any) -> Any:
+        return value
+
+
+def _problems(options: dict[str, Any], values: dict[str, Any]) -> list[str]:
+    variables = _batch.Variables(values, _Templar())
+    vms = _batch.requested(options, variables)
+    with pytest.raises(SpecError) as raised:
+        _batch.validated(vms, _batch.defaults(variables), _batch.written_as(options, variables))
+    return str(raised.value).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("options", "values", "names"),
+    [
+        pytest.param(
+            {},
+            {"vm_name": "web1", **{f"vm_{name}": value for name, value in _WRONG.items()}},
+            ["vm_vcpus", "vm_memory"],
+            id="variables of one VM",
+        ),
+        pytest.param(
+            {},
+            {"virt_vms": [{"name": "web1"}, {"name": "web2", **_WRONG}]},
+            ["virt_vms[1].vcpus", "virt_vms[1].memory"],
+            id="the variable of several",
+        ),
+        pytest.param(
+            {"vms": [{"name": "web1", **_WRONG}]},
+            {},
+            ["vms[0].vcpus", "vms[0].memory"],
+            id="the option of a task",
+        ),
+    ],
+)
+def test_a_mistake_is_named_as_it_was_written(
+    options: dict[str, Any], values: dict[str, Any], names: list[str]
+) -> None:
+    problems = _problems(options, {"virt_ssh_public_key": "ssh-ed25519 AAAA test", **values})
+    assert sorted(line.split(":", 1)[0] for line in problems) == sorted(names), problems
+
+
+def test_an_unknown_option_of_one_vm_is_named_with_its_other_mistakes() -> None:
+    """It was ignored."""
+    single, common = _batch.divided({"name": "web1", "memroy": 4, "vcpus": "many", "timeout": 5})
+    assert common == {"timeout": 5}
+    with pytest.raises(SpecError) as raised:
+        _batch.validated([single], _batch.defaults(_batch.Variables({}, _Templar())), "")
+    text = str(raised.value)
+    assert "memroy: unknown option 'memroy' (did you mean memory?)" in text
+    assert "vcpus: 'many' is not a whole number" in text
+
+
+@pytest.mark.parametrize("given", [{"vms": [{"name": "web1"}]}, {}])
+def test_an_unknown_option_beside_a_list_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match=r"unknown option 'pol' \(did you mean pool\?\)"):
+        _batch.divided({**given, "pol": "fast"})
+
+
+@pytest.mark.parametrize(
+    ("given", "keys"),
+    [
+        ("ssh-ed25519 A one\n\nssh-ed25519 B two\n", ["ssh-ed25519 A one", "ssh-ed25519 B two"]),
+        (["ssh-ed25519 A one"], ["ssh-ed25519 A one"]),
+        ([], []),
+    ],
+)
+def test_public_keys_are_text_or_a_list(given: object, keys: list[str]) -> None:
+    assert _batch.public_keys("ssh_public_keys", given) == keys
+
+
+@pytest.mark.parametrize("given", [5, {"key": "ssh-ed25519 A one"}])
+def test_public_keys_of_another_type_are_refused(given: object) -> None:
+    with pytest.raises(SpecError, match="is neither a public key nor a list"):
+        _batch.defaults(_batch.Variables({"virt_ssh_public_key": given}, _Templar()))

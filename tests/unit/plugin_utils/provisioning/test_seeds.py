@@ -1,0 +1,115 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Seeds on their way to a hypervisor: YAML read, nothing of them left where it would be shown."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import typing as t
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._effects.seed import (
+    nocloud as seed_nocloud,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import domain
+from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _seeds
+
+KEY = (
+    "ssh-ed25519 "
+    + base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0\x20" + bytes(range(32))).decode()
+)
+TEXT = "#cloud-config\n# a comment\nswap:\n  size: 0\nwhen: 2020-01-01\n"
+
+
+def test_seeds_are_taken_out_and_come_back_as_they_were() -> None:
+    seed = {"hostname": "db", "files": [{"path": "/k", "content": "HUSH"}]}
+    vms = [
+        {"name": "one", "memory": 64, "seed": seed},
+        {"name": "two", "seed": False},
+        {"name": "three", "seed": json.dumps({"user_data": TEXT})},
+        {"name": "four"},
+    ]
+    cleaned, text = _seeds.taken_out(vms)
+    assert cleaned == [
+        {"name": "one", "memory": 64},
+        {"name": "two", "seed": False},
+        {"name": "three"},
+        {"name": "four"},
+    ]
+    assert "HUSH" not in text
+    assert seed_nocloud.unpacked(text) == {
+        "one": seed,
+        "three": {"user_data": {"swap": {"size": 0}, "when": "2020-01-01"}},
+    }
+
+
+def test_nothing_is_packed_when_there_is_nothing() -> None:
+    assert _seeds.taken_out([{"name": "one"}]) == ([{"name": "one"}], "")
+    assert seed_nocloud.unpacked("") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: [1", "line 1, column 6"),
+        ("a: 1\n b: 2", "line 2, column 3"),
+        ("a: *HUSH_no", "this is not YAML"),
+        ("a: !!python/object/apply:os.system [HUSH]", "this is not YAML"),
+        ("a: \x01", "this is not YAML"),
+    ],
+)
+def test_what_is_not_yaml_is_told_with_its_place(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match="this is not YAML") as caught:
+        _seeds.read_yaml(text)
+    assert words in str(caught.value)
+
+
+def test_user_data_that_is_not_yaml_is_one_problem_of_the_vm() -> None:
+    vm = {"name": "a", "image": "x", "seed": {"ssh_public_keys": [KEY], "user_data": "a: [1"}}
+    _domains, problems = domain.many([vm], defaults=domain.Defaults(read_yaml=_seeds.read_yaml))
+    assert [problem.path for problem in problems] == ["vms[0].seed.user_data"]
+    assert "line 1" in problems[0].message
+
+
+def test_an_alias_of_itself_is_refused() -> None:
+    value: dict[str, t.Any] = {"user_data": "a: &a [*a]"}
+    _domain, problems = domain.from_options(
+        {"name": "a", "seed": {"ssh_public_keys": [KEY], **value}},
+        defaults=domain.Defaults(read_yaml=_seeds.read_yaml),
+    )
+    assert [problem.path for problem in problems] == ["seed.user_data"]
+
+
+BOMB = "a: &a [xxxxxxxxxx]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdefghi", "bcdefghij")
+)
+MERGED = "a: &a {x: 1, y: 2}\n" + "".join(
+    f"{new}: &{new} {{<<: [{', '.join([f'*{old}'] * 10)}]}}\n"
+    for old, new in zip("abcdefghi", "bcdefghij")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (BOMB, "with its aliases written out this has more than 4194304 characters"),
+        (MERGED, "this is not YAML"),
+        ("a: &a [*a]", "this is not YAML"),
+        ("a: &a {b: *a}", "this is not YAML"),
+        (f"a: &a {'x' * 1_000_000}\nb: [*a, *a, *a, *a, *a]", "more than 4194304 characters"),
+    ],
+)
+def test_aliases_that_grow_without_end(text: str, words: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises(ValueError, match=words):
+        _seeds.read_yaml(text)
+    assert time.monotonic() - begun < 10
+
+
+def test_aliases_and_merge_keys_are_taken() -> None:
+    text = "a: &a {x: 1}\nb: {<<: *a, y: 2}\nc: [*a, *a]\n"
+    one = {"x": 1}
+    assert _seeds.read_yaml(text) == {"a": one, "b": {"x": 1, "y": 2}, "c": [one, one]}
