@@ -58,6 +58,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import of_host, registered
 from ansible_collections.fleet.virt.plugins.plugin_utils.images import _images
 from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _placing
+from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _moving
 
 
 class Base(t.TypedDict):
@@ -107,7 +108,18 @@ class ActionModule(FleetAction):
         if self.check and given.get("_results"):
             vms = as_mappings(to_plain(given["vms"]))
             given["vms"] = _with_coming(vms, str(given["_results"]), task_vars)
-        return self.module(task_vars, given)
+        return self.module(task_vars, given) if stage != "all" else self._move(given, task_vars)
+
+    def _move(self, given: Answer, task_vars: Values) -> Answer:
+        """The module's answer; meanwhile is shown how far it is."""
+        if self.check:
+            return self.module(task_vars, given)
+        vms = as_mappings(to_plain(given.get("vms")))
+        host = str(task_vars["inventory_hostname"])
+        with _moving.Moving(host, [str(vm.get("name")) for vm in vms], task_vars) as moving:
+            answer = self.module(task_vars, given)
+        moving.ended(answer)
+        return answer
 
     def _bases(self, options: Options, task_vars: Values) -> Answer:
         host = str(task_vars["inventory_hostname"])

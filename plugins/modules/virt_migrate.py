@@ -258,7 +258,8 @@ vms:
       type: list
       elements: str
     progress:
-      description: What was seen of the move on the way, a line every two seconds.
+      description: What was seen of the move on the way, a line every three seconds. They are
+        shown meanwhile where Ansible reaches the hypervisor by SSH without a password.
       type: list
       elements: str
     bytes_to_copy:

@@ -32,7 +32,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.console i
     SERIAL_PAGE,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.console import _console_agent
-from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _sent, _ssh
 
 _COLLECTION = Path(__file__).absolute().parents[3]
 # The helper finds our files without Ansible, by whatever Python it has
@@ -77,7 +77,7 @@ class Held(t.NamedTuple):
 
 def hold(reached: _ssh.Reached, screen: Screen, view: str, minutes: int) -> Held:
     """Open it, say where it is, and wait until it is over. Raises FleetVirtError."""
-    command = _console_agent.command(reached)
+    command = _sent.command(reached)
     if command is None:
         raise FleetVirtError(f"nothing says how {screen.title} is reached over SSH")
     python = _python(view)

@@ -17,14 +17,13 @@ from __future__ import annotations
 import json
 import sys
 import typing as t
-from pathlib import Path
 
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base import programs
 from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import neighbours
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import ip
 from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import console
 from ansible_collections.fleet.virt.plugins.module_utils._pure.machine.snapshot import DomainEntry
-from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _sent, _ssh
 
 SOURCES = ("neighbour", "console")
 _MOST_CLAIMS = 1024  # addresses that are asked for in the neighbours' table
@@ -96,20 +95,7 @@ def request(guests: t.Iterable[DomainEntry]) -> dict[str, object]:
 
 def program(wanted: t.Mapping[str, object], main: str = _MAIN) -> str:
     """The Python program that answers on its standard output."""
-    # packages in memory: one of the files imports from another
-    lines = ["import json, sys, types"]
-    for module in (ip, neighbours, console):
-        *above, name = module.__name__.split(".")
-        source = Path(str(module.__file__)).read_text(encoding="utf-8")
-        for depth in range(1, len(above) + 1):
-            package = ".".join(above[:depth])
-            lines.append(f"sys.modules.setdefault({package!r}, types.ModuleType({package!r}))")
-        full = ".".join([*above, name])
-        lines += [
-            f"{name} = sys.modules[{full!r}] = types.ModuleType({full!r})",
-            f"{name}.__package__ = {'.'.join(above)!r}",
-            f"exec({source!r}, {name}.__dict__)",
-        ]
+    lines = ["import json", *_sent.sources((ip, neighbours, console))]
     lines.append(f"request = json.loads({json.dumps(wanted)!r})")
     return "\n".join(lines) + main
 

@@ -65,7 +65,10 @@ def test_b16_an_overlay_moves_while_it_runs(movers: Movers) -> None:
 
 
 def test_a_base_image_that_is_lacking_comes_first(movers: Movers) -> None:
-    """From the hypervisor that the VM leaves, under its digest; check mode only says so."""
+    """From the hypervisor that the VM leaves, under its digest; check mode only says so.
+
+    Meanwhile is shown how far it is.
+    """
     movers.make("lacks")
     movers.count("lacks")
     (before,) = movers.fleet.files("hv2", BASES)
@@ -74,7 +77,12 @@ def test_a_base_image_that_is_lacking_comes_first(movers: Movers) -> None:
     checked = movers.playbook(vm_name="lacks", check=True).succeeded()
     assert re.search(r"lacks +hv1 +hv2 +would move", checked.stdout), str(checked)
     assert before not in movers.fleet.files("hv2", BASES)
-    moved = movers.playbook(vm_name="lacks").succeeded()
+    moved = movers.playbook(vm_name="lacks", virt_bandwidth=4).succeeded()
+    lines = re.findall(r"^lacks: (\d+) %, .*MiB.*$", moved.stdout, re.MULTILINE)
+    # after the move, three at most are shown
+    assert len(lines) > 3, str(moved)
+    assert int(lines[0]) < int(lines[-1]), lines
+    assert "lacks: " not in checked.stdout
     assert f"hv2: base image {before}: " in moved.stdout, str(moved)
     assert movers.fleet.files("hv2", BASES) == [before]
     found = movers.fleet.host("hv2", f"sha256sum < {BASES}/{before}").split()[0]

@@ -21,9 +21,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..._errors import FleetVirtError, PlanRefused
+from ..._pure.migration import progress
 from ..._pure.migration.command import downtimes
 from ..base import locks, programs, systemd
 from ..base.connection import Connection
+from . import progress as migration_progress
 from . import sockets as migration_sockets
 from .facts import job_of
 
@@ -31,13 +33,11 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
 
 _POLL = 0.25
-_LINE_SECONDS = 2.0  # between two lines of progress
 _ASK_SECONDS = 5.0  # between two questions whether the destination still answers
 _SILENT_SECONDS = 40.0  # libvirt's own keepalive has given up by then
 _STALL_SECONDS = 120.0  # in which not a byte was copied
 _PAUSED_SECONDS = 60.0  # that a move has at least once its guest is paused
 _END_SECONDS = 30.0  # that a job may take to end after it was told to
-_MIB = 1024 * 1024
 
 
 @dataclass
@@ -103,6 +103,7 @@ def clear(uuid: str) -> None:
     systemd.clear(unit_of(uuid))
     with contextlib.suppress(FileNotFoundError):
         _log(uuid).unlink()
+    migration_progress.forget(uuid)
     migration_sockets.forget(uuid)
 
 
@@ -163,7 +164,7 @@ class Watch:
 
     def _suspend(self) -> None:
         """Have the guest change nothing any more; libvirt lets it run again where it arrives."""
-        self.seen.lines.append(f"{self.name}: paused, {self.seconds:g} s are over")
+        self._say(f"{self.name}: paused, {self.seconds:g} s are over")
         with contextlib.suppress(FleetVirtError):
             self.connection.call(f"pause {self.name}", self.raw.suspend)
 
@@ -190,9 +191,13 @@ class Watch:
         total = int(stats.get("data_total", 0))
         if total:
             self._allow_downtime(now)
-        if total and now - self._line >= _LINE_SECONDS:
+        if total and now - self._line >= progress.SECONDS:
             self._line = now
-            self.seen.lines.append(line(self.name, stats))
+            self._say(progress.line(self.name, stats))
+
+    def _say(self, line: str) -> None:
+        self.seen.lines.append(line)
+        migration_progress.note(self.uuid, self.name, line)
 
     def _allow_downtime(self, now: float) -> None:
         """The next stage of what the guest may stand still at the end."""
@@ -247,20 +252,3 @@ class Watch:
             ]
             if instances:
                 ask({"execute": "yank", "arguments": {"instances": instances}})
-
-
-def line(name: str, stats: t.Mapping[str, int | str]) -> str:
-    """One line of progress for people."""
-    total, done = int(stats.get("data_total", 0)), int(stats.get("data_processed", 0))
-    left = int(stats.get("data_remaining", 0))
-    elapsed = max(1, int(stats.get("time_elapsed", 0))) / 1000
-    rate = done / elapsed
-    percent = 100 * (total - left) // total if total else 0
-    sizes = f"{done / _MIB:.1f} of {total / _MIB:.1f} MiB"
-    text = f"{name}: {percent} %, {sizes}, {rate / _MIB:.1f} MiB/s"
-    if "memory_dirty_rate" in stats and "memory_page_size" in stats:
-        dirty = int(stats["memory_dirty_rate"]) * int(stats["memory_page_size"])
-        text += f", changes {dirty / _MIB:.1f} MiB/s"
-    if rate > 0:
-        text += f", {left / rate:.0f} s left"
-    return text

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..._units import MIB
-from ..base.json_values import as_list, as_mapping
+from ..base.json_values import as_mapping
 from ..base.outcomes import Answer, Outcome, outcomes
 from ..base.tables import clean, table
 
@@ -41,7 +41,6 @@ def report(
     wanted = {(host, str(vm["name"])): vm for host, share in shares.items() for vm in share}
     found = outcomes(requested, answers)
     for one in found:
-        lines += [clean(line) for line in as_list((one.entry or {}).get("progress"))]
         vm = wanted[one.host, one.name]
         lost = as_mapping(vm.get("lost_source"))
         source = lost["name"] if lost else one.host

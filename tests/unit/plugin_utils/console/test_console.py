@@ -19,7 +19,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.console import (
     _console_far,
     _console_local,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _sent, _ssh
 
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_whose_the_other_end_is() -> None:
 def test_the_program_is_whole() -> None:
     """It runs as it is sent, without this collection; libvirt's test driver has no screens."""
     uuid = "6695eb01-f6a4-8304-79aa-97f2502e193f"
-    command = _console_agent.command(_ssh.Reached("test:///default", local=True))
+    command = _sent.command(_ssh.Reached("test:///default", local=True))
     assert command is not None
     for do, kind, why in (
         ("screen", "vnc", "the VM has no screen of type vnc"),
@@ -79,7 +79,7 @@ def test_what_answers_is_somebody_else() -> None:
 
 def test_nothing_secret_is_an_argument() -> None:
     reached = _ssh.Reached("", _ssh.Ssh("hv1", user="admin", become=True))
-    command = _console_agent.command(reached)
+    command = _sent.command(reached)
     assert command is not None
     assert command[-1].startswith("sudo -n python3 -c ")
-    assert _console_agent.command(_ssh.Reached("test:///default")) is None
+    assert _sent.command(_ssh.Reached("test:///default")) is None

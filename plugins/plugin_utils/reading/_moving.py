@@ -1,0 +1,100 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is shown of moves while the module that does them works.
+
+Ansible hears nothing of a module before its end. So the hypervisor that VMs leave is asked over an
+SSH connection of its own, as for a console. Where there is none, or nothing comes, nothing is
+shown, and nobody waits for it: what moves VMs is the module alone.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import threading
+import time
+import typing as t
+
+from ansible.utils.display import Display
+from ansible_collections.fleet.virt.plugins.module_utils import _errors, _units
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import files, locks
+from ansible_collections.fleet.virt.plugins.module_utils._effects.migration import progress
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import tables
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    as_list,
+    as_mappings,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import (
+    progress as migration_progress,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.progress import News
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, plain
+from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_far import Far
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _sent, _ssh
+
+_SECONDS = 10.0  # for connecting
+_POLL = 0.2
+_PATIENCE = 1.0  # seconds that the end of the task may wait for a connection that is being opened
+_MODULES = (_errors, _units, tables, files, locks, migration_progress, progress)
+
+
+class Moving:
+    """The moves of ``names`` from ``host``, shown while this is entered."""
+
+    def __init__(self, host: str, names: t.Collection[str], task_vars: Values) -> None:
+        self._news = News(names)
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        # variables are templated by one thread alone
+        with contextlib.suppress(Exception):
+            command = _sent.command(_ssh.login(host, _peers.of_host(host, task_vars), _SECONDS))
+            if command is not None and names:
+                self._thread = threading.Thread(target=self._watch, args=[command], daemon=True)
+
+    def __enter__(self) -> Moving:
+        if self._thread is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join(_PATIENCE)
+
+    def ended(self, answer: t.Mapping[str, object]) -> None:
+        """Show what came last, and was not seen."""
+        for vm in as_mappings(plain(answer).get("vms")):
+            _say(self._news.late(vm.get("name"), as_list(vm.get("progress"))))
+
+    def _watch(self, command: t.Sequence[str]) -> None:
+        # shorter ones are over before there is anything to say
+        if self._over.wait(migration_progress.SECONDS):
+            return
+        with contextlib.suppress(FleetVirtError, OSError, ValueError):
+            program = _sent.program(_MODULES, "progress.main()")
+            far = Far(command, program, {"names": sorted(self._news.told)})
+            try:
+                self._follow(far)
+            finally:
+                far.close()
+
+    def _follow(self, far: Far) -> None:
+        waiting = select.poll()
+        waiting.register(far.output, select.POLLIN)
+        while not self._over.is_set():
+            if waiting.poll(_POLL * 1000):
+                data = far.read()
+                if not data:
+                    return
+                _say(self._news.take(data, time.monotonic()))
+
+
+def _say(lines: t.Iterable[str]) -> None:
+    for line in lines:
+        Display().display(line)
