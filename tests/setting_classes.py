@@ -199,7 +199,7 @@ VMS: list[dict[str, Any]] = [
         "name": "windows",
         "os": "win10",
         "memory": 64,
-        "disks": [{"name": "system", "size": 8}, {"name": "cd", "device": "cdrom"}],
+        "disks": [{"name": "system", "size": 8}, {"name": "cd", "device": "cdrom"}, {"name": "floppy", "device": "floppy"}],
     },
     {
         "name": "kernel",

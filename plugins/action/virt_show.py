@@ -73,7 +73,7 @@ _OPTIONS: Spec = {
 }
 _INTERNAL: Spec = {
     "_requested": {"type": "dict"},
-    "_restarted": {"type": "bool", "default": False},
+    "_restarted": {"type": "list", "elements": "str", "default": []},
     "_waits": {"type": "dict", "default": {}},
     "_withdrawn": {"type": "dict", "default": {}},
     "_earlier": {"type": "dict", "default": {}},
@@ -104,7 +104,7 @@ class Options(Connected):
     output: str
     output_file: str | None
     _requested: dict[str, object] | None
-    _restarted: bool
+    _restarted: list[str]
     _waits: dict[str, object]
     _withdrawn: dict[str, object]
     _earlier: dict[str, object]
@@ -217,7 +217,7 @@ def _made(task_vars: Values, options: Options, *, check: bool) -> tuple[list[Ans
         shares(options["_waits"]),
         waited,
         shares(options["_withdrawn"]),
-        restarted=options["_restarted"],
+        restarted=frozenset(options["_restarted"]),
     )
     return provision_report.report(made, check=check)
 

@@ -6,7 +6,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import state_decision
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_mappings
+from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import (
+    restarting,
+    state_decision,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_options import (
     ARGUMENTS,
     INTERNAL,
@@ -16,6 +20,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_o
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, shares
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
+
+# The stages of the controller
+_HERE = ("decide", "note", "report", "order_restarts", "note_restarts")
 
 
 class Options(Connected):
@@ -32,6 +39,12 @@ class Options(Connected):
     _more: bool
     _round: dict[str, object] | None
     _earlier: dict[str, object] | None
+    _made: str | None
+    _done: dict[str, object]
+    _order: dict[str, object] | None
+    _number: int
+    _before: str | None
+    _waited: str | None
     _silent: str
     _expected: list[str] | None
     _lost: list[str]
@@ -42,9 +55,13 @@ class ActionModule(FleetAction):
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         stage = self._task.args.get("_stage", "all")
-        if stage not in ("decide", "note", "report"):
+        if stage not in _HERE:
             return self.module(task_vars)
         options = self.options(Options, ARGUMENTS, INTERNAL)
+        if stage == "order_restarts":
+            return _order_restarts(options, task_vars)
+        if stage == "note_restarts":
+            return _note_restarts(options, task_vars)
         if stage == "note":
             return self._note(options, task_vars)
         if stage == "report":
@@ -68,3 +85,24 @@ class ActionModule(FleetAction):
         told = state_decision.told_earlier(options["_earlier"])
         text, failures = state_decision.report(told, options["_silent"], check=self.check)
         return self.shown(text, failures)
+
+
+def _order_restarts(options: Options, task_vars: Values) -> Answer:
+    done = {host: as_mappings(entries) for host, entries in options["_done"].items()}
+    names = restarting.required(registered(task_vars, options["_made"], MADE), done)
+    looked = registered(task_vars, options["_results"], "state_look")
+    return {"changed": False, **vars(restarting.order(names, looked))}
+
+
+def _note_restarts(options: Options, task_vars: Values) -> Answer:
+    noted = restarting.note(
+        restarting.read_order(options["_order"]),
+        options["_number"],
+        restarting.Answers(
+            registered(task_vars, options["_before"], "waited"),
+            registered(task_vars, options["_results"], "brought"),
+            registered(task_vars, options["_waited"], "waited"),
+        ),
+        restarting.read_noted(options["_earlier"]),
+    )
+    return {"changed": False, **vars(noted)}

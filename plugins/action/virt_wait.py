@@ -26,7 +26,11 @@ _ARGUMENTS: Spec = {
     "slice": {"type": "float", "default": 10},
     "until": {"type": "str", "choices": ["ssh", "address"], "default": "ssh"},
 }
-_INTERNAL: Spec = {"_earlier": {"type": "dict", "default": {}}}
+_INTERNAL: Spec = {
+    "_earlier": {"type": "dict", "default": {}},
+    # Prints nothing, and no answer is no failure: who answers now is all that is asked
+    "_quiet": {"type": "bool", "default": False},
+}
 _RETRY_PAUSE = 2.0  # after a call that did not reach the hypervisor
 _LAST = 1.0  # seconds for one last look, however late it is
 # What may be gone when asked again: the daemon is started anew, a call hung
@@ -40,6 +44,7 @@ class Options(Connected):
     slice: float
     until: str
     _earlier: dict[str, object]
+    _quiet: bool
 
 
 class ActionModule(FleetAction):
@@ -65,7 +70,9 @@ class ActionModule(FleetAction):
         before = earlier.get("elapsed")
         elapsed = float(before) if isinstance(before, (int, float)) else 0.0
         begun = time.monotonic() - elapsed
-        _say(progress.begin(options["port"], max(options["wait_timeout"] - elapsed, _LAST)))
+        self._say(
+            options, progress.begin(options["port"], max(options["wait_timeout"] - elapsed, _LAST))
+        )
         result: Answer = {}
         failed = self._wait(options, begun, progress, task_vars, result)
         if failed is not None:
@@ -74,9 +81,9 @@ class ActionModule(FleetAction):
         result.update(changed=changed, vms=wrap_var(progress.vms()), waiting=[])
         result["elapsed"] = round(time.monotonic() - begun, 1)
         missing = progress.failure()
-        if missing is not None and failed is None:
+        if missing is not None and failed is None and not options["_quiet"]:
             result.update(failed=True, msg=wrap_var(missing))
-            _say(progress.consoles() if options["until"] == "ssh" else ())
+            self._say(options, progress.consoles() if options["until"] == "ssh" else ())
         return result
 
     def _wait(
@@ -94,7 +101,7 @@ class ActionModule(FleetAction):
             left = options["wait_timeout"] - passed
             answer = self._ask_again(options, max(left, _LAST), progress, task_vars, first)
             if answer.get("vms") is not None:
-                _say(progress.take(checked(plain(answer), WAIT), passed))
+                self._say(options, progress.take(checked(plain(answer), WAIT), passed))
                 for key in ("ansible_facts", "deprecations", "warnings"):
                     if first and key in answer:
                         result[key] = answer[key]
@@ -102,7 +109,7 @@ class ActionModule(FleetAction):
             elif left <= 0 or answer.get("error") not in _PASSING or first:
                 return answer
             else:
-                _say([f"{progress.host}: {answer.get('msg')}; asking again"])
+                self._say(options, [f"{progress.host}: {answer.get('msg')}; asking again"])
                 time.sleep(_RETRY_PAUSE)
         return None
 
@@ -134,12 +141,12 @@ class ActionModule(FleetAction):
         task_vars: Values,
     ) -> Answer:
         arguments: Answer = {**options, "names": progress.pending, "wait_timeout": seconds}
-        arguments.pop("_earlier")
+        for internal in _INTERNAL:
+            arguments.pop(internal)
         answer = self.module(task_vars, arguments)
         found = checked(plain(answer), WAIT)
         return {**found} if found.get("failed") else answer
 
-
-def _say(lines: t.Sequence[str]) -> None:
-    for line in lines:
-        Display().display(line)
+    def _say(self, options: Options, lines: t.Sequence[str]) -> None:
+        for line in () if options["_quiet"] else lines:
+            Display().display(line)

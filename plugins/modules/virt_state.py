@@ -168,6 +168,24 @@ rounds:
   returned: in playbooks of this collection
   type: list
   elements: dict
+groups:
+  description: The groups of each domain that is restarted.
+  returned: in playbooks of this collection
+  type: dict
+unread:
+  description: Why the groups of domains are not known, by their names.
+  returned: in playbooks of this collection
+  type: dict
+restarted:
+  description: Names of the domains that were restarted.
+  returned: in playbooks of this collection
+  type: list
+  elements: str
+left:
+  description: Names of those that were not, because another of their group failed.
+  returned: in playbooks of this collection
+  type: list
+  elements: str
 rows:
   description: What became of each domain of this round and of those before it.
   returned: in playbooks of this collection

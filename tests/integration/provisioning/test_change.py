@@ -22,7 +22,7 @@ _PROVISION = "ansible-playbook fleet.virt.provision_vm -e @vms.yml"
 COMMANDS = {
     f"{_PROVISION} --check --diff": '"vcpus": "2"',
     f"{_PROVISION} -e virt_converge=false": "left as it is, because virt_converge is false",
-    f"{_PROVISION} -e virt_restart=when_required": "changed: [hv1] => (item=told)",
+    f"{_PROVISION} -e virt_restart=when_required": "Note what became of the restarts",
 }
 _VM: dict[str, Any] = {
     "name": "grows",
@@ -223,3 +223,45 @@ def test_the_commands_of_the_guide(fleet: Fleet, tmp_path: Path) -> None:
         if "when_required" in command:
             assert "changed" in became, run
     assert fleet.host("hv1", "virsh vcpucount told --live --current").strip() == "2"
+
+
+def _switched(fleet: Fleet, host: str, name: str) -> tuple[str, str]:
+    """When QEMU of a VM ended last, and when it was started last."""
+    log = fleet.host(host, f"cat /var/log/libvirt/qemu/{name}.log").splitlines()
+    ended = [line for line in log if "shutting down" in line]
+    begun = [line for line in log if ": starting up" in line]
+    return ended[-1].split(": ")[0], begun[-1].split(": ")[0]
+
+
+def test_a_group_is_restarted_one_after_the_other(fleet: Fleet) -> None:
+    """The next when the one before answers again; a failure leaves the others of its group."""
+    assert fleet.guests is not None
+    tiny = {"memory": 96, "image": "tiny.qcow2", "groups": ["pair"]}
+    vms = [{**tiny, "name": f"pair{n}", "host": f"hv{n}"} for n in (1, 2)]
+    fleet.provision(virt_vms=vms, virt_wait_timeout=120).succeeded()
+    for n in (1, 2):
+        fleet.guests.wait_agent(f"hv{n}", f"pair{n}")
+    more = [{**vm, "vcpus": 2} for vm in vms]
+    run = fleet.provision(virt_vms=more, virt_restart="when_required", virt_wait_timeout=120)
+    run.succeeded()
+    (_off, first_on), (second_off, _on) = (_switched(fleet, f"hv{n}", f"pair{n}") for n in (1, 2))
+    assert first_on < second_off
+    turns = [
+        (event.task, event.host)
+        for event in run.events
+        if event.task.endswith(("Restart the VMs", "Wait until those answer that did before"))
+        and event.status == "ok"
+    ]
+    assert [host for _task, host in turns] == ["hv1", "hv1", "hv2", "hv2"], turns
+
+    # what cannot start again stops its group, and only that
+    for command in ("truncate -s 1M", "virsh attach-disk pair1 --config --target vdz", "rm"):
+        fleet.host("hv1", f"{command} /var/lib/libvirt/images/gone.raw")
+    most = [{**vm, "vcpus": 3} for vm in vms]
+    run = fleet.provision(virt_vms=most, virt_restart="when_required", virt_wait_timeout=60)
+    assert run.returncode == 2
+    assert "gone.raw" in run.stdout
+    assert "pair2 on hv2: it was not restarted, because 'pair1', of its group 'pair'" in run.stdout
+    assert "changed, needs a restart" in run.stdout
+    assert fleet.host("hv2", "virsh vcpucount pair2 --live --current").strip() == "2"
+    assert _switched(fleet, "hv2", "pair2")[0] == second_off

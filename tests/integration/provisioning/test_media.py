@@ -1,7 +1,7 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CDs in the drives of VMs: one boots from an ISO image, another reads its own."""
+"""CDs and floppies in the drives of VMs: they boot from them, or read them."""
 
 from __future__ import annotations
 
@@ -80,3 +80,32 @@ def test_a_guest_reads_its_cd(fleet: Fleet, iso: str, guests: Guests) -> None:
     assert not made["failed"], made
     guests.wait_agent("hv1", "reader")
     guests.execute("hv1", "reader", "dd if=/dev/sr0 bs=2048 count=20 | grep -q INSTALLER")
+
+
+def test_a_vm_boots_from_its_floppy(fleet: Fleet) -> None:
+    """Which is changed while the VM runs, as a CD is, and is the same of all who have it."""
+    text = b"this floppy was booted"
+    for name, more in (("dos.img", b""), ("drivers.img", b"others")):
+        sector = _LOADER.replace(_TEXT, text).ljust(510, b"\0") + b"\x55\xaa" + more
+        (fleet.images / name).write_bytes(sector.ljust(1440 * 1024, b"\0"))
+    floppy = {"name": "floppy", "device": "floppy", "image": "dos.img"}
+    vm = {"name": "old", "vcpus": 1, "memory": 64, "boot": ["floppy"]}
+    vm["disks"] = [{"name": "system", "size": 8}, floppy]
+    for host, machine in (("hv1", "q35"), ("hv2", "pc")):
+        vm.update(name=f"old-{machine}", machine=machine)
+        for changed in (True, False):
+            result = fleet.init(host, **vm)
+            assert not result["failed"], result.get("msg")
+            assert result["changed"] is changed
+        log = f"/var/log/libvirt/qemu/{vm['name']}-console.log"
+        wait_for(lambda: text.decode() in fleet.host(host, f"cat {log}"), 60, "the loader")  # noqa: B023
+        vm["disks"] = [vm["disks"][0], {**floppy, "image": "drivers.img"}]
+        (changed,) = fleet.init(host, **vm)["vms"]
+        assert changed["steps"] == ["disks.floppy.image dos.img -> drivers.img, live"]
+        assert not fleet.init(host, **vm)["changed"]
+        blocks = fleet.host(host, f"virsh qemu-monitor-command {vm['name']} --hmp 'info block'")
+        assert "-drivers.img" in blocks
+        assert "-dos.img" not in blocks
+        vm["disks"] = [vm["disks"][0], floppy]
+    packed = {**vm, "name": "new", "disks": [{**floppy, "image": "tiny.qcow2"}]}
+    assert "is qcow2, and a floppy is raw" in fleet.init("hv1", **packed)["msg"]

@@ -17,6 +17,7 @@ from ..._pure.base import metadata
 from ..._pure.base.metadata import NOT_MADE, ImageRef, Metadata, Owner, OwnVolume
 from ..._pure.domain import domain_xml, request, unstartable
 from ..._pure.domain.devices_xml import VolumeRef
+from ..._pure.domain.settings_devices import DRIVES
 from ..._pure.seed import first_boot
 from ..base import domains, lookup
 from .creation_types import Host, Job
@@ -52,7 +53,7 @@ def final_xml(host: Host, job: Job, owner: Owner | None) -> str:
     }
     for disk in domain.disks:
         medium = host.settings.images.get(disk.image.value) if disk.image else None
-        if disk.device == "cdrom" and medium is not None:
+        if disk.device in DRIVES and medium is not None:
             volumes[disk.name] = VolumeRef(medium.path, medium.format)
     domain_type = host.domain_type(domain)
     kept = kept_of(host, job, "starting" if owner else None, owner)

@@ -104,7 +104,7 @@ def change_of(domain: Domain, one: Difference, root: Element) -> Change:
         if (
             device.key == "image"
             and isinstance(device.spec, Disk)
-            and device.spec.device == "cdrom"
+            and device.spec.device in settings_devices.DRIVES
         ):
             return settings_devices.DISKS.change or _UNKNOWN  # a medium is changed, nothing made
         row = _row(table, device.key)

@@ -27,6 +27,7 @@ from . import settings_devices as settings
 from .profiles import Entry
 
 _Kind = t.Literal["bridge", "network", "direct"]
+_USUAL_BUS = {"disk": "virtio", "cdrom": "scsi", "floppy": "fdc"}
 _TOPOLOGY = ("sockets", "dies", "cores", "threads")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", re.I)
 
@@ -34,7 +35,7 @@ _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", re.I)
 @dataclass(frozen=True)
 @fields_of(settings.DISK)
 class Disk:
-    """A disk or CD drive; ``size`` in MiB, None for the image's own size.
+    """A disk, or a drive for CDs or floppies; ``size`` in MiB, None for the image's own size.
 
     ``overlay``: copy on write on the image, rather than a full copy of it.
     """
@@ -147,7 +148,8 @@ def disk_from(
     """One disk; ``image`` is the VM's own, for the disk that takes it and has none itself."""
     reader = Reader(entry.options, entry.path, problems, entry.origins)
     device = settings.Disk.device.read(reader)
-    cdrom = device == "cdrom"
+    drive = device in settings.DRIVES
+    medium = "floppy" if device == "floppy" else "CD"
     if (
         reader.given("bus")
         and reader.given("model")
@@ -156,26 +158,28 @@ def disk_from(
         reader.problem("model", "bus and model are two names of one thing; give only bus")
     kind = settings.Disk.bus
     bus = kind.read(reader) or reader.choice("model", kind.choices)
-    bus = bus or ("scsi" if cdrom else "virtio")
-    if cdrom and bus == "virtio":
+    bus = bus or _USUAL_BUS[device]
+    if device == "cdrom" and bus == "virtio":
         reader.problem("bus", "'virtio' has no CD drives; use scsi or sata")
+    if (device == "floppy") != (bus == "fdc"):
+        reader.problem("bus", "floppies are on fdc, and nothing else is; leave the bus out")
     if reader.given("image"):
         image, image_path = reader.value("image"), reader.at("image")
     existing = sources.check(reader)
     source = None if existing else _image(image, image_path, problems)
     size = settings.Disk.size.read(reader)
-    if cdrom and size is not None:
-        reader.problem("size", "a CD drive has no size; leave it out")
-    made = not cdrom and existing is None
+    if drive and size is not None:
+        reader.problem("size", f"{settings.DRIVES[device]} has no size; leave it out")
+    made = not drive and existing is None
     if made and not reader.given("size") and source is None and image is None:
         reader.problem(
             "size",
             f"disk {show(entry.name)} has neither size nor image; "
             "give it a size in MiB, for example 8192",
         )
-    disk_format = settings.Disk.format.read(reader) or _usual_format(reader, cdrom, existing)
-    if cdrom and source is not None and disk_format != "raw":
-        reader.problem("format", f"a CD is raw, not {disk_format}; leave the format out")
+    disk_format = settings.Disk.format.read(reader) or _usual_format(reader, drive, existing)
+    if drive and source is not None and disk_format != "raw":
+        reader.problem("format", f"a {medium} is raw, not {disk_format}; leave the format out")
     if disk_format == "raw" and reader.given("overlay") and source and reader.is_true("overlay"):
         reader.problem(
             "overlay",
@@ -193,7 +197,7 @@ def disk_from(
                 key, f"only virtio disks have one, not {bus}; use virtio, or leave it out"
             )
     _disk_rules(reader, bus)
-    if not cdrom and bus in ("sata", "ide") and readonly:
+    if not drive and bus in ("sata", "ide") and readonly:
         reader.problem("readonly", f"a {bus} disk cannot be read-only; use virtio, scsi or usb")
     if io == "native" and cache not in ("none", "directsync"):
         reader.problem(
@@ -209,8 +213,8 @@ def disk_from(
         io=io,
         pool=settings.Disk.pool.read(reader) or pool,
         image=source,
-        overlay=overlaid and source is not None and not cdrom,
-        readonly=readonly or cdrom,
+        overlay=overlaid and source is not None and not drive,
+        readonly=readonly or drive,
         volume=sources.Disk.volume.read(reader),
         dev=sources.Disk.dev.read(reader),
         protocol=sources.Disk.protocol.read(reader),
@@ -224,10 +228,10 @@ def disk_from(
     return disk
 
 
-def _usual_format(reader: Reader, cdrom: bool, existing: str | None) -> str:
+def _usual_format(reader: Reader, drive: bool, existing: str | None) -> str:
     if existing == "volume":
         return "qcow2" if str(reader.value("volume")).endswith(".qcow2") else "raw"
-    return "raw" if cdrom or existing else "qcow2"
+    return "raw" if drive or existing else "qcow2"
 
 
 def _disk_rules(reader: Reader, bus: str) -> None:

@@ -23,7 +23,7 @@ from .domain import Domain
 if t.TYPE_CHECKING:
     from ..._lxml import Element
 
-_PREFIXES = {"virtio": "vd", "scsi": "sd", "sata": "sd", "usb": "sd", "ide": "hd"}
+_PREFIXES = {"virtio": "vd", "scsi": "sd", "sata": "sd", "usb": "sd", "ide": "hd", "fdc": "fd"}
 _PCS = ("x86_64", "i686")
 # PCI Express takes one device for each root port, and ports cannot be added while a VM runs.
 # libvirt leaves one free; this is how many disks and NICs can be added to a running VM.
@@ -88,7 +88,7 @@ def add_devices(
     order = {name: str(number) for number, name in enumerate(domain.boot, 1)}
     targets = target_names(domain.disks)
     for disk in domain.disks:
-        made = disk.device != "cdrom" and not disk.exists
+        made = disk.device not in settings.DRIVES and not disk.exists
         volume = volumes[disk.name] if made else volumes.get(disk.name)
         _add_disk(devices, disk, volume, targets[disk.name], order.get(disk.name))
     if seed_path is not None:

@@ -99,7 +99,7 @@ def disks(
             continue
         element = disk_element(root, domain, disk, kept)
         if element is None:
-            found.add(path, "a disk" if disk.device == "disk" else "a CD drive", None)
+            found.add(path, settings.DRIVES.get(disk.device, "a disk"), None)
             continue
         found.rows(path, settings.DISK, disk, element)
         real_pool = (sources.source_of(element) or ("", ""))[1]
@@ -125,14 +125,14 @@ class _Existing(t.Protocol):
 def media(
     found: Found, domain: Domain, root: Element, existing: _Existing, request: Mapping[str, t.Any]
 ) -> None:
-    """What is in the CD drives whose image was written.
+    """What is in the drives whose image was written.
 
     Without the base image of what is asked for, it is held against the request that made the VM,
     and whatever base image is in the drive is taken for that one.
     """
     for disk in domain.disks:
         path = f"disks.{disk.name}.image"
-        if disk.device != "cdrom" or disk.image is None or not found.written(path):
+        if disk.device not in settings.DRIVES or disk.image is None or not found.written(path):
             continue
         element = disk_element(root, domain, disk, existing.metadata)
         source = element.find("source") if element is not None else None
@@ -181,7 +181,7 @@ def nic_with(root: Element, *macs: str) -> Element | None:
 def absent_disk(
     root: Element, name: str, kept: Metadata, request: Mapping[str, t.Any]
 ) -> Element | None:
-    """The VM's own disk of that name in the definition, or the CD drive that was made as it."""
+    """The VM's own disk of that name in the definition, or the drive that was made as it."""
     known = own_disks(kept)
     target = _targets_made(request).get(name)
     drive = None
@@ -189,7 +189,8 @@ def absent_disk(
         source, place = element.find("source"), element.find("target")
         if source is not None and known.get(source.get("file") or "") == name:
             return element
-        if element.get("device") == "cdrom" and place is not None and place.get("dev") == target:
+        is_drive = element.get("device") in settings.DRIVES
+        if is_drive and place is not None and place.get("dev") == target:
             drive = element
         made = sources.source_made(request.get("disks", {}).get(name) or {})
         if made is not None and sources.source_of(element) == made:
@@ -208,7 +209,7 @@ def _targets_made(request: Mapping[str, t.Any]) -> dict[str, str]:
         disk.name: target
         for disk in disks
         for target in [target_names(disks)[disk.name]]
-        if disk.device == "cdrom"
+        if disk.device in settings.DRIVES
     }
 
 
@@ -226,7 +227,7 @@ def absent(
         mine = any(one.target == name for one in kept.volumes if one.role != "seed")
         element = absent_disk(root, name, kept, request)
         if element is not None:
-            kind = "a CD drive" if element.get("device") == "cdrom" else "a disk"
+            kind = settings.DRIVES.get(element.get("device") or "", "a disk")
             found.add(f"disks.{name}", "absent", kind)
         elif mine:
             found.add(f"disks.{name}", "absent", "a volume that is not attached")

@@ -25,8 +25,8 @@ class Made:
 
     ``requested`` are names of VMs to make, ``created`` the answers, ``done`` entries of earlier
     rounds. Of ``waits`` those were waited for that were made; ``waited`` is what was heard.
-    ``withdrawn`` are names whose claims were taken back. ``restarted``: those whose changes waited
-    for their next start have been started again since.
+    ``withdrawn`` are names whose claims were taken back, ``restarted`` those that were started again
+    since, because a change waited for it.
     """
 
     requested: Shares
@@ -35,7 +35,7 @@ class Made:
     waits: Shares = field(default_factory=dict)
     waited: Mapping[str, Answer] = field(default_factory=dict)
     withdrawn: Shares = field(default_factory=dict)
-    restarted: bool = False
+    restarted: frozenset[str] = frozenset()
 
 
 def report(made: Made, *, check: bool) -> tuple[list[dict[str, object]], list[str]]:
@@ -62,7 +62,7 @@ def report(made: Made, *, check: bool) -> tuple[list[dict[str, object]], list[st
         answered = bool(said.get("answered")) if said else None
         if wait is not None and not answered:
             failures.append(wait.problem or _unanswered(wait))
-        if made.restarted and not check:
+        if one.name in made.restarted and not check:
             entry = {**entry, "restart_required": False}
         vms.setdefault(one.host, []).append(
             {

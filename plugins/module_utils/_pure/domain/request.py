@@ -18,6 +18,7 @@ import typing as t
 
 from ..base.metadata import Metadata
 from .domain import Domain
+from .settings_devices import DRIVES
 
 if t.TYPE_CHECKING:
     from ..base.json_values import Json
@@ -67,7 +68,7 @@ def _merged_device(old: Json, new: Json) -> Json:
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
     kept = {key: old[key] for key in ("image", "overlay") if key in old}
-    drive = new.get("device") == "cdrom"
+    drive = new.get("device") in DRIVES
     return {**new, **({} if drive else kept)}
 
 

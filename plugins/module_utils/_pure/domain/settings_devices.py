@@ -37,6 +37,8 @@ class _Disk(t.Protocol):
 
 MAX_MIB = 1 << 33  # 8 PiB: far above any disk, far below where libvirt's numbers end
 _MAX_THREADS = 64  # more than QEMU can use well
+# What a medium is put into, in words
+DRIVES = {"cdrom": "a CD drive", "floppy": "a floppy drive"}
 LABEL = r"[A-Za-z0-9][^/\\<>&\"']{0,127}"
 LABEL_RULE = (
     "1 to 128 characters without '/', quotes or angle brackets, the first a letter or digit"
@@ -70,17 +72,18 @@ class Disk:
     )
     device = Choice(
         "device",
-        "What it is. A V(cdrom) is a CD drive. It has its O(image) in it, an ISO image, or is"
+        "What it is. A V(cdrom) is a CD drive, a V(floppy) one for floppies, which PCs alone have."
+        " A drive has its O(image) in it, which is raw (an ISO image, or that of a floppy), or is"
         " empty, and takes no size.",
         default="disk",
         xml="@device",
         absent="disk",
-        choices=("disk", "cdrom"),
+        choices=("disk", "cdrom", "floppy"),
         change=never(_ANOTHER),
     )
     format = Choice(
         "format",
-        "Format of its volume. Left out, V(qcow2), and V(raw) for a V(cdrom).",
+        "Format of its volume. Left out, V(qcow2), and V(raw) for a drive.",
         default=None,
         xml="driver/@type",
         choices=("qcow2", "raw"),
@@ -88,12 +91,12 @@ class Disk:
     )
     bus = Choice(
         "bus",
-        "What it is attached to. Left out, V(virtio), and V(scsi) for a V(cdrom). Machine types"
-        " such as V(q35) have no V(ide).",
+        "What it is attached to. Left out, V(virtio), V(scsi) for a V(cdrom), and V(fdc) for a"
+        " V(floppy), which nothing else is on. Machine types such as V(q35) have no V(ide).",
         default=None,
         xml="target/@bus",
         aliases=("model",),
-        choices=("virtio", "scsi", "sata", "ide", "usb"),
+        choices=("virtio", "scsi", "sata", "ide", "usb", "fdc"),
         change=never("the guest would find it under another name; add another disk"),
     )
     cache = Choice(
@@ -157,9 +160,9 @@ class Disk:
     image = Value(
         "image",
         "What it is made from, written as the VM's own C(image). Left out, that one for the first"
-        " disk, and none for the others. That of a V(cdrom) is read where it is, among the base"
-        " images, by all VMs that have it in a drive; a VM without a system on its first disk"
-        " boots from it.",
+        " disk, and none for the others. That of a drive is read where it is, among the base"
+        " images, by all VMs that have it in one; a VM without a system on its first disk boots"
+        " from its V(cdrom).",
         default=None,
         change=never(MADE_ONCE),
     )
@@ -172,7 +175,7 @@ class Disk:
     )
     readonly = Boolean(
         "readonly",
-        "Keep the guest from writing to it. A V(cdrom) always is.",
+        "Keep the guest from writing to it. A V(cdrom) or V(floppy) always is.",
         default=False,
         xml="readonly",
         change=AT_BOOT,

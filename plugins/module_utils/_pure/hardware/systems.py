@@ -170,8 +170,8 @@ def device(
     """``options`` of a disk or NIC with what its system needs; those ``written`` stay."""
     what = needs(system)
     wanted = what.nic if kind == "nic" else what.disk
-    if kind == "disk" and options.get("device") == "cdrom":
-        wanted = what.cdrom
+    if kind == "disk" and options.get("device") in ("cdrom", "floppy"):
+        wanted = what.cdrom if options["device"] == "cdrom" else {}
     found = dict(options)
     for key, value in wanted.items():
         both = (key, "model") if key == "bus" else (key,)

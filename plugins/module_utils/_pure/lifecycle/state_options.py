@@ -30,7 +30,7 @@ ARGUMENTS: Spec = {
 INTERNAL: Spec = {
     "_stage": {
         "type": "str",
-        "choices": ["all", "look", "decide", "note", "report"],
+        "choices": ["all", "look", "decide", "note", "report", "order_restarts", "note_restarts"],
         "default": "all",
     },
     # Others come after these: the delay of those that were started is waited for here
@@ -39,6 +39,14 @@ INTERNAL: Spec = {
     "_earlier": {"type": "dict"},
     "_groups": {"type": "list", "elements": "str", "default": []},
     "_results": {"type": "str"},
+    # Of restarts: what was made, and before that; their order, whose round this is, who answered
+    # before it, and who after
+    "_made": {"type": "str"},
+    "_done": {"type": "dict", "default": {}},
+    "_order": {"type": "dict"},
+    "_number": {"type": "int", "default": 0},
+    "_before": {"type": "str"},
+    "_waited": {"type": "str"},
     "_silent": {"type": "str", "default": ""},
     "_expected": {"type": "list", "elements": "str"},
     "_lost": {"type": "list", "elements": "str", "default": []},

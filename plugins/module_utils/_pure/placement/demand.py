@@ -52,11 +52,12 @@ def disk_sizes(
             continue
         if disk.device != "disk":
             if image is not None and image.format != "raw":
+                what = "a CD is an ISO image, which" if disk.device == "cdrom" else "a floppy"
                 problems.append(
                     Problem(
                         f"{path}.disks[{index}].image" if path else f"disks[{index}].image",
-                        f"{image.name!r} is {image.format}, and a CD is an ISO image, which is raw;"
-                        " give the ISO image itself",
+                        f"{image.name!r} is {image.format}, and {what} is raw; give the image"
+                        " itself",
                     )
                 )
             continue

@@ -1,0 +1,176 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Restarting the VMs that need it: never two of a group at once, and none of it after a failure.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ..base.json_values import as_list, as_mapping, as_mappings
+from ..base.outcomes import Answer, outcomes
+
+Shares = t.Mapping[str, t.Sequence[str]]
+# Those without a group come one after another as well
+_ALONE = ("",)
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is restarted at the same time, round by round and by hypervisor, and the groups of each.
+
+    ``unread``: whose groups are not known, with the reason; they are not restarted.
+    """
+
+    rounds: list[dict[str, list[str]]] = field(default_factory=list)
+    groups: dict[str, list[str]] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Noted:
+    """What became of them: ``failures`` by name, ``left`` are those of later rounds not begun."""
+
+    restarted: list[str] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+
+
+def required(
+    made: t.Mapping[str, Answer], done: t.Mapping[str, t.Sequence[Answer]]
+) -> dict[str, list[str]]:
+    """The VMs by hypervisor of which something waits for their next start.
+
+    ``made`` are answers, ``done`` the entries of rounds of provisioning before them.
+    """
+    found: dict[str, list[str]] = {}
+    for host in dict.fromkeys([*done, *made]):
+        entries = [*done.get(host, ()), *as_mappings((made.get(host) or {}).get("vms"))]
+        names = [str(entry["name"]) for entry in entries if entry.get("restart_required") is True]
+        if names:
+            found[host] = list(dict.fromkeys(names))
+    return found
+
+
+def order(shares: Shares, answers: t.Mapping[str, Answer]) -> Order:
+    """Rounds for ``shares``; in none of them are two VMs of one group. ``answers`` have groups."""
+    found = Order()
+    places: dict[str, str] = {}
+    for one in outcomes(shares, answers):
+        if one.entry is None:
+            found.unread[one.name] = str(one.problem)
+            continue
+        places[one.name] = one.host
+        found.groups[one.name] = [str(group) for group in as_list(one.entry.get("groups"))]
+    taken: list[set[str]] = []
+    for name in sorted(places):
+        own = set(found.groups[name] or _ALONE)
+        number = next((i for i, groups in enumerate(taken) if not own & groups), len(taken))
+        if number == len(taken):
+            taken.append(set())
+            found.rounds.append({})
+        taken[number] |= own
+        found.rounds[number].setdefault(places[name], []).append(name)
+    return found
+
+
+def read_order(given: t.Mapping[str, object] | None) -> Order:
+    """An order as it comes back from Ansible."""
+    known = as_mapping(given)
+    return Order(
+        [{host: _texts(names) for host, names in one.items()} for one in _rounds(known)],
+        {name: _texts(groups) for name, groups in as_mapping(known.get("groups")).items()},
+        {name: str(why) for name, why in as_mapping(known.get("unread")).items()},
+    )
+
+
+def _rounds(known: t.Mapping[str, object]) -> list[t.Mapping[str, object]]:
+    return [as_mapping(one) for one in as_list(known.get("rounds"))]
+
+
+def _texts(values: object) -> list[str]:
+    return [str(value) for value in as_list(values)]
+
+
+def read_noted(given: t.Mapping[str, object] | None) -> Noted:
+    """What was noted before, as it comes back from Ansible."""
+    known = as_mapping(given)
+    failures = {name: str(why) for name, why in as_mapping(known.get("failures")).items()}
+    return Noted(_texts(known.get("restarted")), failures, _texts(known.get("left")))
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Of one round, by hypervisor: who answered before it, what came of it, who answers now."""
+
+    before: t.Mapping[str, Answer]
+    restarted: t.Mapping[str, Answer]
+    waited: t.Mapping[str, Answer]
+
+
+def note(known: Order, number: int, answers: Answers, earlier: Noted) -> Noted:
+    """What became of round ``number``, and who is left because of it."""
+    shares = {
+        host: [name for name in names if name not in earlier.left]
+        for host, names in known.rounds[number].items()
+    }
+    found = Noted([*earlier.restarted], {**known.unread, **earlier.failures}, [*earlier.left])
+    answered = _answered(answers.before)
+    again: dict[str, list[str]] = {}
+    failed: list[str] = []
+    for one in outcomes(shares, answers.restarted):
+        if one.problem is not None:
+            found.failures[one.name] = one.problem
+            failed.append(one.name)
+            continue
+        found.restarted.append(one.name)
+        if one.name in answered:
+            again.setdefault(one.host, []).append(one.name)
+    for one in outcomes(again, answers.waited):
+        entry = one.entry or {}
+        if entry.get("answered") is False or one.problem is not None:
+            why = one.problem or f"{one.name} on {one.host}: {entry.get('msg') or 'no answer'}"
+            found.failures[one.name] = f"{why}; it runs again, and does not answer as before"
+            failed.append(one.name)
+    for host, name in _later(known, number):
+        if name in found.left:
+            continue
+        stops = [(other, group) for other in failed for group in _common(known, name, other)]
+        if stops:
+            found.left.append(name)
+            found.failures[name] = f"{name} on {host}: {_not_begun(*stops[0])}"
+    return found
+
+
+def _answered(before: t.Mapping[str, Answer]) -> set[str]:
+    return {
+        str(vm["name"])
+        for answer in before.values()
+        for vm in as_mappings(answer.get("vms"))
+        if vm.get("answered") is True
+    }
+
+
+def _later(known: Order, number: int) -> t.Iterator[tuple[str, str]]:
+    for shares in known.rounds[number + 1 :]:
+        for host, names in shares.items():
+            for name in names:
+                yield host, name
+
+
+def _common(known: Order, one: str, other: str) -> list[str]:
+    groups = known.groups.get(other) or _ALONE
+    return [group for group in known.groups.get(one) or _ALONE if group in groups]
+
+
+def _not_begun(other: str, group: str) -> str:
+    of = f"of its group {group!r}" if group else "in no group either"
+    return (
+        f"it was not restarted, because {other!r}, {of}, failed before it; mend that, and run the"
+        " same again"
+    )
