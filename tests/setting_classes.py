@@ -199,7 +199,11 @@ VMS: list[dict[str, Any]] = [
         "name": "windows",
         "os": "win10",
         "memory": 64,
-        "disks": [{"name": "system", "size": 8}, {"name": "cd", "device": "cdrom"}, {"name": "floppy", "device": "floppy"}],
+        "disks": [
+            {"name": "system", "size": 8},
+            {"name": "cd", "device": "cdrom"},
+            {"name": "floppy", "device": "floppy"},
+        ],
     },
     {
         "name": "kernel",

@@ -89,7 +89,7 @@ class ActionModule(FleetAction):
 
 def _order_restarts(options: Options, task_vars: Values) -> Answer:
     done = {host: as_mappings(entries) for host, entries in options["_done"].items()}
-    names = restarting.required(registered(task_vars, options["_made"], MADE), done)
+    names = restarting.required(registered(task_vars, options["_made"], "made"), done)
     looked = registered(task_vars, options["_results"], "state_look")
     return {"changed": False, **vars(restarting.order(names, looked))}
 

@@ -269,28 +269,29 @@ options:
         type: str
       device:
         description:
-          - What it is. A V(cdrom) is a CD drive. It has its O(disks[].image) in it, an ISO image,
-            or is empty, and takes no size.
+          - What it is. A V(cdrom) or V(floppy), which PCs alone have, is a drive. It has its
+            O(disks[].image) in it, which is raw (of a CD an ISO image), or is empty, and takes no
+            size.
           - In a VM that exists it is never changed (a disk keeps its kind and format; add another
             disk).
         type: str
-        choices: [disk, cdrom]
+        choices: [disk, cdrom, floppy]
         default: disk
       format:
         description:
-          - Format of its volume. Left out, V(qcow2), and V(raw) for a V(cdrom).
+          - Format of its volume. Left out, V(qcow2), and V(raw) for a drive.
           - In a VM that exists it is never changed (a disk keeps its kind and format; add another
             disk).
         type: str
         choices: [qcow2, raw]
       bus:
         description:
-          - What it is attached to. Left out, V(virtio), and V(scsi) for a V(cdrom). Machine types
-            such as V(q35) have no V(ide).
+          - What it is attached to. Left out, V(virtio), V(scsi) for a V(cdrom), and V(fdc) for a
+            V(floppy), which nothing else is on. Machine types such as V(q35) have no V(ide).
           - In a VM that exists it is never changed (the guest would find it under another name; add
             another disk).
         type: str
-        choices: [virtio, scsi, sata, ide, usb]
+        choices: [virtio, scsi, sata, ide, usb, fdc]
         aliases: [model]
       cache:
         description:
@@ -337,9 +338,9 @@ options:
       image:
         description:
           - What it is made from, written as the VM's own C(image). Left out, that one for the first
-            disk, and none for the others. That of a V(cdrom) is read where it is, among the base
-            images, by all VMs that have it in a drive; a VM without a system on its first disk
-            boots from it.
+            disk, and none for the others. That of a drive is read where it is, among the base
+            images, by all VMs that have it in one; a VM without a system on its first disk boots
+            from its V(cdrom).
           - In a VM that exists it is never changed (a disk is made from its image once; make
             another VM, or another disk).
         type: str
@@ -352,7 +353,7 @@ options:
         type: bool
       readonly:
         description:
-          - Keep the guest from writing to it. A V(cdrom) always is.
+          - Keep the guest from writing to it. A V(cdrom) or V(floppy) always is.
           - In a VM that exists a change takes effect at the next start.
         type: bool
         default: false

@@ -92,9 +92,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 empty:
-  description: Whether all VMs are as asked for, none is unfinished and none is left over, and
-    every hypervisor answered. VMs that were not made by this collection, and are not asked for, do
-    not count.
+  description: Whether all VMs are as asked for and run so, none is unfinished and none is left
+    over, and every hypervisor answered. VMs that were not made by this collection, and are not
+    asked for, do not count.
   returned: always
   type: bool
 silent:
@@ -119,7 +119,8 @@ vms:
           hypervisor may have it, or it is there and was not compared; V(conflict), several have it,
           or somebody else's is in its place.
         - V(finish), a run is at work on it or died at it; V(change), it differs from what is asked
-          for; V(drift), it was made as asked for and somebody has changed it since.
+          for; V(drift), it was made as asked for and somebody has changed it since;
+          V(restart), it is defined as asked for, and what runs is to be restarted for it.
         - V(surplus), this collection made it and nobody asks for it; V(unmanaged), others made it;
           V(unchanged), it is as asked for.
       type: str
@@ -128,6 +129,9 @@ vms:
       type: list
       elements: str
       sample: ["vcpus 2 -> 4, live", "memory_max 2.0GiB -> 4.0GiB, at the next start"]
+    restart_required:
+      description: Whether a setting that was changed before, by anybody, waits for its next start.
+      type: bool
 output:
   description: What was printed, or written to O(output_file).
   returned: always

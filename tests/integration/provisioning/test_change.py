@@ -195,6 +195,22 @@ def test_changes_of_a_guest_that_runs(fleet: Fleet) -> None:
     assert "virt_restart: 'when_requierd' is none of never, when_required" in run.stdout
     assert fleet.host("hv1", "virsh desc --title --config grows").strip() == "Grown"
 
+    # the memory that runs is compared too, and the plan says what waits
+    guest.sees("grep -q virtio_balloon /proc/modules || ls /sys/bus/virtio/drivers/virtio_balloon")
+    fleet.host("hv1", "virsh setmem grows 120M --live")
+
+    def given_back() -> bool:
+        return "122880" in fleet.host("hv1", "virsh dommemstat grows | grep actual")
+
+    wait_for(given_back, 20, "memory of the guest")
+    told = fleet.init("hv1", _stage="compare", **less)["vms"][0]
+    assert told["differences"] == ["memory 120 MiB -> 144 MiB, live"]
+    assert sorted(told["pending"]) == sorted(waiting)
+    assert _verify(fleet, less)["steps"] == ["memory 120 MiB -> 144 MiB, live"]
+    plan = fleet.ansible.playbook("plan", {**fleet.variables, "virt_vms": [less]}).succeeded()
+    assert "needs a restart" in plan.stdout
+    assert "watchdog waits for the next start" in plan.stdout
+
     # the next start has what waited for it
     run = fleet.provision(virt_vms=[less], virt_restart="when_required", virt_wait_timeout=120)
     run.succeeded()

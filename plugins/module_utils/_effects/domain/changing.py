@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ... import _lxml
-from ..._errors import PlanRefused
+from ..._errors import LibvirtFailure, PlanRefused
 from ..._libvirt import (
     DOMAIN_RUNNING,
     DOMAIN_XML_INACTIVE,
@@ -151,6 +151,7 @@ def read(connection: Connection, raw: VirDomain, kept: Metadata, domain: Domain)
         connection.call(f"read domain {name}", raw.XMLDesc, DOMAIN_XML_SECURE) if active else None
     )
     state = connection.call(f"read the state of {name}", raw.state, 0)[0] if active else 0
+    running = state == DOMAIN_RUNNING
     sizes = {}
     for target, path in difference.sized_disks(domain, inactive, kept).items():
         found = connection.call(f"read disk {target} of {name}", raw.blockInfo, path, 0)
@@ -162,9 +163,26 @@ def read(connection: Connection, raw: VirDomain, kept: Metadata, domain: Domain)
         kept,
         autostart=bool(connection.call(f"read autostart of {name}", raw.autostart)),
         sizes=sizes,
-        running=state == DOMAIN_RUNNING,
+        running=running,
         saved=not active and is_saved(connection, raw),
+        balloon=running and _has_other_memory(live, domain) and _gives_back(connection, raw),
     )
+
+
+def _has_other_memory(live: str | None, domain: Domain) -> bool:
+    """Whether what runs has not the memory that is asked for."""
+    if live is None or "memory" not in domain.written:
+        return False
+    return settings.MEMORY.found(_lxml.parse(live, domain.name)) != domain.memory
+
+
+def _gives_back(connection: Connection, raw: VirDomain) -> bool:
+    """Whether the guest's driver for the memory balloon is at work: it tells of its memory."""
+    try:
+        told = connection.call(f"read the memory of {raw.name()}", raw.memoryStats)
+    except LibvirtFailure:
+        return False  # no balloon, or it is ending
+    return "unused" in told
 
 
 def _rendered(

@@ -17,7 +17,7 @@ from ..._pure.base import metadata
 from ..._pure.base.metadata import NOT_MADE, ImageRef, Metadata, Owner, OwnVolume
 from ..._pure.domain import domain_xml, request, unstartable
 from ..._pure.domain.devices_xml import VolumeRef
-from ..._pure.domain.settings_devices import DRIVES
+from ..._pure.hardware.settings_sources import DRIVES
 from ..._pure.seed import first_boot
 from ..base import domains, lookup
 from .creation_types import Host, Job

@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._errors import FleetVirtError, told
+from ..._pure.change.pending import pending
 from ..._pure.domain import request
 from ..._pure.domain.domain import Domain
 from ..base.connection import Connection
@@ -31,6 +32,7 @@ def compare(
 
     ``differences`` is None for one that this collection did not make, or has not finished.
     ``drift`` is whether it was made as it is asked for, so that somebody else has changed it.
+    ``pending`` are the settings that wait for its next start, whoever changed them.
     """
     host = Host(connection, settings)
     found: list[dict[str, object]] = []
@@ -40,18 +42,25 @@ def compare(
             continue
         kept = kept_metadata(host.connection, raw)
         entry: dict[str, object] = {"name": domain.name, "differences": None, "drift": False}
+        entry["pending"] = []
         if kept is not None and kept.request is not None and kept.phase is None:
-            entry["differences"] = lines = _differences(host, raw, kept, domain)
+            lines, entry["pending"] = _differences(host, raw, kept, domain)
+            entry["differences"] = lines
             entry["drift"] = bool(lines) and not request.differences(kept.request, domain)
         found.append(entry)
     return found
 
 
-def _differences(host: Host, raw: VirDomain, kept: Metadata, domain: Domain) -> list[str]:
-    """What would be changed, how, and what is refused."""
+def _differences(
+    host: Host, raw: VirDomain, kept: Metadata, domain: Domain
+) -> tuple[list[str], list[str]]:
+    """What would be changed, how, and what is refused; and what waits for the next start now."""
     try:
         change = changing.look(host, raw, kept, domain)
     except FleetVirtError as error:
-        return [told(error)]
+        return [told(error)], []
     told_already = [one.text for one in change.converged.changes]
-    return told_already + [one for one in change.converged.plan.refusals if one not in told_already]
+    refused = [one for one in change.converged.plan.refusals if one not in told_already]
+    stored = "xml" not in {one.path for one in change.converged.changes}
+    waits = pending(change.facts.inactive, change.facts.live, domain.xml if stored else None)
+    return told_already + refused, waits

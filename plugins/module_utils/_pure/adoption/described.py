@@ -198,7 +198,7 @@ class _Writer:
             for row in refused:
                 if not row.same(getattr(made, row.name, None), row.found(element)):
                     self._leave(f"{path}.{row.name}", row, element)
-            is_drive = element.get("device") in settings_devices.DRIVES
+            is_drive = element.get("device") in sources.DRIVES
             if is_drive and element.find("source") is not None:
                 self.left.append(f"{path}: {_what(element)}")  # the medium
         if entries or together:

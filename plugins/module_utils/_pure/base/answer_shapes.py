@@ -200,7 +200,7 @@ SHAPES: t.Mapping[str, Fields] = {
     "placing": {"host": _HOST},
     "compared": {
         "host": _HOST,
-        "vms": [{"name": str, "differences": (_TEXTS, _NONE), "drift": _FLAG}],
+        "vms": [{"name": str, "differences": (_TEXTS, _NONE), "drift": _FLAG, "pending": _TEXTS}],
     },
     "claims": {"host": _HOST, "vms": [{**_MADE, "refused": _FLAG}]},
     "purge_look": {

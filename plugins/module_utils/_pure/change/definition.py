@@ -34,7 +34,7 @@ from ..domain.difference_devices import (
 )
 from ..domain.domain import Domain
 from ..domain.request import made_as
-from ..hardware import fragment
+from ..hardware import fragment, settings_sources
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -104,7 +104,7 @@ def change_of(domain: Domain, one: Difference, root: Element) -> Change:
         if (
             device.key == "image"
             and isinstance(device.spec, Disk)
-            and device.spec.device in settings_devices.DRIVES
+            and device.spec.device in settings_sources.DRIVES
         ):
             return settings_devices.DISKS.change or _UNKNOWN  # a medium is changed, nothing made
         row = _row(table, device.key)

@@ -40,8 +40,7 @@ _BESIDE = (
     *("start_order", "start_delay"),
 )
 _TEXTS = ("title", "description")
-# A guest that runs is asked for the memory it gives back: what it has is no sign of a change
-_NOT_SEEN_LIVE = ("memory", "memory_max", "vcpus_max")
+_NOT_SEEN_LIVE = ("memory_max", "vcpus_max")
 _PLUGGED = ("virtio", "usb")
 
 
@@ -51,6 +50,7 @@ class Facts:
 
     ``files`` are the paths of volumes that are there, of those that are its own or are to be;
     ``stays`` says by path why a volume that is to go may not. ``saved``: its memory is saved.
+    ``balloon``: the guest that runs gives memory back and takes it.
     """
 
     name: str
@@ -63,6 +63,7 @@ class Facts:
     stays: Mapping[str, str] = field(default_factory=dict)
     running: bool = False
     saved: bool = False
+    balloon: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,9 @@ class _Planner:
         found = []
         for one in self.running:
             if one.path in known or one.path in (*_BESIDE, *_NOT_SEEN_LIVE):
+                continue
+            # one that boots, or has no driver for it, has all of it, whatever it is asked for
+            if one.path == "memory" and not self.facts.balloon:
                 continue
             if one.path.endswith(".size") or one.path.startswith("seed"):
                 continue

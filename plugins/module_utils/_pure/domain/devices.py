@@ -148,7 +148,7 @@ def disk_from(
     """One disk; ``image`` is the VM's own, for the disk that takes it and has none itself."""
     reader = Reader(entry.options, entry.path, problems, entry.origins)
     device = settings.Disk.device.read(reader)
-    drive = device in settings.DRIVES
+    drive = device in sources.DRIVES
     medium = "floppy" if device == "floppy" else "CD"
     if (
         reader.given("bus")
@@ -169,7 +169,7 @@ def disk_from(
     source = None if existing else _image(image, image_path, problems)
     size = settings.Disk.size.read(reader)
     if drive and size is not None:
-        reader.problem("size", f"{settings.DRIVES[device]} has no size; leave it out")
+        reader.problem("size", f"{sources.DRIVES[device]} has no size; leave it out")
     made = not drive and existing is None
     if made and not reader.given("size") and source is None and image is None:
         reader.problem(

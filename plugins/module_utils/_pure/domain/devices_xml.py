@@ -88,7 +88,7 @@ def add_devices(
     order = {name: str(number) for number, name in enumerate(domain.boot, 1)}
     targets = target_names(domain.disks)
     for disk in domain.disks:
-        made = disk.device not in settings.DRIVES and not disk.exists
+        made = disk.device not in sources.DRIVES and not disk.exists
         volume = volumes[disk.name] if made else volumes.get(disk.name)
         _add_disk(devices, disk, volume, targets[disk.name], order.get(disk.name))
     if seed_path is not None:

@@ -99,7 +99,7 @@ def disks(
             continue
         element = disk_element(root, domain, disk, kept)
         if element is None:
-            found.add(path, settings.DRIVES.get(disk.device, "a disk"), None)
+            found.add(path, sources.DRIVES.get(disk.device, "a disk"), None)
             continue
         found.rows(path, settings.DISK, disk, element)
         real_pool = (sources.source_of(element) or ("", ""))[1]
@@ -132,7 +132,7 @@ def media(
     """
     for disk in domain.disks:
         path = f"disks.{disk.name}.image"
-        if disk.device not in settings.DRIVES or disk.image is None or not found.written(path):
+        if disk.device not in sources.DRIVES or disk.image is None or not found.written(path):
             continue
         element = disk_element(root, domain, disk, existing.metadata)
         source = element.find("source") if element is not None else None
@@ -189,7 +189,7 @@ def absent_disk(
         source, place = element.find("source"), element.find("target")
         if source is not None and known.get(source.get("file") or "") == name:
             return element
-        is_drive = element.get("device") in settings.DRIVES
+        is_drive = element.get("device") in sources.DRIVES
         if is_drive and place is not None and place.get("dev") == target:
             drive = element
         made = sources.source_made(request.get("disks", {}).get(name) or {})
@@ -209,7 +209,7 @@ def _targets_made(request: Mapping[str, t.Any]) -> dict[str, str]:
         disk.name: target
         for disk in disks
         for target in [target_names(disks)[disk.name]]
-        if disk.device in settings.DRIVES
+        if disk.device in sources.DRIVES
     }
 
 
@@ -227,7 +227,7 @@ def absent(
         mine = any(one.target == name for one in kept.volumes if one.role != "seed")
         element = absent_disk(root, name, kept, request)
         if element is not None:
-            kind = settings.DRIVES.get(element.get("device") or "", "a disk")
+            kind = sources.DRIVES.get(element.get("device") or "", "a disk")
             found.add(f"disks.{name}", "absent", kind)
         elif mine:
             found.add(f"disks.{name}", "absent", "a volume that is not attached")

@@ -25,6 +25,7 @@ ACTIONS = {
     "finish": "unfinished",
     "change": "differs",
     "drift": "drifted",
+    "restart": "needs a restart",
     "surplus": "surplus",
     "unmanaged": "unmanaged",
     "unchanged": "unchanged",
@@ -47,11 +48,13 @@ class Defined:
 class Compared:
     """What differs from what is asked for: None of a VM that could not be compared.
 
-    ``drift``: it was made as it is asked for.
+    ``drift``: it was made as it is asked for. ``pending``: settings that wait for its next
+    start.
     """
 
     differences: tuple[str, ...] | None
     drift: bool
+    pending: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,18 +84,20 @@ def read(answer: t.Mapping[str, object]) -> Seen:
 def _compared(entry: t.Mapping[str, object]) -> Compared:
     lines = entry["differences"]
     differences = None if lines is None else tuple(map(str, as_list(lines)))
-    return Compared(differences, bool(entry["drift"]))
+    pending = tuple(map(str, as_list(entry.get("pending"))))
+    return Compared(differences, bool(entry["drift"]), pending)
 
 
 @dataclass(frozen=True)
 class Entry:
     """One VM; ``hypervisor`` is where it is, or where it would be made. ``details`` say what
-    differs, or why."""
+    differs, or why. ``restart_required``: something waits for its next start already."""
 
     name: str
     action: str
     hypervisor: str | None = None
     details: tuple[str, ...] = ()
+    restart_required: bool = False
 
 
 @dataclass(frozen=True)
@@ -158,9 +163,11 @@ def _entry(
     if one is None or one.differences is None:
         why = "it was not made by this collection, so it is not compared"
         return Entry(name, "conflict", host, (why,))
-    if not one.differences:
-        return Entry(name, "unchanged", host)
-    return Entry(name, "drift" if one.drift else "change", host, one.differences)
+    waits = tuple(f"{path} waits for the next start" for path in one.pending)
+    action = "restart" if waits else "unchanged"
+    if one.differences:
+        action = "drift" if one.drift else "change"
+    return Entry(name, action, host, (*one.differences, *waits), bool(waits))
 
 
 def is_empty(entries: t.Sequence[Entry]) -> bool:

@@ -25,8 +25,8 @@ class Made:
 
     ``requested`` are names of VMs to make, ``created`` the answers, ``done`` entries of earlier
     rounds. Of ``waits`` those were waited for that were made; ``waited`` is what was heard.
-    ``withdrawn`` are names whose claims were taken back, ``restarted`` those that were started again
-    since, because a change waited for it.
+    ``withdrawn`` are names whose claims were taken back, ``restarted`` those that were started
+    again since, because a change waited for it.
     """
 
     requested: Shares

@@ -17,8 +17,8 @@ import json
 import typing as t
 
 from ..base.metadata import Metadata
+from ..hardware.settings_sources import DRIVES
 from .domain import Domain
-from .settings_devices import DRIVES
 
 if t.TYPE_CHECKING:
     from ..base.json_values import Json

@@ -37,8 +37,6 @@ class _Disk(t.Protocol):
 
 MAX_MIB = 1 << 33  # 8 PiB: far above any disk, far below where libvirt's numbers end
 _MAX_THREADS = 64  # more than QEMU can use well
-# What a medium is put into, in words
-DRIVES = {"cdrom": "a CD drive", "floppy": "a floppy drive"}
 LABEL = r"[A-Za-z0-9][^/\\<>&\"']{0,127}"
 LABEL_RULE = (
     "1 to 128 characters without '/', quotes or angle brackets, the first a letter or digit"
@@ -72,9 +70,8 @@ class Disk:
     )
     device = Choice(
         "device",
-        "What it is. A V(cdrom) is a CD drive, a V(floppy) one for floppies, which PCs alone have."
-        " A drive has its O(image) in it, which is raw (an ISO image, or that of a floppy), or is"
-        " empty, and takes no size.",
+        "What it is. A V(cdrom) or V(floppy), which PCs alone have, is a drive. It has its O(image)"
+        " in it, which is raw (of a CD an ISO image), or is empty, and takes no size.",
         default="disk",
         xml="@device",
         absent="disk",

@@ -23,6 +23,8 @@ if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 KEYS = ("volume", "dev", "protocol")
+# What a medium is put into, in words
+DRIVES = {"cdrom": "a CD drive", "floppy": "a floppy drive"}
 _KEPT = "a disk keeps what it is on; add another disk, and remove this one"
 _SECRETS = {"rbd": "ceph", "iscsi": "iscsi"}
 _BEGUN = ("size", "image", "overlay")

@@ -134,7 +134,6 @@ def test_no_option_can_be_left_out() -> None:
         "<disk type='network' device='disk'><source protocol='https' name='a'>"
         "<host name='a' port='443'/></source><target dev='vdb' bus='virtio'/></disk>",
         "<disk type='file' device='lun'><source file='/a'/><target dev='sda' bus='scsi'/></disk>",
-        "<disk type='file' device='floppy'><target dev='fda' bus='fdc'/></disk>",
         "<interface type='user'><mac address='52:54:00:00:00:01'/></interface>",
         "<interface type='bridge'><source bridge='br0'/><mac address='fe:54:00:00:00:01'/>"
         "</interface>",

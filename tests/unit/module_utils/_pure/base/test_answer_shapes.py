@@ -206,7 +206,14 @@ GOOD: dict[str, Answer] = {
     "claims": {"host": HOST, "vms": [MADE]},
     "compared": {
         "host": HOST,
-        "vms": [{"name": "web1", "differences": ["vcpus: asked 2, is 1"], "drift": False}],
+        "vms": [
+            {
+                "name": "web1",
+                "differences": ["vcpus: asked 2, is 1"],
+                "drift": False,
+                "pending": ["memory_max"],
+            }
+        ],
     },
     "consoles": {"consoles": [{"name": "web1", "lines": ["login:"], "failed": False, "msg": None}]},
     "console_look": {

@@ -376,7 +376,6 @@ def test_one_that_was_there_is_not_created(
 
 @pytest.mark.parametrize("answer", [KILLED_218, KILLED_219, RAISED, TIMED_OUT, GONE, REFUSED, {}])
 def test_check_mode_fails_too_where_nothing_was_said(answer: dict[str, t.Any]) -> None:
-    names = frozenset({"a"} if restarted else {"b"})
     made = Made({"hv1": ["a"]}, {"hv1": answer}, waits={"hv1": ["a"]}, withdrawn={"hv1": ["b"]})
     hypervisors, failures = provisioned(made, check=True)
     assert [failure.split(":")[0] for failure in failures] == ["a on hv1"]

@@ -274,6 +274,22 @@ def test_what_only_runs_otherwise_is_mended_and_what_is_not_asked_for_stays() ->
     assert _plan({"memory": 512}, drifted).plan.steps == ()
 
 
+@pytest.mark.parametrize("memory", [256, 768, 1024])
+def test_memory_that_runs_is_mended_where_the_guest_gives_it_back(memory: int) -> None:
+    facts = _facts()
+    assert facts.live is not None
+    text = f">{512 * 1024}</currentMemory>"
+    assert text in facts.live
+    other = facts.live.replace(text, f">{memory * 1024}</currentMemory>")
+    drifted = dataclasses.replace(facts, live=other, balloon=True)
+    assert [one.text for one in _plan({"memory": 512}, drifted).changes] == [
+        f"memory {'1.0GiB' if memory == 1024 else f'{memory} MiB'} -> 512 MiB, live"
+    ]
+    assert _plan({"title": "t"}, drifted).changes[0].path == "title"
+    # a guest that boots, or has no driver, has all of it
+    assert _plan({"memory": 512}, dataclasses.replace(drifted, balloon=False)).changes == ()
+
+
 def test_a_disk_that_was_taken_out_by_hand_comes_back_with_what_is_on_it() -> None:
     facts = _facts(live=False)
     root = _lxml.parse(facts.inactive, "x")

@@ -175,20 +175,22 @@ _ISO = f"/base/{'a' * 64}-a.iso.raw"
         ("b.iso", _ISO, {}, ["disks.cd.image: asked b.iso, is a.iso"]),
     ],
 )
-def test_the_cd_in_its_drive(
+@pytest.mark.parametrize("device", ["cdrom", "floppy"])
+def test_the_medium_in_its_drive(
     make: Callable[..., Vm],
+    device: str,
     asked: str | None,
     medium: str | None,
     bases: dict[str, str],
     expected: list[str],
 ) -> None:
-    vm = make(disks=[{"cd": {"device": "cdrom", "image": "a.iso"}}])
+    vm = make(disks=[{"cd": {"device": device, "image": "a.iso"}}])
     if medium is not None:
         text = vm.raw.XMLDesc(_CONFIG)
-        drive = re.search(r"<disk type='file' device='cdrom'>", text)
+        drive = re.search(rf"<disk type='file' device='{device}'>", text)
         assert drive is not None
         vm.edit(drive[0], f"{drive[0]}<source file='{medium}'/>")
-    now = {"name": "web1", "disks": [{"cd": {"device": "cdrom", "image": asked}}]}
+    now = {"name": "web1", "disks": [{"cd": {"device": device, "image": asked}}]}
     assert vm.differences(now, bases) == expected
 
 

@@ -26,13 +26,16 @@ def vm(name: str, managed: bool = True, phase: str | None = None) -> dict[str, t
     return {"name": name, "uuid": f"uuid of {name}", "managed": managed, "phase": phase}
 
 
-def answer(*there: dict[str, t.Any], **differences: t.Any) -> dict[str, t.Any]:
+def answer(
+    *there: dict[str, t.Any], waits: t.Sequence[str] = (), **differences: t.Any
+) -> dict[str, t.Any]:
     """``differences``: lines by VM; a tuple for those of a drift."""
     compared = [
         {
             "name": name,
             "differences": lines if lines is None else list(lines),
             "drift": isinstance(lines, tuple),
+            "pending": list(waits),
         }
         for name, lines in differences.items()
     ]
@@ -48,6 +51,16 @@ CASES: list[tuple[dict[str, t.Any], str, Entry]] = [
     ({"hv1": answer(vm("a"), a=[])}, "", Entry("a", "unchanged", "hv1")),
     ({"hv1": answer(vm("a"), a=[LINE])}, "", Entry("a", "change", "hv1", (LINE,))),
     ({"hv1": answer(vm("a"), a=(LINE,))}, "", Entry("a", "drift", "hv1", (LINE,))),
+    (
+        {"hv1": answer(vm("a"), a=[], waits=["memory_max"])},
+        "",
+        Entry("a", "restart", "hv1", ("memory_max waits for the next start",), True),
+    ),
+    (
+        {"hv1": answer(vm("a"), a=[LINE], waits=["boot"])},
+        "",
+        Entry("a", "change", "hv1", (LINE, "boot waits for the next start"), True),
+    ),
     (
         {"hv1": answer(vm("a", phase="creating"), a=None)},
         "",
@@ -109,7 +122,7 @@ def test_what_nobody_asks_for_is_named_too() -> None:
         (["unchanged", "unmanaged"], True),
         ([], True),
         *[([one], False) for one in ("create", "nowhere", "unknown", "conflict", "finish")],
-        *[([one, "unchanged"], False) for one in ("change", "drift", "surplus")],
+        *[([one, "unchanged"], False) for one in ("change", "drift", "restart", "surplus")],
     ],
 )
 def test_a_plan_is_empty_if_there_is_nothing_to_do(actions: list[str], expected: bool) -> None:

@@ -98,6 +98,8 @@ _NETWORK = {
 _WITH: dict[tuple[str, t.Any], dict[str, t.Any]] = {
     ("cpu.mode", "custom"): {"model": "EPYC"},
     ("disks.device", "cdrom"): {"size": None},
+    ("disks.device", "floppy"): {"size": None},
+    ("disks.bus", "fdc"): {"device": "floppy", "size": None},
     ("disks.wwn", None): {"bus": "scsi"},
     ("nics.mode", None): {"type": "direct"},
     ("disks.volume", None): {"size": None},

@@ -35,7 +35,7 @@ def _answer(*names: str, **values: object) -> dict[str, t.Any]:
 def test_no_two_of_a_group_are_in_one_round() -> None:
     order = restarting.order(_SHARES, _looked(_SHARES, _GROUPS))
     assert order.rounds == [{"hv1": ["a", "c", "d"]}, {"hv2": ["b", "e"]}]
-    chance = random.Random(18)
+    chance = random.Random(18)  # noqa: S311
     for _turn in range(200):
         names = [f"vm{number}" for number in range(chance.randint(0, 9))]
         groups = {name: chance.sample("abcd", chance.randint(0, 3)) for name in names}
