@@ -64,15 +64,15 @@ _JOURNAL = "bridge/test_journal_crashes.py"
 FAULTS = (
     Fault(
         "which files were made is not noted",
-        "domain/creation_volumes.py",
-        "    _note(host, job, job.disks)\n",
-        "",
+        "domain/creation.py",
+        "    volumes.note(work.host, work.job, work.job.disks)\n",
+        "    del work\n",
         f"{_CREATION}::test_a_killed_creation_is_finished_by_the_next",
     ),
     Fault(
         "that making the volumes has begun is not noted",
         "domain/creation.py",
-        "        mine = dataclasses.replace(kept, owner=me, volumes=volumes)\n",
+        "        mine = dataclasses.replace(kept, owner=me, volumes=own)\n",
         "        mine = dataclasses.replace(kept, owner=me)\n",
         f"{_CREATION}::test_a_killed_creation_is_finished_by_the_next",
     ),
@@ -93,15 +93,15 @@ FAULTS = (
     Fault(
         "what failed is not undone",
         "domain/creation.py",
-        "                    _undo(host, entry[0], run, entry[1])\n",
-        "                    pass\n",
+        "        if action is None or self.problems:\n",
+        "        if action is not None or self.problems:\n",
         f"{_CREATION}::test_a_creation_that_fails_leaves_nothing",
     ),
     Fault(
         "volumes stay when their VM is given up",
         "domain/creation.py",
-        "    if made:\n",
-        "    if made and not job.disks:\n",
+        "    if paths:\n",
+        "    if paths and not disks:\n",
         f"{_CREATION}::test_a_creation_that_fails_leaves_nothing",
     ),
     Fault(
@@ -114,22 +114,24 @@ FAULTS = (
     Fault(
         "one that fails takes the others with it",
         "domain/creation.py",
-        "                open_jobs[:] = [one for one in open_jobs if one is not entry]\n",
-        "                open_jobs[:] = []\n",
+        "        if run.problem is not None:\n",
+        "        run.problem = next((one.problem for one in runs if one.problem), None)\n"
+        "        if run.problem is not None:\n",
         f"{_CREATION}::test_one_that_fails_takes_no_other_with_it",
     ),
     Fault(
         "a dead run's claim goes before its volumes",
         "domain/creation.py",
-        "    creation_rest.remove(host, raw, kept)\n    domains.undefine(host.connection, raw)\n",
-        "    domains.undefine(host.connection, raw)\n    creation_rest.remove(host, raw, kept)\n",
+        "        creation_rest.remove(work.host, work.domain(), work.taken)\n",
+        "        domains.undefine(work.connection, work.domain())\n"
+        "        creation_rest.remove(work.host, work.domain(), work.taken)\n",
         f"{_CREATION}::test_cleaning_up_after_a_dead_run_may_be_killed_too",
     ),
     Fault(
         "a VM counts as whole before it was started",
         "domain/creation.py",
-        "define_final(host, job, owners.myself(run) if domain.start else None)",
-        "define_final(host, job, None)",
+        "    starter = work.claimer if work.job.domain.start else None\n",
+        "    starter = None\n",
         f"{_CREATION}::test_a_killed_creation_is_finished_by_the_next",
     ),
     Fault(

@@ -16,7 +16,8 @@ import typing as t
 import uuid as uuids
 
 from ..._errors import FleetVirtError, PlanRefused, told
-from ..._pure.domain import request
+from ..._pure.base.metadata import Metadata
+from ..._pure.change import creation
 from ..._pure.domain.devices import Disk
 from ..._pure.domain.domain import Domain, machine_problems
 from ..._pure.hypervisor import daemon_consoles
@@ -27,30 +28,36 @@ from ..base.lookup import find_domain, kept_metadata
 from ..machine import storage
 from ..plan import lease
 from ..seed import nocloud as seed_nocloud
+from . import creation_definition
 from .creation_types import SEED_SUFFIX, DiskPlan, Host, Job
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
-    from ..._pure.base.metadata import Metadata
+    from ..._pure.base.metadata import Owner
     from . import changing
+    from .creation_types import Settings
 
+_PATIENCE = 180.0  # seconds that live runs on this host may take to finish their VMs
 _QEMU_CONF = "/etc/libvirt/qemu.conf"
 
 
 def prepare(host: Host, domains: t.Sequence[Domain], *, check: bool = False) -> list[Job]:
     """A job for each VM; those with problems are failed, with every problem in ``msg``.
 
-    Unless only ``check`` is asked for, a run that is changing one of them is waited for.
+    Unless only ``check`` is asked for, runs that are at work on one of them are waited for.
     """
     jobs = [Job(domain) for domain in domains]
-    for job in jobs:
-        try:
-            _existing(host, job, check)
-            if job.state == "new":
-                _plan(host, job)
-        except Exception as error:
-            job.fail(told(error))
-    new = [job for job in jobs if job.state == "new"]
+    busy = [job for job in jobs if _is_busy(host, job, check)]
+    if busy:
+        dead = lease.wait_for_others(
+            host.connection,
+            [job.domain.name for job in busy],
+            observe=host.settings.observe,
+            patience=_PATIENCE,
+        )
+        for job in busy:
+            _is_busy(host, job, check, dead)
+    new = [job for job in jobs if job.state == "new" and job.uuid is None]
     if new:
         # what was claimed before needs no room: finishing it reads and imports less
         from . import creation_capacity
@@ -66,44 +73,61 @@ def prepare(host: Host, domains: t.Sequence[Domain], *, check: bool = False) -> 
     return jobs
 
 
-def _existing(host: Host, job: Job, check: bool) -> None:
-    """Compare with a VM of that name that is defined here already."""
-    raw = find_domain(host.connection, job.domain.name)
+def _is_busy(host: Host, job: Job, check: bool, dead: t.Mapping[str, Owner] | None = None) -> bool:
+    """Plan one VM; or whether a run is at work on it that is to be waited for first.
+
+    ``dead`` are owners that were waited for, by name, and are no more.
+    """
+    try:
+        return _read(host, job, check, dead)
+    except Exception as error:
+        job.fail(told(error))
+        return False
+
+
+def _read(host: Host, job: Job, check: bool, dead: t.Mapping[str, Owner] | None) -> bool:
+    name, settings = job.domain.name, host.settings
+    raw = find_domain(host.connection, name)
     if raw is None:
-        return
-    job.uuid = str(raw.UUIDString())
+        job.facts = creation.Facts(name)
+        _plan(host, job)
+        return False
     kept = kept_metadata(host.connection, raw)
-    if kept is None or kept.request is None:
-        raise PlanRefused(
-            f"a domain {job.domain.name!r} is defined on {host.settings.home} already and was not"
-            " made by this collection; choose another name"
-        )
-    if kept.phase == "changing" and owners.is_alive(kept.owner) and not check:
-        lease.wait_for_others(host.connection, [job.domain.name])
-        kept = kept_metadata(host.connection, raw) or kept
-    if kept.phase not in (None, "changing"):
-        different = request.differences(kept.request, job.domain)
-        if kept.phase not in ("creating", "starting"):
-            raise PlanRefused(f"{job.domain.name!r} is in phase {kept.phase}; finish that first")
-        if different:
-            raise PlanRefused(
-                f"{job.domain.name!r} is being created by another request"
-                f" ({'; '.join(different)}); if that run is dead, remove the rest with virt_purge"
-            )
-        mine = kept.owner is not None and kept.owner.run == host.settings.run
-        job.state = "mine" if mine else "half"
-        job.whole = kept.phase == "starting"
-        _plan(host, job, taken_ok=True)
-        if job.whole:
-            job.steps = ["start"]
-        return
-    if kept.phase is not None and owners.is_alive(kept.owner):
-        pid = kept.owner.pid if kept.owner else 0
-        raise PlanRefused(
-            f"{job.domain.name!r} is being changed by a run on this host (process {pid}); wait for"
-            " it and try again"
-        )
-    _changing(host, job, raw, kept)
+    facts = _facts(raw, kept, settings, dead or {}, observed=check)
+    wanted = creation.Wanted(job.domain, settings.run, settings.home, Metadata())
+    if dead is None and not check and creation.waits(facts, wanted):
+        return True
+    job.uuid = facts.uuid
+    found = creation.plan(facts, wanted)
+    if found.refusals:
+        raise PlanRefused("; ".join(found.refusals))
+    if not found.steps and kept is not None:
+        _changing(host, job, raw, kept)
+        return False
+    if kept is not None and found.steps[0].stage == creation.CLEAR:
+        from . import creation_rest  # few runs die
+
+        facts = dataclasses.replace(facts, stays=creation_rest.stays(host, raw, kept))
+    job.facts = facts
+    _plan(host, job)
+    return False
+
+
+def _facts(
+    raw: VirDomain,
+    kept: Metadata | None,
+    settings: Settings,
+    dead: t.Mapping[str, Owner],
+    *,
+    observed: bool,
+) -> creation.Facts:
+    """The domain as it is; ``observed``: a claim that no process holds counts as a dead run's."""
+    name = str(raw.name())
+    owner = kept.owner if kept is not None else None
+    at_work = owners.is_alive(owner) if observed else lease.may_be_at_work(owner)
+    if kept is not None and (creation.is_own(kept, settings.run) or dead.get(name) == owner):
+        at_work = False
+    return creation.Facts(name, str(raw.UUIDString()), kept, at_work)
 
 
 def _changing(host: Host, job: Job, raw: VirDomain, kept: Metadata) -> None:
@@ -143,7 +167,11 @@ def _open_screen(domain: Domain) -> list[str]:
     return []
 
 
-def _plan(host: Host, job: Job, taken_ok: bool = False) -> None:
+def _plan(host: Host, job: Job) -> None:
+    """What is made of it here, and the steps to it."""
+    facts = job.facts
+    if facts is None:
+        return
     domain, settings = job.domain, host.settings
     problems: list[str] = []
     sizes, wrong = demand.disk_sizes(domain, settings.facts)
@@ -182,29 +210,35 @@ def _plan(host: Host, job: Job, taken_ok: bool = False) -> None:
     else:
         found = machine_problems(domain, machine=machine, arch=host.arch)
         problems += [str(problem) for problem in found]
-    for plan in [] if taken_ok else job.volumes:
-        if storage.is_taken(host.connection, plan.pool, plan.volume):
-            problems.append(
-                f"{plan.path} is there already and is nobody's that this request knows;"
-                " nothing is taken over: remove or rename it, or choose another name"
-            )
+    if facts.uuid is None:
+        taken = [
+            one for one in job.volumes if storage.is_taken(host.connection, one.pool, one.volume)
+        ]
+        facts = dataclasses.replace(facts, taken=tuple(one.path for one in taken))
+    wanted = _wanted(host, job)
+    job.plan = creation.plan(facts, wanted)
+    problems += job.plan.refusals
     if problems:
         raise PlanRefused("; ".join(problems))
     _require_valid(host, job)
     if domain.seed is not None and job.disks:
         job.seeded = {**seed_nocloud.CHOSEN, "method": domain.seed.method}
-    job.steps = [f"define {domain.name}"]
-    for plan in job.volumes:
-        if plan is job.seed and domain.seed is not None and domain.seed.method == "auto":
-            job.steps.append(f"seed {domain.name}")  # which way, its disk tells
-        else:
-            job.steps.append(f"create {plan.pool.name}/{plan.volume}")
-    if written:
-        job.steps.append(f"write the seed into {domain.name}")
-    if domain.autostart:
-        job.steps.append("set autostart")
-    if domain.start:
-        job.steps.append("start")
+    job.facts, job.steps = facts, creation.texts(facts, wanted)
+    if facts.stored is not None and facts.stored.phase == creation.STARTING:
+        job.state = "whole"
+
+
+def _wanted(host: Host, job: Job) -> creation.Wanted:
+    final = creation_definition.kept_of(host, job, None, None)
+    own = {one.path: one for one in final.volumes}
+    return creation.Wanted(
+        job.domain,
+        host.settings.run,
+        host.settings.home,
+        final,
+        tuple(own[plan.path] for plan in job.disks),
+        own[job.seed.path] if job.seed else None,
+    )
 
 
 def _sources(host: Host, job: Job) -> list[str]:
@@ -219,7 +253,7 @@ def _sources(host: Host, job: Job) -> list[str]:
 def _require_valid(host: Host, job: Job) -> None:
     if job.domain.xml is None:
         return
-    from . import creation_definition, schema  # few VMs have a fragment
+    from . import schema  # few VMs have a fragment
 
     draft = dataclasses.replace(job, uuid=job.uuid or str(uuids.uuid4()))
     schema.require_valid(job.domain, creation_definition.final_xml(host, draft, None))

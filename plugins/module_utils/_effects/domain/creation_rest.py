@@ -13,6 +13,7 @@ import typing as t
 
 from ..._errors import PlanRefused
 from ..._pure.base.metadata import Metadata
+from ..._pure.change.creation import half_made
 from ..machine import owned, ownership
 from ..machine.ownership import References
 from .creation_types import Host
@@ -31,7 +32,7 @@ def undo(host: Host, raw: VirDomain, kept: Metadata, paths: t.Collection[str]) -
         if one.path in paths
     ]
     if any(stay):
-        raise PlanRefused(f"what was made of it stays: {_listed(stay)}")
+        raise PlanRefused(f"what was made of it stays: {'; '.join(_texts(stay))}")
 
 
 def remove(host: Host, raw: VirDomain, kept: Metadata) -> None:
@@ -41,23 +42,26 @@ def remove(host: Host, raw: VirDomain, kept: Metadata) -> None:
     part would be left with nobody who knows of it.
     """
     references = ownership.read(host.connection)
-    asked = _require(host, raw, kept, references)
+    stay, asked = _look(host, raw, kept, references)
     uuid = str(raw.UUIDString())
-    stay = [
-        owned.remove(host.connection, one, uuid, references, asked=asked)
-        for one in reversed(kept.volumes)
-    ]
+    if not any(stay):
+        stay = [
+            owned.remove(host.connection, one, uuid, references, asked=asked)
+            for one in reversed(kept.volumes)
+        ]
     if any(stay):
-        raise _refusal(raw, stay)
+        raise PlanRefused(half_made(str(raw.name()), _texts(stay)))
 
 
-def require(host: Host, raw: VirDomain, kept: Metadata) -> None:
-    """Raise PlanRefused if :func:`remove` would; changes nothing."""
-    _require(host, raw, kept, ownership.read(host.connection))
+def stays(host: Host, raw: VirDomain, kept: Metadata) -> tuple[str, ...]:
+    """Why :func:`remove` would remove nothing; changes nothing."""
+    return _texts(_look(host, raw, kept, ownership.read(host.connection))[0])
 
 
-def _require(host: Host, raw: VirDomain, kept: Metadata, references: References) -> bool:
-    """As :func:`require`; whether those were asked who reach the same storage."""
+def _look(
+    host: Host, raw: VirDomain, kept: Metadata, references: References
+) -> tuple[list[owned.Stays | None], bool]:
+    """Which may not go, and whether those were asked who reach the same storage."""
     shared = [
         one.name
         for one in kept.volumes
@@ -65,10 +69,7 @@ def _require(host: Host, raw: VirDomain, kept: Metadata, references: References)
     ]
     asked = bool(shared) and _is_unused(host, shared)
     uuid = str(raw.UUIDString())
-    stay = [owned.why_stays(one, uuid, references, asked=asked) for one in kept.volumes]
-    if any(stay):
-        raise _refusal(raw, stay)
-    return asked
+    return [owned.why_stays(one, uuid, references, asked=asked) for one in kept.volumes], asked
 
 
 def _is_unused(host: Host, files: t.Collection[str]) -> bool:
@@ -77,14 +78,5 @@ def _is_unused(host: Host, files: t.Collection[str]) -> bool:
     return creation_shared.unused(host.settings.seen, host.settings.home, files)
 
 
-def _refusal(raw: VirDomain, stay: t.Sequence[owned.Stays | None]) -> PlanRefused:
-    name = str(raw.name())
-    return PlanRefused(
-        f"a run that died left {name!r} half made, and what is there under the names of its disks"
-        f" is not removed: {_listed(stay)}. Move away what is somebody else's, or choose another"
-        f" name; fleet.virt.purge_vm -e vm_name={name} removes the rest, and nothing else"
-    )
-
-
-def _listed(stay: t.Sequence[owned.Stays | None]) -> str:
-    return "; ".join(str(one) for one in stay if one is not None)
+def _texts(stay: t.Sequence[owned.Stays | None]) -> tuple[str, ...]:
+    return tuple(str(one) for one in stay if one is not None)

@@ -18,12 +18,14 @@ from ..._pure.domain.devices import Disk
 from ..._pure.domain.domain import Domain
 from ..._pure.machine import host_info
 from ..._pure.placement.demand import ImageFacts
+from ..._pure.plan.steps import Plan
 from ..base.connection import Connection
 from ..images.images import BaseImage
 from ..machine import storage
 from ..machine.pools import list_pools
 
 if t.TYPE_CHECKING:
+    from ..._pure.change.creation import Facts
     from ..._pure.machine.fleet_seen import Seen
     from ..._pure.seed.guest_image import Seeded
 
@@ -84,12 +86,13 @@ class Job:
     host_key: str | None = None  # public half of the key that its seed gives it
     made: dict[str, str] = field(default_factory=dict)  # path -> which file was made there
     seeded: Seeded | None = None  # how it was seeded, and what its image has
-    # new; mine: claimed by this run before; half: another run's, to be finished; same; change:
+    # new: to be made, or to be ended; whole: nothing is left to do than to start it; same; change:
     # it is there and differs; failed
     state: str = "new"
+    facts: Facts | None = None  # as it was found
+    plan: Plan[Facts] = field(default_factory=Plan)
     msg: str | None = None
     steps: list[str] = field(default_factory=list)
-    whole: bool = False  # half, but nothing is left to do than to start it
     existed: bool = False  # whole, before this run
     changed: bool = False
     change: object = None  # a changing.Change, of one that is there

@@ -21,37 +21,24 @@ from ..seed import nocloud as seed_nocloud
 from .creation_types import DiskPlan, Host, Job
 
 
-def build(host: Host, job: Job, made: list[DiskPlan]) -> None:
-    """Make all volumes of the job; ``made`` gets each as soon as it is there.
-
-    All are made empty, then it is noted which files they are, and then they are filled: whoever
-    finds them after a sudden end knows them by one or the other.
-    """
-    for plan in job.disks:
-        _make(host, plan, made)
-    _note(host, job, job.disks)
-    for plan in job.disks:
-        _fill(plan)
-    _seed(host, job, made)
-
-
 def add(host: Host, plan: DiskPlan, noted: t.Callable[[str], None]) -> None:
     """Make the volume of a disk that a VM is to have besides; ``noted`` is told which file it is
     before it is filled.
     """
-    _make(host, plan, [])
+    make(host, plan, [])
     noted(identity.of_file(plan.path))
-    _fill(plan)
+    fill(plan)
 
 
-def _fill(plan: DiskPlan) -> None:
+def fill(plan: DiskPlan) -> None:
+    """What is to be in the volume, on the disk."""
     if plan.base is not None and not plan.disk.overlay:
         storage.copy(plan.base.path, plan.base.format, plan.path, plan.disk.format)
     storage.flush(plan.path)
 
 
-def _make(host: Host, plan: DiskPlan, made: list[DiskPlan]) -> None:
-    """The volume of the plan, with nothing in it."""
+def make(host: Host, plan: DiskPlan, made: list[DiskPlan]) -> None:
+    """The volume of the plan, with nothing in it; ``made`` gets it as soon as it is there."""
     pool, base = _ready_pool(host, plan), plan.base
     if storage.is_taken(host.connection, pool, plan.volume):
         raise PlanRefused(f"{plan.path} appeared meanwhile; nothing is taken over")
@@ -81,7 +68,7 @@ def _made_or_lost(plan: DiskPlan, made: list[DiskPlan]) -> t.Iterator[None]:
         raise
 
 
-def _note(host: Host, job: Job, plans: t.Sequence[DiskPlan]) -> None:
+def note(host: Host, job: Job, plans: t.Sequence[DiskPlan]) -> None:
     """Keep with the claim which files were made."""
     job.made.update((plan.path, identity.of_file(plan.path)) for plan in plans)
     raw = host.connection.call(
@@ -99,25 +86,25 @@ def _note(host: Host, job: Job, plans: t.Sequence[DiskPlan]) -> None:
     lookup.write_metadata(host.connection, raw, kept, lookup.AFFECT_CONFIG)
 
 
-def _seed(host: Host, job: Job, made: list[DiskPlan]) -> None:
+def seed(host: Host, job: Job, made: list[DiskPlan]) -> None:
     """Write the seed into the VM's disks, or make a medium of it."""
-    connection, seed = host.connection, job.domain.seed
-    if seed is None:
+    connection, wanted = host.connection, job.domain.seed
+    if wanted is None:
         return
     name, uuid, nics = job.domain.name, str(job.uuid), job.domain.seeded_nics
-    if seed.method != "nocloud":
+    if wanted.method != "nocloud":
         from ..seed import (
             offline as seed_offline,  # few need it, and what is imported is compiled at every call
         )
 
         disks = [(plan.path, _format(plan)) for plan in job.disks]
-        chosen = seed_offline.seed_disks(seed, name, uuid, nics, disks)
+        chosen = seed_offline.seed_disks(wanted, name, uuid, nics, disks)
         job.seeded = chosen.shown()
         if chosen.method == "offline":
             job.seed, job.host_key = None, chosen.host_key
     if job.seed is not None:
         pool = _ready_pool(host, job.seed)
-        made_here = seed_nocloud.make(seed, name, uuid, nics)
+        made_here = seed_nocloud.make(wanted, name, uuid, nics)
         content, job.host_key = made_here.content, made_here.host_key
         if storage.is_taken(connection, pool, job.seed.volume):
             raise PlanRefused(f"{job.seed.path} appeared meanwhile; nothing is taken over")
@@ -125,7 +112,7 @@ def _seed(host: Host, job: Job, made: list[DiskPlan]) -> None:
 
         def noted() -> None:
             made.append(medium)
-            _note(host, job, [medium])
+            note(host, job, [medium])
 
         with _made_or_lost(medium, made):
             seed_nocloud.store(connection, pool, medium.volume, content, noted)

@@ -15,11 +15,11 @@ import uuid
 
 from ..._errors import SpecError
 from ..._pure.base.json_values import as_mapping
-from ..._pure.base.results import GENERATED
 from ..._pure.domain import request
 from ..._pure.domain.domain import Defaults, Domain, many
 from ..._pure.images.source import ImageSource
 from ..._pure.placement.demand import ImageFacts
+from ..._pure.plan.steps import predict
 from ..base import owner as owners
 from ..base.connection import Connection
 from ..images import images
@@ -165,7 +165,6 @@ def run(
     jobs = prepare(host, domains, check=check)
     finish = stage in ("all", "finish")
     if check:
-        creation.foresee(host, jobs)
         _predict(jobs)
     elif not _failed(jobs):
         if stage in ("all", "claim"):
@@ -259,9 +258,10 @@ def _predict(jobs: t.Sequence[Job]) -> None:
     if _failed(jobs):
         return
     for job in jobs:
-        job.changed = job.state in ("new", "half", "change")
-        if job.state in ("new", "half"):
-            job.uuid = job.uuid if job.whole else GENERATED
+        job.changed = job.state == "change"
+        if job.facts is not None:
+            after = predict(job.facts, job.plan.steps)
+            job.changed, job.uuid = after != job.facts, after.uuid
 
 
 def _result(jobs: t.Sequence[Job]) -> Result:

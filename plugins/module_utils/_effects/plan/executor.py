@@ -6,7 +6,8 @@
 
 Several plans take turns in one thread: with several on one connection, libvirt's client now and
 then forgets to wake the one whose answer has come (seen with 9.0, not with 11.3). A step is a
-generator that yields while it waits.
+generator that yields while it waits. Where steps have stages, all come to the end of one before any
+begins the next.
 
 This file is private to the collection.
 """
@@ -41,7 +42,8 @@ class Work(t.Protocol[Snapshot]):
 class Run(t.Generic[Snapshot]):
     """One plan that is carried out: the steps that were done, and what went wrong, if anything.
 
-    ``forward``: a step has begun after which nothing is undone.
+    ``forward``: a step has begun after which nothing is undone. ``stage`` is what all have come to,
+    ``following`` that of its next step.
     """
 
     steps: t.Sequence[Step[Snapshot]]
@@ -49,14 +51,19 @@ class Run(t.Generic[Snapshot]):
     done: list[Step[Snapshot]] = field(default_factory=list)
     problem: Exception | None = None
     forward: bool = False
+    stage: int = 0
+    following: int = 0
 
-    def _turns(self) -> Turns:
+    def _turns(self) -> t.Generator[None, None, None]:
         try:
             for step in self.steps:
+                self.following = step.stage
+                while self.following > self.stage:
+                    yield
                 self.forward = self.forward or step.forward
                 yield from self.work.do(step)
                 self.done.append(step)
-        except Exception:
+        except BaseException:  # an interruption too
             if not self.forward:
                 for step in reversed(self.done):
                     self.work.undo(step)
@@ -71,13 +78,27 @@ def carry_out(runs: t.Iterable[Run[Snapshot]]) -> None:
     A failure ends its own run alone, and is noted there.
     """
     turns = [(run, run._turns()) for run in runs if run.steps]
-    while turns:
-        turns = [(run, one) for run, one in turns if _goes_on(run, one)]
-        if turns:
-            time.sleep(_POLL)
+    try:
+        while turns:
+            turns = [(run, one) for run, one in turns if _goes_on(run, one)]
+            if turns and not _begin_stage([run for run, _one in turns]):
+                time.sleep(_POLL)
+    finally:
+        for _run, one in turns:  # those that were interrupted
+            one.close()
 
 
-def _goes_on(run: Run[Snapshot], turns: Turns) -> bool:
+def _begin_stage(runs: t.Sequence[Run[Snapshot]]) -> bool:
+    """Let all go on to the next stage if nobody is at work on one before it; whether it was so."""
+    stage = min(run.following for run in runs)
+    if any(run.following <= run.stage for run in runs):
+        return False
+    for run in runs:
+        run.stage = stage
+    return True
+
+
+def _goes_on(run: Run[Snapshot], turns: t.Generator[None, None, None]) -> bool:
     try:
         next(turns)
     except StopIteration:

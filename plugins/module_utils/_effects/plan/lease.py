@@ -73,25 +73,45 @@ def take_over(
         return stored
 
 
-def wait_for_others(connection: Connection, names: t.Iterable[str]) -> None:
+def wait_for_others(
+    connection: Connection,
+    names: t.Iterable[str],
+    *,
+    observe: float | None = None,
+    patience: float | None = None,
+) -> dict[str, Owner]:
     """Let runs that are creating, seeding or removing the domains come to their end, or be seen to
     be dead: all of them within one limit. The plan refuses what is busy then, by name.
+
+    Returns the owners that were seen to be dead, by domain.
     """
-    limit = time.monotonic() + PATIENCE
-    watches = {name: Watch() for name in names}
+    limit = time.monotonic() + (PATIENCE if patience is None else patience)
+    watches = {name: Watch(observe) for name in names}
+    dead: dict[str, Owner] = {}
     while True:
         # who is free is not asked about again
         watches = {
-            name: watch for name, watch in watches.items() if not _is_free(connection, name, watch)
+            name: watch
+            for name, watch in watches.items()
+            if not _is_free(connection, name, watch, dead)
         }
         if not watches or time.monotonic() >= limit:
-            return
+            return dead
         time.sleep(_POLL)
 
 
-def _is_free(connection: Connection, name: str, watch: Watch) -> bool:
+def may_be_at_work(who: Owner | None) -> bool:
+    """Whether it is a process that lives, or a run that may be between two of its steps."""
+    return who is not None and (owner.is_alive(who) or _is_between(who))
+
+
+def _is_free(connection: Connection, name: str, watch: Watch, dead: dict[str, Owner]) -> bool:
     raw = lookup.find_domain(connection, name)
     stored = lookup.kept_metadata(connection, raw) if raw is not None else None
     if stored is None or stored.phase not in _AT_WORK:
         return True
-    return watch.is_dead(stored.owner)
+    if not watch.is_dead(stored.owner):
+        return False
+    if stored.owner is not None:
+        dead[name] = stored.owner
+    return True

@@ -28,7 +28,8 @@ class Step(t.Generic[Snapshot]):
     ``effect`` makes of the snapshot before it the one after it. ``torn`` are effects of which any
     may be all that has happened when the process is killed within the step; a single call to
     libvirt has none. ``about`` is what it is done to. ``forward``: once it has begun, what was done
-    is not undone any more, only finished.
+    is not undone any more, only finished. Of plans that are carried out together none begins a
+    ``stage`` before all others are done with those before it.
     """
 
     kind: str
@@ -37,6 +38,7 @@ class Step(t.Generic[Snapshot]):
     torn: tuple[Effect[Snapshot], ...] = field(default=(), repr=False, compare=False)
     about: object = None
     forward: bool = False
+    stage: int = 0
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,11 @@ from pathlib import Path
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base import owner
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import Connection
-from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import creation, init
+from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import (
+    creation,
+    creation_plan,
+    init,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._effects.domain.creation_types import (
     Settings,
 )
@@ -22,12 +26,23 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.images.images 
 from ansible_collections.fleet.virt.plugins.module_utils._effects.seed import (
     nocloud as seed_nocloud,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
+    BEGUN,
+    MADE,
+    NOT_MADE,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.change.creation import (
+    EMPTY,
+    FILLED,
+    Facts,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import (
     Defaults,
     Domain,
     many,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement.demand import ImageFacts
+from ansible_collections.fleet.virt.plugins.module_utils._pure.plan.steps import Step
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines, living, plain
 
 _IMAGE = b"a small system" * 100
@@ -75,7 +90,13 @@ def _domains(*names: str, **more: t.Any) -> list[Domain]:
 
 
 def _create(
-    connection: Connection, domains: t.Sequence[Domain], run: str, root: Path, stage: str = "all"
+    connection: Connection,
+    domains: t.Sequence[Domain],
+    run: str,
+    root: Path,
+    stage: str = "all",
+    *,
+    check: bool = False,
 ) -> dict[str, t.Any]:
     """As virt_init does, with an image that is here already."""
     path = str(root.parent / "base.raw")
@@ -89,7 +110,8 @@ def _create(
         machine="pc",
         observe=0.0,
     )
-    return init.run(connection, domains, settings, stage=stage, check=False)
+    done = init.run(connection, domains, settings, stage=stage, check=check)
+    return t.cast("dict[str, t.Any]", done)
 
 
 def _faults(machine: Machine, *names: str) -> list[str]:
@@ -157,6 +179,110 @@ def test_a_killed_creation_is_finished_by_the_next(
             assert machine.effects.done == [], where
 
 
+def _stage(made: str) -> str:
+    return made if made in (NOT_MADE, BEGUN) else MADE
+
+
+def _comparable(facts: Facts) -> dict[str, t.Any]:
+    """What a plan says of the VM, without what only the run can know."""
+    stored = facts.stored
+    return {
+        "there": facts.uuid is not None,
+        "phase": stored and stored.phase,
+        "owner": stored and stored.owner and stored.owner.run,
+        "volumes": {one.path: _stage(one.made) for one in stored.volumes} if stored else {},
+        "startable": facts.startable,
+        "autostart": facts.autostart,
+        "state": facts.state,
+        "files": dict(facts.files),
+    }
+
+
+def _found(machine: Machine, name: str) -> dict[str, t.Any]:
+    """The same as it is, read by other means than the product's."""
+    raw = machine.domains().get(name)
+    files = {
+        str(path): FILLED if path.read_bytes().strip(b"\0") else EMPTY
+        for path in machine.pool.glob(f"{name}_*")
+    }
+    if raw is None:
+        return _comparable(Facts(name, files=files))
+    return _comparable(
+        Facts(
+            name,
+            raw.UUIDString(),
+            machine.stored(name),
+            startable="startupPolicy='mandatory'" not in raw.XMLDesc(2),
+            autostart=bool(raw.autostart()),
+            state={1: "running", 3: "paused"}.get(raw.state(0)[0]),
+            files=files,
+        )
+    )
+
+
+@pytest.mark.parametrize("killed", ["", "set autostart of web1", "resume web1"])
+def test_each_step_leads_where_the_plan_says(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, killed: str
+) -> None:
+    domains = _domains("web1", "web2")
+    real, kinds = creation.Work.do, []
+    with machines.new() as machine:
+        create = functools.partial(_create, domains=domains, root=machine.root)
+        if killed:
+            with machines.new() as other:
+                other.call(functools.partial(_create, domains=domains, run=_RUN, root=other.root))
+                number = other.effects.done.index(killed) + 1
+            machine.call(functools.partial(create, run=_RUN), kill_at=number)
+        predicted: dict[str, Facts] = {}
+
+        def do(work: creation.Work, step: Step[Facts]) -> t.Iterator[None]:
+            facts = work.job.facts
+            assert facts is not None
+            if work.name not in predicted:
+                found = _found(machine, work.name)
+                keys = ("files", "startable", "autostart", "state")
+                known = {key: found[key] for key in keys}
+                predicted[work.name] = dataclasses.replace(facts, **known)
+            yield from real(work, step)
+            predicted[work.name] = step.effect(predicted[work.name])
+            assert _found(machine, work.name) == _comparable(predicted[work.name]), step
+            kinds.append(step.kind)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(creation.Work, "do", do)
+            result = machine.call(functools.partial(create, run=_NEXT_RUN))
+        assert result is not None
+        assert result.get("msg") is None
+        assert _faults(machine, "web1", "web2") == []
+        assert predicted.keys() == {"web1", "web2"}
+    if not killed:
+        assert set(kinds) == creation._DO.keys() - {"take", "clear", "forget"}
+    else:
+        resumed = killed.startswith("resume")
+        assert ("clear" in kinds, "claim" in kinds) == (not resumed, not resumed)
+
+
+def test_check_mode_is_the_same_plan(machines: Machines) -> None:
+    domains = _domains("web1")
+    for kill_at in (0, 1, 5, 14):
+        with machines.new() as machine:
+            create = functools.partial(_create, domains=domains, root=machine.root)
+            if kill_at:
+                machine.call(functools.partial(create, run=_RUN), kill_at=kill_at)
+            predicted = machine.call(functools.partial(create, run=_NEXT_RUN, check=True))
+            assert machine.effects.done == []
+            done = machine.call(functools.partial(create, run=_NEXT_RUN))
+            assert predicted is not None
+            assert done is not None
+            for result in (predicted, done):
+                assert result["changed"]
+                assert not result["vms"][0]["failed"]
+            assert predicted["vms"][0]["steps"] == done["vms"][0]["steps"] != []
+            again = machine.call(functools.partial(create, run=_NEXT_RUN, check=True))
+            assert again is not None
+            assert not again["changed"]
+
+
 def test_a_creation_that_fails_leaves_nothing(machines: Machines) -> None:
     domains = _domains("web1")
     with machines.new() as machine:
@@ -199,8 +325,11 @@ def test_claims_of_a_dead_run_are_made_by_the_next(machines: Machines) -> None:
     domains = _domains("web1")
     with machines.new() as machine:
         create = functools.partial(_create, domains=domains, run=_RUN, root=machine.root)
-        assert machine.call(functools.partial(create, stage="claim"))
-        machine.call(functools.partial(create, stage="finish"))
+        claimed = machine.call(functools.partial(create, stage="claim"))
+        made = machine.call(functools.partial(create, stage="finish"))
+        assert claimed is not None
+        assert made is not None
+        assert claimed["vms"][0]["steps"] == made["vms"][0]["steps"]
         assert _faults(machine, "web1") == []
         effects = len(machine.effects.done)
     for number in (0, *range(1, effects + 1, 3)):
@@ -220,7 +349,7 @@ def test_claims_of_a_dead_run_are_made_by_the_next(machines: Machines) -> None:
 def test_a_claim_of_the_living_is_left_alone(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(creation, "_PATIENCE", 0.3)
+    monkeypatch.setattr(creation_plan, "_PATIENCE", 0.3)
     domains = _domains("web1")
     with machines.new() as machine, living() as number:
         create = functools.partial(_create, domains=domains, root=machine.root)

@@ -16,6 +16,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connectio
     connect,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import creation
+from ansible_collections.fleet.virt.plugins.module_utils._effects.domain.creation_types import Host
+from ansible_collections.fleet.virt.plugins.module_utils._effects.domain.creation_types import (
+    Job as CreationJob,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._effects.lifecycle import purge, state
 from ansible_collections.fleet.virt.plugins.module_utils._effects.migration import migration
 from ansible_collections.fleet.virt.plugins.module_utils._effects.migration.jobs import (
@@ -23,6 +27,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.migration.jobs
     Settings,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused, told
+from ansible_collections.fleet.virt.plugins.module_utils._pure.change import (
+    creation as creation_steps,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import many
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import purge_plan
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.purge_plan import (
     DomainFacts,
@@ -31,6 +39,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.purge_p
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.state_plan import Wanted
 from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import types
 from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.types import Destination
+from ansible_collections.fleet.virt.plugins.module_utils._pure.plan.steps import Plan, Step
 
 _FULL = OSError(errno.ENOSPC, "No space left on device", "/var/x")
 _FAULTS = {
@@ -115,29 +124,33 @@ def test_removing(name: str, connection: Connection, monkeypatch: pytest.MonkeyP
 def test_creating(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     error, text = _FAULTS[name]
 
-    class One:
-        def __init__(self, name: str) -> None:
-            self.name, self.state, self.whole, self.msg = name, "new", False, ""
-            self.domain = self
-            self.start = False
-
-        def fail(self, msg: str) -> None:
-            self.state, self.msg = "failed", msg
-
-    undone = []
-
-    def own(_host: object, job: One, _run: str) -> None:
-        if job.name == "bad":
+    def begin(work: creation.Work, _step: object) -> None:
+        if work.name == "bad":
             raise error
 
-    def nothing(*_arguments: object, **_more: object) -> None:
-        pass
-
-    monkeypatch.setattr(creation, "_own", own)
-    monkeypatch.setattr(creation, "_undo", lambda _host, job, *_rest: undone.append(job.name))
-    for step in ("build", "_complete", "_release"):
-        monkeypatch.setattr(creation, step, nothing)
-    jobs: t.Any = [One("bad"), One("good")]
-    creation.finish(t.cast("t.Any", None), jobs, "run")
-    assert [(one.state, one.msg) for one in jobs] == [("failed", text), ("new", "")]
+    done, undone = [], []
+    kinds = ("begin", "volume", "define")
+    stages = creation_steps.MAKE, creation_steps.MAKE, creation_steps.BOOT
+    steps = [
+        Step[creation_steps.Facts](kind, kind, lambda before: before, stage=stage)
+        for kind, stage in zip(kinds, stages)
+    ]
+    monkeypatch.setitem(creation._DO, "begin", begin)
+    for kind in kinds[1:]:
+        monkeypatch.setitem(
+            creation._DO, kind, lambda work, step: done.append((work.name, step.kind))
+        )
+    monkeypatch.setattr(creation.Work, "undo", lambda work, _step: undone.append(work.name))
+    jobs = [_job(name, steps) for name in ("bad", "good")]
+    host = Host.__new__(Host)
+    host.connection = t.cast("t.Any", None)
+    creation.finish(host, jobs, "run")
+    assert [(one.state, one.msg) for one in jobs] == [("failed", text), ("new", None)]
     assert undone == ["bad"]
+    assert done == [("good", "volume"), ("good", "define")]
+
+
+def _job(name: str, steps: t.Sequence[Step[creation_steps.Facts]]) -> CreationJob:
+    (domain,), problems = many([{"name": name, "seed": False}])
+    assert problems == []
+    return CreationJob(domain, plan=Plan(tuple(steps)))

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 from dataclasses import dataclass, field
 
+import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._effects.plan import executor
 from ansible_collections.fleet.virt.plugins.module_utils._pure.plan.steps import (
     Step,
@@ -18,8 +20,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.plan.steps import
 Seen = tuple[str, ...]
 
 
-def step(kind: str, forward: bool = False) -> Step[Seen]:
-    return Step(kind, kind, lambda seen: (*seen, kind), forward=forward)
+def step(kind: str, forward: bool = False, stage: int = 0) -> Step[Seen]:
+    return Step(kind, kind, lambda seen: (*seen, kind), forward=forward, stage=stage)
 
 
 @dataclass
@@ -30,12 +32,13 @@ class Work:
     name: str = ""
     fails: str = ""
     waits: int = 0
+    interrupted: bool = False
 
     def do(self, one: Step[Seen]) -> t.Iterator[None]:
         for _turn in range(self.waits):
             yield
         if one.kind == self.fails:
-            raise ValueError(one.kind)
+            raise (KeyboardInterrupt if self.interrupted else ValueError)(one.kind)
         self.heard.append(self.name + one.kind)
 
     def undo(self, one: Step[Seen]) -> None:
@@ -86,6 +89,35 @@ def test_several_take_turns_and_each_fails_alone() -> None:
     executor.carry_out(runs)
     assert heard == ["bad a", "bad not a", "bad end", "slow a", "slow b", "slow end"]
     assert [str(run.problem) for run in runs] == ["None", "b", "None"]
+
+
+def test_all_come_to_the_end_of_a_stage_before_any_begins_the_next() -> None:
+    heard: list[str] = []
+    first, second, last = step("a"), step("b", stage=2), step("c", stage=3)
+    runs = [
+        executor.Run((first, second, last), Work(heard, "1 ")),
+        executor.Run((first, last), Work(heard, "2 ", waits=1)),
+        executor.Run((first, second), Work(heard, "3 ", fails="b")),
+        executor.Run((second, last), Work(heard, "4 ")),
+    ]
+    began = time.monotonic()
+    executor.carry_out(runs)
+    assert time.monotonic() - began < 3 * executor._POLL, "nobody sleeps between two stages"
+    stages = [["1 a", "3 a", "2 a"], ["1 b", "3 not a", "3 end", "4 b"]]
+    assert heard[:7] == [*stages[0], *stages[1]]
+    assert sorted(heard[7:]) == ["1 c", "1 end", "2 c", "2 end", "4 c", "4 end"]
+
+
+def test_an_interruption_undoes_what_all_of_them_did() -> None:
+    heard: list[str] = []
+    runs = [
+        executor.Run((A, step("b", stage=1)), Work(heard, "1 ")),
+        executor.Run((A, step("b", stage=1)), Work(heard, "2 ", fails="b", interrupted=True)),
+        executor.Run((GO, step("b", stage=1), step("c", stage=2)), Work(heard, "3 ")),
+    ]
+    with pytest.raises(KeyboardInterrupt):
+        executor.carry_out(runs)
+    assert heard == ["1 a", "2 a", "3 go", "1 b", "1 end", "2 not a", "2 end", "3 end"]
 
 
 def test_check_mode_and_crashes_use_the_same_description() -> None:

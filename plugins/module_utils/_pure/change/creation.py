@@ -1,0 +1,353 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From what is there under a VM's name to the VM that is asked for: the steps of its creation.
+
+Its name is claimed first, with a definition that nobody can start. Its volumes are made under the
+claim, which says of each how far it came. Then the definition is replaced by the final one, and the
+VM is started. What a run left that died is removed, unless it was whole: then it is started.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..base.metadata import BEGUN, MADE, NOT_MADE, Metadata, Owner, OwnVolume
+from ..base.results import GENERATED
+from ..domain import request
+from ..domain.domain import Domain
+from ..plan.steps import Effect, Plan, Step
+
+CREATING, STARTING = "creating", "starting"
+# The VMs of a batch come to each of these together
+CLEAR, CLAIM, MAKE, BOOT, RUN = range(5)
+# What people are told; the rest is how it is kept in step with what others do
+_TOLD = ("claim", "volume", "seed", "autostart", "start")
+# How far the content of a volume came
+EMPTY, PART, FILLED = "empty", "part", "filled"
+
+_Step = Step["Facts"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is there under the name. ``uuid`` is None if there is no domain.
+
+    ``at_work``: its owner is a process that lives, or a run that may be between two of its steps.
+    ``files`` are those of its volumes that are there, by path, and how far they came; ``taken``
+    those that are there and nobody's that this request knows; ``stays`` says why what a dead run
+    has made may not go. ``state`` is running, paused or None, as far as it matters.
+    """
+
+    name: str
+    uuid: str | None = None
+    stored: Metadata | None = None
+    at_work: bool = False
+    startable: bool = False
+    autostart: bool = False
+    state: str | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+    taken: tuple[str, ...] = ()
+    stays: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The VM that is asked for by ``run``, on the hypervisor ``home``.
+
+    ``disks`` are the volumes to be made, ``seed`` that of its medium. ``final`` is what is kept
+    with it in the end.
+    """
+
+    domain: Domain
+    run: str
+    home: str
+    final: Metadata
+    disks: tuple[OwnVolume, ...] = ()
+    seed: OwnVolume | None = None
+
+
+def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
+    """The steps from ``facts`` to what is wanted, none if it exists: what differs then is changed
+    (``plan.py``), not created.
+    """
+    refusals = _refusals(facts, wanted)
+    if refusals:
+        return Plan(refusals=tuple(refusals))
+    stored = facts.stored
+    if stored is None:
+        return Plan((*_claim(wanted), *_make(wanted), *_run(wanted)))
+    if stored.phase == STARTING:
+        return Plan((_take(wanted, wanted.run, MAKE), *_run(wanted, forward=True)))
+    if stored.phase != CREATING:
+        return Plan()
+    if is_own(stored, wanted.run):
+        return Plan((*_make(wanted), *_run(wanted)))
+    # what is to be removed stays that run's until it is gone
+    run = stored.owner.run if stored.owner else ""
+    clear = _clear(wanted.domain.name, stored)
+    return Plan((_take(wanted, run, CLEAR), *clear, *_claim(wanted), *_make(wanted), *_run(wanted)))
+
+
+def waits(facts: Facts, wanted: Wanted) -> bool:
+    """Whether a run is at work on it that is to be waited for: nothing else is in the way."""
+    return facts.at_work and not _refusals(dataclasses.replace(facts, at_work=False), wanted)
+
+
+def texts(facts: Facts, wanted: Wanted) -> list[str]:
+    """What people are told of the steps; of a run in several calls by each of them the same."""
+    stored = facts.stored
+    if stored is not None and is_own(stored, wanted.run):
+        facts = Facts(facts.name)
+    return [step.text for step in plan(facts, wanted).steps if step.kind in _TOLD]
+
+
+def is_own(stored: Metadata, run: str) -> bool:
+    """Whether it is a claim that an earlier call of ``run`` made, and no process has taken up."""
+    owner = stored.owner
+    own = owner is not None and owner.run == run and owner.pid == 0
+    return own and stored.phase == CREATING
+
+
+def half_made(name: str, stays: t.Iterable[str]) -> str:
+    """Why what a dead run left is not removed."""
+    return (
+        f"a run that died left {name!r} half made, and what is there under the names of its disks"
+        f" is not removed: {'; '.join(stays)}. Move away what is somebody else's, or choose another"
+        f" name; fleet.virt.purge_vm -e vm_name={name} removes the rest, and nothing else"
+    )
+
+
+def _refusals(facts: Facts, wanted: Wanted) -> list[str]:
+    name, stored = facts.name, facts.stored
+    if facts.uuid is None:
+        return [
+            f"{path} is there already and is nobody's that this request knows; nothing is taken"
+            " over: remove or rename it, or choose another name"
+            for path in facts.taken
+        ]
+    if stored is None or stored.request is None:
+        return [
+            f"a domain {name!r} is defined on {wanted.home} already and was not made by this"
+            " collection; choose another name"
+        ]
+    pid = stored.owner.pid if stored.owner else 0
+    busy = f"by a run on this host (process {pid}); wait for it and try again"
+    if stored.phase in (None, "changing"):
+        return [f"{name!r} is being changed {busy}"] if stored.phase and facts.at_work else []
+    if stored.phase not in (CREATING, STARTING):
+        return [f"{name!r} is in phase {stored.phase}; finish that first"]
+    different = request.differences(stored.request, wanted.domain)
+    if different:
+        return [
+            f"{name!r} is being created by another request ({'; '.join(different)}); if that run is"
+            " dead, remove the rest with virt_purge"
+        ]
+    if stored.owner is None:
+        return [
+            f"{name!r} is in creation, but its metadata does not say by whom; remove it with"
+            " virt_purge"
+        ]
+    if facts.at_work:
+        return [f"{name!r} is being created {busy}"]
+    return [half_made(name, facts.stays)] if facts.stays else []
+
+
+# --- the steps ---
+
+
+def _take(wanted: Wanted, run: str, stage: int) -> _Step:
+    """The lease of the dead becomes that of this process, which works for ``run``."""
+    text = f"take {wanted.domain.name} over from a run that died"
+    effect = functools.partial(_owned, run=run)
+    return Step("take", text, effect, about=run, forward=True, stage=stage)
+
+
+def _clear(name: str, stored: Metadata) -> tuple[_Step, ...]:
+    """Its volumes in the reverse order of their making, then the definition, which names them."""
+    paths = [one.path for one in reversed(stored.volumes)]
+    parts = [functools.partial(_without, gone=paths[:count]) for count in range(1, len(paths))]
+    text = f"remove what a run that died has made of {name}"
+    return (
+        Step(
+            "clear",
+            text,
+            lambda before: _without(before, paths),
+            torn=tuple(parts),
+            forward=True,
+            stage=CLEAR,
+        ),
+        Step(
+            "forget",
+            f"undefine {name}",
+            lambda before: Facts(name, files=before.files),
+            forward=True,
+            stage=CLEAR,
+        ),
+    )
+
+
+def _without(before: Facts, gone: t.Collection[str]) -> Facts:
+    files = {path: kind for path, kind in before.files.items() if path not in gone}
+    return dataclasses.replace(before, files=files)
+
+
+def _claim(wanted: Wanted) -> tuple[_Step, ...]:
+    name = wanted.domain.name
+
+    def claimed(before: Facts) -> Facts:
+        stored = _kept(wanted, CREATING, NOT_MADE)
+        return Facts(name, GENERATED, stored, files=before.files)
+
+    return (Step("claim", f"define {name}", claimed, stage=CLAIM),)
+
+
+def _make(wanted: Wanted) -> tuple[_Step, ...]:
+    """The volumes: all are made empty, then it is noted which files they are, and then they are
+    filled, so that whoever finds them after a sudden end knows them by one or the other.
+    """
+    domain = wanted.domain
+    disks, seed = wanted.disks, wanted.seed
+
+    def begin(before: Facts) -> Facts:
+        return _noted(_owned(before, wanted.run), BEGUN)
+
+    steps = [Step[Facts]("begin", f"take up the claim of {domain.name}", begin, stage=MAKE)]
+    steps += [
+        Step(
+            "volume",
+            f"create {one.pool}/{one.name}",
+            functools.partial(_with, path=one.path, kind=EMPTY),
+            about=one.path,
+            stage=MAKE,
+        )
+        for one in disks
+    ]
+    paths = [one.path for one in disks]
+    note = functools.partial(_noted, made=MADE, paths=paths)
+    steps.append(Step("note", f"note which files {domain.name} has", note, stage=MAKE))
+    for one in disks:
+        disk = next(disk for disk in domain.disks if disk.name == one.target)
+        copied = disk.image is not None and not disk.overlay
+        half = functools.partial(_with, path=one.path, kind=PART)
+        whole = functools.partial(_with, path=one.path, kind=FILLED if copied else EMPTY)
+        steps.append(
+            Step(
+                "fill",
+                f"{'fill' if copied else 'flush'} {one.pool}/{one.name}",
+                whole,
+                torn=(half,) if copied else (),
+                about=one.path,
+                stage=MAKE,
+            )
+        )
+    if domain.seed is not None and (seed is not None or domain.seed.method == "offline"):
+        steps.append(_seed(wanted, domain.seed.method, seed))
+    return tuple(steps)
+
+
+def _seed(wanted: Wanted, method: str, seed: OwnVolume | None) -> _Step:
+    """A medium, or it is written into a disk; for ``auto`` the disk tells which."""
+    name = wanted.domain.name
+    paths = [one.path for one in wanted.disks]
+    torn: list[Effect[Facts]] = []
+    if seed is None:
+        text = f"write the seed into {name}"
+        effect: Effect[Facts] = functools.partial(_with_all, paths=paths, kind=FILLED)
+        torn.append(functools.partial(_with_all, paths=paths, kind=PART))
+    else:
+        text = f"seed {name}" if method == "auto" else f"create {seed.pool}/{seed.name}"
+        made = functools.partial(_with, path=seed.path, kind=EMPTY)
+        note = functools.partial(_noted, made=MADE, paths=[seed.path])
+
+        def effect(before: Facts) -> Facts:
+            return _with(note(made(before)), path=seed.path, kind=FILLED)
+
+        def part(before: Facts) -> Facts:
+            return _with(note(made(before)), path=seed.path, kind=PART)
+
+        torn += [made, lambda before: note(made(before)), part]
+    return Step("seed", text, effect, torn=tuple(torn), stage=MAKE)
+
+
+def _run(wanted: Wanted, *, forward: bool = False) -> tuple[_Step, ...]:
+    """The whole VM, started and let run; ``forward``: it was whole before."""
+    domain, steps = wanted.domain, []
+    start = domain.start or forward
+    if domain.autostart and not forward:
+        set_it: Effect[Facts] = lambda before: dataclasses.replace(before, autostart=True)  # noqa: E731
+        steps.append(Step[Facts]("autostart", "set autostart", set_it, stage=BOOT))
+    if not forward:
+        phase = STARTING if start else None
+        steps.append(
+            Step(
+                "define",
+                f"define {domain.name} as it is to be",
+                lambda before: dataclasses.replace(
+                    before, stored=_kept(wanted, phase, MADE), startable=True
+                ),
+                stage=BOOT,
+            )
+        )
+    if start:
+        on: Effect[Facts] = lambda before: dataclasses.replace(before, state="paused")  # noqa: E731
+        run: Effect[Facts] = lambda before: dataclasses.replace(before, state="running")  # noqa: E731
+        steps.append(Step("start", "start", on, torn=(run,), forward=forward, stage=BOOT))
+        steps.append(
+            Step("release", f"let {domain.name} run", _released, (run,), None, forward, RUN)
+        )
+    return tuple(steps)
+
+
+# --- their effects ---
+
+
+def _kept(wanted: Wanted, phase: str | None, made: str) -> Metadata:
+    volumes = tuple(dataclasses.replace(one, made=made) for one in wanted.final.volumes)
+    owner = _process(wanted.run) if phase else None
+    return dataclasses.replace(wanted.final, phase=phase, owner=owner, volumes=volumes)
+
+
+def _process(run: str) -> Owner:
+    """The process that carries this out."""
+    return Owner(GENERATED, 1, 1, run)
+
+
+def _owned(before: Facts, run: str) -> Facts:
+    if before.stored is None:
+        return before
+    stored = dataclasses.replace(before.stored, owner=_process(run))
+    return dataclasses.replace(before, stored=stored)
+
+
+def _noted(before: Facts, made: str, paths: t.Collection[str] | None = None) -> Facts:
+    if before.stored is None:
+        return before
+    volumes = tuple(
+        dataclasses.replace(one, made=made) if paths is None or one.path in paths else one
+        for one in before.stored.volumes
+    )
+    stored = dataclasses.replace(before.stored, volumes=volumes)
+    return dataclasses.replace(before, stored=stored)
+
+
+def _with(before: Facts, path: str, kind: str) -> Facts:
+    return dataclasses.replace(before, files={**before.files, path: kind})
+
+
+def _with_all(before: Facts, paths: t.Sequence[str], kind: str) -> Facts:
+    return dataclasses.replace(before, files={**before.files, **dict.fromkeys(paths, kind)})
+
+
+def _released(before: Facts) -> Facts:
+    if before.stored is None:
+        return before
+    stored = dataclasses.replace(before.stored, phase=None, owner=None)
+    return dataclasses.replace(before, stored=stored, state="running")
