@@ -36,6 +36,8 @@ class ActionModule(FleetAction):
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         if self.given.get("_stage") == "read":
             return self.module(task_vars, self._reading(task_vars))
+        if self.given.get("_stage") == "look":
+            return self.module(task_vars, self._looking(task_vars))
         earlier = plain(as_mapping(self.given.get("_earlier")))
         if earlier.get("finished"):
             return _again(checked(earlier, MADE))
@@ -54,6 +56,22 @@ class ActionModule(FleetAction):
         given.setdefault("pool_paths", variables.pool_paths())
         given.setdefault("base_pool", variables.base_pool())
         return given
+
+    def _looking(self, task_vars: Values) -> Answer:
+        """With all VMs of the batch, as they are written: whoever places them checks them too.
+
+        Each hypervisor looks for itself which of them it has.
+        """
+        given = self._reading(task_vars)
+        variables = _batch.Variables(task_vars, self._templar)
+        chosen = _chosen(given, variables)
+        asked = _seeds.packed(_seeds.readable(_batch.requested(given, variables)))
+        return {
+            **{key: value for key, value in given.items() if key not in ("vms", "_only")},
+            **_of_all(chosen),
+            "limits": variables.limits(),
+            "_asked": asked,
+        }
 
     def _alone(self, arguments: Answer, task_vars: Values) -> Answer:
         """All stages, with a look at the other hypervisors while the claims are held.
@@ -136,11 +154,7 @@ class ActionModule(FleetAction):
             "vms": unseeded,
             "_passwords": passwords,
             "_seeds": seeds,
-            "disk_profiles": chosen.disk_profiles or {},
-            "nic_profiles": chosen.nic_profiles or {},
-            "pool": chosen.pool,
-            "ssh_public_keys": list(chosen.ssh_public_keys),
-            "fleet": chosen.fleet,
+            **_of_all(chosen),
             "pool_paths": common.get("pool_paths") or variables.pool_paths(),
             "base_pool": common.get("base_pool") or variables.base_pool(),
             "limits": variables.limits(),
@@ -192,6 +206,17 @@ def _again(earlier: Made) -> Answer:
     kept = ("changed", "vms", "diff", "msg")
     result = {key: value for key, value in earlier.items() if key in kept}
     return {**result, "failed": any(vm["failed"] for vm in vms)}
+
+
+def _of_all(chosen: Defaults) -> Answer:
+    """What holds for all VMs, as options."""
+    return {
+        "disk_profiles": chosen.disk_profiles or {},
+        "nic_profiles": chosen.nic_profiles or {},
+        "pool": chosen.pool,
+        "ssh_public_keys": list(chosen.ssh_public_keys),
+        "fleet": chosen.fleet,
+    }
 
 
 def _chosen(common: Answer, variables: _batch.Variables) -> Defaults:

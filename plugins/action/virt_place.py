@@ -31,7 +31,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Con
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import (
     CLAIMS,
     MADE,
-    PLACING,
+    Placing,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import (
     Answer,
@@ -63,6 +63,7 @@ _INTERNAL: Spec = {
     "_refresh_inventory": {"type": "bool", "default": True},
     "_restart": {"type": "str", "default": RESTART[0]},
     "_images": {"type": "dict", "default": {}},
+    "_settled": {"type": "dict", "default": {}},
 }
 
 
@@ -81,6 +82,7 @@ class Options(Connected):
     _refresh_inventory: bool
     _restart: str
     _images: dict[str, object]
+    _settled: dict[str, object]
 
 
 class ActionModule(FleetAction):
@@ -105,7 +107,9 @@ class _Work:
         self.task_vars = task_vars
         self.names = hosts(task_vars)
         self.variables = _batch.Variables(task_vars, action._templar)
-        self.answers = registered(task_vars, options["results"], PLACING)
+        self.answers: dict[str, Placing] = {}
+        self.looked = registered(task_vars, options["results"], CLAIMS)
+        self.answers.update(self.looked)
         self.limits = {name: _placing.limits_of(name, task_vars) for name in self.names}
         self.policy = placement.Policy(
             pool_paths=self.variables.pool_paths(), base_pool=self.variables.base_pool()
@@ -139,10 +143,16 @@ class _Work:
         if nowhere:
             raise PlanRefused("\n".join(placement.describe(one) for one in nowhere))
         _placing.require_own_macs(self.domains, found, self.answers)
+        settled = self._settled(found)
+        done = {entry["name"] for entries in settled.values() for entry in entries}
         shares: dict[str, list[str]] = {}
+        requested: dict[str, list[str]] = {}
         copies: dict[str, list[str]] = {}
         for domain, one in zip(self.domains, found):
             host = one.host or one.existing[0]
+            requested.setdefault(host, []).append(domain.name)
+            if domain.name in done:
+                continue
             shares.setdefault(host, []).append(domain.name)
             wanted = {disk.image.value for disk in domain.disks if disk.image is not None}
             for name in sorted(wanted & set(self.images)):
@@ -164,12 +174,39 @@ class _Work:
             "transfers": {
                 name: durations.transfer(image.virtual_bytes) for name, image in self.images.items()
             },
-            "waits": self._waits(shares),
+            "waits": self._waits(requested),
             "seen": self._seen() if len(shares) == 1 and not self.check else [],
             "machine": _placing.common_machine(self.answers),
             "run": GENERATED if self.check else str(uuid.uuid4()),
             "refresh_inventory": self.options["_refresh_inventory"],
+            "creates": bool(self.options["_earlier"].get("creates"))
+            or any(not one.existing for one in found),
+            "attempt": self.options["_attempt"],
+            # What became of all, if the hypervisors finish what they claim
+            "settled": settled,
+            "requested": requested,
+            "done": settled,
+            "refused": {},
+            "problems": [],
         }
+
+    def _settled(self, found: t.Sequence[placement.Placement]) -> dict[str, list[Answer]]:
+        """What hypervisors said of those VMs that are there as they are asked for."""
+        said = {
+            (host, entry["name"]): entry
+            for host, answer in self.looked.items()
+            for entry in answer.get("vms") or ()
+        }
+        settled: dict[str, list[Answer]] = {}
+        for domain, one in zip(self.domains, found):
+            if not one.existing:
+                continue
+            host = one.existing[0]
+            _sizes, problems = demand.disk_sizes(domain, self.images)
+            entry = said.get((host, domain.name))
+            if entry and not (entry["changed"] or entry["failed"] or problems):
+                settled.setdefault(host, []).append({**entry})
+        return settled
 
     def _limit(self, names: t.Collection[str]) -> int:
         """Seconds that making these VMs may take."""
@@ -265,15 +302,17 @@ class _Work:
         elif not hopeless:
             for name, reason in retry.items():
                 Display().display(f"{name}: the claim on {reason}; trying again")
+        settled = {} if hopeless else as_mapping(self.options["_settled"])
+        kept = {host: as_mappings(entries) for host, entries in settled.items()}
         return {
             "changed": False,
             "confirmed": confirmed,
             "refused": refused,
-            "requested": self._requested(confirmed),
+            "requested": self._requested(confirmed, kept),
             "pending": [] if hopeless else sorted(retry),
             "attempt": attempt,
             "problems": list(dict.fromkeys(hopeless)),
-            "done": self._done(),
+            "done": self._done(kept),
         }
 
     def _unproven(self) -> str:
@@ -306,16 +345,22 @@ class _Work:
             self.options["lost"],
         )
 
-    def _requested(self, confirmed: t.Mapping[str, list[str]]) -> dict[str, list[str]]:
+    def _requested(
+        self, confirmed: t.Mapping[str, list[str]], settled: t.Mapping[str, t.Sequence[Values]]
+    ) -> dict[str, list[str]]:
         """What was to be made in this round and before it, by hypervisor."""
-        before = shares_of(self.options["_earlier"].get("requested"))
-        return {
-            host: [*before.get(host, ()), *confirmed.get(host, ())]
-            for host in {**before, **confirmed}
-        }
+        found = shares_of(self.options["_earlier"].get("requested"))
+        here = {str(one["name"]): host for host, entries in settled.items() for one in entries}
+        here.update({name: host for host, names in confirmed.items() for name in names})
+        for domain in self.domains:
+            if domain.name in here:
+                found.setdefault(here[domain.name], []).append(domain.name)
+        return found
 
-    def _done(self) -> dict[str, list[Answer]]:
-        """What became of what the rounds before this one were to create, by hypervisor."""
+    def _done(self, settled: t.Mapping[str, t.Sequence[Values]]) -> dict[str, list[Answer]]:
+        """What became of what the rounds before this one were to create, by hypervisor, and of what
+        was as it is asked for in this one.
+        """
         earlier = self.options["_earlier"]
         done = {
             host: [{**entry} for entry in as_mappings(entries)]
@@ -326,4 +371,6 @@ class _Work:
             for one in outcomes.outcomes(shares_of(earlier.get("confirmed")), answers):
                 entry = one.entry or outcomes.failed_entry(one, answers.get(one.host) or {})
                 done.setdefault(one.host, []).append(dict(entry))
+        for host, entries in settled.items():
+            done.setdefault(host, []).extend({**entry} for entry in entries)
         return done

@@ -1442,14 +1442,10 @@ def main() -> None:
         del module.params[name]
     params = module.options
 
-    def facts(connection: Connection) -> dict[str, object]:
-        from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import (
-            placement_facts,
-        )
+    def facts(connection: Connection) -> t.Mapping[str, object]:
+        from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import settled
 
-        base = params["base_pool"]
-        path = str(params["pool_paths"].get(base, ""))
-        return {"changed": False, "host": placement_facts.read(connection, base, path)}
+        return settled.facts(connection, t.cast("settled.Options", params))
 
     def read() -> t.Mapping[str, object]:
         with connect(params["uri"], params["timeout"]) as connection:
@@ -1480,7 +1476,7 @@ def main() -> None:
             )
 
     # Each stage imports its own: what is imported is compiled anew at every call
-    if params["_stage"] == "read":
+    if params["_stage"] in ("look", "read"):
         run(module, read)
     if params["_stage"] == "compare":
         run(module, compare)

@@ -10,11 +10,13 @@ This file is private to the collection.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import typing as t
 from collections.abc import Mapping
 
 import yaml
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.options import user_data_json
 
 _LARGEST = 4 * 1024 * 1024
@@ -92,6 +94,17 @@ def taken_out(
         else:
             cleaned.append(vm)
     return cleaned, packed(seeds) if seeds else ""
+
+
+def readable(vms: t.Iterable[object]) -> list[dict[str, object]]:
+    """The VMs with their seeds as a hypervisor reads them, without those that are written wrong."""
+    found: list[dict[str, object]] = []
+    for vm in vms:
+        with contextlib.suppress(ValueError, FleetVirtError):
+            if isinstance(vm, Mapping):
+                seed = vm.get("seed")
+                found.append({**vm, **({} if seed is None else {"seed": plain(seed)})})
+    return found
 
 
 def plain(seed: object) -> object:

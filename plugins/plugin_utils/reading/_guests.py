@@ -14,7 +14,11 @@ import socket
 import typing as t
 
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import states
-from ansible_collections.fleet.virt.plugins.module_utils._pure.machine.snapshot import MetadataEntry
+
+if t.TYPE_CHECKING:
+    from ansible_collections.fleet.virt.plugins.module_utils._pure.machine.snapshot import (
+        MetadataEntry,
+    )
 
 # Not a machine yet, or no more
 _UNFINISHED = ("creating", "purging")

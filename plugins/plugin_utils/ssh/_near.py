@@ -18,12 +18,13 @@ import json
 import sys
 import typing as t
 
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import programs
-from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import neighbours
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import ip
-from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import console
-from ansible_collections.fleet.virt.plugins.module_utils._pure.machine.snapshot import DomainEntry
-from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _sent, _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
+
+if t.TYPE_CHECKING:
+    from ansible_collections.fleet.virt.plugins.module_utils._pure.machine.snapshot import (
+        DomainEntry,
+    )
 
 SOURCES = ("neighbour", "console")
 _MOST_CLAIMS = 1024  # addresses that are asked for in the neighbours' table
@@ -95,6 +96,11 @@ def request(guests: t.Iterable[DomainEntry]) -> dict[str, object]:
 
 def program(wanted: t.Mapping[str, object], main: str = _MAIN) -> str:
     """The Python program that answers on its standard output."""
+    # few inventories have guests of which nobody else knows
+    from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import neighbours
+    from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import console
+    from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _sent
+
     lines = ["import json", *_sent.sources((ip, neighbours, console))]
     lines.append(f"request = json.loads({json.dumps(wanted)!r})")
     return "\n".join(lines) + main
@@ -140,6 +146,8 @@ def _asked(reached: _ssh.Reached, text: str, seconds: float) -> str:
     """What the program says there; nothing where it cannot be run, or takes too long."""
     if not (reached.local or reached.ssh):
         return ""
+    from ansible_collections.fleet.virt.plugins.module_utils._effects.base import programs
+
     command = [sys.executable, "-"]
     if not reached.local and reached.ssh is not None:
         command = _ssh.python_command(reached.ssh)

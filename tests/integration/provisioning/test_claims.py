@@ -128,7 +128,7 @@ def test_one_vm_takes_two_steps(sure: Fleet) -> None:
     """Of a batch for two hypervisors all claims are there before the first is finished."""
     one = {"name": "one", **_BLANK, "host": "hv1"}
     run = sure.provision(virt_vms=[one]).succeeded()
-    assert _again(run) == {"skipped"}, str(run)
+    assert _again(run) == set(), str(run)
     assert "one" in sure.domains()["hv1"]
     second = sure.provision(virt_vms=[one]).succeeded()
     assert all(not event.result.get("changed") for event in second.events), str(second)
@@ -140,14 +140,35 @@ def test_one_vm_takes_two_steps(sure: Fleet) -> None:
 
 @pytest.mark.parametrize(("old", "new"), [("hv1", "hv2"), ("hv2", "hv1")])
 def test_one_more_for_a_batch_that_is_there(sure: Fleet, old: str, new: str) -> None:
-    """What is there already is finished, and says nothing about the claim of the other."""
+    """What is there as it is asked for is settled when it is read: one hypervisor claims."""
     vms = [{"name": "there", **_BLANK, "host": old}, {"name": "more", **_BLANK, "host": new}]
     sure.provision(virt_vms=vms[:1]).succeeded()
     run = sure.provision(virt_vms=vms).succeeded()
-    assert _again(run) == {"ok"}, str(run)
+    assert _again(run) == set(), str(run)
     assert sure.domains() == {old: ["there"], new: ["more"]}
+    shown = [
+        vm["name"] for one in run.of("Show the VMs")["hv1"]["hypervisors"] for vm in one["vms"]
+    ]
+    assert shown == ["there", "more"]
     again = sure.provision(virt_vms=vms).succeeded()
     assert all(not event.result.get("changed") for event in again.events), str(again)
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_where_nothing_is_to_be_done_hypervisors_are_read_and_no_more(
+    sure: Fleet, check: bool
+) -> None:
+    vms = [{"name": f"on-{host}", **_BLANK, "host": host} for host in _HOSTS]
+    sure.provision(virt_vms=vms).succeeded()
+    run = sure.provision(check=check, virt_vms=vms).succeeded()
+    done = {event.task for event in run.events if event.status == "ok"}
+    assert done == {"Read every hypervisor", "Choose the hypervisors", "Show the VMs"}, str(run)
+    assert all(not event.result.get("changed") for event in run.events), str(run)
+    entries = [vm for one in run.of("Show the VMs")["hv1"]["hypervisors"] for vm in one["vms"]]
+    assert [(vm["name"], vm["existed"], vm["steps"]) for vm in entries] == [
+        ("on-hv1", True, []),
+        ("on-hv2", True, []),
+    ]
 
 
 def test_what_fails_in_the_second_step_fails_the_play_and_leaves_nothing(sure: Fleet) -> None:

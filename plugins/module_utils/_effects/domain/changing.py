@@ -34,13 +34,12 @@ from ..._pure.placement import demand
 from ..._pure.plan.steps import predict
 from ..._units import MIB
 from ..base.lookup import is_saved, kept_metadata
-from ..machine import owned, ownership
-from . import creation_capacity, creation_definition
 from .creation_types import DiskPlan, Host, Job
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
     from ..base.connection import Connection
+    from . import creation_capacity
 
 _WHOLE = DOMAIN_XML_SECURE | DOMAIN_XML_INACTIVE
 
@@ -193,6 +192,8 @@ def _rendered(
         raise PlanRefused(
             f"machine type {domain.machine!r} is not known to qemu on {host.settings.home}"
         )
+    from . import creation_definition  # where nothing differs none is written
+
     part = dataclasses.replace(domain, disks=tuple(missing), boot=())
     return creation_definition.final_xml(host, Job(part, disks=plans, uuid=uuid), None)
 
@@ -204,6 +205,8 @@ def _stays(host: Host, raw: VirDomain, kept: Metadata, domain: Domain) -> dict[s
     ]
     if not going:
         return {}
+    from ..machine import ownership  # few VMs lose a disk
+
     references = ownership.read(host.connection)
     found = {}
     for own in going:
@@ -226,6 +229,8 @@ def remove(
     host: Host, raw: VirDomain, own: OwnVolume, *, proven: bool = False, asked: bool = False
 ) -> None:
     """Remove a volume that is the VM's own; raises PlanRefused if it stays."""
+    from ..machine import owned, ownership  # few VMs lose a disk
+
     references = ownership.read(host.connection)
     uuid = str(raw.UUIDString())
     stays = owned.remove(host.connection, own, uuid, references, proven=proven, asked=asked)
@@ -235,6 +240,8 @@ def remove(
 
 def require_room(host: Host, changes: t.Sequence[Change]) -> dict[str, str]:
     """Why a VM cannot be changed so on this hypervisor, by name."""
+    from . import creation_capacity  # where nothing differs nothing grows
+
     growing = [_growth(one) for one in changes if one.converged.changes]
     growing = [one for one in growing if one != creation_capacity.Growth(one.name)]
     return creation_capacity.grown(host, growing) if growing else {}
@@ -257,6 +264,8 @@ def _growth(change: Change) -> creation_capacity.Growth:
         pool = pools.get(path)
         if pool is not None and size > change.facts.sizes.get(path, size):
             disks[pool] = disks.get(pool, 0) + (size - change.facts.sizes[path]) // MIB
+    from . import creation_capacity
+
     nics = tuple(
         nic for nic in change.domain.nics if {f"nics.{nic.name}", f"nics.{nic.name}.source"} & paths
     )

@@ -20,7 +20,6 @@ from ..._pure.machine import host_info
 from ..._pure.placement.demand import ImageFacts
 from ..._pure.plan.steps import Plan
 from ..base.connection import Connection
-from ..images.images import BaseImage
 from ..machine import storage
 from ..machine.pools import list_pools
 
@@ -28,6 +27,7 @@ if t.TYPE_CHECKING:
     from ..._pure.change.creation import Facts
     from ..._pure.machine.fleet_seen import Seen
     from ..._pure.seed.guest_image import Seeded
+    from ..images.images import BaseImage
 
 SEED_SUFFIX = "_seed.iso"
 

@@ -202,7 +202,10 @@ SHAPES: t.Mapping[str, Fields] = {
         "host": _HOST,
         "vms": [{"name": str, "differences": (_TEXTS, _NONE), "drift": _FLAG, "pending": _TEXTS}],
     },
-    "claims": {"host": _HOST, "vms": [{**_MADE, "refused": _FLAG}]},
+    "claims": {
+        "host": _HOST,
+        "vms": [{**_MADE, "existed?": _FLAG, "restart_required?": _FLAG, "refused": _FLAG}],
+    },
     "purge_look": {
         "vms": [{"name": str, "uuid?": _TEXT, "phase?": _TEXT, "volumes": [_VOLUME]}],
         "pool_ids": _TEXTS,

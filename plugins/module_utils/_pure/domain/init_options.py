@@ -18,7 +18,7 @@ from .settings import VM
 if t.TYPE_CHECKING:
     from ..base.arguments import Spec
 
-STAGES = ("all", "read", "compare", "claim", "finish")
+STAGES = ("all", "read", "look", "compare", "claim", "finish")
 # Every key that describes a VM; _pure/domain/domain.py reads them, and reports every problem of a
 # batch at once. The action plugin hands them on in ``vms``.
 OPTIONS = tuple(names(VM))
@@ -39,6 +39,7 @@ INTERNAL: Spec = {
     "_stage": {"type": "str", "choices": list(STAGES), "default": "all"},
     "_run": {"type": "str"},
     "_only": {"type": "list", "elements": "str"},
+    "_asked": {"type": "str", "default": "", "no_log": True},
     "_withdraw": {"type": "list", "elements": "str", "default": []},
     "_home": {"type": "str", "default": ""},
     "_fleet_machine": {"type": "str"},

@@ -46,6 +46,20 @@ def test_seeds_are_taken_out_and_come_back_as_they_were() -> None:
     }
 
 
+def test_a_batch_is_readable_without_yaml_and_without_what_is_written_wrong() -> None:
+    vms: list[object] = [
+        {"name": "one", "seed": {"user_data": TEXT}},
+        {"name": "two", "seed": {"user_data": "a: [1"}},
+        {"name": "three", "seed": "{"},
+        "four",
+        {"name": "five", "memory": 64},
+    ]
+    assert _seeds.readable(vms) == [
+        {"name": "one", "seed": {"user_data": {"swap": {"size": 0}, "when": "2020-01-01"}}},
+        {"name": "five", "memory": 64},
+    ]
+
+
 def test_nothing_is_packed_when_there_is_nothing() -> None:
     assert _seeds.taken_out([{"name": "one"}]) == ([{"name": "one"}], "")
     assert seed_nocloud.unpacked("") == {}

@@ -203,7 +203,7 @@ GOOD: dict[str, Answer] = {
         ],
     },
     "placing": {"host": HOST},
-    "claims": {"host": HOST, "vms": [MADE]},
+    "claims": {"host": HOST, "vms": [{**MADE, "existed": True, "restart_required": False}]},
     "compared": {
         "host": HOST,
         "vms": [

@@ -1,0 +1,114 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""VMs that are as they are asked for, found while the hypervisor is read for placing.
+
+Of a batch in which nothing is to be done that is all there is to do. Whatever is not quite clear is
+left to the stage that claims.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import typing as t
+
+from ..._errors import FleetVirtError
+from ..machine import placement_facts
+
+if t.TYPE_CHECKING:
+    from ..._pure.machine.snapshot import DefinedEntry, PlacementEntry
+    from ..base.connection import Connection
+    from . import init
+    from .init import Entry
+
+    class Options(init.Options):
+        """With the batch as the controller packed it, empty if it is not to be looked for."""
+
+        _asked: str
+
+
+class _Found(t.TypedDict, total=False):
+    vms: list[Entry]
+
+
+class Facts(_Found):
+    """The module's result of the stages that read."""
+
+    changed: bool
+    host: PlacementEntry
+
+
+def facts(connection: Connection, params: Options) -> Facts:
+    """This hypervisor as placing sees it, and what is settled of the batch."""
+    base = params["base_pool"]
+    path = str(params["pool_paths"].get(base, ""))
+    found: Facts = {"changed": False, "host": placement_facts.read(connection, base, path)}
+    if params["_asked"]:
+        asked = here(params["_asked"], found["host"]["vms"])
+        found["vms"] = read(connection, params, asked) if asked else []
+    return found
+
+
+def here(asked: str, defined: t.Sequence[DefinedEntry]) -> list[dict[str, object]]:
+    """Of the batch, as the controller packed it, the VMs that are whole on this hypervisor."""
+    whole = {one["name"] for one in defined if one["managed"] and one["phase"] is None}
+    if not whole:
+        return []
+    batch: list[dict[str, object]] = json.loads(base64.b64decode(asked))
+    return [vm for vm in batch if vm.get("name") in whole]
+
+
+def read(connection: Connection, params: Options, asked: list[dict[str, object]]) -> list[Entry]:
+    """What became of those of ``asked`` of which nothing is to be changed."""
+    # few hypervisors have one of them
+    from ..._pure.domain.domain import Defaults, many
+    from ..base.lookup import find_domain, kept_metadata
+    from . import changing
+    from .creation_types import Host, Settings
+
+    defaults = Defaults(
+        disk_profiles=params["disk_profiles"],
+        nic_profiles=params["nic_profiles"],
+        pool=params["pool"],
+        ssh_public_keys=tuple(params["ssh_public_keys"]),
+        fleet=params["fleet"],
+    )
+    domains, problems = many(asked, defaults=defaults)
+    if problems:
+        return []  # the controller says what is wrong
+    host = Host(connection, Settings("", params["_home"], {}, params["base_pool"]))
+    found: list[Entry] = []
+    for domain in domains:
+        if any(disk.image is not None and disk.device != "disk" for disk in domain.disks):
+            continue  # which medium is in a drive is compared by what the image is
+        try:
+            raw = find_domain(connection, domain.name)
+            kept = None if raw is None else kept_metadata(connection, raw)
+            if raw is None or kept is None or kept.request is None or kept.phase is not None:
+                continue
+            change = changing.look(host, raw, kept, domain)
+        except FleetVirtError:
+            continue
+        plan = change.converged.plan
+        if plan.steps or plan.refusals:
+            continue
+        found.append(
+            {
+                "name": domain.name,
+                "uuid": str(raw.UUIDString()),
+                "existed": True,
+                "changed": False,
+                "steps": [],
+                "restart_required": bool(change.waits),
+                "pending": change.waits,
+                "seed": None,
+                "failed": False,
+                "refused": False,
+                "msg": None,
+            }
+        )
+    return found
