@@ -57,6 +57,12 @@ class Foreign(t.NamedTuple):
     facts: Answer
 
 
+def failure(error: FleetVirtError) -> AnsibleActionFail:
+    """How an action ends with one of our own errors: its message, and its kind as modules have it,
+    so that whoever reads the result knows what was refused from what was cut off."""
+    return AnsibleActionFail(str(error), result={"error": type(error).__name__})
+
+
 class FleetAction(ActionBase):
     """An action that does :meth:`work`; our own errors end it with their message alone.
 
@@ -75,7 +81,7 @@ class FleetAction(ActionBase):
             _answers.require_own(values.get("inventory_hostname"), values)
             result.update(self.work(values))
         except FleetVirtError as error:
-            raise AnsibleActionFail(str(error)) from None
+            raise failure(error) from None
         return result
 
     def cleanup(self, force: bool = False) -> None:

@@ -194,11 +194,11 @@ class Ends:
         return f"{told(self.source, here is not None, bool(here and here.active))}; {other}"
 
     def stop(self, connection: Connection, raw: VirDomain) -> None:
-        """End a VM that was started paused and never ran."""
+        """End a VM that was started paused and never ran; one that has just gone has ended."""
         try:
             connection.call(f"stop {self.name}", raw.destroy, seconds=_STOP_SECONDS)
         except LibvirtFailure as error:
-            if error.code != ERR_OPERATION_INVALID:
+            if error.code not in (ERR_OPERATION_INVALID, ERR_NO_DOMAIN):
                 raise
 
 

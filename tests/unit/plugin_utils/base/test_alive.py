@@ -18,9 +18,13 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import connection_loader
 from ansible.template import Templar
-from ansible_collections.fleet.virt.plugins.module_utils._errors import DeadlineExceeded
+from ansible_collections.fleet.virt.plugins.module_utils._errors import (
+    DeadlineExceeded,
+    PlanRefused,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _alive
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction, failure
 
 _PLAIN = "-C -o ControlMaster=auto -o ControlPersist=60s"
 
@@ -127,6 +131,15 @@ class _Hypervisor(FleetAction):
     def __init__(self, task_vars: dict[str, t.Any]) -> None:
         self._values = task_vars
         self._templar = Templar(DataLoader(), variables=task_vars)
+
+
+def test_what_the_controller_refuses_is_told_from_what_was_cut_off() -> None:
+    """As a module's refusal: nobody is told that it is not known what had been done by then."""
+    found = failure(PlanRefused("image: no https URL")).result
+    assert found["error"] == "PlanRefused"
+    assert outcomes.told({**found, "msg": "image: no https URL"}).startswith(
+        "image: no https URL; mend that, and run the same again"
+    )
 
 
 @pytest.mark.parametrize(

@@ -238,6 +238,23 @@ def test_where_both_ends_tell(machines: Machines, name: str) -> None:
             assert says in str(told)
 
 
+def test_what_waits_there_and_goes_just_when_it_is_stopped_is_no_obstacle(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As QEMU does whose connection was cut: the move is undone, as if it had not waited."""
+    stop = _Ends.stop
+
+    def gone(self: _Ends, connection: Connection, raw: t.Any) -> None:
+        raw.destroy()
+        stop(self, connection, raw)
+
+    monkeypatch.setattr(_Ends, "stop", gone)
+    with _fleet(machines, ("running", _M), ("coming", _M)) as fleet:
+        _job, told = fleet.settle()
+        assert fleet.seen() == {"web1 on hv1": (_RUNNING, None), **_HERE}
+        assert str(told).startswith("Undone: it broke off; 'web1' keeps running on hv1")
+
+
 @pytest.mark.parametrize("name", _UNDECIDED)
 def test_where_they_do_not_nothing_is_done(machines: Machines, name: str) -> None:
     here, there, answers, says = _UNDECIDED[name]
