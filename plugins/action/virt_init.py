@@ -60,12 +60,13 @@ class ActionModule(FleetAction):
     def _looking(self, task_vars: Values) -> Answer:
         """With all VMs of the batch, as they are written: whoever places them checks them too.
 
-        Each hypervisor looks for itself which of them it has.
+        Each hypervisor looks for itself which of them it has. Those that may hold secrets are not
+        among them: a hypervisor that has nothing to do with them is not to know those.
         """
         given = self._reading(task_vars)
         variables = _batch.Variables(task_vars, self._templar)
         chosen = _chosen(given, variables)
-        asked = _seeds.packed(_seeds.readable(_batch.requested(given, variables)))
+        asked = _seeds.packed(_seeds.fit_for_all(_batch.requested(given, variables)))
         return {
             **{key: value for key, value in given.items() if key not in ("vms", "_only")},
             **_of_all(chosen),

@@ -16,8 +16,8 @@ import typing as t
 from collections.abc import Mapping
 
 import yaml
-from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.options import user_data_json
+from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.types import HIDDEN
 
 _LARGEST = 4 * 1024 * 1024
 _MOST_KEYS = 10_000
@@ -96,25 +96,39 @@ def taken_out(
     return cleaned, packed(seeds) if seeds else ""
 
 
-def readable(vms: t.Iterable[object]) -> list[dict[str, object]]:
-    """The VMs with their seeds as a hypervisor reads them, without those that are written wrong."""
+def fit_for_all(vms: t.Iterable[object]) -> list[dict[str, object]]:
+    """The VMs that hypervisors may see which have nothing to do with them: without those whose
+    seeds or consoles may hold secrets, and those that are written wrong.
+    """
     found: list[dict[str, object]] = []
     for vm in vms:
-        with contextlib.suppress(ValueError, FleetVirtError):
-            if isinstance(vm, Mapping):
-                seed = vm.get("seed")
-                found.append({**vm, **({} if seed is None else {"seed": plain(seed)})})
+        with contextlib.suppress(ValueError):
+            if isinstance(vm, Mapping) and not _may_hold_secrets(vm):
+                seed = _mapping(vm.get("seed"))
+                found.append({**vm, **({} if seed is None else {"seed": seed})})
     return found
 
 
+def _may_hold_secrets(vm: t.Mapping[str, object]) -> bool:
+    seed, console = _mapping(vm.get("seed")), vm.get("console")
+    hidden = isinstance(seed, Mapping) and not seed.keys().isdisjoint(HIDDEN)
+    return hidden or (isinstance(console, Mapping) and bool(console.get("password")))
+
+
 def plain(seed: object) -> object:
-    """The seed with JSON text read, and user-data as a mapping; it has been validated."""
-    if isinstance(seed, str) and seed.lstrip().startswith("{"):
-        seed = json.loads(seed)
+    """The seed with JSON text read, and ``user_data`` as a mapping; it has been validated."""
+    seed = _mapping(seed)
     if isinstance(seed, Mapping):
-        user_data = seed.get("user_data")
-        if isinstance(user_data, str):
-            seed = {**seed, "user_data": json.loads(user_data_json(user_data, read_yaml))}
+        text = seed.get("user_data")
+        if isinstance(text, str):
+            seed = {**seed, "user_data": json.loads(user_data_json(text, read_yaml))}
+    return seed
+
+
+def _mapping(seed: object) -> object:
+    """The seed with JSON text read."""
+    if isinstance(seed, str) and seed.lstrip().startswith("{"):
+        return json.loads(seed)
     return seed
 
 

@@ -23,22 +23,13 @@ from ..base.options import join
 from ..base.settings import Group, Table, names
 from ..base.settings import shown as show
 from ..hardware import fragment, further
+from ..seed.types import HIDDEN
 from . import difference_devices, settings, settings_devices
 from .domain import Domain
 from .request import as_plain, made_as
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
-
-# Options whose content is one digest in the request that is kept
-_SECRET = (
-    "password_hash",
-    "users",
-    "files",
-    "ca_certificates",
-    "commands",
-    "user_data",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -256,8 +247,8 @@ def _creation(found: _Differences, domain: Domain, kept: Mapping[str, t.Any]) ->
             found.add("seed", now is not None, seed is not None)
         return
     for key in sorted(now):
-        hidden = key == "secrets" and any(found.written(f"seed.{one}") for one in _SECRET)
-        plain = found.written(f"seed.{key}") and (key not in _SECRET or key == "users")
+        hidden = key == "secrets" and any(found.written(f"seed.{one}") for one in HIDDEN)
+        plain = found.written(f"seed.{key}") and (key not in HIDDEN or key == "users")
         if (hidden or plain) and key in seed and seed[key] != now[key]:
             if hidden:
                 found.add("seed.secrets", "others", "those that it was made with")

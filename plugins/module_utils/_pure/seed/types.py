@@ -19,6 +19,8 @@ from .settings import DEFAULT_USER, METHODS
 
 ALL_SUDO = "ALL=(ALL) NOPASSWD:ALL"
 ReadYaml = t.Callable[[str], object]
+# Options whose content is one digest in the request that is kept: see Seed.without_secrets
+HIDDEN = ("password_hash", "users", "files", "ca_certificates", "commands", "user_data")
 _ROUNDS = 100_000  # some 50 ms; see Seed.without_secrets
 
 

@@ -15,6 +15,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.seed import (
     nocloud as seed_nocloud,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import domain
+from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.settings import SEED
+from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.types import HIDDEN
 from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _seeds
 
 KEY = (
@@ -46,18 +48,33 @@ def test_seeds_are_taken_out_and_come_back_as_they_were() -> None:
     }
 
 
-def test_a_batch_is_readable_without_yaml_and_without_what_is_written_wrong() -> None:
+def test_no_secret_goes_to_all_hypervisors_and_nothing_that_is_written_wrong() -> None:
+    secret: list[dict[str, object]] = [
+        {"name": "one", "seed": {option: "HUSH"}} for option in HIDDEN
+    ]
+    fit: list[dict[str, object]] = [
+        {"name": "two", "memory": 64},
+        {"name": "three", "seed": {"hostname": "db"}, "console": "vnc"},
+        {"name": "four", "seed": False, "console": {"type": "vnc"}},
+    ]
     vms: list[object] = [
-        {"name": "one", "seed": {"user_data": TEXT}},
-        {"name": "two", "seed": {"user_data": "a: [1"}},
-        {"name": "three", "seed": "{"},
-        "four",
-        {"name": "five", "memory": 64},
+        *secret,
+        {"name": "five", "seed": json.dumps({"user_data": TEXT})},
+        {"name": "six", "console": {"type": "vnc", "password": "HUSH"}},
+        {"name": "seven", "seed": "{"},
+        "eight",
+        *fit,
+        {"name": "nine", "seed": '{"hostname": "db"}'},
     ]
-    assert _seeds.readable(vms) == [
-        {"name": "one", "seed": {"user_data": {"swap": {"size": 0}, "when": "2020-01-01"}}},
-        {"name": "five", "memory": 64},
-    ]
+    assert _seeds.fit_for_all(vms) == [*fit, {"name": "nine", "seed": {"hostname": "db"}}]
+
+
+def test_what_is_hidden_is_what_is_taken_for_secret() -> None:
+    """Every row of a seed that may hold a secret is one that no other hypervisor sees."""
+    rows = {row.name: [row, *getattr(row, "settings", ())] for row in SEED}
+    secret = {name for name, found in rows.items() if any(vars(one).get("secret") for one in found)}
+    assert secret == {"password_hash", "users"}
+    assert secret <= set(HIDDEN)
 
 
 def test_nothing_is_packed_when_there_is_nothing() -> None:
