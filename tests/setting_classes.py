@@ -28,6 +28,8 @@ PROVEN = {
         for key in ("volume", "dev", "protocol", "source_name", "hosts")
     },
     "disks.iothread": "provisioning/test_settings.py::test_disks_share_threads",
+    "disks.encryption_secret": "provisioning/test_settings.py::test_disks_are_encrypted",
+    "secure_boot": "provisioning/test_settings.py::test_secure_boot_looks_for_signatures",
     "firmware": _UEFI,
     "kernel": _UEFI,
     "initrd": _UEFI,
@@ -41,7 +43,6 @@ PROVEN = {
 _CGROUPS = "the laboratory's hypervisors are containers without controllers of cgroups"
 _KVM = "the laboratory has no KVM, and emulation has none of it"
 _HARDWARE = "the laboratory has no device to give away"
-_SIGNED = "the laboratory has no guest whose kernel is signed with Microsoft's keys"
 SCHEMA_ONLY = {
     "arch": "the laboratory has PCs alone",
     "cputune.shares": _CGROUPS,
@@ -50,7 +51,6 @@ SCHEMA_ONLY = {
     "memtune.hard_limit": _CGROUPS,
     "memtune.soft_limit": _CGROUPS,
     "features.kvm_hint_dedicated": _KVM,
-    "secure_boot": _SIGNED,
     "hostdevs.pci": _HARDWARE,
     "hostdevs.usb": _HARDWARE,
     "disks.auth_user": "the laboratory has neither Ceph nor iSCSI",

@@ -374,6 +374,11 @@ host:
         secure_boot:
           description: Whether libvirt finds firmware with secure boot.
           type: bool
+        secrets:
+          description: What secrets of libvirt are known by, their UUIDs, and the usages of those
+            for volumes. Their values are not read.
+          type: list
+          elements: str
     images:
       description: Volumes of the pool of base images.
       returned: with O(placement=true)

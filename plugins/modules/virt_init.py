@@ -414,6 +414,16 @@ options:
           - In a VM that exists it is never changed (a disk keeps what it is on; add another disk,
             and remove this one).
         type: str
+      encryption_secret:
+        description:
+          - The UUID or usage of the secret of libvirt (C(virsh secret-list), of type V(volume)) by
+            which QEMU encrypts it (LUKS). The secret has to be on the hypervisor; its value is
+            never read here. libvirt makes the volume encrypted; one that exists has to be. What is
+            on an image that it lies on, and on the seed medium, is not encrypted. Such a disk grows
+            only while the VM runs, and the VM is neither moved, copied nor given snapshots.
+          - In a VM that exists it is never changed (a disk is encrypted when it is made, or not;
+            add another disk).
+        type: str
       wwn:
         description:
           - World wide name that the guest sees, 16 hexadecimal digits. Not for O(disks[].bus)

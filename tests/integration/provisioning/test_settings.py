@@ -10,7 +10,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
+from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 from ansible_collections.fleet.virt.tests.lab import images, images_disk, images_tiny
 from ansible_collections.fleet.virt.tests.lab.images_disk import run
 
@@ -22,7 +24,7 @@ _RUNNING = {"memory": 64, "image": "tiny.qcow2", "seed": False}
 def _runs(fleet: Fleet, host: str = "hv1", **options: Any) -> None:
     """Made, running, and as it was asked for."""
     for changed in (True, False):
-        result = fleet.init(host, **_RUNNING, **options)
+        result = fleet.init(host, **{**_RUNNING, **options})
         assert not result["failed"], result.get("msg")
         assert result["changed"] is changed, result
     assert fleet.host(host, f"virsh domstate {options['name']}").strip() == "running"
@@ -69,24 +71,28 @@ def test_a_tpm_where_it_can_be_emulated(fleet: Fleet) -> None:
     assert fleet.files("hv2", kept) == []
 
 
-def test_a_guest_with_uefi_reports_its_tpm(fleet: Fleet, guests: Guests, tmp_path: Path) -> None:
-    """Its kernel is given to it, as its own disk boots with a BIOS alone; hv2 has the firmware."""
-    raw, folder = tmp_path / "tiny.raw", "/var/lib/libvirt/images"
+def _kernel(fleet: Fleet, host: str, folder: Path) -> dict[str, str]:
+    """The kernel of the tiny guest, given to a VM: its own disk boots with a BIOS alone."""
+    raw, there = folder / "tiny.raw", "/var/lib/libvirt/images"
     run("qemu-img", "convert", "-O", "raw", images.image("tiny"), raw)
     for name in ("vmlinuz", "initrd"):
-        run("mcopy", "-i", f"{raw}@@{images_disk.BOOT_START}", f"::/{name}", tmp_path / name)
-        with (tmp_path / name).open("rb") as stream:
-            command = [*fleet.lab.login("hv2"), "--", f"sudo tee {folder}/{name} > /dev/null"]
+        run("mcopy", "-o", "-i", f"{raw}@@{images_disk.BOOT_START}", f"::/{name}", folder / name)
+        with (folder / name).open("rb") as stream:
+            command = [*fleet.lab.login(host), "--", f"sudo tee {there}/{name} > /dev/null"]
             subprocess.run(command, stdin=stream, check=True, timeout=60)
+    given = {"kernel": f"{there}/vmlinuz", "initrd": f"{there}/initrd"}
+    return {**given, "cmdline": images_tiny.COMMAND_LINE}
+
+
+def test_a_guest_with_uefi_reports_its_tpm(fleet: Fleet, guests: Guests, tmp_path: Path) -> None:
+    """Of the hypervisors hv2 has the firmware."""
     vm = {
         **_RUNNING,
         "name": "modern",
         "memory": 256,
         "firmware": "uefi",
         "tpm": True,
-        "kernel": f"{folder}/vmlinuz",
-        "initrd": f"{folder}/initrd",
-        "cmdline": images_tiny.COMMAND_LINE,
+        **_kernel(fleet, "hv2", tmp_path),
     }
     for changed in (True, False):
         result = fleet.init("hv2", **vm)
@@ -94,11 +100,92 @@ def test_a_guest_with_uefi_reports_its_tpm(fleet: Fleet, guests: Guests, tmp_pat
         assert result["changed"] is changed, result
     guests.wait_agent("hv2", "modern", 180)
     guests.execute("hv2", "modern", "test -d /sys/firmware/efi/efivars")
+    assert _UNSIGNED not in fleet.host("hv2", "cat /var/log/libvirt/qemu/modern-console.log")
     guests.execute("hv2", "modern", "grep -qx 2 /sys/class/tpm/tpm0/tpm_version_major")
     fleet.host("hv2", "virsh destroy modern")
     purged = fleet.ansible.module("hv2", "virt_purge", {"name": "modern"})
     assert not purged["hv2"].get("failed"), purged
     assert fleet.files("hv2", "/var/lib/libvirt/qemu/nvram") == []
+
+
+_UNSIGNED = "OVMF: Secure boot image verification failed"
+_FIRMWARE = "/usr/share/OVMF /usr/share/qemu/firmware"
+
+
+def test_secure_boot_looks_for_signatures(fleet: Fleet, tmp_path: Path) -> None:
+    """The firmware says on the console that nobody signed the kernel, which it then loads without
+    UEFI; of hypervisors hv1 has no firmware of its own, and gets that of hv2."""
+    pack = [*fleet.lab.login("hv2"), "--", f"tar -C / -cf - {_FIRMWARE}"]
+    packed = subprocess.run(pack, check=True, stdout=subprocess.PIPE, timeout=60).stdout
+    unpack = [*fleet.lab.login("hv1"), "--", "sudo tar -C / -xf -"]
+    subprocess.run(unpack, input=packed, check=True, timeout=60)
+    try:
+        for host in ("hv1", "hv2"):
+            kernel = _kernel(fleet, host, tmp_path)
+            vm = {"name": f"signed-{host}", "memory": 256, "firmware": "uefi", "secure_boot": True}
+            _runs(fleet, host, **vm, **kernel)
+            log = f"cat /var/log/libvirt/qemu/{vm['name']}-console.log"
+            wait_for(lambda: _UNSIGNED in fleet.host(host, log), 120, "the firmware")  # noqa: B023
+            fleet.host(host, f"virsh destroy {vm['name']}")
+    finally:
+        fleet.host("hv1", f"rm -r {_FIRMWARE}; systemctl restart libvirtd.service")
+
+
+_KNOWN_AS = "6b1a4a1e-7d0c-4a43-9d6b-0c2e7f1b5a90"
+_USAGE = "disks of a fleet"
+_DEFINE = f"""
+printf %s '<secret ephemeral="no" private="yes"><uuid>{_KNOWN_AS}</uuid><usage type="volume">\
+<volume>{_USAGE}</volume></usage></secret>' > /run/secret.xml
+virsh -q secret-define /run/secret.xml
+printf 'a passphrase' > /run/value; virsh -q secret-set-value {_KNOWN_AS} --file /run/value --plain
+rm /run/value /run/secret.xml
+"""
+
+
+@pytest.mark.parametrize("host", ["hv1", "hv2"])
+def test_disks_are_encrypted(fleet: Fleet, guests: Guests, host: str) -> None:
+    """A guest boots from one; what it writes is not to be found in the file of the other."""
+    name, folder = f"sealed-{host}", "/var/lib/libvirt/images"
+    system = {"name": "system", "encryption_secret": _KNOWN_AS}
+    data = {"name": "data", "size": 8, "encryption_secret": _USAGE}
+    vm = {**_RUNNING, "name": name, "memory": 96, "disks": [system, data]}
+    for check in (True, False):
+        refused = fleet.init(host, check=check, **vm)
+        assert f"has no secret '{_KNOWN_AS}' for volumes" in refused["msg"], refused
+        assert f"has no secret '{_USAGE}'" in refused["msg"]
+    assert name not in fleet.domains()[host]
+    fleet.host(host, _DEFINE)
+    try:
+        for changed in (True, False):
+            result = fleet.init(host, **vm)
+            assert not result["failed"], result.get("msg")
+            assert result["changed"] is changed, result
+        guests.wait_agent(host, name)
+        guests.execute(host, name, "yes FINDME | dd of=/dev/vdb bs=64k count=16 conv=fsync")
+        for disk in ("system", "data"):
+            path = f"{folder}/{name}_{disk}.qcow2"
+            assert "format: luks" in fleet.host(host, f"qemu-img info -U {path}")
+            assert "FINDME" not in fleet.host(host, f"strings -n 6 {path} | sort -u | head -n 99")
+        more = {**data, "name": "more"}
+        (added,) = fleet.init(host, **{**vm, "disks": [system, {**data, "size": 16}, more]})["vms"]
+        steps = ["disks.data.size 8 MiB -> 16 MiB, live", "disks.more added, live"]
+        assert sorted(added["steps"]) == steps, added
+        guests.execute(host, name, "test $(cat /sys/block/vdb/size) = 32768 -a -e /dev/vdc")
+        options: dict[str, dict[str, Any]] = {
+            "virt_snapshot": {"name": name, "snapshot": "one"},
+            "virt_template": {"name": name, "image": "golden"},
+        }
+        for module, given in options.items():
+            refused = fleet.ansible.module(host, module, given, extra=fleet.variables)[host]
+            assert "encrypted" in refused["msg"], refused
+        fleet.host(host, f"virsh destroy {name}")
+        refused = fleet.init(host, **{**vm, "disks": [{**data, "size": 24}]})
+        assert "grows an encrypted disk while the VM runs alone" in refused["msg"], refused
+        purged = fleet.ansible.module(host, "virt_purge", {"name": name})[host]
+        assert not purged.get("failed"), purged
+        assert not [one for one in fleet.files(host) if one.startswith(name)]
+    finally:
+        fleet.host(host, f"virsh -q secret-undefine {_KNOWN_AS}")
 
 
 _MOUSE = "<domain><devices><input type='mouse' bus='virtio'/></devices></domain>"

@@ -23,7 +23,7 @@ from ..._pure.base.states import state_name
 from ..._pure.base.xml_values import mib_up
 from ..._pure.copies import template_plan
 from ..._pure.copies.template_plan import Disk, Facts, Wanted
-from ..._pure.machine import domain_info
+from ..._pure.machine import domain_info, encryption
 from ..._pure.plan.steps import Step
 from ..base import programs
 from ..base.connection import Connection
@@ -145,10 +145,11 @@ def _read(
     name = str(raw.name())
     state = state_name(connection.call(f"read the state of {name}", raw.state, 0)[0])
     active = bool(connection.call(f"read the state of {name}", raw.isActive))
-    info = domain_info.parse(connection.call(f"read domain {name}", raw.XMLDesc, 0), name)
+    text = connection.call(f"read domain {name}", raw.XMLDesc, 0)
+    info, secrets = domain_info.parse(text, name), encryption.secrets_of(text)
     stored = kept_metadata(connection, raw)
     disks = [
-        _disk(connection, raw, entry)
+        _disk(connection, raw, entry, secrets.get(str(entry["target"])))
         for entry in info["disks"]
         if entry["device"] == "disk" and entry["target"]
     ]
@@ -176,7 +177,7 @@ def _read(
     )
 
 
-def _disk(connection: Connection, raw: VirDomain, entry: DiskEntry) -> Disk:
+def _disk(connection: Connection, raw: VirDomain, entry: DiskEntry, secret: str | None) -> Disk:
     target, path = str(entry["target"]), entry["source"]
     local = path is not None and path.startswith("/") and entry["type"] in ("file", "block")
     size = 0
@@ -190,6 +191,7 @@ def _disk(connection: Connection, raw: VirDomain, entry: DiskEntry) -> Disk:
         readonly=entry["readonly"],
         shareable=entry["shareable"],
         size=size,
+        secret=secret,
     )
 
 

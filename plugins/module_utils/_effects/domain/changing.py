@@ -117,12 +117,17 @@ def look(host: Host, raw: VirDomain, kept: Metadata, domain: Domain) -> Change:
 
 
 def _require_sources(host: Host, missing: t.Sequence[Disk], uuid: str) -> None:
+    problems = []
+    if any(disk.encryption_secret for disk in missing):
+        from ..machine import secrets  # few VMs have one that is encrypted
+
+        problems = secrets.problems(host.connection, host.settings.home, missing)
     if any(disk.exists for disk in missing):
         from . import sources  # few VMs have a disk that is not their own
 
-        problems = sources.problems(host, missing, uuid)
-        if problems:
-            raise PlanRefused("; ".join(problems))
+        problems += sources.problems(host, missing, uuid)
+    if problems:
+        raise PlanRefused("; ".join(problems))
 
 
 def again(host: Host, change: Change) -> Facts:

@@ -242,12 +242,17 @@ def _wanted(host: Host, job: Job) -> creation.Wanted:
 
 
 def _sources(host: Host, job: Job) -> list[str]:
-    """What speaks against the disks that exist and are not the VM's own."""
-    if not any(disk.exists for disk in job.domain.disks):
-        return []
-    from . import sources  # few VMs have one
+    """What speaks against disks that are encrypted, and those that exist and are not its own."""
+    found, disks = [], job.domain.disks
+    if any(disk.encryption_secret for disk in disks):
+        from ..machine import secrets  # few VMs have one
 
-    return sources.problems(host, job.domain.disks, job.uuid)
+        found = secrets.problems(host.connection, host.settings.home, disks)
+    if any(disk.exists for disk in disks):
+        from . import sources  # few VMs have one
+
+        found += sources.problems(host, disks, job.uuid)
+    return found
 
 
 def _require_valid(host: Host, job: Job) -> None:

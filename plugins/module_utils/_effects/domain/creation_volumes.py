@@ -53,6 +53,7 @@ def make(host: Host, plan: DiskPlan, made: list[DiskPlan]) -> None:
             size=plan.size,
             volume_format=_format(plan),
             backing=(base.path, base.format) if base is not None and overlay else None,
+            secret=plan.disk.encryption_secret,
         )
         made.append(plan)
 
@@ -92,7 +93,8 @@ def seed(host: Host, job: Job, made: list[DiskPlan]) -> None:
     if wanted is None:
         return
     name, uuid, nics = job.domain.name, str(job.uuid), job.domain.seeded_nics
-    if wanted.method != "nocloud":
+    encrypted = any(plan.disk.encryption_secret for plan in job.disks)
+    if wanted.method != "nocloud" and not encrypted:  # nobody but libvirt can read those
         from ..seed import (
             offline as seed_offline,  # few need it, and what is imported is compiled at every call
         )

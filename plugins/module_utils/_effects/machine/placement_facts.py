@@ -24,7 +24,7 @@ from ..._pure.machine import host_info, network_info
 from ..base import paths
 from ..base.connection import Connection
 from ..base.deadline import Failed
-from . import placement_devices
+from . import placement_devices, secrets
 from .host import read_host
 from .pools import describe_volume, list_handles, list_pools
 
@@ -131,6 +131,7 @@ def _offers(connection: Connection, secure_boot: bool | None) -> OffersEntry:
         "hugepages": placement_devices.hugepages() if local else None,
         "virtiofs": placement_devices.has_virtiofs() if local else None,
         "secure_boot": secure_boot,
+        "secrets": secrets.known(connection),
     }
 
 

@@ -151,14 +151,14 @@ def create_volume(
     volume_format: str,
     backing: tuple[str, str] | None = None,
     mode: str | None = None,
+    secret: str | None = None,
 ) -> VirStorageVol:
-    """A new thin volume of ``size`` bytes: empty, or over ``backing``.
+    """A new thin volume of ``size`` bytes: empty, or over ``backing``; encrypted by a ``secret``.
 
     libvirt refuses a name that is taken, as a volume or as a file.
     """
-    xml = volume_xml.render(
-        name, size, volume_format, backing, volume_xml.Permissions(mode=mode) if mode else None
-    )
+    permissions = volume_xml.Permissions(mode=mode) if mode else None
+    xml = volume_xml.render(name, size, volume_format, backing, permissions, secret)
     return patiently(connection, f"create volume {name}", lambda: pool.existing.createXML(xml, 0))
 
 

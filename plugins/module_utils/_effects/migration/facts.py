@@ -28,7 +28,14 @@ from ..._libvirt import (
 from ..._pure.base import metadata
 from ..._pure.base.metadata import Metadata, OwnVolume
 from ..._pure.base.states import state_name
-from ..._pure.machine import domain_info, file_references, host_info, network_info, storage_info
+from ..._pure.machine import (
+    domain_info,
+    encryption,
+    file_references,
+    host_info,
+    network_info,
+    storage_info,
+)
 from ..._pure.machine.file_references import RAW
 from ..._pure.migration.types import Defined, Destination, Disk, Pool, Source, Target, Volume
 from ..base import owner as owners
@@ -166,6 +173,7 @@ def _disks(
             readonly=bool(entry["readonly"]),
             shareable=bool(entry["shareable"]),
             encrypted=next(element.iter("encryption"), None) is not None,
+            secret=encryption.secret_of(element),
             # a raw disk lies on nothing, whatever its guest has written where a header would be
             chain=tuple(_chain(element) if active else _stored_chain(connection, entry["source"]))
             if entry["device"] == "disk" and entry["format"] != RAW

@@ -17,6 +17,7 @@ from ..._libvirt import DOMAIN_XML_INACTIVE
 from ..._pure.base import metadata
 from ..._pure.base.states import state_name
 from ..._pure.base.xml_values import bytes_of, number, text_of
+from ..._pure.machine import encryption
 from ..._pure.snapshots.plan import EXTERNAL, INTERNAL, MADE_BY, Disk, Facts, Snapshot, ordered
 from ..base import deadline
 from ..base.connection import Connection
@@ -127,6 +128,11 @@ def _unfit(name: str, domain: Element, *, active: bool) -> t.Iterator[str]:
         yield (
             f"{name!r} has a TPM, whose state is in a file that no snapshot holds; make VMs that"
             " are to have snapshots without one"
+        )
+    if any(encryption.secret_of(one) for one in domain.iterfind("devices/disk")):
+        yield (
+            f"{name!r} has a disk that is encrypted, over which libvirt would lay one that is not;"
+            " make VMs that are to have snapshots without one"
         )
     if domain.find("devices/disk/shareable") is not None:
         yield (

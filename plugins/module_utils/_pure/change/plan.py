@@ -192,6 +192,8 @@ class _Planner:
             real = facts.sizes.get(path or "")
             if real is None:
                 return "its size cannot be read"
+            if self.live is None and spec.encryption_secret:
+                return "libvirt grows an encrypted disk while the VM runs alone; start it first"
             if spec.size is not None and spec.size * MIB < real:
                 return (
                     "a disk never shrinks, what is at its end would be lost; add another disk, copy"

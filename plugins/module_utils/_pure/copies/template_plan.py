@@ -34,6 +34,7 @@ class Disk:
     readonly: bool = False
     shareable: bool = False
     size: int = 0  # bytes
+    secret: str | None = None  # by which it is encrypted
 
 
 @dataclass(frozen=True)
@@ -169,6 +170,11 @@ def _refusals(facts: Facts, wanted: Wanted) -> list[str]:
         if disk.path is None:
             found.append(
                 f"disk {disk.target} of {name!r} is no file and no device of its hypervisor, and is"
+                " not copied; copy a VM without it"
+            )
+        elif disk.secret is not None:
+            found.append(
+                f"disk {disk.target} of {name!r} is encrypted by the secret {disk.secret!r}, and is"
                 " not copied; copy a VM without it"
             )
         elif disk.format not in ("qcow2", "raw"):

@@ -19,6 +19,7 @@ from ..base import ip
 from ..base.names import mac_address
 from ..base.options import Reader, show
 from ..base.settings import fields_of, further, names
+from ..hardware import settings_encryption as encryption
 from ..hardware import settings_sources as sources
 from ..hardware import settings_tuning as tuning
 from ..hardware.further import one
@@ -58,6 +59,7 @@ class Disk:
     hosts: tuple[str, ...] = ()
     auth_user: str | None = None
     auth_secret: str | None = None
+    encryption_secret: str | None = None
 
     @property
     def exists(self) -> bool:
@@ -203,6 +205,12 @@ def disk_from(
         reader.problem(
             "io", f"io native needs cache none or directsync, not {cache}; change either"
         )
+    encryption.check(
+        reader,
+        drive=drive,
+        exists=existing is not None,
+        copied=source is not None and not overlaid,
+    )
     disk = Disk(
         name=entry.name,
         size=size,
@@ -222,6 +230,7 @@ def disk_from(
         hosts=sources.Disk.hosts.read(reader),
         auth_user=sources.Disk.auth_user.read(reader),
         auth_secret=sources.Disk.auth_secret.read(reader),
+        encryption_secret=sources.Disk.encryption_secret.read(reader),
         **further(Disk, reader),
     )
     reader.finish(names(settings.DISK))

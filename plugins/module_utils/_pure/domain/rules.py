@@ -75,6 +75,13 @@ def check(domain: _Domain, host: str | None, reader: Reader) -> None:
         reader.problem(
             "seed", "it lies beside a disk that is made for the VM, and there is none; write false"
         )
+    encrypted = [one.name for one in domain.disks if one.encryption_secret]
+    if encrypted and getattr(domain.seed, "method", None) == "offline":
+        reader.problem(
+            "seed",
+            f"nobody can write a seed into a disk that is encrypted ({', '.join(encrypted)}); use"
+            " method nocloud",
+        )
     secure = reader.is_true("secure_boot")
     if secure and domain.firmware != "uefi":
         reader.problem("secure_boot", "it needs firmware uefi; set that too")

@@ -18,6 +18,7 @@ from ..base import places
 from ..base.options import Reader
 from ..base.places import Pair
 from ..base.settings import Choice, Text, Words, never
+from . import settings_encryption
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -263,3 +264,4 @@ class Disk:
         change=never(_KEPT),
         secret=False,
     )
+    encryption_secret = settings_encryption.SECRET

@@ -487,6 +487,7 @@ class OffersEntry(t.TypedDict):
     hugepages: list[HugepagesEntry] | None
     virtiofs: bool | None
     secure_boot: bool | None
+    secrets: list[str] | None
 
 
 class PlacementEntry(HostEntry):

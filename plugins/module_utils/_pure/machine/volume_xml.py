@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ... import _lxml
+from . import encryption
 
 
 class Backing(t.NamedTuple):
@@ -37,8 +38,12 @@ def render(
     volume_format: str,
     backing: Backing | tuple[str, str] | None = None,
     permissions: Permissions | None = None,
+    secret: str | None = None,
 ) -> str:
-    """The XML of a volume of ``capacity`` bytes, thin: nothing is allocated beforehand."""
+    """The XML of a volume of ``capacity`` bytes, thin: nothing is allocated beforehand.
+
+    By a ``secret``, which is known by its UUID or usage, libvirt encrypts it.
+    """
     root = _lxml.new("volume", {"type": "file"})
     _lxml.add(root, "name", text=name)
     _lxml.add(root, "allocation", {"unit": "bytes"}, "0")
@@ -53,6 +58,8 @@ def render(
                 _lxml.add(element, key, text=str(value))
     if volume_format == "qcow2":
         _lxml.add(target, "compat", text="1.1")
+    if secret is not None:
+        encryption.add(target, secret)
     if backing is not None:
         path, backing_format = backing
         element = _lxml.add(root, "backingStore")

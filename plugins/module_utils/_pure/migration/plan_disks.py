@@ -45,7 +45,10 @@ def volume_of(
         kind = "shareable" if disk.shareable else "read-only"
         return f"{what} ({disk.path}) is {kind}, so it may be others' too; detach it", None
     if disk.encrypted:
-        return f"{what} ({disk.path}) is encrypted by QEMU, whose secret does not travel", None
+        return (
+            f"{what} ({disk.path}) is encrypted by the secret {disk.secret or 'of libvirt'} of"
+            f" {source.host}, which does not travel to {where}; VMs with such disks are not moved"
+        ), None
     if disk.block_job:
         return f"{what} ({disk.path}) has a block job running; wait for it (virsh blockjob)", None
     if disk.format not in ("qcow2", "raw") or not disk.capacity:

@@ -81,6 +81,7 @@ class Disk:
     readonly: bool = False
     shareable: bool = False
     encrypted: bool = False
+    secret: str | None = None  # by which it is
     chain: tuple[tuple[str, str], ...] = ()
     own: OwnVolume | None = None
     block_job: bool = False

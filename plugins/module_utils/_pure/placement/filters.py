@@ -327,4 +327,5 @@ _FIXED: tuple[tuple[str, t.Callable[[PlacementHost, Request], str | None]], ...]
     ("hugepages", lambda host, request: offers.hugepages(request.wants, host.offers)),
     ("virtiofs", lambda host, request: offers.virtiofs(request.wants, host.offers)),
     ("secure_boot", lambda host, request: offers.secure_boot(request.wants, host.offers)),
+    ("secrets", lambda host, request: offers.secrets(request.wants, host.offers)),
 )

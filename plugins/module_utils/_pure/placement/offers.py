@@ -32,6 +32,7 @@ class Wants:
     hugepages: tuple[int, int] | None = None
     virtiofs: bool = False
     secure_boot: bool = False
+    secrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Offers:
     hugepages: tuple[tuple[int, int, int], ...] | None = None
     virtiofs: bool | None = None
     secure_boot: bool | None = None
+    secrets: frozenset[str] | None = None
 
 
 NOTHING_WANTED, NOTHING_KNOWN = Wants(), Offers()
@@ -68,6 +70,9 @@ def wants_of(domain: Domain) -> Wants:
         hugepages=pages,
         virtiofs=any(one.driver == "virtiofs" for one in domain.filesystems),
         secure_boot=bool(getattr(domain, "secure_boot", False)),
+        secrets=tuple(
+            dict.fromkeys(one.encryption_secret for one in domain.disks if one.encryption_secret)
+        ),
     )
 
 
@@ -92,6 +97,7 @@ def offers_from(value: object) -> Offers:
         ),
         virtiofs=_boolean(value.get("virtiofs")),
         secure_boot=_boolean(value.get("secure_boot")),
+        secrets=_names(value.get("secrets")),
     )
 
 
@@ -187,3 +193,15 @@ def secure_boot(wants: Wants, offers: Offers) -> str | None:
         "needs firmware with secure boot, and libvirt finds none there; install the package ovmf"
         " (Debian, Ubuntu) or edk2-ovmf (others)"
     )
+
+
+def secrets(wants: Wants, offers: Offers) -> str | None:
+    """Why it cannot have its encrypted disks there."""
+    if not wants.secrets:
+        return None
+    if offers.secrets is None:
+        return "needs secrets of libvirt; which it has is not known"
+    gone = [one for one in wants.secrets if not {one, one.lower()} & offers.secrets]
+    if gone:
+        return f"has no secret {', '.join(map(repr, gone))}; define it there (virsh secret-define)"
+    return None

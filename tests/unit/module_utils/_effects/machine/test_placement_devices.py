@@ -76,6 +76,7 @@ def test_what_was_read_is_what_placement_takes() -> None:
         "hugepages": [{"size_kib": 2048, "total": 2, "free": 1}, "nonsense"],
         "virtiofs": "yes",
         "secure_boot": True,
+        "secrets": ["disks"],
     }
     assert offers_from(entry) == Offers(
         volumes={"default": frozenset({"a"})},
@@ -83,5 +84,6 @@ def test_what_was_read_is_what_placement_takes() -> None:
         openvswitch=frozenset(),
         hugepages=((2048, 2, 1),),
         secure_boot=True,
+        secrets=frozenset({"disks"}),
     )
     assert offers_from("nonsense") == Offers()

@@ -73,6 +73,7 @@ _VALUES: dict[str, list[t.Any]] = {
     "hosts": [["10.0.0.1:3300", "[fd00::1]:6789", "mon1"]],
     "auth_user": ["libvirt"],
     "auth_secret": ["client.libvirt secret"],
+    "encryption_secret": ["6b1a4a1e-7d0c-4a43-9d6b-0c2e7f1b5a90", "disks of a fleet & more"],
     "bridge": ["br0", "br-1"],
     "cpu.model": ["EPYC"],
     "description": ["first\nsecond <line>", "x"],

@@ -204,6 +204,13 @@ REJECTED: list[tuple[dict[str, t.Any], dict[str, t.Any], str, str]] = [
         "secure_boot",
         "needs firmware with secure boot, and libvirt finds none there; install the package ovmf",
     ),
+    (
+        {"offers": Offers(secrets=frozenset({"other"}))},
+        {"wants": Wants(secrets=("disks of a fleet",))},
+        "secrets",
+        "has no secret 'disks of a fleet'; define it there",
+    ),
+    ({}, {"wants": Wants(secrets=("a",))}, "secrets", "which it has is not known"),
     ({}, {"domain_type": "xen"}, "domain_type", "needs domain type xen, it has kvm, qemu"),
     ({"domain_types": frozenset()}, {}, "domain_type", "no type of domain"),
     ({}, {"arch": "aarch64"}, "arch", "needs architecture aarch64, it is x86_64"),
@@ -257,6 +264,7 @@ ACCEPTED: list[tuple[dict[str, t.Any], dict[str, t.Any]]] = [
                 hugepages=((2048, 100, 32), (1048576, 0, 0)),
                 virtiofs=True,
                 secure_boot=True,
+                secrets=frozenset({"disks of a fleet"}),
             )
         },
         {
@@ -268,6 +276,7 @@ ACCEPTED: list[tuple[dict[str, t.Any], dict[str, t.Any]]] = [
                 hugepages=(2048, 64),
                 virtiofs=True,
                 secure_boot=True,
+                secrets=("disks of a fleet",),
             )
         },
     ),

@@ -1,0 +1,47 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Disks and volumes that are encrypted (LUKS), and what the secret of libvirt is known by.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ... import _lxml
+
+if t.TYPE_CHECKING:
+    from ..._lxml import Element
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
+
+
+def add(parent: Element, secret: str) -> None:
+    """``<encryption>`` of a disk or volume; ``secret`` is a UUID or a usage."""
+    element = _lxml.add(parent, "encryption", {"format": "luks"})
+    known_by = "uuid" if _UUID.fullmatch(secret) else "usage"
+    value = secret.lower() if known_by == "uuid" else secret
+    _lxml.add(element, "secret", {"type": "passphrase", known_by: value})
+
+
+def secret_of(disk: Element) -> str | None:
+    """What the secret of a ``<disk>`` is known by; None if it is not encrypted."""
+    for place in ("source/encryption/secret", "encryption/secret"):
+        secret = disk.find(place)
+        if secret is not None:
+            return secret.get("uuid") or secret.get("usage")
+    return None
+
+
+def secrets_of(xml: str) -> dict[str, str]:
+    """What the secret of each encrypted disk of a domain is known by, by its target."""
+    found = {}
+    for disk in _lxml.parse(xml, "domain").iterfind("devices/disk"):
+        target, secret = disk.find("target"), secret_of(disk)
+        if target is not None and secret is not None:
+            found[str(target.get("dev"))] = secret
+    return found
