@@ -22,6 +22,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import
 class Options(Connected):
     name: str
     new_name: str
+    volumes: bool
     _stage: str
     _results: str | None
     _taken: str | None

@@ -14,7 +14,8 @@ description:
   - The log of its console gets the new name. The variables of its UEFI firmware are kept in a file
     that is called after its UUID from then on, because libvirt would give that of the old name to
     a new VM.
-  - Its volumes keep their names, and so does what the guest calls itself.
+  - Its volumes keep their names unless O(volumes) is set. What the guest calls itself is not
+    changed.
   - A domain that this collection neither made nor adopted, one with saved memory, and one with
     snapshots or checkpoints, with which libvirt renames nothing, are refused.
   - One that was killed on the way is in phase V(renaming); the same again finishes it.
@@ -45,6 +46,15 @@ options:
       - Name that it gets. It is made of letters, digits and C(-_.).
     type: str
     required: true
+  volumes:
+    description:
+      - Rename its own volumes too, those that are called after it, such as C(web1_system.qcow2).
+        Volumes that it was not made with, and those under other names, keep theirs.
+      - Refused where another VM has one, an image such as that of a linked copy lies on one, or one
+        is on storage that other hypervisors reach.
+      - A domain that has its new name already gets its volumes renamed.
+    type: bool
+    default: false
 seealso:
   - module: fleet.virt.virt_adopt
     description: Makes a domain of anybody's one of this collection's.
@@ -55,6 +65,12 @@ EXAMPLES = r"""
   fleet.virt.virt_rename:
     name: web1
     new_name: web9
+
+- name: Rename another one with its volumes
+  fleet.virt.virt_rename:
+    name: db1
+    new_name: db9
+    volumes: true
 """
 
 RETURN = r"""
@@ -141,7 +157,8 @@ def main() -> None:
             if params["_stage"] == "look":
                 return rename.look(connection)
             old, new = params["name"], params["new_name"]
-            return rename.run(connection, old, new, params["_stage"], check=module.check_mode)
+            stage, volumes = params["_stage"], params["volumes"]
+            return rename.run(connection, old, new, stage, check=module.check_mode, volumes=volumes)
 
     run(module, work)
 

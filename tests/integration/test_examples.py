@@ -220,6 +220,13 @@ def _off(props: Props) -> Stage:
     return Stage(variables=variables)
 
 
+def _off_both(props: Props) -> Stage:
+    variables = props.variables()
+    props.vms(variables, "web1", "db1", start=False)
+    props.made.extend(("web9", "db9"))
+    return Stage(variables=variables)
+
+
 def _seed(props: Props) -> Stage:
     variables = props.variables()
     nics = [{"name": name, "bridge": "br0"} for name in ("eth0", "eth1")]
@@ -265,7 +272,7 @@ _STAGES: dict[str, Callable[[Props], Stage]] = {
     "virt_purge": _purge,
     "virt_query": _web1,
     "virt_screenshot": _screen,
-    "virt_rename": _off,
+    "virt_rename": _off_both,
     "virt_seed": _seed,
     "virt_show": _nothing,
     "virt_snapshot": _off,

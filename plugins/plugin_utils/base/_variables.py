@@ -125,7 +125,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     | {"virt_converge", "virt_refresh_inventory", "virt_restart", "virt_vms", "virt_wait_timeout"},
     "purge_vm": _CHOSEN | {"vm_force"},
     "query": _OUTPUT | _SELECTION | {"virt_names"},
-    "rename": frozenset({"vm_name", "vm_new_name"}),
+    "rename": frozenset({"vm_name", "vm_new_name", "vm_rename_volumes"}),
     "renew_keys": _KEYS,
     "repair_vms": _CHOSEN | {"virt_keep_volumes"},
     "return_vms": _MOVE | {"virt_host"},

@@ -28,6 +28,7 @@ _FILE = "/srv/{0}.img"
 
 
 RENAME = "ansible-playbook fleet.virt.rename -e vm_name=web1 -e vm_new_name=web9"
+RENAME_VOLUMES = f"{RENAME} -e vm_rename_volumes=true"
 
 
 _LOGS = "/var/log/libvirt/qemu"
@@ -330,6 +331,26 @@ def test_a_vm_gets_another_name(movers: Movers) -> None:
     assert " web1 " not in there
     again = movers.ansible.run(program, words, limit=120).succeeded()
     assert "changed=0" in again.stdout, str(again)
+
+    # its volumes later, unless others lie on them
+    before = [one for one in movers.fleet.files("hv1") if one.startswith("web1_")]
+    assert before
+    copy = f"{IMAGES}/copy.qcow2"
+    movers.fleet.host(
+        "hv1", f"cd {IMAGES}; qemu-img create -qf qcow2 -b {before[0]} -F qcow2 {copy}"
+    )
+    program, *words = shlex.split(RENAME_VOLUMES)
+    refused = movers.ansible.run(program, words, limit=120)
+    assert refused.returncode != 0
+    assert f"{before[0]}: {copy} lies on it" in refused.stdout, str(refused)
+    movers.fleet.host("hv1", f"rm {copy}")
+    for changed in (True, False):
+        done = movers.ansible.run(program, words, limit=120).succeeded()
+        assert bool(re.search(r"web1 to web9 +hv1 +renamed", done.stdout)) == changed, str(done)
+    there = movers.fleet.files("hv1")
+    assert {one.replace("web1_", "web9_", 1) for one in before} <= set(there)
+    assert not [one for one in there if one.startswith("web1_")]
+    assert "web9_" in movers.fleet.host("hv1", "virsh vol-list default; virsh domblklist web9")
 
     taken = movers.ansible.playbook("rename", {"vm_name": "web9", "vm_new_name": "Other"})
     assert taken.returncode != 0

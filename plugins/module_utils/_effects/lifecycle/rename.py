@@ -4,13 +4,14 @@
 
 """Giving a domain another name, with the files that are called after it.
 
-Its volumes keep their names: a definition names them, and no new VM gets them.
+Its volumes keep their names unless asked: a definition names them, and no new VM gets them.
 
 This file is private to the collection.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import time
@@ -31,6 +32,7 @@ from ..base import domains, lookup
 from ..base import owner as owners
 from ..base.connection import Connection
 from ..base.lookup import find_domain, kept_metadata
+from ..machine import ownership, storage
 from ..plan import executor, lease
 from ..plan.executor import Turns
 
@@ -96,9 +98,9 @@ def look(connection: Connection) -> dict[str, object]:
 
 
 def run(
-    connection: Connection, old: str, new: str, stage: str, *, check: bool
+    connection: Connection, old: str, new: str, stage: str, *, check: bool, volumes: bool = False
 ) -> dict[str, object]:
-    """Rename ``old``, or do one stage of it; the module's result."""
+    """Rename ``old``, or do one stage of it, with its own ``volumes``; the module's result."""
     if not connection.local:
         raise PlanRefused(
             f"{connection.uri} is no hypervisor of this machine; files are renamed where they are:"
@@ -110,7 +112,7 @@ def run(
     if not check and stage in ("all", "take"):
         _let_others_end(connection, old, new)
     back = stage == "withdraw"
-    facts = _read(connection, old, new, back=back)
+    facts = _read(connection, old, new, back=back, volumes=volumes)
     plan = (
         rename_plan.withdrawal(facts, old, new)
         if back
@@ -139,7 +141,7 @@ def _let_others_end(connection: Connection, old: str, new: str) -> None:
         time.sleep(_POLL)
 
 
-def _read(connection: Connection, old: str, new: str, *, back: bool) -> Facts:
+def _read(connection: Connection, old: str, new: str, *, back: bool, volumes: bool) -> Facts:
     raw, other = find_domain(connection, old), find_domain(connection, new)
     if raw is None and other is not None:
         stored = kept_metadata(connection, other)
@@ -163,20 +165,60 @@ def _read(connection: Connection, old: str, new: str, *, back: bool) -> Facts:
     text, facts = connection.call(f"read domain {name}", ask)
     root = _lxml.parse(text, f"domain {name}")
     stored = metadata.parse(root)
+    own, begun = _own(root, stored, old, new, back=back)
+    own = own if volumes or begun else []
     return Facts(
         **{
             **vars(facts),
             "checkpoints": lookup.checkpoints(connection, raw),
             "stored": stored,
             "owner_alive": stored is not None and owners.is_alive(stored.owner),
-            "files": tuple(_files(root, *((new, old) if back else (old, new)), facts.uuid)),
+            "files": (*_files(root, *((new, old) if back else (old, new)), facts.uuid), *own),
             "taken": other is not None,
+            "users": tuple(_users(connection, own, stored, facts.uuid)) if own else (),
         }
     )
 
 
+def _own(
+    root: Element, stored: Metadata | None, old: str, new: str, *, back: bool
+) -> tuple[list[File], bool]:
+    """The VM's own volumes that are called after it, by the names that are kept with it, and
+    whether a run has begun to rename them."""
+    named = {source.get("file") for source in root.iterfind("devices/disk/source")}
+    found, begun = [], False
+    for volume in stored.volumes if stored is not None else ():
+        after = rename_plan.volume_name(volume.path, old, new)
+        if after is not None:
+            pair = (after, volume.path) if back else (volume.path, after)
+            there = (os.path.lexists(pair[0]), os.path.lexists(pair[1]))
+            same = all(there) and os.path.samefile(*pair)
+            found.append(File(*pair, pair[0] in named, *there, same, volume=True))
+            begun = begun or same or after in named
+    return found, begun
+
+
+def _users(
+    connection: Connection, own: t.Sequence[File], stored: Metadata | None, uuid: str
+) -> t.Iterator[str]:
+    """Who else names the volumes, or may."""
+    references = ownership.read(connection)
+    pools = {one.path: one.pool for one in stored.volumes} if stored is not None else {}
+    for file in own:
+        for user in sorted({one.text for one in references.users(file.old) if one.uuid != uuid}):
+            yield f"{file.old}: {user}"
+        pool = references.pools.get(pools.get(file.old) or pools.get(file.new) or "")
+        if pool is None or pool.shared:
+            yield (
+                f"{file.old}: in no pool of this hypervisor, or on storage that others can reach,"
+                " which are not asked"
+            )
+
+
 def _named(root: Element) -> t.Iterator[tuple[Element, str]]:
     """Elements that name files, and the attribute; without one, it is their text."""
+    for source in root.iterfind("devices/disk/source"):
+        yield source, "file"
     for element in root.iterfind("os/nvram"):
         yield element, ""
         for source in element.iterfind("source"):
@@ -205,12 +247,24 @@ def _files(root: Element, old: str, new: str, uuid: str) -> t.Iterator[File]:
 
 def _note(job: _Job, step: Step[Facts]) -> None:
     ours: Metadata = t.cast("Metadata", step.about)
+    if ours.phase is None:
+        _look_again(job, ours)
     with owners.host_lock():
         raw = find_domain(job.connection, job.now)
         expected = job.stored or job.facts.stored
         if raw is None or kept_metadata(job.connection, raw) != expected:
             raise PlanRefused(f"{job.now!r} was changed by another run meanwhile; try again")
         _write(job, ours)
+
+
+def _look_again(job: _Job, ours: Metadata) -> None:
+    """Have libvirt see the volumes under the names that they have by now."""
+    paths = {path for file in job.facts.files if file.volume for path in (file.old, file.new)}
+    for name in sorted({one.pool for one in ours.volumes if one.path in paths}):
+        pool = storage.find_pool(job.connection, name, None)
+        if pool is not None:
+            again = functools.partial(pool.existing.refresh, 0)
+            storage.patiently(job.connection, f"refresh pool {name}", again)
 
 
 def _write(job: _Job, ours: Metadata) -> None:
@@ -301,7 +355,11 @@ def _result(job: _Job, *, check: bool, problem: str) -> dict[str, object]:
     }
     result: dict[str, object] = {"changed": changed, "vms": [entry], "diff": []}
     if changed:
-        before, after = {"name": job.facts.name}, {"name": job.new if check else job.now}
+        own = [one for one in job.facts.files if one.volume]
+        before: dict[str, object] = {"name": job.facts.name}
+        after: dict[str, object] = {"name": job.new if check else job.now}
+        if own:
+            before["volumes"], after["volumes"] = [one.old for one in own], [one.new for one in own]
         result["diff"] = [
             {
                 "before_header": job.facts.uuid,

@@ -18,6 +18,7 @@ if t.TYPE_CHECKING:
 ARGUMENTS: Spec = {
     "name": {"type": "str", "required": True},
     "new_name": {"type": "str", "required": True},
+    "volumes": {"type": "bool", "default": False},
 }
 INTERNAL: Spec = {
     "_stage": {

@@ -6,8 +6,8 @@
 
 Files that are called after it go first: that of the console's log gets the new name, that of the
 firmware's variables one of the VM's UUID, since libvirt takes whatever is there under the name of a
-new VM. Each has both names until the definition names the new one. Then libvirt renames the domain,
-in one call. What is there says how far it came.
+new VM; if asked, its own volumes get the new one too. Each has both names until the definition
+names the new one. Then libvirt renames the domain, in one call. What is there says how far it came.
 
 This file is private to the collection.
 """
@@ -20,7 +20,7 @@ import posixpath
 import typing as t
 from dataclasses import dataclass
 
-from ..base.metadata import Metadata, Owner
+from ..base.metadata import Metadata, Owner, OwnVolume
 from ..base.names import check_vm_name
 from ..plan.steps import Effect, Plan, Step
 
@@ -46,11 +46,15 @@ class File:
     old_there: bool = False
     new_there: bool = False
     same: bool = False
+    volume: bool = False
 
 
 @dataclass(frozen=True)
 class Facts:
-    """The VM under the name it has now; ``taken``: another domain here has the new one."""
+    """The VM under the name it has now; ``taken``: another domain here has the new one.
+
+    ``users`` say who else names a volume that is to have another name.
+    """
 
     name: str
     uuid: str
@@ -64,6 +68,13 @@ class Facts:
     owner_alive: bool = False
     files: tuple[File, ...] = ()
     taken: bool = False
+    users: tuple[str, ...] = ()
+
+
+def volume_name(path: str, old: str, new: str) -> str | None:
+    """What a volume is called after the VM has its name; None of one not called after it."""
+    folder, name = posixpath.split(path)
+    return f"{folder}/{new}{name[len(old) :]}" if name.startswith(f"{old}_") else None
 
 
 def names_of(path: str, old: str, new: str, uuid: str) -> tuple[str, str] | None:
@@ -91,18 +102,20 @@ def is_done(facts: Facts, old: str, new: str) -> bool:
 def plan(facts: Facts, old: str, new: str, owner: Owner | None = None) -> Plan[Facts]:
     """The steps from wherever it is to the new name; the last ends the phase."""
     stored = facts.stored
-    if is_done(facts, old, new) and stored is not None and stored.phase is None:
+    late = any(one.volume for one in facts.files)  # what is done has none
+    if is_done(facts, old, new) and stored is not None and stored.phase is None and not late:
         return Plan()
     refusals = _refusals(facts, old, new)
     if refusals or stored is None:
         return Plan(refusals=tuple(refusals))
     ours = dataclasses.replace(_asked(stored, new), phase=PHASE, owner=owner, renamed_from=old)
     steps: list[Step[Facts]] = []
-    if facts.name == old:
-        steps.append(Step("note", f"mark {old}", _noted(ours), about=ours))
+    if facts.name == old or any(one.volume and (one.named or one.old_there) for one in facts.files):
+        steps.append(Step("note", f"mark {facts.name}", _noted(ours), about=ours))
         steps += _moving(facts)
+    if facts.name == old:
         steps.append(_rename(old, new))
-    last = dataclasses.replace(ours, phase=None, owner=None)
+    last = dataclasses.replace(ours, phase=None, owner=None, volumes=_volumes(facts, stored))
     steps.append(Step("note", f"{new} is complete", _noted(last), about=last))
     return Plan(tuple(steps))
 
@@ -120,6 +133,16 @@ def withdrawal(facts: Facts, old: str, new: str) -> Plan[Facts]:
     return Plan(tuple(steps))
 
 
+def _volumes(facts: Facts, stored: Metadata) -> tuple[OwnVolume, ...]:
+    after = {one.old: one.new for one in facts.files if one.volume}
+    return tuple(
+        dataclasses.replace(one, path=after[one.path], name=posixpath.basename(after[one.path]))
+        if one.path in after
+        else one
+        for one in stored.volumes
+    )
+
+
 def _rename(present: str, wanted: str) -> Step[Facts]:
     def renamed(before: Facts) -> Facts:
         return dataclasses.replace(before, name=wanted)
@@ -130,7 +153,8 @@ def _rename(present: str, wanted: str) -> Step[Facts]:
 
 def _moving(facts: Facts) -> t.Iterator[Step[Facts]]:
     """Files get their new names, and lose their old ones once nothing names them any more."""
-    both = [one for one in facts.files if one.named and one.old_there and not one.new_there]
+    called = [one for one in facts.files if one.named or one.volume]
+    both = [one for one in called if one.old_there and not one.new_there]
     for file in both:
         linked = dataclasses.replace(file, new_there=True, same=True)
         text = f"call {file.old} {posixpath.basename(file.new)} as well"
@@ -211,9 +235,15 @@ def _refusals(facts: Facts, old: str, new: str) -> list[str]:
             )
     if facts.taken:
         found.append(f"there is a VM {new!r} on its hypervisor already; choose another name")
+    found += [f"{one}; remove that first, or rename without volumes" for one in facts.users]
+    found += [
+        f"{file.old} is not there; see where it is, or rename without volumes"
+        for file in facts.files
+        if file.volume and not file.old_there and not file.new_there
+    ]
     found += [
         f"{file.new} is there, and is not {name!r}'s; look whose it is, and move it away"
         for file in facts.files
-        if file.named and file.new_there and not file.same
+        if (file.named or (file.volume and file.old_there)) and file.new_there and not file.same
     ]
     return found

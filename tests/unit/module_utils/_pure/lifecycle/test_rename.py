@@ -14,6 +14,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefu
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
     Metadata,
     Owner,
+    OwnVolume,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import (
     rename_decision,
@@ -32,7 +33,13 @@ _UUID = "6f3a0d4c-0c57-4f3e-9f0e-0d6d5c1f2a3b"
 _LOG = File("/l/a-console.log", "/l/b-console.log", named=True, old_there=True)
 _NVRAM = File("/n/a_VARS.fd", f"/n/{_UUID}_VARS.fd", named=True, old_there=True)
 _NEVER_STARTED = dataclasses.replace(_LOG, old_there=False)
+_DISK = File("/p/a_system.qcow2", "/p/b_system.qcow2", named=True, old_there=True, volume=True)
+_LOOSE = File("/p/a_data.qcow2", "/p/b_data.qcow2", named=False, old_there=True, volume=True)
 _MADE = Metadata(request='{"memory":1,"name":"a"}', host_key="k")
+_OWN = tuple(
+    OwnVolume("default", path.rpartition("/")[2], path, "system", "disk", "1")
+    for path in (_DISK.old, _LOOSE.old, "/p/other.qcow2")
+)
 _OWNER = Owner("boot", 7, 1, "r")
 
 
@@ -54,6 +61,26 @@ def test_wherever_it_is_killed_the_next_run_ends_it(files: tuple[File, ...]) -> 
     states = list(interrupted(before, steps))
     assert len(states) == 2 * len(steps)
     for when, left in states:
+        again = rename_plan.plan(left, "a", "b", _OWNER)
+        assert not again.refusals, when
+        assert predict(left, again.steps) == end, when
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_with_volumes_too(name: str) -> None:
+    """Of a VM that has its new name already as well."""
+    made = dataclasses.replace(_MADE, volumes=_OWN, renamed_from="a" if name == "b" else None)
+    before = _facts(_DISK, _LOOSE, name=name, stored=made)
+    steps = rename_plan.plan(before, "a", "b", _OWNER).steps
+    end = predict(before, steps)
+    assert end.name == "b"
+    assert end.stored is not None
+    paths = [one.path for one in end.stored.volumes]
+    assert paths == [_DISK.new, _LOOSE.new, "/p/other.qcow2"]
+    assert end.stored.volumes[0].name == "b_system.qcow2"
+    assert not any(file.old_there or file.named or not file.new_there for file in end.files)
+    assert rename_plan.plan(dataclasses.replace(end, files=()), "a", "b").steps == ()
+    for when, left in interrupted(before, steps):
         again = rename_plan.plan(left, "a", "b", _OWNER)
         assert not again.refusals, when
         assert predict(left, again.steps) == end, when
@@ -102,6 +129,9 @@ def test_a_name_that_is_somebodys_is_given_back_from_wherever() -> None:
         ({"snapshots": ("one",)}, "b", "snapshots (one)"),
         ({"checkpoints": ("two",)}, "b", "checkpoints (two)"),
         ({"taken": True}, "b", "there is a VM 'b'"),
+        ({"users": ("/p/a.qcow2: /p/c.qcow2 lies on it",)}, "b", "/p/c.qcow2 lies on it; remove"),
+        ({"files": (dataclasses.replace(_DISK, old_there=False),)}, "b", "is not there; see where"),
+        ({"files": (dataclasses.replace(_LOOSE, new_there=True),)}, "b", "b_data.qcow2 is there"),
         ({"files": (dataclasses.replace(_LOG, new_there=True),)}, "b", "/l/b-console.log is there"),
     ],
 )
