@@ -32,7 +32,7 @@ from ..base import domains
 from ..base import owner as owners
 from ..base.connection import Connection
 from ..base.lookup import find_domain, kept_metadata
-from ..plan import executor, lease
+from ..plan import executor
 from ..seed import nocloud as seed_nocloud
 from . import creation_definition as definition
 from . import creation_volumes as volumes
@@ -47,8 +47,8 @@ _START_SECONDS = 300.0
 _OPEN = ("new", "whole")
 
 
-class _DefinedMeanwhile(PlanRefused):
-    """Somebody was faster; another hypervisor may be better."""
+class _Outrun(PlanRefused):
+    """Somebody was faster; another hypervisor, or another moment, may be better."""
 
 
 class Work:
@@ -162,7 +162,7 @@ def _carry_out(works: t.Sequence[Work], stages: t.Collection[int]) -> list[Work]
         work = t.cast("Work", run.work)
         if run.problem is not None:
             msg = "; moreover, ".join([told(run.problem), *work.problems])
-            work.job.fail(msg, refused=isinstance(run.problem, _DefinedMeanwhile))
+            work.job.fail(msg, refused=isinstance(run.problem, _Outrun))
     return [t.cast("Work", run.work) for run in runs if run.steps and run.problem is None]
 
 
@@ -186,13 +186,15 @@ def _withdraw(connection: Connection, name: str, run: str) -> bool:
 
 
 def _take(work: Work, step: Step[Facts]) -> None:
+    from ..plan import lease
+
     before = work.job.facts.stored if work.job.facts is not None else None
     raw = find_domain(work.connection, work.name)
     if raw is not None and before is not None and before.owner is not None:
         run, phase = str(step.about), before.phase
         work.taken = lease.take_over(work.connection, raw, phase, before.owner, run)
     if work.taken is None:
-        raise PlanRefused(f"another run is at work on {work.name!r}; try again")
+        raise _Outrun(f"another run is at work on {work.name!r}; try again")
 
 
 def _clear(work: Work, _step: Step[Facts]) -> None:
@@ -212,7 +214,7 @@ def _forget(work: Work, _step: Step[Facts]) -> None:
 def _claim(work: Work, _step: Step[Facts]) -> None:
     job = work.job
     if find_domain(work.connection, work.name) is not None:
-        raise _DefinedMeanwhile(f"{work.name!r} was defined on this host meanwhile")
+        raise _Outrun(f"{work.name!r} was defined on this host meanwhile")
     require_bases(job, work.host.settings)
     job.uuid = str(uuids.uuid4())
     definition.define_claim(work.host, job, work.claimer)

@@ -22,11 +22,9 @@ from ..._pure.domain.devices import Disk
 from ..._pure.domain.domain import Domain, machine_problems
 from ..._pure.hypervisor import daemon_consoles
 from ..._pure.placement import demand
-from ..base import config_files
 from ..base import owner as owners
 from ..base.lookup import find_domain, kept_metadata
 from ..machine import storage
-from ..plan import lease
 from ..seed import nocloud as seed_nocloud
 from . import creation_definition
 from .creation_types import SEED_SUFFIX, DiskPlan, Host, Job
@@ -49,6 +47,8 @@ def prepare(host: Host, domains: t.Sequence[Domain], *, check: bool = False) -> 
     jobs = [Job(domain) for domain in domains]
     busy = [job for job in jobs if _is_busy(host, job, check)]
     if busy:
+        from ..plan import lease  # as most names are free
+
         dead = lease.wait_for_others(
             host.connection,
             [job.domain.name for job in busy],
@@ -124,9 +124,12 @@ def _facts(
     """The domain as it is; ``observed``: a claim that no process holds counts as a dead run's."""
     name = str(raw.name())
     owner = kept.owner if kept is not None else None
-    at_work = owners.is_alive(owner) if observed else lease.may_be_at_work(owner)
-    if kept is not None and (creation.is_own(kept, settings.run) or dead.get(name) == owner):
-        at_work = False
+    own = kept is not None and creation.is_own(kept, settings.run)
+    at_work = False
+    if owner is not None and not own and dead.get(name) != owner:
+        from ..plan import lease
+
+        at_work = owners.is_alive(owner) if observed else lease.may_be_at_work(owner)
     return creation.Facts(name, str(raw.UUIDString()), kept, at_work)
 
 
@@ -159,6 +162,8 @@ def _open_screen(domain: Domain) -> list[str]:
     console = domain.console
     if not daemon_consoles.is_open(console.type, console.listen):
         return []
+    from ..base import config_files
+
     try:
         text = config_files.read(_QEMU_CONF) or ""
         daemon_consoles.require_tls(console.type, console.listen, text)

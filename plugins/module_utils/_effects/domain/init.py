@@ -25,7 +25,6 @@ from ..base.connection import Connection
 from ..images import images
 from ..machine import storage
 from ..seed import nocloud as seed_nocloud
-from . import creation
 from .creation_plan import prepare
 from .creation_types import Host, Job, Settings
 
@@ -156,7 +155,7 @@ def run(
     Unless every VM of the batch can be done, none is touched. The run's claims on the names
     ``withdraw`` are taken back before.
     """
-    withdrawn = [] if check else creation.withdraw(connection, withdraw, settings.run)
+    withdrawn = [] if check or not withdraw else _withdraw(connection, withdraw, settings.run)
     if not domains:
         return {"changed": bool(withdrawn), "vms": []}
     settings = bring_images(connection, domains, settings, check=check)
@@ -168,12 +167,10 @@ def run(
         _predict(jobs)
     elif not _failed(jobs):
         if stage in ("all", "claim"):
-            reserved = stage == "claim"
-            owner = owners.reserved(settings.run) if reserved else owners.myself(settings.run)
-            facts = creation.claim(host, jobs, owner)
+            facts = _claim(host, jobs, stage)
             finish = finish or _may_stay(jobs, settings, facts)
         if finish:
-            creation.finish(host, jobs, settings.run)
+            _finish(host, jobs)
             _change(host, jobs)
     result = _result(jobs)
     result["changed"] = result["changed"] or bool(withdrawn)
@@ -182,6 +179,29 @@ def run(
         if facts is not None and not finish:
             result["host"] = facts
     return result
+
+
+def _withdraw(connection: Connection, names: t.Sequence[str], run: str) -> list[str]:
+    from . import creation
+
+    return creation.withdraw(connection, names, run)
+
+
+def _claim(host: Host, jobs: t.Sequence[Job], stage: str) -> PlacementEntry | None:
+    if not any(job.plan.steps for job in jobs):
+        return None
+    from . import creation  # VMs that are there need none of it
+
+    run = host.settings.run
+    owner = owners.reserved(run) if stage == "claim" else owners.myself(run)
+    return creation.claim(host, jobs, owner)
+
+
+def _finish(host: Host, jobs: t.Sequence[Job]) -> None:
+    if any(job.plan.steps for job in jobs):
+        from . import creation
+
+        creation.finish(host, jobs, host.settings.run)
 
 
 def _change(host: Host, jobs: t.Sequence[Job]) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import time
 import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import owner
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import lookup, owner
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import Connection
 from ansible_collections.fleet.virt.plugins.module_utils._effects.domain import (
     creation,
@@ -23,6 +24,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.domain.creatio
     Settings,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._effects.images.images import BaseImage
+from ansible_collections.fleet.virt.plugins.module_utils._effects.plan import lease
 from ansible_collections.fleet.virt.plugins.module_utils._effects.seed import (
     nocloud as seed_nocloud,
 )
@@ -372,6 +374,65 @@ def test_a_claim_of_the_living_is_left_alone(
         # nor does another run finish it in its name
         result = machine.call(functools.partial(create, run=_NEXT_RUN, stage="finish"))
         assert machine.connection.raw.lookupByName("web1").XMLDesc(2) == before[1]
+
+
+@pytest.mark.parametrize("ends", ["well", "dead"])
+def test_a_living_run_is_waited_for_and_what_it_left_is_looked_at_again(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    domains = _domains("web1", "web2")
+    with machines.new() as machine, living() as number:
+        create = functools.partial(_create, domains=domains, root=machine.root)
+        machine.call(functools.partial(create, run=_RUN), kill_at=0 if ends == "well" else 8)
+        kept = machine.stored("web1")
+        assert kept is not None
+        raw = machine.domains()["web1"]
+        phase = "starting" if ends == "well" else "creating"
+        at_work = dataclasses.replace(kept, phase=phase, owner=owner.of(number, _RUN))
+        lookup.write_metadata(machine.connection, raw, at_work, lookup.AFFECT_CONFIG)
+        turns = []
+
+        def sleep(seconds: float) -> None:
+            turns.append(seconds)
+            if len(turns) == 3:
+                lookup.write_metadata(machine.connection, raw, kept, lookup.AFFECT_CONFIG)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "sleep", sleep)
+            result = machine.call(functools.partial(create, run=_NEXT_RUN))
+        assert result is not None
+        assert result.get("msg") is None
+        assert len(turns) == 3
+        assert result["changed"] == (ends == "dead")
+        assert _faults(machine, "web1", "web2") == []
+
+
+def test_a_run_that_was_faster_with_a_dead_claim_is_left_alone(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both saw that its owner is dead; the other has it by now, so this one tries again later."""
+    domains, real = _domains("web1"), lease.take_over
+    with machines.new() as machine, living() as number:
+        create = functools.partial(_create, domains=domains, root=machine.root)
+        machine.call(functools.partial(create, run=_RUN), kill_at=8)
+        before = machine.files()
+
+        def take_over(connection: Connection, raw: t.Any, *given: t.Any) -> t.Any:
+            kept = machine.stored("web1")
+            assert kept is not None
+            other = dataclasses.replace(kept, owner=owner.of(number, _THIRD_RUN))
+            lookup.write_metadata(connection, raw, other, lookup.AFFECT_CONFIG)
+            return real(connection, raw, *given)
+
+        monkeypatch.setattr(lease, "take_over", take_over)
+        result = machine.call(functools.partial(create, run=_NEXT_RUN))
+        assert result is not None
+        assert "another run is at work on 'web1'" in result["msg"]
+        assert result["vms"][0]["refused"]
+        assert machine.files() == before
+        kept = machine.stored("web1")
+        assert kept is not None
+        assert (kept.phase, kept.owner) == ("creating", owner.of(number, _THIRD_RUN))
 
 
 def test_what_came_under_the_name_of_a_volume_stays(machines: Machines) -> None:
