@@ -122,6 +122,12 @@ def test_a_base_image_that_libvirt_lists_and_that_is_gone_is_brought_again(fleet
 
 _VOLUME = f"{_POOL}/theirs.qcow2"
 _RAW = f"{_POOL}/raw.img"
+# The first VM that is made there would make it
+_POOL_THERE = (
+    "virsh -q pool-info default >/dev/null 2>&1"
+    f" || {{ virsh -q pool-define-as default dir --target {_POOL}"
+    " && virsh -q pool-start default; }; virsh pool-refresh default"
+)
 _DISKS = (
     {"name": "system", "size": 8},
     {"name": "theirs", "volume": "theirs.qcow2", "serial": "THEIRS"},
@@ -139,7 +145,7 @@ def test_disks_that_exist_are_attached_and_stay(fleet: Fleet) -> None:
             fleet.host(
                 host,
                 f"qemu-img create -q -f qcow2 {_VOLUME} 8M; truncate -s 8M {_RAW} /srv/far.img;"
-                f"virsh pool-refresh default; test -e {device} || mknod {device} b 7 {number};"
+                f"{_POOL_THERE}; test -e {device} || mknod {device} b 7 {number};"
                 f"losetup {device} {_RAW}; {serve} /srv/far.img",
             )
             _attached(fleet, host, device)
