@@ -120,8 +120,8 @@ def require_bases(job: Job, settings: Settings) -> None:
         if image is not None and settings.images.get(image.value) is None:
             raise PlanRefused(
                 f"disk {disk.name!r}: its image {image.value} is not among the base images of"
-                f" {home}, though it was a moment ago or libvirt still lists it: it was removed, or"
-                " its folder is not mounted. Run this again, which brings it"
+                f" {home}: it did not come, or was removed, or its folder is not mounted. Run this"
+                " again, which brings it"
             )
 
 
