@@ -24,6 +24,8 @@ class Options(Connected):
     state: str
     children: bool
     keep: int | None
+    disk_only: bool
+    quiesce: str
     _stage: str
     _list: bool
     _results: str | None

@@ -51,6 +51,7 @@ except ImportError:
 # compares them with those of the binding.
 
 # include/libvirt/virterror.h
+ERR_INTERNAL_ERROR = 1
 ERR_NO_SUPPORT = 3
 ERR_OPERATION_FAILED = 9
 ERR_SYSTEM_ERROR = 38
@@ -112,8 +113,8 @@ DOMAIN_XML_INACTIVE = 2  # the definition that the next start uses
 
 # include/libvirt/libvirt-domain-snapshot.h
 DOMAIN_SNAPSHOT_CREATE_REDEFINE = 1
-DOMAIN_SNAPSHOT_LIST_INTERNAL = 256
-DOMAIN_SNAPSHOT_LIST_EXTERNAL = 512
+DOMAIN_SNAPSHOT_CREATE_DISK_ONLY = 16
+DOMAIN_SNAPSHOT_CREATE_ATOMIC = 128
 DOMAIN_SNAPSHOT_XML_SECURE = 1  # with passwords of consoles
 
 # include/libvirt/libvirt-host.h

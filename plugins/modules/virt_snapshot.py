@@ -13,18 +13,24 @@ description:
   - Takes a snapshot of each domain, goes back to it, or deletes it. A snapshot of a domain that
     runs has its memory too, so that it goes on from that moment; one of a domain that is off has
     its disks.
-  - Snapshots are internal, which is to say in the qcow2 files of the disks. They need no file of
-    their own, and what the disks lie on, such as a base image, is not changed. Every version of
+  - Such snapshots are internal, which is to say in the qcow2 files of the disks. They need no file
+    of their own, and what the disks lie on, such as a base image, is not changed. Every version of
     libvirt can go back to them and delete them, also while the domain runs.
+  - With O(disk_only) a snapshot is of the disks alone, also of a domain that runs, in a moment and
+    without its memory. The disks stay as they are, and the domain goes on in files beside them
+    (external), which are its own. Deleting it merges these into the disks, also while the domain
+    runs. Going back to it needs libvirt 9.9, and is refused by older ones.
+  - A domain has snapshots of one of both kinds at a time, since libvirt deletes none where both
+    are.
   - Refused are domains with disks that are not qcow2, with UEFI firmware or an emulated TPM, whose
-    state is in files that no snapshot holds, with saved memory, those that another run is at work
-    on, and those with snapshots in files of their own (external), which others made. So are running
-    domains with shared folders or devices of their hypervisor, and those whose memory would not fit
-    on the file system of their first disk.
+    state is in files that no snapshot holds, with saved memory, and those that another run is at
+    work on. So are running domains with shared folders or devices of their hypervisor, and those
+    whose memory would not fit on the file system of their first disk, neither of which matters with
+    O(disk_only). That takes disks of any format that are files.
   - Going back is refused where a disk came or went since. What this collection keeps with the
     domain goes back as well, except which volumes the domain owns.
   - Snapshots that others made are gone back to and deleted by name like those of this module, if
-    they are internal.
+    they are internal. Those in files of their own are named, with what to do.
   - If something speaks against it for one of several domains, none is touched.
 author:
   - Fleet Virt contributors (@fleet-virt)
@@ -77,6 +83,21 @@ options:
         others made count as none, and stay.
       - As many as there are, if left out.
     type: int
+  disk_only:
+    description:
+      - With O(state=present), take the snapshot of the disks alone, in files of their own.
+    type: bool
+    default: false
+  quiesce:
+    description:
+      - Whether the guest's file systems are frozen by its agent while a snapshot with O(disk_only)
+        is taken of a domain that runs, so that they are whole in it. Else it is what a power cut
+        would leave. A guest thaws after 90 seconds, whatever becomes of the run.
+      - V(auto) freezes them where an agent answers, V(always) refuses where none does, and
+        V(never) does not try.
+    type: str
+    choices: [auto, always, never]
+    default: auto
 seealso:
   - module: fleet.virt.virt_query
     description: Shows the snapshots of domains, too.
@@ -88,6 +109,13 @@ EXAMPLES = r"""
     name: web1
     snapshot: before-upgrade
     keep: 3
+
+- name: Keep the disks as they are now, without stopping the guest for its memory
+  fleet.virt.virt_snapshot:
+    name: web1
+    snapshot: nightly
+    disk_only: true
+    quiesce: always
 
 - name: Go back to it
   fleet.virt.virt_snapshot:

@@ -38,6 +38,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base import metad
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import Metadata
 
 Value = t.TypeVar("Value")
+_DISK_ONLY = 16  # VIR_DOMAIN_SNAPSHOT_CREATE_DISK_ONLY
 _READS = ("ask", "close", "connect", "find", "list", "look", "open", "read")
 _CHANGES = ("os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir")
 _CHANGES += ("os.symlink", "os.truncate")
@@ -198,6 +199,10 @@ class Machine:
                     raise LibvirtFailure(action, "it runs", code=ERR_OPERATION_INVALID)
                 if name == "create":  # nor makes it folders
                     args = (0,)
+                if name == "snapshotCreateXML" and args[1] & _DISK_ONLY:  # nor files for snapshots
+                    return self._take_alone(function.__self__, str(args[0]))
+                if name == "delete" and "snapshot='external'" in _xml_of(function.__self__):
+                    self._merge(function.__self__)
                 paused = name == "createWithFlags" and args[0] & 1
                 if paused:  # nor does it start paused
                     args = (args[0] & ~1,)
@@ -211,6 +216,39 @@ class Machine:
             return answer
 
         return call
+
+    def _take_alone(self, raw: t.Any, xml: str) -> t.Any:
+        """A snapshot in files of its own; the VM goes on in them."""
+        root, domain = ElementTree.fromstring(xml), ElementTree.fromstring(raw.XMLDesc(3))
+        if raw.hasCurrentSnapshot(0):
+            parent = ElementTree.SubElement(root, "parent")
+            ElementTree.SubElement(parent, "name").text = raw.snapshotCurrent(0).getName()
+        ElementTree.SubElement(root, "state").text = "shutoff"
+        number = 1 + len(raw.listAllSnapshots(0))
+        ElementTree.SubElement(root, "creationTime").text = str(number)
+        root.append(domain)
+        made = raw.snapshotCreateXML(ElementTree.tostring(root, encoding="unicode"), 3)
+        files = {one.get("name"): one.find("source") for one in root.iterfind("disks/disk")}
+        for disk in domain.iterfind("devices/disk"):
+            target, source = disk.find("target"), disk.find("source")
+            path = files.get(target.get("dev")) if target is not None else None
+            if source is not None and path is not None:
+                source.set("file", str(path.get("file")))
+        self.connection.raw.defineXML(ElementTree.tostring(domain, encoding="unicode"))
+        return made
+
+    def _merge(self, snapshot: t.Any) -> None:
+        """What lies on the files of the snapshot lies on what is below them."""
+        root, raw = ElementTree.fromstring(_xml_of(snapshot)), snapshot.getDomain()
+        made = root.find("disks/disk/source")
+        below = root.find("domain/devices/disk/source")
+        assert made is not None
+        assert below is not None
+        old, new = f"'{made.get('file')}'", f"'{below.get('file')}'"
+        self.connection.raw.defineXML(raw.XMLDesc(3).replace(old, new))
+        for other in raw.listAllSnapshots(0):
+            if other.getName() != snapshot.getName():
+                raw.snapshotCreateXML(_xml_of(other).replace(old, new), 1)
 
     def _update(self, raw: t.Any, xml: str) -> None:
         """A disk of the definition becomes this one."""
@@ -317,6 +355,11 @@ class Machine:
         if self._definition("theirs") != self._theirs:
             found.append("somebody else's VM was changed")
         return found
+
+
+def _xml_of(raw: t.Any) -> str:
+    """The description of a snapshot; of anything else there is none."""
+    return str(raw.getXMLDesc(0)) if hasattr(raw, "getXMLDesc") else ""
 
 
 @contextlib.contextmanager

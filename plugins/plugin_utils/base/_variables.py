@@ -133,8 +133,10 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "setup_hypervisors": _KEYS | _PREFLIGHT,
     "snapshot": _CHOSEN
     | {
+        "virt_quiesce",
         "virt_snapshot",
         "virt_snapshot_children",
+        "virt_snapshot_disk_only",
         "virt_snapshot_keep",
         "virt_snapshot_state",
     },

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import time
 import typing as t
 
@@ -23,9 +22,10 @@ from ... import _lxml
 from ..._errors import DeadlineExceeded, FleetVirtError, LibvirtFailure, PlanRefused
 from ..._libvirt import DOMAIN_BACKUP_BEGIN_REUSE_EXTERNAL, DOMAIN_JOB_STATS_COMPLETED
 from ..._pure.base import durations
-from ..base import company, owner, programs, systemd
+from ..base import company, owner, programs
 from ..base.connection import Connection
 from ..images import base_file
+from ..machine import quiesce as quiesce_guest
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
@@ -33,21 +33,10 @@ if t.TYPE_CHECKING:
     from ..._pure.copies.template_plan import Disk
 
 _POLL = 0.25
-_AGENT_SECONDS = 60.0
-_THAW_SECONDS = 90  # after which a guest thaws whose freezing died; longer than the freezing takes
 _BEGIN_SECONDS = 120.0
 _NO_JOB = 0
 # libvirt-domain.h: virDomainJobOperation
 _BACKUP = 9
-_THAW = """
-import libvirt, sys, time
-for left in range(60):
-    try:
-        libvirt.open(sys.argv[1]).lookupByUUIDString(sys.argv[2]).fsThaw(None, 0)
-        break
-    except libvirt.libvirtError:
-        time.sleep(5)
-"""
 
 
 def copy(
@@ -127,46 +116,7 @@ def _begin(connection: Connection, raw: VirDomain, text: str, quiesce: str) -> b
             seconds=_BEGIN_SECONDS,
         )
 
-    if quiesce == "never":
-        begin()
-        return False
-    unit = f"fleet-virt-thaw-{raw.UUIDString()}"
-    _guard(connection, raw, unit)
-    try:
-        frozen = _freeze(connection, raw, quiesce)
-    except PlanRefused:
-        systemd.clear(f"{unit}.timer")
-        raise
-    try:
-        begin()
-    finally:
-        # where it fails, the timer stays
-        with contextlib.nullcontext() if frozen else contextlib.suppress(LibvirtFailure):
-            connection.call(f"thaw {name}", raw.fsThaw, None, 0, seconds=_AGENT_SECONDS)
-            systemd.clear(f"{unit}.timer")
-    return frozen
-
-
-def _guard(connection: Connection, raw: VirDomain, unit: str) -> None:
-    """Have the guest thaw after a while, unless that is called off."""
-    systemd.clear(f"{unit}.timer")
-    systemd.clear(f"{unit}.service")
-    argv = [sys.executable, "-c", _THAW, connection.uri, str(raw.UUIDString())]
-    programs.run(systemd.own_unit(unit, argv, after=_THAW_SECONDS))
-
-
-def _freeze(connection: Connection, raw: VirDomain, quiesce: str) -> bool:
-    name = str(raw.name())
-    try:
-        connection.call(f"freeze {name}", raw.fsFreeze, None, 0, seconds=_AGENT_SECONDS)
-    except LibvirtFailure as error:
-        if quiesce == "always":
-            raise PlanRefused(
-                f"the file systems of {name!r} could not be frozen: {error}; nothing was copied:"
-                " see to its guest agent, or leave quiesce at auto"
-            ) from None
-        return False
-    return True
+    return quiesce_guest.around(connection, raw, begin, quiesce)
 
 
 def _targets(connection: Connection, raw: VirDomain) -> list[str]:

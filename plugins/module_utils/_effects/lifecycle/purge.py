@@ -173,7 +173,8 @@ def look(
         raw = find_domain(connection, name)
         if raw is not None:
             kept = kept_metadata(connection, raw) or Metadata()
-            volumes = [_seen_from_elsewhere(own, pools) for own in kept.volumes]
+            owned = (*kept.volumes, *belongings.own_files(connection, raw))
+            volumes = [_seen_from_elsewhere(own, pools) for own in owned]
             facts = {"name": name, "uuid": str(raw.UUIDString()), "phase": kept.phase}
             vms.append({**facts, "volumes": volumes})
     users = []
@@ -220,9 +221,12 @@ def _look(
     disks = [path for path, what in domain.disks if what != belongings.BACKING]
     kept = domain.metadata or Metadata()
     claimed = kept.phase == "creating"
+    made = belongings.own_files(connection, raw)
     volumes = [
-        belongings.read_volume(own, domain.uuid, disks, references, settings.asked, claimed=claimed)
-        for own in kept.volumes
+        belongings.read_volume(
+            own, domain.uuid, disks, references, settings.asked, claimed=claimed, made=made
+        )
+        for own in (*made, *kept.volumes)
     ]
     return domain, purge_plan.plan(domain, volumes, settings.options)
 

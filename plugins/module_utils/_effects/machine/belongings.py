@@ -17,8 +17,6 @@ import typing as t
 
 from ... import _lxml
 from ..._libvirt import (
-    DOMAIN_SNAPSHOT_LIST_EXTERNAL,
-    DOMAIN_SNAPSHOT_LIST_INTERNAL,
     DOMAIN_XML_INACTIVE,
 )
 from ..._pure.base import metadata
@@ -27,6 +25,9 @@ from ..._pure.base.states import state_name
 from ..._pure.base.xml_values import mib_up
 from ..._pure.lifecycle.purge_plan import DomainFacts, VolumeFacts
 from ..._pure.machine import domain_info, image_format
+from ..._pure.snapshots import facts as snapshot_facts
+from ..._pure.snapshots import files, parsed
+from ..._pure.snapshots.facts import Snapshot
 from ..base import owner as owners
 from ..base.connection import Connection
 from . import owned, ownership
@@ -46,7 +47,7 @@ class _Live(t.TypedDict):
     active: bool
     persistent: bool
     managed_save: bool
-    internal_snapshots: tuple[str, ...]
+    snapshots: tuple[str, ...]
     external_snapshots: tuple[str, ...]
     state: str
 
@@ -62,13 +63,17 @@ def read_domain(
 
     def ask() -> tuple[str, _Live]:
         state = state_name(raw.state(0)[0])
+        snapshots = sorted(_snapshots(raw), key=lambda one: one.name)
+        others = tuple(
+            one.name for one in snapshots if one.kind == snapshot_facts.EXTERNAL and not one.ours
+        )
         facts: _Live = {
             "uuid": str(raw.UUIDString()),
             "active": bool(raw.isActive()),
             "persistent": bool(raw.isPersistent()),
             "managed_save": bool(raw.hasManagedSaveImage(0)),
-            "internal_snapshots": _snapshots(raw, DOMAIN_SNAPSHOT_LIST_INTERNAL),
-            "external_snapshots": _snapshots(raw, DOMAIN_SNAPSHOT_LIST_EXTERNAL),
+            "snapshots": tuple(one.name for one in snapshots if one.name not in others),
+            "external_snapshots": others,
             "state": state,
         }
         return raw.XMLDesc(DOMAIN_XML_INACTIVE), facts
@@ -89,8 +94,20 @@ def read_domain(
     )
 
 
-def _snapshots(raw: VirDomain, which: int) -> tuple[str, ...]:
-    return tuple(sorted(str(one.getName()) for one in raw.listAllSnapshots(which)))
+def _snapshots(raw: VirDomain) -> list[Snapshot]:
+    return [parsed.snapshot(one.getXMLDesc(0)) for one in raw.listAllSnapshots(0)]
+
+
+def own_files(connection: Connection, raw: VirDomain) -> tuple[OwnVolume, ...]:
+    """The files that its snapshots have made for the domain, those above before those below."""
+    name = str(raw.name())
+
+    def ask() -> tuple[str, list[Snapshot]]:
+        return raw.XMLDesc(DOMAIN_XML_INACTIVE), _snapshots(raw)
+
+    text, snapshots = connection.call(f"read domain {name}", ask)
+    root = _lxml.parse(text, f"domain {name}")
+    return files.own_files(metadata.parse(root), parsed.disks(root), snapshots)
 
 
 def _disks(info: DomainInfo, references: References) -> t.Iterator[tuple[str, str]]:
@@ -153,10 +170,12 @@ def read_volume(
     asked: t.Collection[str],
     *,
     claimed: bool,
+    made: t.Sequence[OwnVolume] = (),
 ) -> VolumeFacts:
     """One of the domain's own volumes as it is now; ``disks`` are the paths of all its disks.
 
-    ``claimed``: the domain is the claim of a creation, which may not have come to making it.
+    ``made`` are files that its snapshots have made, of which ``own`` may be one. ``claimed``: the
+    domain is the claim of a creation, which may not have come to making it.
     """
     pool = references.pools.get(own.pool)
     left_behind = os.path.lexists(own.path)
@@ -179,18 +198,36 @@ def read_volume(
     if kind != "file":
         return found(path=path, kind=kind, left_behind=left_behind)
     users = references.users(path)
-    overlays = {user.image for user in users if user.image is not None} & set(disks)
-    others = {user.text for user in users if user.uuid != uuid and user.image not in overlays}
+    above = {one.path for one in made}
+    images = {user.image for user in users if user.image is not None}
+    overlays = images & set(disks) - above
+    known = {*overlays, *above}
+    others = {user.text for user in users if user.uuid != uuid and user.image not in known}
+    attached = own in made or bool(images & above)
     return found(
         path=path,
         kind=kind,
         size_mib=_size(path),
-        attached=any(os.path.realpath(disk) == os.path.realpath(path) for disk in disks),
+        attached=attached
+        or any(os.path.realpath(disk) == os.path.realpath(path) for disk in disks),
         users=tuple(sorted(others)),
         own_overlays=tuple(sorted(str(overlay) for overlay in overlays)),
         locked=ownership.is_locked(path),
-        foreign=claimed and owned.foreign(own, uuid) is not None,
+        foreign=(claimed and owned.foreign(own, uuid) is not None)
+        or (own in made and not _lies_on_its_own(path, own, references)),
     )
+
+
+def _lies_on_its_own(path: str, own: OwnVolume, references: References) -> bool:
+    """Whether what a snapshot made lies on the volume that it is named after."""
+    waiting, seen = [path], set()
+    while waiting:
+        below = waiting.pop()
+        if below not in seen:
+            seen.add(below)
+            waiting += references.chains.get(below, ())
+    lowest = [one for one in seen if own.path.startswith(f"{os.path.splitext(one)[0]}.")]
+    return any(one != own.path for one in lowest)
 
 
 def _kind(path: str) -> str:

@@ -9,6 +9,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import typing as t
 
@@ -16,18 +17,20 @@ from ... import _lxml
 from ..._libvirt import DOMAIN_XML_INACTIVE
 from ..._pure.base import metadata
 from ..._pure.base.states import state_name
-from ..._pure.base.xml_values import bytes_of, number, text_of
+from ..._pure.base.xml_values import bytes_of
 from ..._pure.machine import encryption
-from ..._pure.snapshots.plan import EXTERNAL, INTERNAL, MADE_BY, Disk, Facts, Snapshot, ordered
+from ..._pure.snapshots import files, parsed
+from ..._pure.snapshots.facts import EXTERNAL, Disk, Facts, Wanted, ordered
 from ..base import deadline
 from ..base.connection import Connection
+from ..machine import ownership
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
     from ..._lxml import Element
 
 _MIB = 1024**2
-_PLACES = ("file", "dev", "name", "dir")  # attributes of <source>
+_AGENT = "org.qemu.guest_agent.0"
 
 
 def facts(connection: Connection, raw: VirDomain) -> Facts:
@@ -52,9 +55,9 @@ def facts(connection: Connection, raw: VirDomain) -> Facts:
 
     found, stored, now, snapshots, current = connection.call(f"read domain {name}", ask)
     kept, running = _lxml.parse(stored, f"domain {name}"), _lxml.parse(now, f"domain {name}")
-    disks = tuple(_disks(running))
-    unfit = list(_unfit(name, running, active=found.active))
-    if found.active and found.persistent and disks != tuple(_disks(kept)):
+    disks = tuple(parsed.disks(running))
+    unfit = list(_unfit(name, running))
+    if found.active and found.persistent and disks != tuple(parsed.disks(kept)):
         unfit.append(
             f"{name!r} runs with other disks than its definition has; shut it down and start it, so"
             " that both are the same"
@@ -66,59 +69,80 @@ def facts(connection: Connection, raw: VirDomain) -> Facts:
             "free_mib": _free_mib(connection, disks),
             "disks": disks,
             "unfit": tuple(unfit),
+            "forgetful": tuple(_forgetful(name, running)) if found.active else (),
+            "agent": found.active and _has_agent(running),
+            "libvirt": connection.call("read libvirt's version", connection.raw.getLibVersion),
             "stored": metadata.parse(kept),
-            "snapshots": ordered(map(_snapshot, snapshots)),
+            "snapshots": ordered(map(parsed.snapshot, snapshots)),
             "current": current,
         }
     )
 
 
-def _snapshot(text: str) -> Snapshot:
-    root = _lxml.parse(text, "snapshot")
-    domains = [one for tag in ("domain", "inactiveDomain") for one in root.iterfind(tag)]
-    disks = [disk for one in domains for disk in _disks(one)]
-    state = text_of(root.find("state")) or ""
-    places = {
-        one.get("snapshot") for one in (*root.iterfind("memory"), *root.iterfind("disks/disk"))
-    }
-    return Snapshot(
-        name=text_of(root.find("name")) or "",
-        parent=text_of(root.find("parent/name")),
-        created=number(text_of(root.find("creationTime"))) or 0,
-        state=state,
-        kind=EXTERNAL if EXTERNAL in places or state == "disk-snapshot" else INTERNAL,
-        ours=text_of(root.find("description")) == MADE_BY,
-        disks=tuple(dict.fromkeys(disks)),
-        stored=metadata.parse(_as_domain(domains[-1])) if domains else None,
+def with_files(connection: Connection, found: Facts, wanted: Wanted) -> Facts:
+    """What is on disk of the files that would be made, and who else needs those that may go."""
+    if not connection.local:
+        return found
+    disks = [disk for disk in found.disks if disk.taken] if wanted.disk_only else []
+    paths = [files.path_of(found, disk, wanted.snapshot) for disk in disks]
+    there = deadline.call(
+        lambda: frozenset(path for path in paths if os.path.lexists(path)),
+        seconds=connection.timeout,
+        what=f"look beside the disks of {found.name}",
+    )
+    return dataclasses.replace(found, there=there, used=_used(connection, found))
+
+
+def _used(connection: Connection, found: Facts) -> dict[str, str]:
+    """By snapshot, who else names a file that would be merged, or one that it would go into."""
+    ours = [one for one in found.of_kind(EXTERNAL) if one.ours]
+    if not ours:
+        return {}
+    references = ownership.read(connection)
+    own = {disk.source for disk in found.disks}
+    for one in found.snapshots:
+        own |= {path for _target, path in one.files} | {disk.source for disk in one.disks}
+    problems = {}
+    for one in ours:
+        targets = {target for target, _path in one.files}
+        lower = {disk.source for disk in one.disks if disk.target in targets}
+        for path in sorted({path for _target, path in one.files} | lower):
+            users = sorted(
+                user.text
+                for user in references.users(path)
+                if (user.uuid != found.uuid if user.image is None else user.image not in own)
+            )
+            if users:
+                problems[one.name] = (
+                    f"{path} of snapshot {one.name} of {found.name!r} is needed by others:"
+                    f" {'; '.join(users)}; make those independent of it first (virsh blockpull)"
+                )
+    return problems
+
+
+def merged_bytes(connection: Connection, found: Facts) -> int:
+    """What the files of its snapshots take at most, as far as that is known."""
+    paths = {path for one in found.snapshots for _target, path in one.files}
+
+    def sizes() -> int:
+        return sum(os.stat(path).st_size for path in paths if os.path.exists(path))
+
+    if not connection.local or not paths:
+        return 0
+    what = f"look at the files of the snapshots of {found.name}"
+    return deadline.call(sizes, seconds=connection.timeout, what=what)
+
+
+def _has_agent(domain: Element) -> bool:
+    """Whether a program in the guest has opened the channel of its agent."""
+    return any(
+        target.get("name") == _AGENT and target.get("state") == "connected"
+        for target in domain.iterfind("devices/channel/target")
     )
 
 
-def _as_domain(element: Element) -> Element:
-    """What a snapshot keeps of the next start's definition has a name of its own."""
-    element.tag = "domain"
-    return element
-
-
-def _disks(domain: Element) -> t.Iterator[Disk]:
-    for disk in domain.iterfind("devices/disk"):
-        target, driver, source = disk.find("target"), disk.find("driver"), disk.find("source")
-        where = ""
-        if source is not None:
-            places = [str(source.get(one)) for one in _PLACES if source.get(one)]
-            volume = f"{source.get('pool')}/{source.get('volume')}"
-            where = volume if source.get("pool") else (places or [""])[0]
-        yield Disk(
-            (target.get("dev") if target is not None else None) or "",
-            where,
-            driver.get("type") if driver is not None else None,
-            disk.get("device") or "disk",
-            disk.find("readonly") is not None,
-            disk.get("snapshot"),
-        )
-
-
-def _unfit(name: str, domain: Element, *, active: bool) -> t.Iterator[str]:
-    """Parts of the VM that would not go back with its disks, or keep its memory from being kept."""
+def _unfit(name: str, domain: Element) -> t.Iterator[str]:
+    """Parts of the VM that would not go back with its disks."""
     if domain.find("os/nvram") is not None or domain.find("os/loader[@type='pflash']") is not None:
         yield (
             f"{name!r} has UEFI firmware, whose variables are in a file that no snapshot holds;"
@@ -139,13 +163,16 @@ def _unfit(name: str, domain: Element, *, active: bool) -> t.Iterator[str]:
             f"{name!r} has a disk that others may write to (shareable), which cannot go back alone;"
             " take it out first"
         )
-    if not active:
-        return
+
+
+def _forgetful(name: str, domain: Element) -> t.Iterator[str]:
+    """Parts of a VM that runs with which its memory cannot be kept."""
     for tag, what in (("filesystem", "shared folders"), ("hostdev", "devices of its hypervisor")):
         if domain.find(f"devices/{tag}") is not None:
             yield (
-                f"{name!r} runs with {what}, with which its memory cannot be kept; shut it down,"
-                " and its disks can be (fleet.virt.state -e vm_state=shutoff)"
+                f"{name!r} runs with {what}, with which its memory cannot be kept; shut it down"
+                " (fleet.virt.state -e vm_state=shutoff), or take a snapshot of its disks alone"
+                " (disk_only)"
             )
 
 

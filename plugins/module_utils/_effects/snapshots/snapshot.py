@@ -5,7 +5,8 @@
 """Taking snapshots of domains, going back to them, deleting them.
 
 Each step is one call of libvirt's, which keeps others from the domain meanwhile; runs of ours wait
-for each other. Nothing is written into the definition, which the snapshot would have in it.
+for each other. Nothing is written into the definition, which the snapshot would have in it. A run
+that dies leaves libvirt at work; the next waits until that is done.
 
 This file is private to the collection.
 """
@@ -13,30 +14,37 @@ This file is private to the collection.
 from __future__ import annotations
 
 import dataclasses
+import time
 import typing as t
 from dataclasses import dataclass, field
 
 from ... import _libvirt, _lxml
-from ..._errors import PlanRefused, told
-from ..._pure.base import metadata
+from ..._errors import LibvirtFailure, PlanRefused, told
+from ..._pure.base import durations, metadata
 from ..._pure.base.metadata import Metadata
 from ..._pure.base.results import json_diff
 from ..._pure.plan.steps import Plan, Step, predict
+from ..._pure.snapshots import files
 from ..._pure.snapshots import plan as plans
-from ..._pure.snapshots.plan import ABSENT, Facts, Wanted
+from ..._pure.snapshots.facts import ABSENT, EXTERNAL, INTERNAL, MADE_BY, MERGING, Facts, Wanted
+from ..base import domains
 from ..base import owner as owners
 from ..base.connection import Connection
 from ..base.lookup import find_domain, require_domains
+from ..machine import quiesce
 from ..plan import executor, lease
 from ..plan.executor import Turns
 from . import read
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain, VirDomainSnapshot
+    from ..._lxml import Element
     from ..._pure.base.results import Diff
 
 _CALL_SECONDS = 300.0  # what a call may take
 _SECONDS_PER_GIB = 60.0  # of memory, in addition
+_POLL = 0.25
+_WHOLE = _libvirt.DOMAIN_XML_SECURE | _libvirt.DOMAIN_XML_INACTIVE
 
 
 @dataclass
@@ -55,12 +63,12 @@ class _Job:
 
     @property
     def seconds(self) -> float:
-        return _CALL_SECONDS + _SECONDS_PER_GIB * self.before.memory_mib / 1024
+        merging = durations.transfer(read.merged_bytes(self.connection, self.before))
+        return _CALL_SECONDS + _SECONDS_PER_GIB * self.before.memory_mib / 1024 + merging
 
     def do(self, step: Step[Facts]) -> Turns:
         yield from ()
-        _DO[step.kind](self, step)
-        self.done.append(step.text)
+        self.done.append(_DO[step.kind](self, step) or step.text)
 
     def undo(self, step: Step[Facts]) -> None:
         """Nothing: what was taken stays, and what a snapshot says of the VM's own is true."""
@@ -120,6 +128,8 @@ def run(
     domains = require_domains(connection, names)
     if not check:
         lease.wait_for_others(connection, names)
+        for raw in domains.values():
+            _wait_for_libvirt(connection, raw)
     jobs = [_planned(connection, raw, wanted) for raw in domains.values()]
     if check:
         for job in jobs:
@@ -132,15 +142,32 @@ def run(
 
 
 def _planned(connection: Connection, raw: VirDomain, wanted: Wanted) -> _Job:
-    facts = read.facts(connection, raw)
+    facts = read.with_files(connection, read.facts(connection, raw), wanted)
     plan = plans.plan(facts, wanted)
     return _Job(connection, raw, wanted, facts, facts, plan, problem="; ".join(plan.refusals))
+
+
+def _wait_for_libvirt(connection: Connection, raw: VirDomain) -> None:
+    """Let what libvirt does with a snapshot for a run that has died come to its end.
+
+    It says of no other job that it has no statistics. A VM that is off seems to run meanwhile.
+    """
+    name, limit = str(raw.name()), time.monotonic() + _CALL_SECONDS
+    while time.monotonic() < limit:
+        try:
+            connection.call(f"read the job of {name}", raw.jobInfo)
+            return
+        except LibvirtFailure as error:
+            if error.code != _libvirt.ERR_INTERNAL_ERROR:
+                return
+        time.sleep(_POLL)
 
 
 def _carry_out(job: _Job) -> None:
     """Alone on this VM, by a plan of what is there then."""
     try:
         with owners.host_lock(lease.PATIENCE, f"snapshots-{job.before.uuid}"):
+            _wait_for_libvirt(job.connection, job.raw)
             again = _planned(job.connection, job.raw, job.wanted)
             job.before, job.after, job.plan = again.before, again.after, again.plan
             if again.problem:
@@ -166,13 +193,53 @@ def _create(job: _Job, step: Step[Facts]) -> None:
     name = str(step.about)
     root = _lxml.new("domainsnapshot")
     _lxml.add(root, "name", {}, name)
-    _lxml.add(root, "description", {}, plans.MADE_BY)
+    _lxml.add(root, "description", {}, MADE_BY)
     disks = _lxml.add(root, "disks")
     for disk in job.before.disks:
         # said of each, so that libvirt makes no file whatever its version would rather do
-        kind = plans.INTERNAL if disk.taken else "no"
+        kind = INTERNAL if disk.taken else "no"
         _lxml.add(disks, "disk", {"name": disk.target, "snapshot": kind})
     _call(job, f"take snapshot {name}", job.raw.snapshotCreateXML, _lxml.tostring(root), 0)
+
+
+def _create_files(job: _Job, step: Step[Facts]) -> str | None:
+    about = t.cast("tuple[str, t.Mapping[str, str], bool]", step.about)
+    name, paths, freeze = about
+    root = _lxml.new("domainsnapshot")
+    _lxml.add(root, "name", {}, name)
+    _lxml.add(root, "description", {}, MADE_BY)
+    _lxml.add(root, "memory", {"snapshot": "no"})
+    disks = _lxml.add(root, "disks")
+    for disk in job.before.disks:
+        path = paths.get(disk.target)
+        kind = EXTERNAL if path else "no"
+        element = _lxml.add(disks, "disk", {"name": disk.target, "snapshot": kind})
+        if path:
+            element.set("type", "file")
+            _lxml.add(element, "driver", {"type": "qcow2"})
+            _lxml.add(element, "source", {"file": path})
+    text = _lxml.tostring(root)
+    flags = _libvirt.DOMAIN_SNAPSHOT_CREATE_DISK_ONLY | _libvirt.DOMAIN_SNAPSHOT_CREATE_ATOMIC
+
+    def take() -> None:
+        _call(job, f"take snapshot {name}", job.raw.snapshotCreateXML, text, flags)
+
+    if not freeze:
+        take()
+        return None
+    frozen = quiesce.around(job.connection, job.raw, take, job.wanted.quiesce)
+    return None if frozen else f"take snapshot {name} of its disks alone, nothing frozen"
+
+
+def _mark(job: _Job, step: Step[Facts]) -> None:
+    def marked(root: Element) -> None:
+        for description in root.findall("description"):
+            root.remove(description)
+        description = _lxml.new("description")
+        description.text = MADE_BY + MERGING
+        root.insert(1, description)
+
+    _change(job, str(step.about), step.text, marked)
 
 
 def _revert(job: _Job, step: Step[Facts]) -> None:
@@ -183,20 +250,58 @@ def _revert(job: _Job, step: Step[Facts]) -> None:
 
 def _delete(job: _Job, step: Step[Facts]) -> None:
     name = str(step.about)
+    found = job.before.find(name)
+    if found is not None and found.kind == EXTERNAL:
+        _spell_out(job)
     _call(job, f"delete snapshot {name}", job.find(name).delete, 0)
 
 
+def _spell_out(job: _Job) -> None:
+    """Say in the definition what the disks lie on, as libvirt does when the VM runs.
+
+    It merges by that: old ones do not look for themselves while it is off.
+    """
+    now = read.facts(job.connection, job.raw)
+    if now.active or now.libvirt >= files.CAN_REVERT:
+        return
+    text = _call(job, "read the definition", job.raw.XMLDesc, _WHOLE)
+    root = _lxml.parse(text, f"domain {now.name}")
+    below = {disk.target: files.chain(now, disk) for disk in now.disks}
+    changed = False
+    for disk in root.iterfind("devices/disk"):
+        target = disk.find("target")
+        lower = below.get(str(target.get("dev"))) if target is not None else None
+        if not lower or disk.find("backingStore") is not None:
+            continue
+        at = disk
+        for one in lower:
+            at = _lxml.add(at, "backingStore", {"type": "file"})
+            _lxml.add(at, "format", {"type": str(one.format)})
+            _lxml.add(at, "source", {"file": one.source})
+        changed = True
+    if changed:
+        domains.define(job.connection, f"define {now.name}", _lxml.tostring(root))
+
+
 def _redefine(job: _Job, step: Step[Facts]) -> None:
-    about: tuple[str, Metadata] = t.cast("tuple[str, Metadata]", step.about)
-    name, kept = about
+    name, kept = t.cast("tuple[str, Metadata]", step.about)
+
+    def noted(root: Element) -> None:
+        for tag in ("domain", "inactiveDomain"):
+            for domain in root.iterfind(tag):
+                metadata.put(domain, kept)
+
+    _change(job, name, step.text, noted)
+
+
+def _change(job: _Job, name: str, what: str, change: t.Callable[[Element], None]) -> None:
+    """Change what libvirt keeps of a snapshot."""
     secure = _libvirt.DOMAIN_SNAPSHOT_XML_SECURE
     text = _call(job, f"read snapshot {name}", job.find(name).getXMLDesc, secure)
     root = _lxml.parse(text, f"snapshot {name}")
-    for tag in ("domain", "inactiveDomain"):
-        for domain in root.iterfind(tag):
-            metadata.put(domain, kept)
+    change(root)
     flags = _libvirt.DOMAIN_SNAPSHOT_CREATE_REDEFINE
-    _call(job, step.text, job.raw.snapshotCreateXML, _lxml.tostring(root), flags)
+    _call(job, what, job.raw.snapshotCreateXML, _lxml.tostring(root), flags)
 
 
 Value = t.TypeVar("Value")
@@ -205,12 +310,14 @@ Value = t.TypeVar("Value")
 def _call(job: _Job, action: str, function: t.Callable[..., Value], *args: object) -> Value:
     """A call that may take long, named in errors with its VM."""
     what = f"{action} of {job.before.name}"
-    return job.connection.call(what, lambda: function(*args), seconds=job.seconds)
+    return job.connection.call(what, function, *args, seconds=job.seconds)
 
 
 # How each kind of step is done
-_DO: dict[str, t.Callable[[_Job, Step[Facts]], None]] = {
+_DO: dict[str, t.Callable[[_Job, Step[Facts]], str | None]] = {
     "create": _create,
+    "create_files": _create_files,
+    "mark": _mark,
     "revert": _revert,
     "delete": _delete,
     "redefine": _redefine,

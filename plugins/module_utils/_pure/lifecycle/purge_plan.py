@@ -35,7 +35,8 @@ class VolumeFacts:
 
     ``pool_path`` is the folder of the pool of that name, None if there is no such pool; ``path``
     where the volume would be in it. ``kind`` is absent, file, link, directory or other. ``users``
-    says in words who else uses it, ``own_overlays`` are disks of the domain itself that lie on it.
+    says in words who else uses it, ``own_overlays`` are disks of the domain itself that lie on it
+    and are not known to be its own. ``attached``: a disk of it, or below one by its snapshots.
     ``shared``: others can reach the pool too; ``asked``: they have been asked. ``foreign``: it is
     not known to be the file that was made for the domain, whose creation did not come to its end.
     """
@@ -59,7 +60,10 @@ class VolumeFacts:
 
 @dataclass(frozen=True)
 class DomainFacts:
-    """The domain to be removed. ``disks`` are (path, what it is) of all disks it has."""
+    """The domain to be removed. ``disks`` are (path, what it is) of all disks it has.
+
+    ``snapshots`` go with it, ``external_snapshots`` are those whose files are others'.
+    """
 
     name: str
     uuid: str
@@ -69,7 +73,7 @@ class DomainFacts:
     metadata: Metadata | None
     owner_alive: bool = False
     managed_save: bool = False
-    internal_snapshots: tuple[str, ...] = ()
+    snapshots: tuple[str, ...] = ()
     external_snapshots: tuple[str, ...] = ()
     disks: tuple[tuple[str, str], ...] = ()
     nvram: str | None = None
@@ -142,7 +146,7 @@ def plan(domain: DomainFacts, volumes: t.Sequence[VolumeFacts], options: Options
             named.add(path)
             found.kept.append(Kept(path, f"{what}, and not made for {domain.name!r}"))
     found.removed += [Removal("log", domain.name, path) for path in domain.logs]
-    found.removed += [Removal("snapshot", name) for name in domain.internal_snapshots]
+    found.removed += [Removal("snapshot", name) for name in domain.snapshots]
     if domain.nvram is not None and domain.nvram_own:
         found.removed.append(Removal("nvram", domain.name, domain.nvram))
     elif domain.nvram is not None:
@@ -262,8 +266,8 @@ def _refusals(domain: DomainFacts, options: Options) -> list[str]:
     if domain.external_snapshots:
         found.append(
             f"{name!r} has snapshots in files of their own ({', '.join(domain.external_snapshots)})"
-            f" which would be left over; merge them first ({_WHERE} blockcommit) and remove them"
-            f" ({_WHERE} snapshot-delete --metadata)"
+            f" that others made and that would be left over; merge them first ({_WHERE}"
+            f" blockcommit) and remove them ({_WHERE} snapshot-delete --metadata)"
         )
     return found
 

@@ -15,7 +15,7 @@ import typing as t
 from ..._errors import Problem, SpecError
 from ..base.arguments import Spec
 from ..base.json_values import as_text
-from .plan import ABSENT, PRESENT, REVERTED, Wanted
+from .facts import ABSENT, ALWAYS, AUTO, NEVER, PRESENT, REVERTED, Wanted
 
 _MOST_KEPT = 1000
 # A word of libvirt's that is a file's name too: it keeps what it knows of a snapshot under it
@@ -27,6 +27,8 @@ ARGUMENTS: Spec = {
     "state": {"type": "str", "choices": [PRESENT, REVERTED, ABSENT], "default": PRESENT},
     "children": {"type": "bool", "default": False},
     "keep": {"type": "int"},
+    "disk_only": {"type": "bool", "default": False},
+    "quiesce": {"type": "str", "choices": [AUTO, ALWAYS, NEVER], "default": AUTO},
 }
 INTERNAL: Spec = {
     "_stage": {"type": "str", "choices": ["all", "look", "decide", "report"], "default": "all"},
@@ -57,6 +59,14 @@ def wanted_of(options: t.Mapping[str, object]) -> Wanted:
     if options["children"] and state != ABSENT:
         rule = "only what is deleted takes others with it; leave it out"
         problems.append(Problem("children", f"given with state {state}; {rule}"))
+    disk_only, quiesce = bool(options["disk_only"]), str(options["quiesce"])
+    if disk_only and state != PRESENT:
+        rule = "what there is of the disks alone is known; leave it out"
+        problems.append(Problem("disk_only", f"given with state {state}; {rule}"))
+    if quiesce == ALWAYS and not disk_only:
+        rule = "only one of the disks alone (disk_only) needs it; leave it out"
+        problems.append(Problem("quiesce", f"{ALWAYS} is given without disk_only; {rule}"))
     if problems:
         raise SpecError(problems)
-    return Wanted(name, state, bool(options["children"]), keep if isinstance(keep, int) else None)
+    most = keep if isinstance(keep, int) else None
+    return Wanted(name, state, bool(options["children"]), most, disk_only, quiesce)

@@ -4,9 +4,10 @@
 
 """What a VM's snapshots are to be: what speaks against it, and the steps.
 
-Snapshots that are made are internal: in the qcow2 files of the disks, which libvirt makes, takes a
-VM back to and deletes in one call each, in every version that there is. Of a VM that runs they have
-its memory too. No file is made for them, so whatever removes the VM's disks removes them.
+Snapshots are internal unless they are to be of the disks alone: in the qcow2 files of the disks,
+which libvirt makes, takes a VM back to and deletes in one call each, in every version that there
+is. Of a VM that runs they have its memory too. No file is made for them, so whatever removes the
+VM's disks removes them. Those in files of their own are in ``files``.
 
 No step writes into the VM's definition: what is in it while a snapshot is made would be in it again
 after going back. A step is one call of libvirt's; a kill leaves what was before it or after it.
@@ -18,100 +19,13 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-from dataclasses import dataclass
 
 from ..base.metadata import Metadata
 from ..plan.steps import Plan, Step
+from . import files
+from .facts import ABSENT, EXTERNAL, REVERTED, Facts, Snapshot, Wanted, below, ordered
 
-PRESENT, REVERTED, ABSENT = "present", "reverted", "absent"
-INTERNAL, EXTERNAL = "internal", "external"
-MADE_BY = "made by fleet.virt"  # the description of ours, by which they are told from others'
 _SPARE_MIB = 64
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """``snapshot`` is to be in ``state``, with its ``children`` if it goes; ``keep`` of ours."""
-
-    snapshot: str
-    state: str = PRESENT
-    children: bool = False
-    keep: int | None = None
-
-
-@dataclass(frozen=True)
-class Disk:
-    """A disk of a definition; ``source`` is its file or volume."""
-
-    target: str
-    source: str
-    format: str | None = "qcow2"
-    device: str = "disk"
-    readonly: bool = False
-    snapshot: str | None = None  # what the definition says of snapshots of it
-
-    @property
-    def taken(self) -> bool:
-        """Whether what is in it changes, and has to come along."""
-        return self.device not in ("cdrom", "floppy") and not self.readonly
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A snapshot; ``state`` is the VM's of that moment, ``stored`` our metadata of that moment."""
-
-    name: str
-    parent: str | None = None
-    created: int = 0
-    state: str = "shutoff"
-    kind: str = INTERNAL
-    ours: bool = False
-    disks: tuple[Disk, ...] = ()
-    stored: Metadata | None = None
-
-
-@dataclass(frozen=True)
-class Facts:
-    """The VM and its snapshots.
-
-    ``unfit`` are parts of it that no snapshot holds, with the remedy. ``free_mib`` is what the file
-    system of its first disk has left, None if that is not known.
-    """
-
-    name: str
-    uuid: str
-    state: str = "shutoff"
-    active: bool = False
-    persistent: bool = True
-    managed_save: bool = False
-    memory_mib: int = 0
-    free_mib: int | None = None
-    disks: tuple[Disk, ...] = ()
-    unfit: tuple[str, ...] = ()
-    stored: Metadata | None = None
-    snapshots: tuple[Snapshot, ...] = ()
-    current: str | None = None
-    reverted: int = 0  # how often it was taken back; of the prediction alone
-
-    def find(self, name: str) -> Snapshot | None:
-        """The snapshot ``name``, None if there is none."""
-        return next((one for one in self.snapshots if one.name == name), None)
-
-
-def ordered(snapshots: t.Iterable[Snapshot]) -> tuple[Snapshot, ...]:
-    """The oldest first. libvirt keeps whole seconds; within one, what comes from another is
-    newer."""
-    by_name = {one.name: one for one in snapshots}
-
-    def depth(one: Snapshot) -> int:
-        found, seen = 0, {one.name}
-        while one.parent in by_name and one.parent not in seen:
-            one = by_name[one.parent]
-            seen.add(one.name)
-            found += 1
-        return found
-
-    return tuple(sorted(by_name.values(), key=lambda one: (one.created, depth(one), one.name)))
 
 
 def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
@@ -124,15 +38,26 @@ def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
     steps: list[Step[Facts]] = []
     after = facts
     if found is None:
-        problems = [*_refusals(facts), *_untakeable(facts)]
+        against = files.untakeable(facts, wanted) if wanted.disk_only else _untakeable(facts)
+        problems = [*_refusals(facts), *against]
         if problems:
             return Plan(refusals=tuple(problems))
-        steps.append(_create(facts, wanted.snapshot))
+        steps.append(_create(facts, wanted))
         after = steps[0].effect(facts)
+    elif found.merging:
+        return Plan(refusals=(_merging(facts, found),))
     surplus = _surplus(after, wanted)
-    if surplus and found is not None and _refusals(facts):
-        return _refused(facts) or Plan()
-    return Plan((*steps, *(_delete(one, wanted.keep) for one in surplus)))
+    problems = [*_refusals(facts), *files.unmergeable(after, surplus)] if surplus else []
+    if problems:
+        return Plan(refusals=tuple(problems))
+    return Plan((*steps, *_deletions(surplus, wanted.keep)))
+
+
+def _merging(facts: Facts, found: Snapshot) -> str:
+    return (
+        f"the files of snapshot {found.name} of {facts.name!r} have begun to be merged into its"
+        " disks, so it is of no moment any more; delete it, and take another"
+    )
 
 
 def _refused(facts: Facts) -> Plan[Facts] | None:
@@ -165,7 +90,7 @@ def _refusals(facts: Facts) -> list[str]:
 def _untakeable(facts: Facts) -> list[str]:
     """What speaks against taking a snapshot of it."""
     name, disks = facts.name, [disk for disk in facts.disks if disk.taken]
-    found = list(facts.unfit)
+    found = [*facts.unfit, *facts.forgetful]
     for disk in disks:
         if disk.format != "qcow2":
             found.append(
@@ -179,12 +104,12 @@ def _untakeable(facts: Facts) -> list[str]:
             )
     if not disks:
         found.append(f"{name!r} has no disk that could be written to; there is nothing to keep")
-    others = [one.name for one in facts.snapshots if one.kind == EXTERNAL]
-    if others:
+    outside = ", ".join(one.name for one in facts.of_kind(EXTERNAL))
+    if outside:
         found.append(
-            f"{name!r} has snapshots in files of their own ({', '.join(others)}), made by others;"
-            " libvirt could not merge them any more with one in their files: merge them first"
-            f" (virsh snapshot-delete {name} NAME)"
+            f"{name!r} has snapshots in files of their own ({outside}), which libvirt could not"
+            " merge any more with one within them: delete them first (of others: virsh"
+            f" snapshot-delete {name} NAME), or take this one of the disks alone (disk_only)"
         )
     need = facts.memory_mib + _SPARE_MIB
     if facts.active and facts.free_mib is not None and facts.free_mib < need:
@@ -195,11 +120,14 @@ def _untakeable(facts: Facts) -> list[str]:
     return found
 
 
-def _create(facts: Facts, name: str) -> Step[Facts]:
+def _create(facts: Facts, wanted: Wanted) -> Step[Facts]:
+    name = wanted.snapshot
     state = {"blocked": "running"}.get(facts.state, facts.state)
     parent = facts.current
     made = Snapshot(name, parent, _latest(facts) + 1, state, ours=True, disks=facts.disks)
     made = dataclasses.replace(made, stored=facts.stored)
+    if wanted.disk_only:
+        return files.create(facts, wanted, made)
 
     def created(before: Facts) -> Facts:
         snapshots = (*before.snapshots, made)
@@ -217,15 +145,24 @@ def _surplus(facts: Facts, wanted: Wanted) -> list[Snapshot]:
     """Those of ours that are too many, the oldest first; never the one that is asked for."""
     if wanted.keep is None:
         return []
-    ours = [one for one in ordered(facts.snapshots) if one.ours and one.kind == INTERNAL]
+    ours = [one for one in ordered(facts.snapshots) if one.ours]
     others = [one for one in ours if one.name != wanted.snapshot]
     kept = wanted.keep - (len(ours) - len(others))
     return others[: max(0, len(others) - kept)]
 
 
+def _deletions(going: t.Iterable[Snapshot], keep: int | None = None) -> t.Iterator[Step[Facts]]:
+    for one in going:
+        if one.kind == EXTERNAL and not one.merging:
+            yield files.mark(one)
+        yield _delete(one, keep)
+
+
 def _delete(one: Snapshot, keep: int | None = None) -> Step[Facts]:
     def deleted(before: Facts) -> Facts:
         parent = _parent(before, one.name)  # as it is by then
+        if one.kind == EXTERNAL:
+            before = files.lowered(before, before.find(one.name) or one)
         snapshots = tuple(
             dataclasses.replace(other, parent=parent) if other.parent == one.name else other
             for other in before.snapshots
@@ -235,7 +172,8 @@ def _delete(one: Snapshot, keep: int | None = None) -> Step[Facts]:
         return dataclasses.replace(before, snapshots=snapshots, current=current)
 
     why = f", the oldest beyond {keep}" if keep is not None else ""
-    text = f"delete snapshot {one.name}{why}"
+    how = ", merging its files" if one.kind == EXTERNAL else ""
+    text = f"delete snapshot {one.name}{how}{why}"
     return Step("delete", text, deleted, about=one.name, forward=True)
 
 
@@ -244,41 +182,23 @@ def _parent(facts: Facts, name: str) -> str | None:
     return found.parent if found is not None else None
 
 
-def below(facts: Facts, name: str) -> list[Snapshot]:
-    """The snapshots that come from ``name``, those nearest to it first."""
-    found = [one for one in facts.snapshots if one.parent == name]
-    for one in list(found):
-        found += below(facts, one.name)
-    return found
-
-
 def _absent(facts: Facts, found: Snapshot | None, *, children: bool) -> Plan[Facts]:
     if found is None:
         return Plan()
     going = [*reversed(below(facts, found.name)), found] if children else [found]
-    problems = [_in_files(facts, one, "merged") for one in going if one.kind != INTERNAL]
+    problems = files.unmergeable(facts, going)
     if problems:
         return Plan(refusals=tuple(problems))
     # from the leaves on: whatever was done when it is killed, the rest is still a tree
-    return Plan(tuple(_delete(one) for one in going))
-
-
-def _in_files(facts: Facts, one: Snapshot, verb: str) -> str:
-    ways = {"merged": "snapshot-delete", "gone back to": "snapshot-revert"}
-    more = ", which libvirt can from 9.9 on" if verb == "gone back to" else ""
-    return (
-        f"snapshot {one.name} of {facts.name!r} is in files of its own, which others made, and is"
-        f" not {verb} here; do it with virsh {ways[verb]} {facts.name} {one.name}{more}"
-    )
+    return Plan(tuple(_deletions(going)))
 
 
 def _reverted(facts: Facts, name: str, found: Snapshot | None) -> Plan[Facts]:
     if found is None:
         there = ", ".join(one.name for one in facts.snapshots) or "none"
         return Plan(refusals=(f"{facts.name!r} has no snapshot {name!r}; there are: {there}",))
-    if found.kind != INTERNAL:
-        return Plan(refusals=(_in_files(facts, found, "gone back to"),))
-    problems = _other_disks(facts, found)
+    problems = files.unrevertable(facts, found) if found.kind == EXTERNAL else []
+    problems = problems or _other_disks(facts, found)
     if problems:
         return Plan(refusals=tuple(problems))
     steps: list[Step[Facts]] = []
@@ -286,19 +206,21 @@ def _reverted(facts: Facts, name: str, found: Snapshot | None) -> Plan[Facts]:
     if kept is not None and kept != found.stored:
         steps.append(_redefine(found, kept))
 
+    state = "shutoff" if found.kind == EXTERNAL else found.state
+
     def reverted(before: Facts) -> Facts:
-        active = found.state in ("running", "paused")
+        active = state in ("running", "paused")
         return dataclasses.replace(
             before,
             current=name,
-            state=found.state,
+            state=state,
             active=active,
             stored=kept,
             disks=found.disks,
             reverted=before.reverted + 1,
         )
 
-    text = f"go back to snapshot {name} ({found.state})"
+    text = f"go back to snapshot {name} ({state})"
     steps.append(Step("revert", text, reverted, about=name, forward=True))
     return Plan(tuple(steps))
 
@@ -339,6 +261,8 @@ def _other_disks(facts: Facts, found: Snapshot) -> list[str]:
     """A disk that came or went since: going back would let go of it, or name one that is gone."""
     now = {disk.target: disk.source for disk in facts.disks if disk.taken}
     then = {disk.target: disk.source for disk in found.disks if disk.taken}
+    if found.kind == EXTERNAL:  # the VM has gone on in other files, that is the point
+        now, then = dict.fromkeys(now, ""), dict.fromkeys(then, "")
     new = sorted(target for target in now if now[target] != then.get(target))
     gone = sorted(target for target in then if then[target] != now.get(target))
     problems = []

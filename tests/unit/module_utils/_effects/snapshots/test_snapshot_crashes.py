@@ -18,7 +18,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata imp
     Metadata,
     OwnVolume,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.snapshots.plan import Wanted
+from ansible_collections.fleet.virt.plugins.module_utils._pure.snapshots.facts import Wanted
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines
 
 _DOMAIN = """
@@ -54,7 +54,7 @@ def _define(machine: Machine, *names: str, then: Metadata = _MADE) -> None:
     for name in names:
         result = machine.call(_verb(Wanted(name)))
         assert result is not None
-        assert not result.get("failed"), result
+        assert not result.get("failed"), result.get("msg")
     define(_MADE)
 
 
@@ -101,6 +101,80 @@ def test_killed_or_failed_anywhere_the_next_ends_it(
             assert _names(machine) == names
             assert machine.stored("a") == _MADE
             assert machine.faults() == []
+
+
+_ALONE = [
+    (Wanted("c", disk_only=True), ["a", "b", "c"], 1),
+    (Wanted("c", disk_only=True, keep=2), ["b", "c"], 4),
+    (Wanted("a", "absent"), ["b"], 3),
+    (Wanted("b", "absent"), ["a"], 3),
+    (Wanted("a", "absent", children=True), [], 5),
+]
+
+
+@pytest.mark.parametrize("how", ["kill_at", "fail_at"])
+@pytest.mark.parametrize(("wanted", "names", "count"), _ALONE)
+def test_those_in_files_of_their_own_killed_or_failed_anywhere(
+    machines: Machines, wanted: Wanted, names: list[str], count: int, how: str
+) -> None:
+    """What was begun to be merged is never gone back to, and what lies below is said before."""
+
+    def begin(machine: Machine) -> None:
+        raw, ours = machine.connection.raw, _lxml.tostring(metadata.to_element(_MADE))
+        raw.defineXML(_DOMAIN.format(metadata=ours, disk=machine.root / "a.qcow2"))
+        for name in ("a", "b"):
+            result = machine.call(_verb(Wanted(name, disk_only=True)))
+            assert result is not None
+            assert not result.get("failed"), result.get("msg")
+
+    with machines.new() as machine:
+        begin(machine)
+        asked = machine.call(_verb(wanted, check=True))
+        assert machine.effects.done == []
+        assert _names(machine) == ["a", "b"]
+        assert machine.call(_verb(wanted)) == asked
+        assert _names(machine) == names
+        assert len(machine.effects.done) == count, machine.effects.done
+        again = machine.call(_verb(wanted))
+        assert again is not None
+        assert not again["changed"]
+        assert machine.effects.done == []
+    for number in range(1, count + 1):
+        with machines.new() as machine:
+            begin(machine)
+            machine.call(_verb(wanted), **{how: number})
+            done = " ".join(machine.effects.done[: number - 1])
+            for name in ("a", "b"):
+                if f"note that snapshot {name} is being merged" in done and name in _names(machine):
+                    back = machine.call(_verb(Wanted(name, "reverted"), check=True))
+                    assert back is not None
+                    assert "of no moment any more" in str(back["msg"])
+            result = machine.call(_verb(wanted))
+            assert result is not None
+            assert not result.get("failed"), (number, result)
+            assert _names(machine) == names
+            assert machine.stored("a") == _MADE
+            assert machine.faults() == []
+
+
+def test_what_needs_a_file_beside_the_disks_is_left_alone(machines: Machines) -> None:
+    """A file in the way of a new one, and files of which others have made use."""
+    with machines.new() as machine:
+        _define(machine)
+        machine.connection.raw.lookupByName("a").snapshotLookupByName("theirs").delete(0)
+        (machine.root / "a.b.qcow2").write_bytes(b"somebody's")
+        result = machine.call(_verb(Wanted("b", disk_only=True)))
+        assert result is not None
+        assert "a.b.qcow2 is there already" in str(result["msg"])
+        taken = machine.call(_verb(Wanted("c", disk_only=True)))
+        assert taken is not None
+        assert taken["changed"], taken
+        other = _DOMAIN.replace(">a<", ">b<").replace("6f3a0d4c", "6f3a0d4d")
+        machine.connection.raw.defineXML(other.format(metadata="", disk=machine.root / "a.c.qcow2"))
+        result = machine.call(_verb(Wanted("c", "absent")))
+        assert result is not None
+        assert "needed by others: used by domain 'b'" in str(result["msg"])
+        assert _names(machine) == ["c"]
 
 
 def test_going_back_keeps_what_the_vm_owns(machines: Machines) -> None:

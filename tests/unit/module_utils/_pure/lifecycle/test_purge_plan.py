@@ -82,7 +82,7 @@ def kinds(found: Removals) -> list[tuple[str, str | None]]:
 def test_everything_of_its_own_goes_in_order_and_the_base_stays() -> None:
     everything = domain(
         managed_save=True,
-        internal_snapshots=("one", "two"),
+        snapshots=("one", "two"),
         nvram="/nvram/web1.fd",
         nvram_own=True,
         logs=("/log/web1-console.log",),
@@ -277,7 +277,7 @@ def test_a_removal_that_was_killed_anywhere_is_finished_by_the_next() -> None:
         active=True,
         state="running",
         logs=("/log/web1", "/log/web1.0"),
-        internal_snapshots=("one",),
+        snapshots=("one",),
     )
     volumes = (volume(), volume(SEED), volume(strange, foreign=True))
     forced = Options(force=True)

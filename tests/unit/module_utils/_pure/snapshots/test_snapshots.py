@@ -25,7 +25,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.snapshots import 
     options,
     plan,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._pure.snapshots.plan import (
+from ansible_collections.fleet.virt.plugins.module_utils._pure.snapshots.facts import (
     Disk,
     Facts,
     Snapshot,
@@ -185,6 +185,9 @@ def test_what_is_there_already_and_what_is_gone_asks_for_nothing() -> None:
     assert plan.plan(plenty, _NEW).steps[0].text == "take snapshot new with its memory"
 
 
+_ASKED = {"children": False, "keep": None, "disk_only": False, "quiesce": "auto"}
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -196,17 +199,19 @@ def test_what_is_there_already_and_what_is_gone_asks_for_nothing() -> None:
         ({"keep": 0}, "0 is no number"),
         ({"keep": 3, "state": "absent"}, "leave it out"),
         ({"children": True}, "leave it out"),
+        ({"disk_only": True, "state": "absent"}, "leave it out"),
+        ({"quiesce": "always"}, "without disk_only"),
     ],
 )
 def test_what_cannot_be_meant(given: dict[str, t.Any], words: str) -> None:
-    asked = {"snapshot": "a", "state": "present", "children": False, "keep": None}
+    asked = {**_ASKED, "snapshot": "a", "state": "present"}
     assert options.wanted_of(asked) == Wanted("a")
     with pytest.raises(SpecError, match=words):
         options.wanted_of({**asked, **given})
 
 
 def test_snapshots_of_others_may_have_any_name() -> None:
-    asked = {"snapshot": "a b", "state": "reverted", "children": False, "keep": None}
+    asked = {**_ASKED, "snapshot": "a b", "state": "reverted"}
     assert options.wanted_of(asked) == Wanted("a b", "reverted")
 
 

@@ -1,0 +1,83 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Something that is done while the file systems of a guest are frozen, by its agent.
+
+They thaw whatever becomes of this process: a unit of systemd that is begun before sees to it.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import typing as t
+
+from ..._errors import LibvirtFailure, PlanRefused
+from ..._pure.snapshots.facts import ALWAYS, NEVER
+from ..base import programs, systemd
+from ..base.connection import Connection
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
+_AGENT_SECONDS = 60.0
+_THAW_SECONDS = 90  # after which a guest thaws whose freezing died; longer than the freezing takes
+_THAW = """
+import libvirt, sys, time
+for left in range(60):
+    try:
+        libvirt.open(sys.argv[1]).lookupByUUIDString(sys.argv[2]).fsThaw(None, 0)
+        break
+    except libvirt.libvirtError:
+        time.sleep(5)
+"""
+
+
+def around(
+    connection: Connection, raw: VirDomain, action: t.Callable[[], None], quiesce: str
+) -> bool:
+    """Do ``action`` with the guest's file systems frozen if they can be; whether they were."""
+    name = str(raw.name())
+    if quiesce == NEVER:
+        action()
+        return False
+    unit = f"fleet-virt-thaw-{raw.UUIDString()}"
+    _guard(connection, raw, unit)
+    try:
+        frozen = _freeze(connection, raw, quiesce)
+    except PlanRefused:
+        systemd.clear(f"{unit}.timer")
+        raise
+    try:
+        action()
+    finally:
+        # where it fails, the timer stays
+        with contextlib.nullcontext() if frozen else contextlib.suppress(LibvirtFailure):
+            connection.call(f"thaw {name}", raw.fsThaw, None, 0, seconds=_AGENT_SECONDS)
+            systemd.clear(f"{unit}.timer")
+    return frozen
+
+
+def _guard(connection: Connection, raw: VirDomain, unit: str) -> None:
+    """Have the guest thaw after a while, unless that is called off."""
+    systemd.clear(f"{unit}.timer")
+    systemd.clear(f"{unit}.service")
+    argv = [sys.executable, "-c", _THAW, connection.uri, str(raw.UUIDString())]
+    programs.run(systemd.own_unit(unit, argv, after=_THAW_SECONDS))
+
+
+def _freeze(connection: Connection, raw: VirDomain, quiesce: str) -> bool:
+    name = str(raw.name())
+    try:
+        connection.call(f"freeze {name}", raw.fsFreeze, None, 0, seconds=_AGENT_SECONDS)
+    except LibvirtFailure as error:
+        if quiesce == ALWAYS:
+            raise PlanRefused(
+                f"the file systems of {name!r} could not be frozen: {error}; nothing was taken of"
+                " it: see to its guest agent, or leave quiesce at auto"
+            ) from None
+        return False
+    return True
