@@ -59,6 +59,7 @@ _KEYS = "hypervisor/test_keys_crashes.py"
 _RELOAD = "hypervisor/test_key_reload_crashes.py"
 _SEEDING = "seed/test_seeding_crashes.py"
 _SETTLE = "migration/test_settle.py"
+_MOVE = "migration/test_move.py"
 _JOURNAL = "bridge/test_journal_crashes.py"
 
 FAULTS = (
@@ -258,6 +259,28 @@ FAULTS = (
         "        bare = dataclasses.replace(there.kept or metadata.Metadata(), phase=None)\n"
         "        migration_ends.write_everywhere(remote, there.raw, bare)\n",
         f"{_SETTLE}::test_settling_may_be_killed_and_is_done_again",
+    ),
+    Fault(
+        "a move that failed is not settled",
+        "migration/move.py",
+        "    moves.marked = True\n",
+        "",
+        f"{_MOVE}::test_a_move_that_fails_leaves_it_as_it_was",
+    ),
+    Fault(
+        "a volume of a move is not noted once it is made",
+        "migration/volumes.py",
+        "        _note(remote, source.name, one.path, MADE)\n",
+        "",
+        f"{_MOVE}::test_each_step_changes_what_it_says",
+    ),
+    Fault(
+        "the place of a VM that moved is given up after its marks",
+        "_pure/migration/moving.py",
+        '    steps.append(_final("release", text, lambda one: replace(one, claim=None)))\n',
+        '    steps.append(_final("unmark", text, _there(phase=None, before=None)))\n'
+        '    steps.append(_final("release", text, lambda one: replace(one, claim=None)))\n',
+        f"{_MOVE}::test_killed_at_each_effect_the_next_run_ends_it",
     ),
     Fault(
         "a medium that could not be put in stays",

@@ -4,8 +4,8 @@
 
 """Moving VMs from this hypervisor to others.
 
-Everything is looked at before anything is touched. Then the VM is marked: autostart off, phase
-``migrating`` in its definition, so that a copy of it that comes back from the dead is not started.
+Everything is looked at before anything is touched. Then the VM is marked: phase ``migrating`` in
+its definition, autostart off, so that a copy of it that comes back from the dead is not started.
 Its place and its volumes are made on the destination, and libvirt moves it. One that is shut off
 is started paused for that, so that its guest never runs on the way: libvirt itself then sees to it
 that only one end has it. Which end has it afterwards is found out from both, whatever the call
@@ -25,19 +25,19 @@ import uuid as uuids
 from concurrent.futures import ThreadPoolExecutor
 
 from ..._errors import LibvirtFailure, PlanRefused, told
-from ..._libvirt import DOMAIN_START_PAUSED, ERR_NO_DOMAIN
-from ..._pure.base import metadata
-from ..._pure.base.metadata import Metadata, Move
+from ..._libvirt import ERR_NO_DOMAIN
+from ..._pure.base.metadata import Metadata, Owner
 from ..._pure.base.results import GENERATED
-from ..._pure.migration import command as migration_command
+from ..._pure.migration import moving
 from ..._pure.migration import plan as migration_plan
+from ..._pure.migration.moving import Scene
+from ..._pure.migration.settling import Verdict
 from ..._pure.migration.types import Plan, Source, Target
-from ..base import lookup
+from ..._pure.plan.steps import Step
 from ..base import owner as owners
 from ..base.connection import Connection, connect
 from ..base.lookup import find_domain, kept_metadata
 from ..plan import lease
-from ..seed import medium as seed_medium
 from ..seed import spent as seed_spent
 from . import facts as migration_facts
 from . import job as migration_job
@@ -45,16 +45,15 @@ from . import jobs as migration_jobs
 from . import keys as migration_keys
 from . import lost_source as migration_lost
 from . import shared as migration_shared
-from . import volumes as migration_volumes
 from .ends import Ends
 from .jobs import Job, Settings
+from .move import Moving, Overtaken
 from .settle import Settler, Undone
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
 
 _POLL = 0.5
-_START_SECONDS = 300.0
 _JOIN_GIB = 4.0  # an earlier run's move may take as long as one of this size
 _ATTEMPTS = 5  # at a VM that another run changes meanwhile
 
@@ -87,10 +86,6 @@ def run(
     return migration_jobs.result(jobs, settings)
 
 
-class _Overtaken(PlanRefused):
-    """Another run changed the VM meanwhile, before this one did anything."""
-
-
 class _Mover:
     """The move of one VM."""
 
@@ -117,7 +112,7 @@ class _Mover:
             try:
                 self._move()
                 break
-            except _Overtaken:
+            except Overtaken:
                 if attempt == _ATTEMPTS:
                     raise
                 self.job.steps.clear()
@@ -148,7 +143,7 @@ class _Mover:
         """A new move, if nothing speaks against it."""
         raw = find_domain(self.connection, self.name)
         if raw is None:
-            raise _Overtaken(f"{self.name!r} was removed meanwhile")
+            raise Overtaken(f"{self.name!r} was removed meanwhile")
         with self._leaving():
             spent = seed_spent.medium(self.connection, raw, kept_metadata(self.connection, raw))
             source = self._source(raw, spent)
@@ -169,20 +164,32 @@ class _Mover:
             self._require_at_rest(self._kept(raw))
             self.job.fail("; ".join(found.findings))
             return
-        self.job.steps += [f"remove the seed medium {spent}"] if spent else []
-        self.job.steps += migration_plan.steps(source, found, self.ends.where)
+        steps = moving.begin(
+            source, found, self.ends.where, seed=spent, evacuating=self.settings.evacuating
+        )
         if self.check:
-            self.job.changed = True
-            self.job.bytes = self.job.seconds = self.job.downtime_ms = GENERATED
+            self._predict(source, found, steps)
             return
-        if spent and seed_medium.remove(self.connection, raw):
-            source = self._source(raw, None)
-        self._go(remote, raw, source, target, found)
+        Moving(
+            *(remote, raw, source, target, found, self.settings, self.settler, self.run),
+            read=lambda: self._source(raw, None),
+            watch=lambda seconds: self._watch(remote, raw, seconds),
+        ).carry_out(steps)
+
+    def _predict(self, source: Source, found: Plan, steps: t.Sequence[Step[Scene]]) -> None:
+        """The same steps, and those that follow where nothing goes wrong."""
+        keep, evacuating = self.settings.options.keep_volumes, self.settings.evacuating
+        rest = moving.predicted(
+            source, found, self.ends.where, keep_volumes=keep, evacuating=evacuating
+        )
+        self.job.steps += [step.text for step in (*steps, *rest.steps)]
+        self.job.changed = True
+        self.job.bytes = self.job.seconds = self.job.downtime_ms = GENERATED
 
     def _require_at_rest(self, kept: Metadata | None) -> None:
         """What is seen may be of a move that another run has just begun."""
         if kept is not None and kept.phase == "migrating" and not self.check:
-            raise _Overtaken(f"{self.name!r} is being moved by another run; try again")
+            raise Overtaken(f"{self.name!r} is being moved by another run; try again")
 
     def _kept(self, raw: VirDomain) -> Metadata | None:
         with self._leaving():
@@ -196,7 +203,7 @@ class _Mover:
         except LibvirtFailure as error:
             if error.code != ERR_NO_DOMAIN:
                 raise
-            raise _Overtaken(f"{self.name!r} has just been moved by another run") from None
+            raise Overtaken(f"{self.name!r} has just been moved by another run") from None
 
     def _with_shared(
         self, remote: Connection, source: Source, target: Target, *, check: bool
@@ -209,49 +216,6 @@ class _Mover:
         source = migration_facts.read_source(self.connection, raw, self.settings.here)
         source = dataclasses.replace(source, expired=tuple(migration_keys.for_leaving()))
         return migration_plan.without_seed_medium(source) if spent else source
-
-    def _go(
-        self, remote: Connection, raw: VirDomain, source: Source, target: Target, found: Plan
-    ) -> None:
-        options = self.settings.options
-        owner = owners.myself(self.run)
-        move = Move(
-            self.settings.here,
-            self.ends.where,
-            self.run,
-            "yes" if source.autostart else "no",
-            "running" if source.active else "shutoff",
-        )
-        with owners.host_lock():
-            if kept_metadata(self.connection, raw) != source.metadata or source.metadata is None:
-                raise _Overtaken(f"{self.name!r} was changed by another run meanwhile; try again")
-            kept = dataclasses.replace(source.metadata, phase="migrating", owner=owner, move=move)
-            if self.settings.evacuating:
-                kept = dataclasses.replace(
-                    kept, evacuated_from=metadata.leaving(kept, self.settings.here)
-                )
-            lookup.write_metadata(self.connection, raw, kept, lookup.AFFECT_CONFIG)
-        watched: migration_job.Watched | None = None
-        try:
-            if source.autostart:
-                self.connection.call("switch autostart off", raw.setAutostart, 0)
-            migration_volumes.define_claim(remote, source, found.volumes, owner, move)
-            migration_volumes.make(remote, source, found.volumes)
-            if not source.active:
-                self.connection.call(
-                    f"start {self.name} paused",
-                    raw.createWithFlags,
-                    DOMAIN_START_PAUSED,
-                    seconds=_START_SECONDS,
-                )
-            argv = migration_command.command(source, target, found, options, self.connection.uri)
-            migration_job.start(source.uuid, argv)
-            limit = migration_command.seconds(found, source.memory_mib, options)
-            watched = self._watch(remote, raw, limit)
-            error = watched.error or ""
-        except Exception as failure:
-            error = told(failure)
-        self.settler.settle(source.uuid, error, watched)
 
     def _watch(self, remote: Connection, raw: VirDomain, seconds: float) -> migration_job.Watched:
         watch = migration_job.Watch(
@@ -294,6 +258,7 @@ class _Mover:
         self.job.flow = "finish"
         self.job.steps.append(f"finish the move of {self.name}")
         if self.check:
+            self.job.steps += [step.text for step in self.settler.predict(remote, there).steps]
             self.job.changed = True
             return
         self.settler.complete(remote, there, str(there.raw.UUIDString()))
@@ -301,9 +266,9 @@ class _Mover:
     def _resolve(self, raw: VirDomain, remote: Connection) -> bool:
         """Join or undo what an earlier run began; whether the VM has moved by that."""
         uuid = str(raw.UUIDString())
+        self.job.steps.append(f"finish or undo the move of {self.name} that was interrupted")
         if self.check:
-            self.job.steps.append(f"finish or undo the move of {self.name} that was interrupted")
-            return False
+            return self._foresee(raw, uuid)
         watched = None
         error = "an earlier move was interrupted"
         self.job.flow = "finish"
@@ -325,7 +290,17 @@ class _Mover:
         except Undone:
             self.job.changed = True  # and can be begun anew
             return False
-        self.job.steps.append(f"finish the move of {self.name}")
+        return True
+
+    def _foresee(self, raw: VirDomain, uuid: str) -> bool:
+        """Say what both ends tell of what is done about it; whether the VM has moved by that."""
+        if self._goes_on(raw, uuid):
+            return False  # nobody knows
+        verdict, found = self.settler.foresee(uuid)
+        self.job.steps += [step.text for step in found.steps] if found else []
+        if found is None or verdict is Verdict.UNDO:
+            return False
+        self.job.flow, self.job.changed = "finish", True
         return True
 
     def _goes_on(self, raw: VirDomain, uuid: str) -> bool:
@@ -344,16 +319,15 @@ class _Mover:
 
         Whether that is done: the VM is there without the marks of a move.
         """
-        limit = time.monotonic() + lease.PATIENCE
-        while True:
+
+        def look() -> tuple[bool, Owner | None]:
             with self.ends.again() as (_remote, there):
                 kept = there.kept
-                marked = kept is not None and kept.phase == "migrating"
+                marked = kept is not None and kept.phase == moving.MIGRATING
                 done = there.is_of(uuid) and not there.coming and not marked
-            alive = kept is not None and marked and owners.is_alive(kept.owner)
-            if not alive or time.monotonic() > limit:
-                return done
-            time.sleep(_POLL)
+            return done, kept.owner if kept is not None and marked else None
+
+        return lease.wait_while_alive(look)
 
     def _seen(self, watched: migration_job.Watched | None) -> None:
         """The VM left while this run looked on."""
@@ -371,7 +345,6 @@ class _Mover:
             self.job.flow, self.job.changed = "finish", True
         elif self.job.changed:
             self.job.flow = "undo"
-            self.job.steps.append(f"undo the move of {self.name}")
             self.job.msg = f"it is on {self.settings.here}"
         else:
             self.job.msg = "nothing to repair"
@@ -381,21 +354,21 @@ class _Mover:
 
         False if that one has libvirt move the VM by now.
         """
-        limit = time.monotonic() + lease.PATIENCE
-        while True:
-            kept = self._kept(raw)
-            if kept is None or kept.phase != "migrating":
-                raise _Overtaken(f"another run has just finished with {self.name!r}; try again")
-            with self._leaving():
-                taken = lease.take_over(self.connection, raw, kept.phase, kept.owner, self.run)
-            if taken is not None:
-                return True
-            if self._goes_on(raw, uuid):
-                return False
-            if time.monotonic() > limit:
-                pid = kept.owner.pid if kept.owner else 0
-                raise PlanRefused(
-                    f"{self.name!r} is being moved by a run on {self.settings.here} (process"
-                    f" {pid}); wait for it and try again"
-                )
-            time.sleep(_POLL)
+
+        def kept() -> Metadata:
+            found = self._kept(raw)
+            if found is None or found.phase != moving.MIGRATING:
+                raise Overtaken(f"another run has just finished with {self.name!r}; try again")
+            return found
+
+        with self._leaving():
+            owned = lease.take_over_when_dead(
+                self.connection, raw, kept, self.run, lambda: self._goes_on(raw, uuid)
+            )
+        if owned is lease.Waited.TOO_LONG:
+            who = kept().owner
+            raise PlanRefused(
+                f"{self.name!r} is being moved by a run on {self.settings.here} (process"
+                f" {who.pid if who else 0}); wait for it and try again"
+            )
+        return owned is lease.Waited.OWNED

@@ -12,7 +12,6 @@ This file is private to the collection.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import posixpath
 import time
 import typing as t
@@ -28,21 +27,23 @@ from ..._libvirt import (
     DOMAIN_XML_INACTIVE,
 )
 from ..._pure.base import metadata
-from ..._pure.base.metadata import OwnVolume
+from ..._pure.base.metadata import Metadata, OwnVolume
 from ..._pure.base.names import CLAIM
 from ..._pure.machine import domain_info
-from ..._pure.migration import settling
-from ..._pure.migration.settling import Act, Arrival, DestinationState, SourceState, Verdict
-from ..base import domains, lookup
+from ..._pure.migration import moving, settling
+from ..._pure.migration.moving import Settled
+from ..._pure.migration.settling import Arrival, DestinationState, SourceState, Verdict
 from ..base.connection import Connection
 from ..base.lookup import find_domain, kept_metadata
 from ..machine import storage
-from . import ends as migration_ends
 from . import job as migration_job
-from . import volumes as migration_volumes
+from .ending import End
 from .ends import Ends, Here, There
 from .facts import job_of
 from .jobs import Job
+
+if t.TYPE_CHECKING:
+    pass
 
 _ARRIVALS = {
     DOMAIN_RUNNING: Arrival.RUNNING,
@@ -135,9 +136,7 @@ class Settler:
     ) -> bool:
         """Do at once what is to be done at once; whether that has settled it."""
         if verdict in (Verdict.FINISH, Verdict.REPLACE):
-            if here is not None:
-                self._forget_here(here)
-            self.complete(remote, there, uuid)
+            self.complete(remote, there, uuid, here)
             return True
         if verdict is Verdict.UNDO and here is not None:
             name, source, where = self.ends.name, self.ends.source, self.ends.where
@@ -166,58 +165,80 @@ class Settler:
 
     def _back(self, here: Here, uuid: str, remote: Connection) -> bool:
         """It is here: the destination becomes clean, and the VM what it was; whether shut off."""
-        connection = self.ends.connection
-        migration_volumes.drop_claim(remote, self.ends.name, uuid, volumes=True)
-        migration_job.clear(uuid)
-        if here.kept is None:
-            return not here.active
-        move = here.kept.move
-        state = settling.was(move.state if move else None)
-        act, off, lost = settling.UNDONE[_state_here(here), state]
-        if lost:
-            self._note_off(self.ends.source)
-        if act is Act.STOP:
-            self.ends.stop(connection, here.raw)
-        elif act is Act.RESUME:
-            connection.call(f"resume {self.ends.name}", here.raw.resume)
-        if move is not None and move.autostart == "yes":
-            connection.call("switch autostart on", here.raw.setAutostart, 1)
-        left = metadata.arriving(here.kept, self.ends.source)
-        plain = dataclasses.replace(
-            here.kept, phase=None, owner=None, move=None, evacuated_from=left
-        )
-        lookup.write_metadata(connection, here.raw, plain, lookup.AFFECT_CONFIG)
-        return off
+        ends = self.ends
+        found = moving.undo(ends.name, ends.source, ends.where, _state_here(here), here.kept)
+        if found.lost:
+            self._note_off(ends.source)
+        End(ends, self.job, ends.connection, here.raw, here.kept, remote, uuid).carry_out(found)
+        return found.off
 
     def _note_off(self, host: str) -> None:
         """Its hypervisor went down: the VM is left as it is, which has to be said."""
         self.job.note = went_off(host)
 
-    def _forget_here(self, here: Here) -> None:
-        """It is there, and what is here is a definition that was not taken away."""
-        name = self.ends.name
-        if here.kept is None or here.kept.phase != "migrating":
-            raise PlanRefused(
-                f"{name!r} is defined on {self.ends.source} and on {self.ends.where}; a VM exists"
-                " once: find out which is right, and remove the other (virt_purge)"
-            )
-        domains.undefine(self.ends.connection, here.raw, keep_nvram=True, missing_ok=False)
-
-    def _remove_old(
-        self, remote: Connection, there: There, uuid: str, volumes: t.Sequence[OwnVolume]
+    def complete(
+        self, remote: Connection, there: There, uuid: str, here: Here | None = None
     ) -> None:
-        """The VM's disks and its seed medium go; a detached disk was perhaps to be kept."""
-        text = remote.call(f"read {self.ends.name}", there.dom.XMLDesc, DOMAIN_XML_INACTIVE)
-        disks = domain_info.parse(text, f"domain {self.ends.name}")["disks"]
-        attached = {disk["source"] for disk in disks}
-        chosen = [one for one in volumes if one.role == "seed" or one.path in attached]
-        stay = migration_volumes.remove_old(self.ends.connection, uuid, chosen)
-        self.job.kept += stay
+        """It is there: its volumes here go, then the claim, and the marks last.
 
-    def complete(self, remote: Connection, there: There, uuid: str) -> None:
-        """It is there: its volumes here go, then the claim, and the marks last."""
+        ``here`` is a definition of it that was not taken away.
+        """
         name, kept = self.ends.name, there.kept
+        if here is not None:
+            self._require_marked(here)
         self.job.changed = True
+        self._read_figures(remote, there)
+        if kept is None or kept.phase != moving.MIGRATING:
+            migration_job.clear(uuid)
+            raise PlanRefused(
+                f"{name!r} came to {self.ends.where} without the marks of its move, so what is left"
+                f" of it on {self.ends.source} stays; somebody changed its metadata meanwhile"
+            )
+        vm = self._arrived(remote, there, kept, twice=here is not None)
+        found = moving.finish(vm, keep_volumes=self.keep_volumes)
+        if found.lost:
+            self._note_off(self.ends.where)
+        self.job.kept += found.stay
+        copies = set(vm.copied)
+        pools = {**pools_of(remote, kept.volumes), **vm.copied}
+        plain = metadata.settled(kept, self.ends.where, pools, copies)
+        End(self.ends, self.job, remote, there.dom, plain, remote, uuid, here).carry_out(found)
+
+    def foresee(self, uuid: str) -> tuple[Verdict, Settled | None]:
+        """What :meth:`settle` would do now, as far as both ends tell; it changes nothing."""
+        here = self.ends.here(uuid)
+        state = self._source_state(here)
+        with self.ends.again() as (remote, there):
+            verdict = settling.VERDICTS[state, _destination_state(there, uuid)]
+            if verdict is Verdict.UNDO and here is not None:
+                name, source, where = self.ends.name, self.ends.source, self.ends.where
+                return verdict, moving.undo(name, source, where, state, here.kept)
+            if verdict in (Verdict.FINISH, Verdict.REPLACE) and remote is not None:
+                return verdict, self.predict(remote, there, twice=here is not None)
+        return verdict, None
+
+    def predict(self, remote: Connection, there: There, *, twice: bool = False) -> Settled:
+        """What :meth:`complete` would do with a VM that has the marks of its move there."""
+        vm = self._arrived(remote, there, there.kept or metadata.Metadata(), twice=twice)
+        return moving.finish(vm, keep_volumes=self.keep_volumes)
+
+    def _arrived(
+        self, remote: Connection, there: There, kept: Metadata, *, twice: bool
+    ) -> moving.Arrived:
+        name = self.ends.name
+        state = int(remote.call("read the state", there.dom.state, 0)[0])
+        claimed = find_domain(remote, name + CLAIM)
+        claim = kept_metadata(remote, claimed) if claimed is not None else None
+        text = remote.call(f"read {name}", there.dom.XMLDesc, DOMAIN_XML_INACTIVE)
+        disks = domain_info.parse(text, f"domain {name}")["disks"]
+        return moving.Arrived(
+            *(name, self.ends.where, _ARRIVALS.get(state, Arrival.OTHER), kept),
+            copied={one.path: one.pool for one in (claim.volumes if claim else ())},
+            attached={disk["source"] for disk in disks if disk["source"]},
+            twice=twice,
+        )
+
+    def _read_figures(self, remote: Connection, there: There) -> None:
         with contextlib.suppress(FleetVirtError):
             stats = remote.call("read the job", there.dom.jobStats, DOMAIN_JOB_STATS_COMPLETED)
             if stats.get("data_processed"):
@@ -226,42 +247,15 @@ class Settler:
                 memory = int(stats["data_processed"]) - disks
                 self.job.bytes = memory + max(disks, self._disks)
             self.job.downtime_ms = int(stats.get("downtime_net", stats.get("downtime", 0)))
-        migration_job.clear(uuid)
-        if kept is None or kept.phase != "migrating":
+
+    def _require_marked(self, here: Here) -> None:
+        """It is there, and what is here is a definition that was not taken away."""
+        if here.kept is None or here.kept.phase != "migrating":
+            name = self.ends.name
             raise PlanRefused(
-                f"{name!r} came to {self.ends.where} without the marks of its move, so what is left"
-                f" of it on {self.ends.source} stays; somebody changed its metadata meanwhile"
+                f"{name!r} is defined on {self.ends.source} and on {self.ends.where}; a VM exists"
+                " once: find out which is right, and remove the other (virt_purge)"
             )
-        state = int(remote.call("read the state", there.dom.state, 0)[0])
-        arrival = _ARRIVALS.get(state, Arrival.OTHER)
-        before = settling.was(kept.move.state if kept.move else None)
-        act, remove, lost = settling.FINISHED[arrival, before]
-        if act is Act.STOP:
-            self.ends.stop(remote, there.dom)
-        if lost:
-            self._note_off(self.ends.where)
-        claimed = find_domain(remote, name + CLAIM)
-        claim = kept_metadata(remote, claimed) if claimed is not None else None
-        pools = {one.path: one.pool for one in (claim.volumes if claim else ())}
-        if not self.keep_volumes:
-            # a disk that the claim does not name was not copied: both ends have it
-            copied = [one for one in kept.volumes if one.role == "seed" or one.path in pools]
-            if remove:
-                self._remove_old(remote, there, uuid, copied)
-            else:
-                self.job.kept += [
-                    f"{one.path}: {name!r} does not run on {self.ends.where}, so what it had here"
-                    " stays; remove it once the VM has been seen to be whole there"
-                    f" (virsh vol-delete {one.name} {one.pool})"
-                    for one in copied
-                ]
-        copies = set(pools)
-        pools = {**pools_of(remote, kept.volumes), **pools}
-        migration_volumes.drop_claim(remote, name, uuid, volumes=False)
-        if kept.move is not None and kept.move.autostart == "yes":
-            remote.call("switch autostart on", there.dom.setAutostart, 1)
-        plain = metadata.settled(kept, self.ends.where, pools, copies)
-        migration_ends.write_everywhere(remote, there.dom, plain)
 
 
 def _state_here(here: Here) -> SourceState:

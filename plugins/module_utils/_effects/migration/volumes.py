@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Volumes of a VM that moves: made on the destination under a claim, removed where they were.
+"""Volumes of a VM that moves: made on the destination under a claim, and taken away with it.
 
 A claim is a domain of the destination that holds the VM's capacity under another name and UUID and
 that libvirt refuses to start. It is defined after no file was found in the way of the volumes it
@@ -17,7 +17,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import os
 import typing as t
 
 from ... import _lxml
@@ -32,7 +31,7 @@ from ..._units import MIB
 from ..base import domains, lookup
 from ..base.connection import Connection
 from ..base.lookup import find_domain, kept_metadata
-from ..machine import owned, ownership, storage
+from ..machine import storage
 from .facts import read_defined, read_pools
 
 if t.TYPE_CHECKING:
@@ -172,7 +171,7 @@ def _pool(connection: Connection, name: str) -> storage.Pool:
 
 
 def _refresh(connection: Connection, pool: storage.Pool) -> None:
-    action = f"look at pool {pool.name} anew"
+    action = f"refresh pool {pool.name}"
     storage.patiently(connection, action, functools.partial(pool.existing.refresh, 0))
 
 
@@ -204,14 +203,3 @@ def drop(remote: Connection, name: str, raw: VirDomain, *, volumes: bool) -> Non
             if _foreign(remote, pool, volume.name, volume.made) is None:
                 storage.delete_volume(remote, pool, volume.name)
     domains.undefine(remote, raw)
-
-
-def remove_old(connection: Connection, uuid: str, volumes: t.Sequence[OwnVolume]) -> list[str]:
-    """Remove the VM's volumes here, after it has left; those that stay, and why."""
-    present = [one for one in volumes if os.path.lexists(one.path)]
-    if not present:
-        return []
-    references = ownership.read(connection)
-    # the VM ran on them here, so they are its own; who reaches shared storage has them still
-    stay = [owned.remove(connection, one, uuid, references, proven=True) for one in present]
-    return [str(one) for one in stay if one is not None]

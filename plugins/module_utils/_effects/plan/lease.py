@@ -14,6 +14,7 @@ This file is private to the collection.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import time
 import typing as t
 
@@ -27,6 +28,7 @@ if t.TYPE_CHECKING:
 OBSERVE = 10.0  # seconds in which a claim that lies between two steps of its run must not move
 PATIENCE = 120.0  # seconds that a live run on this host may take to finish
 _POLL = 0.25
+Seen = t.TypeVar("Seen")
 _AT_WORK = ("creating", "starting", "purging", "seeding", "changing")
 
 
@@ -71,6 +73,49 @@ def take_over(
         mine = dataclasses.replace(stored, owner=owner.myself(run))
         lookup.write_metadata(connection, raw, mine, lookup.AFFECT_CONFIG)
         return stored
+
+
+class Waited(enum.Enum):
+    """How a wait for the owner of a domain ended."""
+
+    OWNED = "this process is the owner"
+    OVER = "there is nothing to be the owner of any more"
+    TOO_LONG = "the owner is still at work"
+
+
+def take_over_when_dead(
+    connection: Connection,
+    raw: VirDomain,
+    kept: t.Callable[[], Metadata],
+    run: str,
+    is_over: t.Callable[[], bool],
+) -> Waited:
+    """As :func:`take_over`, once whoever is at work is dead, within :data:`PATIENCE`.
+
+    ``kept`` reads the metadata anew, and raises where there is nothing to take over; ``is_over``
+    says the same of what is done.
+    """
+    limit = time.monotonic() + PATIENCE
+    while True:
+        now = kept()
+        if take_over(connection, raw, now.phase, now.owner, run) is not None:
+            return Waited.OWNED
+        if is_over():
+            return Waited.OVER
+        if time.monotonic() > limit:
+            return Waited.TOO_LONG
+        time.sleep(_POLL)
+
+
+def wait_while_alive(look: t.Callable[[], tuple[Seen, Owner | None]]) -> Seen:
+    """What ``look`` has seen, with the owner of it, once that one is dead or nobody; the last that
+    it saw within :data:`PATIENCE`."""
+    limit = time.monotonic() + PATIENCE
+    while True:
+        seen, who = look()
+        if not owner.is_alive(who) or time.monotonic() > limit:
+            return seen
+        time.sleep(_POLL)
 
 
 def wait_for_others(

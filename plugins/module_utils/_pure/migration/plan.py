@@ -251,21 +251,3 @@ def _names(source: Source, target: Target, claim: Defined | None) -> list[str]:
         if taken and one.uuid != source.uuid:
             found.append(f"{one.name!r} on {where} has the MAC address {', '.join(taken)}")
     return found
-
-
-def steps(source: Source, found: Plan, where: str) -> list[str]:
-    """In words, what the move does, in order."""
-    name = source.name
-    done = ["autostart off"] if source.autostart else []
-    done.append(f"hold the place of {name} on {where}")
-    for volume in found.volumes:
-        base = f" over {volume.backing[0]}" if volume.backing else ""
-        word = "make anew" if volume.again else "make"
-        done.append(f"{word} {volume.path} on {where}{base}")
-    done += [f"leave {path} where it is, which both have" for path in found.shared]
-    if source.active:
-        done.append(f"move {name} to {where}, {found.flow}")
-    else:
-        done += [f"start {name} paused", f"move {name} to {where}", f"shut {name} off"]
-    done += [f"remove {own.path} here" for own in found.old]
-    return [*done, "autostart on"] if source.autostart else done

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connectio
     connect,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._effects.plan import lease
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import NAMESPACE, Owner
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
+    NAMESPACE,
+    Metadata,
+    Owner,
+)
 
 _DOMAIN = """
 <domain type='test'>
@@ -114,3 +119,48 @@ def test_a_run_between_two_steps_is_dead_once_it_has_not_moved() -> None:
     assert watch.is_dead(owner.reserved("two"))
     assert lease.Watch().is_dead(Owner("another boot", 0, 0, "three"))
     assert not lease.Watch(0.0).is_dead(owner.myself("me"))
+
+
+def _waited(connection: Connection, name: str, over: Iterator[bool]) -> lease.Waited:
+    raw = connection.raw.lookupByName(name)
+
+    def kept() -> Metadata:
+        found = lookup.kept_metadata(connection, raw)
+        assert found
+        return found
+
+    return lease.take_over_when_dead(connection, raw, kept, "mine", lambda: next(over))
+
+
+def test_one_lease_is_waited_for_until_its_owner_is_dead_or_done(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "PATIENCE", 0.1)
+    monkeypatch.setattr(lease, "_POLL", 0.05)
+    assert _waited(connection, "busy1", iter([False, True])) is lease.Waited.OVER
+    assert _waited(connection, "busy1", itertools.repeat(False)) is lease.Waited.TOO_LONG
+    alive = owner.is_alive
+
+    def dies(who: Owner | None) -> bool:
+        return next(dying, False) and alive(who)
+
+    dying = iter([True, True])
+    monkeypatch.setattr(owner, "is_alive", dies)
+    assert _waited(connection, "busy1", itertools.repeat(False)) is lease.Waited.OWNED
+    stored = lookup.kept_metadata(connection, connection.raw.lookupByName("busy1"))
+    assert stored
+    assert stored.owner
+    assert stored.owner.run == "mine"
+
+
+def test_what_the_living_do_is_looked_at_until_they_are_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lease, "PATIENCE", 0.1)
+    monkeypatch.setattr(lease, "_POLL", 0.05)
+    looks = iter([("half", owner.myself("a")), ("done", None), ("too late", None)])
+    assert lease.wait_while_alive(lambda: next(looks)) == "done"
+    assert lease.wait_while_alive(lambda: ("left", _OWNERS["left"])) == "left"
+    began = time.monotonic()
+    assert lease.wait_while_alive(lambda: ("half", owner.myself("a"))) == "half"
+    assert 0.1 < time.monotonic() - began < 5

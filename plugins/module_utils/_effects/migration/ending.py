@@ -1,0 +1,134 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is left to do once it is known which end has the VM: the steps, as they are done.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing as t
+from dataclasses import dataclass
+
+from ..._pure.base import metadata
+from ..._pure.base.metadata import Metadata, OwnVolume
+from ..._pure.migration.moving import Scene, Settled
+from ..._pure.plan.steps import Step
+from ..base import domains, lookup
+from ..base.connection import Connection
+from ..machine import owned, ownership
+from ..machine.ownership import References
+from ..plan import executor
+from ..plan.executor import Turns
+from . import ends as migration_ends
+from . import job as migration_job
+from . import volumes as migration_volumes
+from .ends import Ends, Here
+from .jobs import Job
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
+
+@dataclass
+class End:
+    """The end that has the VM, ``raw`` on ``connection``, on which what is left to do is done.
+
+    ``kept`` is its metadata: as it becomes where it has arrived, as it is where it came from.
+    ``here`` is the definition that the source has besides.
+    """
+
+    ends: Ends
+    job: Job
+    connection: Connection
+    raw: VirDomain
+    kept: Metadata | None
+    remote: Connection
+    uuid: str
+    here: Here | None = None
+    references: References | None = None
+
+    def carry_out(self, found: Settled) -> None:
+        """Do all of it; raises what it failed with."""
+        run = executor.Run(found.steps, self)
+        executor.carry_out([run])
+        if run.problem is not None:
+            raise run.problem
+
+    def do(self, step: Step[Scene]) -> Turns:
+        yield from ()
+        _DO[step.kind](self, step)
+        self.job.steps.append(step.text)
+
+    def undo(self, step: Step[Scene]) -> None:
+        """Nothing: every step is forward."""
+
+    def finish(self) -> None:
+        """Whatever is left, the next run finds by the marks, which go last."""
+
+
+def _forget(end: End, _step: Step[Scene]) -> None:
+    if end.here is not None:
+        domains.undefine(end.ends.connection, end.here.raw, keep_nvram=True, missing_ok=False)
+
+
+def _clear(end: End, _step: Step[Scene]) -> None:
+    migration_volumes.drop_claim(end.remote, end.ends.name, end.uuid, volumes=True)
+    migration_job.clear(end.uuid)
+
+
+def _release(end: End, _step: Step[Scene]) -> None:
+    migration_job.clear(end.uuid)
+    migration_volumes.drop_claim(end.remote, end.ends.name, end.uuid, volumes=False)
+
+
+def _stop(end: End, _step: Step[Scene]) -> None:
+    end.ends.stop(end.connection, end.raw)
+
+
+def _resume(end: End, _step: Step[Scene]) -> None:
+    end.connection.call(f"resume {end.ends.name}", end.raw.resume)
+
+
+def _old(end: End, step: Step[Scene]) -> None:
+    """The VM ran on it here, so it is its own; who reaches shared storage has it still."""
+    own = t.cast("OwnVolume", step.about)
+    if not os.path.lexists(own.path):
+        return
+    connection = end.ends.connection
+    if end.references is None:
+        end.references = ownership.read(connection)
+    stays = owned.remove(connection, own, end.uuid, end.references, proven=True)
+    end.job.kept += [] if stays is None else [str(stays)]
+
+
+def _autostart(end: End, _step: Step[Scene]) -> None:
+    end.connection.call("switch autostart on", end.raw.setAutostart, 1)
+
+
+def _unmark(end: End, _step: Step[Scene]) -> None:
+    if end.kept is None:
+        return
+    if end.connection is end.remote:
+        migration_ends.write_everywhere(end.connection, end.raw, end.kept)
+        return
+    left = metadata.arriving(end.kept, end.ends.source)
+    plain = dataclasses.replace(end.kept, phase=None, owner=None, move=None, evacuated_from=left)
+    lookup.write_metadata(end.connection, end.raw, plain, lookup.AFFECT_CONFIG)
+
+
+# How each kind of step is done
+_DO: dict[str, t.Callable[[End, Step[Scene]], None]] = {
+    "forget": _forget,
+    "clear": _clear,
+    "release": _release,
+    "stop": _stop,
+    "resume": _resume,
+    "old": _old,
+    "autostart": _autostart,
+    "unmark": _unmark,
+}

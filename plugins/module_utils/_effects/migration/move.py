@@ -1,0 +1,168 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The steps of a move, as they are done: the marks, the place and the volumes there, the move.
+
+No step is undone by itself. Whatever happens once the VM is marked, both ends are looked at, and
+what is there is finished or undone.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from dataclasses import dataclass
+
+from ..._errors import PlanRefused, told
+from ..._libvirt import DOMAIN_START_PAUSED
+from ..._pure.base.metadata import Move, Owner
+from ..._pure.migration import command as migration_command
+from ..._pure.migration import moving
+from ..._pure.migration.moving import Scene
+from ..._pure.migration.types import NewVolume, Plan, Source, Target
+from ..._pure.plan.steps import Step
+from ..base import lookup
+from ..base import owner as owners
+from ..base.connection import Connection
+from ..base.lookup import kept_metadata
+from ..plan import executor
+from ..plan.executor import Turns
+from ..seed import medium as seed_medium
+from . import job as migration_job
+from . import volumes as migration_volumes
+from .jobs import Settings
+from .settle import Settler
+
+if t.TYPE_CHECKING:
+    from ..._libvirt import VirDomain
+
+_START_SECONDS = 300.0
+
+
+class Overtaken(PlanRefused):
+    """Another run changed the VM meanwhile, before this one did anything."""
+
+
+@dataclass
+class Moving:
+    """One VM on its way: ``read`` has the source anew, ``watch`` waits for libvirt's move."""
+
+    remote: Connection
+    raw: VirDomain
+    source: Source
+    target: Target
+    found: Plan
+    settings: Settings
+    settler: Settler
+    run: str
+    read: t.Callable[[], Source]
+    watch: t.Callable[[float], migration_job.Watched]
+    marked: bool = False
+    settled: bool = False
+    error: str = ""
+    watched: migration_job.Watched | None = None
+
+    @property
+    def connection(self) -> Connection:
+        return self.settler.ends.connection
+
+    @property
+    def where(self) -> str:
+        return self.settler.ends.where
+
+    @property
+    def owner(self) -> Owner:
+        return owners.myself(self.run)
+
+    @property
+    def move(self) -> Move:
+        return moving.move_of(self.source, self.where, self.run)
+
+    def carry_out(self, steps: t.Sequence[Step[Scene]]) -> None:
+        """Move it. Raises what it failed with, Undone if it is where it was."""
+        run = executor.Run(steps, self)
+        executor.carry_out([run])
+        if run.problem is not None and not self.settled:
+            raise run.problem
+
+    def do(self, step: Step[Scene]) -> Turns:
+        yield from ()
+        try:
+            _DO[step.kind](self, step)
+        except Exception as failure:
+            self.error = told(failure)
+            raise
+        self.settler.job.steps.append(step.text)
+
+    def undo(self, step: Step[Scene]) -> None:
+        """Nothing: which end has the VM decides what becomes of all of it."""
+
+    def finish(self) -> None:
+        """Settle it, if anything but its seed medium was touched."""
+        if self.marked:
+            self.settler.settle(self.source.uuid, self.error, self.watched)
+            self.settled = True
+
+
+def _remove_seed(moves: Moving, _step: Step[Scene]) -> None:
+    if seed_medium.remove(moves.connection, moves.raw):
+        moves.source = moves.read()
+
+
+def _mark(moves: Moving, _step: Step[Scene]) -> None:
+    source = moves.source
+    with owners.host_lock():
+        if kept_metadata(moves.connection, moves.raw) != source.metadata or source.metadata is None:
+            raise Overtaken(f"{source.name!r} was changed by another run meanwhile; try again")
+        kept = moving.marked(source, moves.move, evacuating=moves.settings.evacuating)
+        kept = dataclasses.replace(kept, owner=moves.owner)
+        lookup.write_metadata(moves.connection, moves.raw, kept, lookup.AFFECT_CONFIG)
+    moves.marked = True
+
+
+def _no_autostart(moves: Moving, _step: Step[Scene]) -> None:
+    moves.connection.call("switch autostart off", moves.raw.setAutostart, 0)
+
+
+def _claim(moves: Moving, _step: Step[Scene]) -> None:
+    volumes = moves.found.volumes
+    migration_volumes.define_claim(moves.remote, moves.source, volumes, moves.owner, moves.move)
+
+
+def _volume(moves: Moving, step: Step[Scene]) -> None:
+    volume = t.cast("NewVolume", step.about)
+    migration_volumes.make(moves.remote, moves.source, [volume])
+
+
+def _start(moves: Moving, _step: Step[Scene]) -> None:
+    start = moves.raw.createWithFlags
+    what = f"start {moves.source.name} paused"
+    moves.connection.call(what, start, DOMAIN_START_PAUSED, seconds=_START_SECONDS)
+
+
+def _move(moves: Moving, _step: Step[Scene]) -> None:
+    source, found, options = moves.source, moves.found, moves.settings.options
+    argv = migration_command.command(source, moves.target, found, options, moves.connection.uri)
+    migration_job.start(source.uuid, argv)
+    moves.watched = moves.watch(migration_command.seconds(found, source.memory_mib, options))
+    moves.error = moves.watched.error or ""
+
+
+def _nothing(_moves: Moving, _step: Step[Scene]) -> None:
+    """It stays as it is."""
+
+
+# How each kind of step is done
+_DO: dict[str, t.Callable[[Moving, Step[Scene]], None]] = {
+    "seed_medium": _remove_seed,
+    "mark": _mark,
+    "no_autostart": _no_autostart,
+    "claim": _claim,
+    "volume": _volume,
+    "leave": _nothing,
+    "start": _start,
+    "move": _move,
+}

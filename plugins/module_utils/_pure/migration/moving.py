@@ -1,0 +1,335 @@
+# Copyright (c) 2026 Fleet Virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A move in steps, and what each of them changes on which end.
+
+First come those up to libvirt's own move (:func:`begin`). What follows is planned when it has
+ended, from what both ends have then: :func:`finish` where the VM has arrived, :func:`undo` where it
+is still on the source (:mod:`.settling` says which). Check mode takes both from what it predicts.
+
+This file is private to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ..base import metadata as kept_metadata
+from ..base.metadata import BEGUN, MADE, Metadata, Move, OwnVolume
+from ..plan.steps import Effect, Step
+from . import settling
+from .settling import Act, Arrival, DestinationState, SourceState
+from .types import NewVolume, Plan, Source
+
+MIGRATING = "migrating"
+
+
+@dataclass(frozen=True)
+class Held:
+    """The VM on one end: ``state`` is shutoff, paused or running, or what settling has for it.
+
+    ``coming``: libvirt has not defined it there. ``before`` is what its marks say of it: whether
+    it ran (running, shutoff) and had autostart (yes, no).
+    """
+
+    state: str
+    autostart: bool = False
+    phase: str | None = None
+    before: tuple[str, str] | None = None
+    evacuated_from: tuple[str, ...] = ()
+    coming: bool = False
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What both ends have of a VM that moves.
+
+    ``claim`` are the volumes that the domain which keeps its place on the destination names, by
+    their paths with how far their making came; None where there is none. ``old`` and ``new`` are
+    paths of its volumes that are on the source, and on the destination. ``seed`` is a medium that
+    has done its work; ``moving``: libvirt moves it.
+    """
+
+    source: Held | None
+    destination: Held | None = None
+    claim: tuple[tuple[str, str], ...] | None = None
+    old: frozenset[str] = frozenset()
+    new: frozenset[str] = frozenset()
+    seed: str | None = None
+    moving: bool = False
+
+
+def scene(source: Source, seed: str | None = None) -> Scene:
+    """Before a move, with nothing of it on the destination."""
+    kept = source.metadata or Metadata()
+    state = source.state if source.state in ("shutoff", "paused") else "running"
+    held = Held(state, source.autostart, kept.phase, evacuated_from=kept.evacuated_from)
+    return Scene(held, old=frozenset(one.path for one in kept.volumes), seed=seed)
+
+
+def begin(
+    source: Source,
+    found: Plan,
+    where: str,
+    *,
+    seed: str | None = None,
+    evacuating: bool = False,
+) -> tuple[Step[Scene], ...]:
+    """The steps up to libvirt's move. None is undone by itself: whatever happens, both ends are
+    looked at, and what is there decides."""
+    name = source.name
+    steps: list[Step[Scene]] = []
+    if seed is not None:
+        steps.append(Step("seed_medium", f"remove the seed medium {seed}", _without_seed))
+    steps.append(
+        Step("mark", f"mark {name} as moving to {where}", _marked(source, evacuating=evacuating))
+    )
+    if source.autostart:
+        steps.append(Step("no_autostart", "autostart off", _here(autostart=False)))
+    noted = tuple((one.path, BEGUN) for one in found.volumes)
+    steps.append(
+        Step("claim", f"hold the place of {name} on {where}", lambda one: replace(one, claim=noted))
+    )
+    for volume in found.volumes:
+        base = f" over {volume.backing[0]}" if volume.backing else ""
+        word = "make anew" if volume.again else "make"
+        text = f"{word} {volume.path} on {where}{base}"
+        steps.append(Step("volume", text, _made(volume), _half_made(volume), about=volume))
+    for path in found.shared:
+        steps.append(Step("leave", f"leave {path} where it is, which both have", _same))
+    if not source.active:
+        steps.append(Step("start", f"start {name} paused", _here(state="paused")))
+    flow = f", {found.flow}" if source.active else ""
+    torn: tuple[Effect[Scene], ...] = (_on_its_way, _arrived_twice)
+    steps.append(Step("move", f"move {name} to {where}{flow}", _moved, torn, forward=True))
+    return tuple(steps)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What is left to do once it is known which end has the VM.
+
+    ``stay`` are files on the source that stay, each with the reason; ``lost``: it ran before and is
+    shut off now; ``off``: it is shut off on the source.
+    """
+
+    steps: tuple[Step[Scene], ...]
+    stay: tuple[str, ...] = ()
+    lost: bool = False
+    off: bool = False
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """The VM on its destination: its ``metadata`` there, the pools of the volumes that its claim
+    names by their paths, and the paths of its disks. ``twice``: the source has its definition
+    still."""
+
+    name: str
+    where: str
+    arrival: Arrival
+    metadata: Metadata
+    copied: t.Mapping[str, str] = field(default_factory=dict)
+    attached: t.Collection[str] = ()
+    twice: bool = False
+
+
+def finish(vm: Arrived, *, keep_volumes: bool = False) -> Settled:
+    """It has arrived: what it had on the source goes, then its place, and its marks last."""
+    name, move = vm.name, vm.metadata.move
+    act, remove, lost = settling.FINISHED[vm.arrival, settling.was(move.state if move else None)]
+    steps: list[Step[Scene]] = []
+    if vm.twice:
+        text = f"remove the definition of {name} here"
+        steps.append(_final("forget", text, lambda one: replace(one, source=None)))
+    if act is Act.STOP:
+        steps.append(_final("stop", f"shut {name} off", _there(state="shutoff")))
+    # a disk that the claim does not name was not copied: both ends have it
+    own = [one for one in vm.metadata.volumes if one.role == "seed" or one.path in vm.copied]
+    stay: tuple[str, ...] = ()
+    if not keep_volumes and remove:
+        for one in own:  # a detached disk was perhaps to be kept
+            if one.role == "seed" or one.path in vm.attached:
+                steps.append(_final("old", f"remove {one.path} here", _gone(one), about=one))
+    elif not keep_volumes:
+        stay = tuple(
+            f"{one.path}: {name!r} does not run on {vm.where}, so what it had here stays; remove it"
+            " once the VM has been seen to be whole there"
+            f" (virsh vol-delete {one.name} {one.pool})"
+            for one in own
+        )
+    text = f"give up the place held for {name} on {vm.where}"
+    steps.append(_final("release", text, lambda one: replace(one, claim=None)))
+    if move is not None and move.autostart == "yes":
+        steps.append(_final("autostart", "autostart on", _there(autostart=True)))
+    names = kept_metadata.arriving(vm.metadata, vm.where)
+    unmarked = _there(phase=None, before=None, evacuated_from=names)
+    steps.append(_final("unmark", f"remove the marks of the move of {name}", unmarked))
+    return Settled(tuple(steps), stay, lost)
+
+
+def undo(
+    name: str, here: str, where: str, state: SourceState, metadata: Metadata | None
+) -> Settled:
+    """It is on the source: the destination becomes clean, and the VM what it was."""
+    text = f"remove what was made for {name} on {where}"
+    steps: list[Step[Scene]] = [_final("clear", text, _cleared)]
+    if metadata is None:
+        return Settled(tuple(steps), off=state is SourceState.OFF)
+    move = metadata.move
+    act, off, lost = settling.UNDONE[state, settling.was(move.state if move else None)]
+    if act is Act.STOP:
+        steps.append(_final("stop", f"shut {name} off", _here(state="shutoff")))
+    elif act is Act.RESUME:
+        steps.append(_final("resume", f"resume {name}", _here(state="running")))
+    if move is not None and move.autostart == "yes":
+        steps.append(_final("autostart", "autostart on", _here(autostart=True)))
+    names = kept_metadata.arriving(metadata, here)
+    unmarked = _here(phase=None, before=None, evacuated_from=names)
+    steps.append(_final("unmark", f"remove the marks of the move of {name}", unmarked))
+    return Settled(tuple(steps), lost=lost, off=off)
+
+
+def predicted(
+    source: Source, found: Plan, where: str, *, keep_volumes: bool, evacuating: bool = False
+) -> Settled:
+    """What is done after a move in which nothing goes wrong."""
+    kept = marked(source, move_of(source, where, ""), evacuating=evacuating)
+    arrived = Arrived(
+        source.name,
+        where,
+        Arrival.RUNNING if source.active else Arrival.PAUSED,
+        kept,
+        {one.path: one.pool for one in found.volumes},
+        [disk.path for disk in source.disks if disk.path is not None],
+    )
+    return finish(arrived, keep_volumes=keep_volumes)
+
+
+def marked(source: Source, move: Move, *, evacuating: bool) -> Metadata:
+    """What is kept with the VM while it moves, but for who is at work."""
+    kept = source.metadata or Metadata()
+    names = kept.evacuated_from
+    if evacuating:
+        names = kept_metadata.leaving(kept, source.host)
+    return replace(kept, phase=MIGRATING, move=move, evacuated_from=names)
+
+
+def move_of(source: Source, where: str, run: str) -> Move:
+    """What the marks say."""
+    autostart = "yes" if source.autostart else "no"
+    return Move(source.host, where, run, autostart, "running" if source.active else "shutoff")
+
+
+def states(seen: Scene) -> tuple[SourceState, DestinationState]:
+    """What :mod:`.settling` has for a scene."""
+    here, there = seen.source, seen.destination
+    source = SourceState.ABSENT
+    if here is not None:
+        by_state = {"shutoff": SourceState.OFF, "paused": SourceState.PAUSED}
+        source = by_state.get(here.state, SourceState.RUNNING)
+        source = SourceState.MOVING if seen.moving else source
+    if there is None:
+        return source, DestinationState.ABSENT
+    if there.coming:
+        waits = there.state == "paused"
+        return source, DestinationState.WAITING if waits else DestinationState.COMING
+    arrived = there.phase == MIGRATING
+    return source, DestinationState.ARRIVED if arrived else DestinationState.FOREIGN
+
+
+def _final(
+    kind: str, text: str, effect: Effect[Scene], about: OwnVolume | None = None
+) -> Step[Scene]:
+    return Step(kind, text, effect, about=about, forward=True)
+
+
+def _same(seen: Scene) -> Scene:
+    return seen
+
+
+def _here(**changes: t.Any) -> Effect[Scene]:
+    def effect(seen: Scene) -> Scene:
+        return (
+            seen if seen.source is None else replace(seen, source=replace(seen.source, **changes))
+        )
+
+    return effect
+
+
+def _there(**changes: t.Any) -> Effect[Scene]:
+    def effect(seen: Scene) -> Scene:
+        there = seen.destination
+        return seen if there is None else replace(seen, destination=replace(there, **changes))
+
+    return effect
+
+
+def _without_seed(seen: Scene) -> Scene:
+    return replace(seen, seed=None, old=seen.old - {seen.seed or ""})
+
+
+def _marked(source: Source, *, evacuating: bool) -> Effect[Scene]:
+    move = move_of(source, "", "")
+    kept = marked(source, move, evacuating=evacuating)
+    before = (move.state, move.autostart)
+    return _here(phase=kept.phase, before=before, evacuated_from=kept.evacuated_from)
+
+
+def _noted(seen: Scene, path: str, made: str) -> Scene:
+    if seen.claim is None:
+        return seen
+    return replace(
+        seen, claim=tuple((one, made if one == path else noted) for one, noted in seen.claim)
+    )
+
+
+def _made(volume: NewVolume) -> Effect[Scene]:
+    def effect(seen: Scene) -> Scene:
+        return replace(_noted(seen, volume.path, MADE), new=seen.new | {volume.path})
+
+    return effect
+
+
+def _half_made(volume: NewVolume) -> tuple[Effect[Scene], ...]:
+    """What is there and not noted; an earlier one that is gone."""
+
+    def there(seen: Scene) -> Scene:
+        return replace(_noted(seen, volume.path, BEGUN), new=seen.new | {volume.path})
+
+    def gone(seen: Scene) -> Scene:
+        return replace(_noted(seen, volume.path, BEGUN), new=seen.new - {volume.path})
+
+    return (gone, there) if volume.again else (there,)
+
+
+def _moved(seen: Scene) -> Scene:
+    if seen.source is None:
+        return seen
+    return replace(seen, source=None, destination=seen.source, moving=False)
+
+
+def _on_its_way(seen: Scene) -> Scene:
+    return replace(seen, destination=Held("paused", coming=True), moving=True)
+
+
+def _arrived_twice(seen: Scene) -> Scene:
+    if seen.source is None:
+        return seen
+    source = replace(seen.source, state="shutoff")
+    return replace(seen, source=source, destination=seen.source, moving=False)
+
+
+def _gone(volume: OwnVolume) -> Effect[Scene]:
+    def effect(seen: Scene) -> Scene:
+        return replace(seen, old=seen.old - {volume.path})
+
+    return effect
+
+
+def _cleared(seen: Scene) -> Scene:
+    """The claim goes with what was made under it."""
+    claimed = {path for path, _made in seen.claim or ()}
+    return replace(seen, claim=None, new=seen.new - claimed)
