@@ -4,30 +4,36 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 
+from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import located
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import report
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options import (
-    INTERNAL,
-    wanted_lines,
-)
-from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options import (
     LOG_ARGUMENTS as ARGUMENTS,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options import (
+    LOG_INTERNAL as INTERNAL,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options import wanted_lines
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered, sound
+
+_PAUSE = 1.0  # seconds between two looks at what is followed
 
 
 class Options(Connected):
     names: list[str]
     ignore_missing: bool
     lines: int
+    follow: int
     _stage: str
     _results: str | None
     _expected: list[str] | None
     _lost: list[str]
+    _since: dict[str, object]
 
 
 class ActionModule(FleetAction):
@@ -37,7 +43,7 @@ class ActionModule(FleetAction):
         options = self.options(Options, ARGUMENTS, INTERNAL)
         wanted_lines(options)
         if options["_stage"] != "report":
-            return sound(self.module(task_vars), "consoles")
+            return self._read(options, task_vars)
         given = registered(task_vars, options["_results"], "consoles")
         answers, silent = located.sort(given, "consoles", options["_expected"], options["_lost"])
         found: list[report.Console] = []
@@ -45,3 +51,30 @@ class ActionModule(FleetAction):
             found += report.read_consoles(host, answer)
         text = report.consoles_text(found, {host: one.why for host, one in silent.items()})
         return self.shown(text, report.problems(found, options["names"], given, silent))
+
+    def _read(self, options: Options, task_vars: Values) -> Answer:
+        """The end of each, once they have been followed for as long as is asked for."""
+        found = sound(self.module(task_vars), "consoles")
+        limit = time.monotonic() + (0 if self.check else options["follow"])
+        said = report.followed(found)
+        while said.read_to and time.monotonic() < limit:
+            for line in said.lines:
+                Display().display(line)
+            time.sleep(_PAUSE)
+            more = sound(self.module(task_vars, self._again(options, said.read_to)), "consoles")
+            if more.get("failed"):
+                return more
+            said = report.followed(more)
+        return found if not options["follow"] or self.check else self._end(options, task_vars)
+
+    def _again(self, options: Options, read_to: t.Mapping[str, int]) -> Answer:
+        return {**_given(options), "names": list(read_to), "_since": dict(read_to)}
+
+    def _end(self, options: Options, task_vars: Values) -> Answer:
+        return sound(self.module(task_vars, _given(options)), "consoles")
+
+
+def _given(options: Options) -> Answer:
+    """The options of the module that were written."""
+    both: Answer = {**options}
+    return {key: one for key, one in both.items() if not key.startswith("_") and one is not None}

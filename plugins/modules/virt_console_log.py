@@ -38,6 +38,14 @@ options:
       - How many of its last lines, from 1 to 2000. Empty ones do not count.
     type: int
     default: 30
+  follow:
+    description:
+      - Seconds for which what is said meanwhile is printed as it comes, each line after the name of
+        its domain. What is returned afterwards is the end as it is then.
+      - A log that begins anew, because the domain was started again, is followed from its
+        beginning. Of a guest that says more than 256 KiB in a second, the last of it is shown.
+    type: int
+    default: 0
 seealso:
   - module: fleet.virt.virt_screenshot
     description: What a guest shows on its screen.
@@ -48,6 +56,11 @@ EXAMPLES = r"""
   fleet.virt.virt_console_log:
     name: web1
     lines: 100
+
+- name: Watch a guest boot for ten seconds
+  fleet.virt.virt_console_log:
+    name: web1
+    follow: 10
 """
 
 RETURN = r"""
@@ -71,6 +84,9 @@ consoles:
     log:
       description: The log's path on the hypervisor; null if there is none.
       type: str
+    read_to:
+      description: Up to where the log was read, in bytes.
+      type: int
     failed:
       description: Whether there is no log.
       type: bool
@@ -88,12 +104,13 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connectio
 from ansible_collections.fleet.virt.plugins.module_utils._effects.screens.console_log import read
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options import (
     LOG_ARGUMENTS,
+    LOG_INTERNAL,
     wanted_lines,
 )
 
 
 def main() -> None:
-    module = create_module(LOG_ARGUMENTS)
+    module = create_module(LOG_ARGUMENTS, LOG_INTERNAL)
     params = module.options
 
     def said() -> dict[str, object]:

@@ -105,7 +105,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "clone": _OUTPUT
     | {"virt_clone_mode", "virt_clone_of", "virt_identity", "virt_quiesce"}
     | {"virt_converge", "virt_refresh_inventory", "virt_restart", "virt_wait_timeout"},
-    "console_log": _CHOSEN | {"virt_console_lines"},
+    "console_log": _CHOSEN | {"virt_console_follow", "virt_console_lines"},
     "evacuate": _MOVE | {"virt_host"},
     "host_info": _OUTPUT,
     "images": _OUTPUT

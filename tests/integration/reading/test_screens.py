@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,6 +85,14 @@ def test_what_guests_said(ansible: Ansible, fleet: Fleet) -> None:
         lines = [line for line in said.splitlines() if line.startswith("  ")]
         assert 0 < len(lines) <= 10
     assert "\x1b" not in shown
+    guests = fleet.guests
+    said = "for n in $(seq 40); do echo followed-$n-end; sleep 1; done > /dev/ttyS0 2>&1 &"
+    guests.wait_agent("hv1", "web1")
+    guests.execute("hv1", "web1", said)
+    run = ansible.playbook("console_log", {**given, "virt_console_follow": 10}).succeeded()
+    during, _task, _after = run.stdout.partition("TASK [Show what they said]")
+    lines = re.findall(r"^web1 \| followed-(\d+)-end$", during, re.M)
+    assert len(lines) == len(set(lines)) >= 3, str(run)
     run = ansible.playbook("console_log", {"virt_names": "web1,nobody"})
     assert run.returncode == 2
     assert "on no hypervisor that answered: nobody" in " ".join(run.stdout.split())

@@ -28,14 +28,31 @@ def said(paths: t.Iterable[str]) -> tuple[str, str]:
     return "", ""
 
 
+def said_since(path: str, offset: int) -> tuple[str, int]:
+    """The whole lines of the log from ``offset`` on, and where they end.
+
+    A log that has become shorter was begun anew. Of more than ``TAIL`` bytes only the end is read.
+    """
+    content, start = _read(path, offset)
+    whole = content[: content.rfind(b"\n") + 1]
+    return whole.decode("utf-8", "replace"), start + len(whole)
+
+
 def _tail(path: str) -> str:
+    return _read(path, 0)[0].decode("utf-8", "replace")
+
+
+def _read(path: str, offset: int) -> tuple[bytes, int]:
+    """What is in the log from ``offset`` on, and from where on it was read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return ""
+        return b"", 0
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            return ""
-        file.seek(max(0, status.st_size - TAIL))
-        return file.read(TAIL).decode("utf-8", "replace")
+            return b"", 0
+        begin = offset if 0 <= offset <= status.st_size else 0
+        begin = max(begin, status.st_size - TAIL)
+        file.seek(begin)
+        return file.read(TAIL), begin

@@ -36,6 +36,7 @@ class Entry(t.TypedDict):
     uuid: str
     lines: list[str]
     log: str | None
+    read_to: int
     failed: bool
     msg: str | None
 
@@ -53,7 +54,7 @@ def read(connection: Connection, wanted: WantedLines) -> list[Entry]:
     else:
         domains = list(require_domains(connection, wanted.names).values())
     outcomes = connection.each(
-        lambda one: _entry(one, wanted.lines), domains, lambda one: f"console of {one.name()}"
+        lambda one: _entry(one, wanted), domains, lambda one: f"console of {one.name()}"
     )
     return [
         _failed(domain, str(outcome.error)) if isinstance(outcome, Failed) else outcome.value
@@ -61,17 +62,23 @@ def read(connection: Connection, wanted: WantedLines) -> list[Entry]:
     ]
 
 
-def _entry(domain: VirDomain, count: int) -> Entry:
+def _entry(domain: VirDomain, wanted: WantedLines) -> Entry:
     facts = domain_info.parse(domain.XMLDesc(0), f"domain {domain.name()}")
     logs = [one["log"] for one in facts["consoles"] if one["log"]]
     if not logs:
         return _failed(domain, _NO_LOG)
     path, text = consoles.said(logs)
+    since = wanted.since.get(str(domain.name()))
+    lately, read_to = consoles.said_since(path or logs[0], since or 0)
+    said = console.end(text, wanted.lines)
+    if since is not None:
+        said = [line for line in console.lines(lately) if line]
     return {
         "name": str(domain.name()),
         "uuid": str(domain.UUIDString()),
-        "lines": console.end(text, count),
+        "lines": said,
         "log": path or logs[0],
+        "read_to": read_to,
         "failed": False,
         "msg": None if text else _NOTHING,
     }
@@ -83,6 +90,7 @@ def _failed(domain: VirDomain, why: str) -> Entry:
         "uuid": str(domain.UUIDString()),
         "lines": [],
         "log": None,
+        "read_to": 0,
         "failed": True,
         "msg": why,
     }

@@ -213,7 +213,15 @@ SHAPES: t.Mapping[str, Fields] = {
     },
     "purged": {"vms": [_PURGED]},
     "consoles": {
-        "consoles": [{"name": str, "lines": _TEXTS, "failed?": _FLAG, "msg": _TEXT}],
+        "consoles": [
+            {
+                "name": str,
+                "lines": _TEXTS,
+                "read_to?": _NUMBER,
+                "failed?": _FLAG,
+                "msg": _TEXT,
+            }
+        ],
     },
     "console_look": {
         "consoles": [

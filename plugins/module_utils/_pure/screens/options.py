@@ -11,11 +11,11 @@ This file is private to the collection.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..._errors import Problem, SpecError
 from ..base.arguments import Spec
-from ..base.json_values import as_list
+from ..base.json_values import as_list, as_mapping
 
 _MOST_SCREENS = 16  # what one graphics adapter of QEMU's has at most
 
@@ -35,8 +35,12 @@ LOG_ARGUMENTS: Spec = {
     "names": {"type": "list", "elements": "str", "required": True, "aliases": ["name"]},
     "ignore_missing": {"type": "bool", "default": False},
     "lines": {"type": "int", "default": 30},
+    "follow": {"type": "int", "default": 0},
 }
+# Where each log was read up to, in bytes, by the name of its VM
+LOG_INTERNAL: Spec = {**INTERNAL, "_since": {"type": "dict", "default": {}}}
 _MOST_LINES = 2000
+_LONGEST = 86400  # seconds
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class WantedLines:
     names: tuple[str, ...]
     ignore_missing: bool
     lines: int
+    since: t.Mapping[str, int] = field(default_factory=dict)
 
 
 def wanted_lines(options: t.Mapping[str, object]) -> WantedLines:
@@ -54,9 +59,16 @@ def wanted_lines(options: t.Mapping[str, object]) -> WantedLines:
     if not isinstance(lines, int) or not 0 < lines <= _MOST_LINES:
         rule = f"a number from 1 to {_MOST_LINES} is"
         raise SpecError([Problem("lines", f"{lines} is no number of lines to show; {rule}")])
+    follow = options.get("follow", 0)
+    if not isinstance(follow, int) or not 0 <= follow <= _LONGEST:
+        rule = f"it is a number of seconds from 0 (not at all) to {_LONGEST}"
+        raise SpecError([Problem("follow", f"{follow} is no time to follow; {rule}")])
     if not names:
         raise SpecError([Problem("names", "no VM is named; name at least one (vm_name=web1)")])
-    return WantedLines(names, bool(options["ignore_missing"]), lines)
+    since = {
+        name: at for name, at in as_mapping(options.get("_since")).items() if isinstance(at, int)
+    }
+    return WantedLines(names, bool(options["ignore_missing"]), lines, since)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from ..base import outcomes, proofs
 from ..base.json_values import as_list, as_mappings, as_text
+from ..base.outcomes import Answer
 from ..base.tables import clean, table
 
 _LONGEST = 255  # bytes of a file's name
@@ -181,3 +182,22 @@ def page(screens: t.Sequence[Screen]) -> str:
             if one.file is not None
         )
     )
+
+
+class Followed(t.NamedTuple):
+    """What was said since, as it is printed, and up to where each log was read, in bytes."""
+
+    lines: list[str]
+    read_to: dict[str, int]
+
+
+def followed(answer: Answer) -> Followed:
+    """What an answer of the shape ``consoles`` says of those that can be followed."""
+    found = Followed([], {})
+    for one in as_mappings(answer.get("consoles")):
+        name, at = str(one["name"]), one.get("read_to")
+        if one.get("failed") or not isinstance(at, int):
+            continue
+        found.read_to[name] = at
+        found.lines.extend(f"{clean(name)} | {clean(str(line))}" for line in as_list(one["lines"]))
+    return found

@@ -34,6 +34,31 @@ def test_the_first_that_says_something(tmp_path: Path) -> None:
     assert consoles.said([missing, str(fifo), str(empty)]) == ("", "")
 
 
+def test_what_was_said_since(tmp_path: Path) -> None:
+    """Whole lines, each once; of a log that begins anew all."""
+    log = tmp_path / "log"
+    log.write_bytes(b"one\ntwo\nweb1 lo")
+    text, read_to = consoles.said_since(str(log), 0)
+    assert text == "one\ntwo\n"
+    assert consoles.said_since(str(log), read_to) == ("", read_to)
+    with log.open("ab") as file:
+        file.write(b"gin:\n")
+    text, read_to = consoles.said_since(str(log), read_to)
+    assert text == "web1 login:\n"
+    log.write_bytes(b"again\n")
+    assert consoles.said_since(str(log), read_to) == ("again\n", 6)
+    log.write_bytes(b"y" * (2 * consoles.TAIL) + b"\n")
+    text, read_to = consoles.said_since(str(log), 0)
+    assert (len(text), read_to) == (consoles.TAIL, 2 * consoles.TAIL + 1)
+    assert consoles.said_since(str(tmp_path / "none"), 5) == ("", 0)
+
+
+def test_what_is_followed_is_text() -> None:
+    said = [{"name": "web1", "lines": ["\x1b[2Jgone"], "read_to": 7, "failed": False, "msg": None}]
+    said.append({"name": "db1", "lines": [], "read_to": 0, "failed": True, "msg": "none"})
+    assert report.followed({"consoles": said}) == (["web1 | \\x1b[2Jgone"], {"web1": 7})
+
+
 def test_files_of_another_machine_are_not_read() -> None:
     with (
         connect("test:///default", 5) as connection,
@@ -48,6 +73,7 @@ def test_files_of_another_machine_are_not_read() -> None:
         ({"names": ["a"], "lines": 0}, "0 is no number of lines"),
         ({"names": ["a"], "lines": 2001}, "from 1 to 2000"),
         ({"names": [], "lines": 3}, "no VM is named"),
+        ({"names": ["a"], "lines": 3, "follow": -1}, "-1 is no time to follow"),
     ],
 )
 def test_what_cannot_be_meant(given: dict[str, object], said: str) -> None:

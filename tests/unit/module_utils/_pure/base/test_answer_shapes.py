@@ -215,7 +215,11 @@ GOOD: dict[str, Answer] = {
             }
         ],
     },
-    "consoles": {"consoles": [{"name": "web1", "lines": ["login:"], "failed": False, "msg": None}]},
+    "consoles": {
+        "consoles": [
+            {"name": "web1", "lines": ["login:"], "read_to": 7, "failed": False, "msg": None}
+        ]
+    },
     "console_look": {
         "consoles": [
             {
