@@ -103,9 +103,19 @@ placements:
       type: list
       elements: dict
 shares:
-  description: Hypervisor to the names of the VMs it is to have.
+  description: Hypervisor to the names of the VMs it is to have. Those that are as they are asked
+    for are left out where reading the hypervisors has told that.
   returned: success
   type: dict
+settled:
+  description: What became of those, as hypervisor to a list like
+    RV(fleet.virt.virt_init#module:vms).
+  returned: in playbooks of this collection
+  type: dict
+creates:
+  description: Whether one of the VMs is yet to be made.
+  returned: in playbooks of this collection
+  type: bool
 limits:
   description: Hypervisor to the seconds that making its VMs may take before it is given up.
   returned: success
@@ -162,8 +172,8 @@ attempt:
   returned: in playbooks of this collection
   type: int
 done:
-  description: What the rounds before have created, as hypervisor to a list like
-    RV(fleet.virt.virt_init#module:vms).
+  description: What the rounds before have created, and what is settled, as hypervisor to a list
+    like RV(fleet.virt.virt_init#module:vms).
   returned: in playbooks of this collection
   type: dict
 problems:
@@ -172,7 +182,8 @@ problems:
   type: list
   elements: str
 requested:
-  description: What was to be created in this round and before it, as hypervisor to names of VMs.
+  description: What was to be there after this round and those before it, as hypervisor to names of
+    VMs.
   returned: in playbooks of this collection
   type: dict
 """
