@@ -110,13 +110,6 @@ EXAMPLES = r"""
     snapshot: before-upgrade
     keep: 3
 
-- name: Keep the disks as they are now, without stopping the guest for its memory
-  fleet.virt.virt_snapshot:
-    name: web1
-    snapshot: nightly
-    disk_only: true
-    quiesce: always
-
 - name: Go back to it
   fleet.virt.virt_snapshot:
     name: web1
@@ -128,6 +121,13 @@ EXAMPLES = r"""
     name: web1
     snapshot: before-upgrade
     state: absent
+
+- name: Keep the disks as they are now, without stopping the guest for its memory
+  fleet.virt.virt_snapshot:
+    name: web1
+    snapshot: nightly
+    disk_only: true
+    quiesce: always
 """
 
 RETURN = r"""

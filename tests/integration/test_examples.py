@@ -137,7 +137,8 @@ class Props:
             self.guests.script(
                 "hv1",
                 f"virsh -q destroy {name} 2>/dev/null || true\n"
-                f"virsh -q undefine {name} --managed-save --nvram 2>/dev/null || true\n"
+                f"virsh -q undefine {name} --managed-save --nvram --snapshots-metadata 2>/dev/null"
+                " || true\n"
                 f"rm -f {IMAGES}/{name}[._-]*\n"
                 "virsh -q pool-refresh default || true\n",
             )
