@@ -220,7 +220,7 @@ def test_each_that_dies_with_its_work_done_or_begun(movers: Movers) -> None:
     assert re.search(r"^newer +hv2 +- +created", shown, re.MULTILINE)
     assert re.search(r"^new +hv1 +- +failed", shown, re.MULTILINE)
     assert movers.fleet.domains()["hv2"] == ["newer"]
-    shown = _dies(movers, "provision_vm", "virt_init.4.after", _BATCH, [_NEW])
+    shown = _dies(movers, "provision_vm", "virt_init.3.after", _BATCH, [_NEW])
     assert re.search(r"^newer +hv2 +- +unchanged", shown, re.MULTILINE)
     assert movers.fleet.domains() == {"hv1": [_NEW], "hv2": ["newer"]}
     assert "creating" not in movers.metadata("hv1", _NEW)
