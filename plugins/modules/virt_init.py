@@ -767,7 +767,7 @@ options:
   secure_boot:
     description:
       - Boot signed systems only. Needs O(firmware) V(uefi), the machine type V(q35), and a firmware
-        that has Microsoft's keys.
+        that has Microsoft's keys. It does not hold a O(kernel) back that nobody signed.
       - In a VM that exists it is never changed (what is installed boots with the firmware that it
         was installed with; make it anew).
     type: bool

@@ -207,7 +207,7 @@ FIRMWARE = Choice(
 SECURE_BOOT = Boolean(
     "secure_boot",
     "Boot signed systems only. Needs O(firmware) V(uefi), the machine type V(q35), and a firmware"
-    " that has Microsoft's keys.",
+    " that has Microsoft's keys. It does not hold a O(kernel) back that nobody signed.",
     default=False,
     xml=composites.SECURE_BOOT,
     change=never(
