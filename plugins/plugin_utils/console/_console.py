@@ -42,7 +42,7 @@ root = sys.argv[1]
 for name in ("ansible_collections", "ansible_collections.fleet", "ansible_collections.fleet.virt"):
     module = sys.modules[name] = types.ModuleType(name)
     module.__path__ = [root] if name.endswith("virt") else []
-from ansible_collections.fleet.virt.plugins.plugin_utils import _console_helper
+from ansible_collections.fleet.virt.plugins.plugin_utils.console import _console_helper
 _console_helper.main()
 """
 _SYSTEM = "/usr/bin/python3"

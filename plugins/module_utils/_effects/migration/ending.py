@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..._pure.base import metadata
-from ..._pure.base.metadata import Metadata, OwnVolume
+from ..._pure.base.metadata import Metadata
 from ..._pure.migration.moving import Scene, Settled
 from ..._pure.plan.steps import Step
 from ..base import domains, lookup
@@ -32,6 +32,7 @@ from .jobs import Job
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+    from ..._pure.base.metadata import OwnVolume
 
 
 @dataclass

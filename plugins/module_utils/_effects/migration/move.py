@@ -22,7 +22,7 @@ from ..._pure.base.metadata import Move, Owner
 from ..._pure.migration import command as migration_command
 from ..._pure.migration import moving
 from ..._pure.migration.moving import Scene
-from ..._pure.migration.types import NewVolume, Plan, Source, Target
+from ..._pure.migration.types import Plan, Source, Target
 from ..._pure.plan.steps import Step
 from ..base import lookup
 from ..base import owner as owners
@@ -38,6 +38,7 @@ from .settle import Settler
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
+    from ..._pure.migration.types import NewVolume
 
 _START_SECONDS = 300.0
 

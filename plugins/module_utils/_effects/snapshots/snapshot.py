@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from ... import _libvirt, _lxml
 from ..._errors import LibvirtFailure, PlanRefused, told
 from ..._pure.base import durations, metadata
-from ..._pure.base.metadata import Metadata
 from ..._pure.base.results import json_diff
 from ..._pure.plan.steps import Plan, Step, predict
 from ..._pure.snapshots import files
@@ -39,6 +38,7 @@ from . import read
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain, VirDomainSnapshot
     from ..._lxml import Element
+    from ..._pure.base.metadata import Metadata
     from ..._pure.base.results import Diff
 
 _CALL_SECONDS = 300.0  # what a call may take
