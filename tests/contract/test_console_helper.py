@@ -68,6 +68,7 @@ class Helper:
 
     def __init__(self, folder: Any, said: tuple[bytes, bytes], *more: str, **order: object) -> None:
         self.sent = folder / "sent"
+        self.sent.touch()
         command = [
             sys.executable,
             "-c",
