@@ -18,6 +18,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata imp
     Metadata,
     OwnVolume,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.snapshots import files
 from ansible_collections.fleet.virt.plugins.module_utils._pure.snapshots.facts import Wanted
 from ansible_collections.fleet.virt.tests.unit._crash import Machine, Machines
 
@@ -103,12 +104,13 @@ def test_killed_or_failed_anywhere_the_next_ends_it(
             assert machine.faults() == []
 
 
+# How much is done on libvirt of today; older ones are told once what the disks lie on
 _ALONE = [
     (Wanted("c", disk_only=True), ["a", "b", "c"], 1),
-    (Wanted("c", disk_only=True, keep=2), ["b", "c"], 4),
-    (Wanted("a", "absent"), ["b"], 3),
-    (Wanted("b", "absent"), ["a"], 3),
-    (Wanted("a", "absent", children=True), [], 5),
+    (Wanted("c", disk_only=True, keep=2), ["b", "c"], 3),
+    (Wanted("a", "absent"), ["b"], 2),
+    (Wanted("b", "absent"), ["a"], 2),
+    (Wanted("a", "absent", children=True), [], 4),
 ]
 
 
@@ -134,6 +136,8 @@ def test_those_in_files_of_their_own_killed_or_failed_anywhere(
         assert _names(machine) == ["a", "b"]
         assert machine.call(_verb(wanted)) == asked
         assert _names(machine) == names
+        if count > 1 and machine.connection.raw.getLibVersion() < files.CAN_REVERT:
+            count += 1
         assert len(machine.effects.done) == count, machine.effects.done
         again = machine.call(_verb(wanted))
         assert again is not None
