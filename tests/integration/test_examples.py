@@ -30,6 +30,9 @@ from ansible_collections.fleet.virt.tests.integration.migration.test_adopt impor
 from ansible_collections.fleet.virt.tests.integration.migration.test_adopt import (
     RENAME as OF_RENAMING,
 )
+from ansible_collections.fleet.virt.tests.integration.migration.test_adopt import (
+    RENAME_VOLUMES as OF_RENAMING_VOLUMES,
+)
 from ansible_collections.fleet.virt.tests.integration.migration.test_documented import (
     COMMANDS as OF_MIGRATION,
 )
@@ -445,6 +448,7 @@ def test_every_command_shown_is_run() -> None:
         *CHANGING,
         *OF_ADOPTING,
         OF_RENAMING,
+        OF_RENAMING_VOLUMES,
         *OF_CHANGES,
         *OF_CONSOLES,
         *OF_SNAPSHOTS,
