@@ -142,6 +142,17 @@ rm /run/value /run/secret.xml
 """
 
 
+def _sealed(fleet: Fleet, host: str, vm: dict[str, Any]) -> dict[str, Any]:
+    """The answer of virt_init, which is run again where QEMU 7.2 gives up: it measures how fast it
+    derives keys by its CPU time, which a virtual machine does not always tell.
+    """
+    for _ in range(8):
+        result: dict[str, Any] = fleet.init(host, **vm)
+        if "Unable to get accurate CPU usage" not in str(result.get("msg")):
+            break
+    return result
+
+
 @pytest.mark.parametrize("host", ["hv1", "hv2"])
 def test_disks_are_encrypted(fleet: Fleet, guests: Guests, host: str) -> None:
     """A guest boots from one; what it writes is not to be found in the file of the other."""
@@ -157,7 +168,7 @@ def test_disks_are_encrypted(fleet: Fleet, guests: Guests, host: str) -> None:
     fleet.host(host, _DEFINE)
     try:
         for changed in (True, False):
-            result = fleet.init(host, **vm)
+            result = _sealed(fleet, host, vm)
             assert not result["failed"], result.get("msg")
             assert result["changed"] is changed, result
         guests.wait_agent(host, name)
@@ -167,10 +178,15 @@ def test_disks_are_encrypted(fleet: Fleet, guests: Guests, host: str) -> None:
             assert "format: luks" in fleet.host(host, f"qemu-img info -U {path}")
             assert "FINDME" not in fleet.host(host, f"strings -n 6 {path} | sort -u | head -n 99")
         more = {**data, "name": "more"}
-        (added,) = fleet.init(host, **{**vm, "disks": [system, {**data, "size": 16}, more]})["vms"]
+        wanted = {**vm, "disks": [system, {**data, "size": 16}, more]}
+        (added,) = _sealed(fleet, host, wanted)["vms"]
         steps = ["disks.data.size 8 MiB -> 16 MiB, live", "disks.more added, live"]
         assert sorted(added["steps"]) == steps, added
-        guests.execute(host, name, "test $(cat /sys/block/vdb/size) = 32768 -a -e /dev/vdc")
+        # a guest sees what is plugged in a moment after QEMU
+        seen = "test $(cat /sys/block/vdb/size) = 32768 -a -e /dev/vdc"
+        guests.execute(
+            host, name, f"for n in 1 2 3 4 5 6 7 8 9; do {seen} && exit; sleep 1; done; {seen}"
+        )
         options: dict[str, dict[str, Any]] = {
             "virt_snapshot": {"name": name, "snapshot": "one"},
             "virt_template": {"name": name, "image": "golden"},
