@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""``-e x=false`` is text: every truth value of every playbook is read by an argument spec.
+"""``-e x=false`` is text: every truth value of every playbook is read by an argument spec, and
+numbers are reckoned with as numbers.
 
 Conditions are Ansible's own to evaluate, so this runs it, on each version that the tests run on.
 """
@@ -34,7 +35,15 @@ _ACTIONS = "ansible_collections.fleet.virt.plugins.action"
 
 def tasks_of(path: Path) -> list[Task]:
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return [task for one in document for task in (one["tasks"] if "hosts" in one else [one])]
+    return [task for one in document for task in _with_those_below(one)]
+
+
+def _with_those_below(one: Task) -> list[Task]:
+    if "hosts" not in one and "block" not in one:
+        return [one]
+    return [
+        task for below in one.get("tasks", one.get("block")) for task in _with_those_below(below)
+    ]
 
 
 TASKS = [(path, task) for path in FILES for task in tasks_of(path)]
@@ -88,6 +97,18 @@ CONVERTED = [task for _path, task in TASKS if mentions(conditions(task))]
 CHECKED = [task for _path, task in TASKS if set(CHECKS) & set(task) and mentions(task)]
 
 
+def _run(play: Path, variables: list[str]) -> subprocess.CompletedProcess[str]:
+    given = [argument for one in variables for argument in ("-e", one)]
+    return subprocess.run(
+        [sys.executable, "-m", "ansible", "playbook", str(play), "-i", "localhost,", *given],
+        env={**os.environ, "ANSIBLE_HOME": str(play.parent), "ANSIBLE_NOCOLOR": "true"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
 @pytest.mark.parametrize("word", ["false", "no", "true", "yes", "ture", ""])
 def test_conditions_take_text_for_what_it_says(word: str, tmp_path: Path) -> None:
     """The playbooks' own checks and conditions, with every truth value given as text."""
@@ -101,15 +122,7 @@ def test_conditions_take_text_for_what_it_says(word: str, tmp_path: Path) -> Non
     play = {"hosts": "localhost", "gather_facts": False, "connection": "local", "tasks": steps}
     path = tmp_path / "play.yml"
     path.write_text(json.dumps([play]), encoding="utf-8")
-    given = [argument for name in sorted(BOOLEANS_AMONG) for argument in ("-e", f"{name}={word}")]
-    done = subprocess.run(
-        [sys.executable, "-m", "ansible", "playbook", str(path), "-i", "localhost,", *given],
-        env={**os.environ, "ANSIBLE_HOME": str(tmp_path), "ANSIBLE_NOCOLOR": "true"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = _run(path, [f"{name}={word}" for name in sorted(BOOLEANS_AMONG)])
     held = done.stdout.count(" holds")
     refused = word in ("ture", "")
     for name in ("virt_images_prune", "virt_images_verify", "virt_maintenance"):
@@ -118,3 +131,23 @@ def test_conditions_take_text_for_what_it_says(word: str, tmp_path: Path) -> Non
     if not refused:
         assert done.returncode == 0, done.stdout + done.stderr
         assert held == (len(CONVERTED) if word in ("true", "yes") else 0), done.stdout
+
+
+LIMITS = sorted({str(task["timeout"]) for _path, task in TASKS if "timeout" in task})
+NUMBERS = sorted(set(re.findall(r"\bvirt_\w*(?:timeout|minutes|follow)\b", " ".join(LIMITS))))
+
+
+def test_limits_take_text_for_the_number_that_it_is(tmp_path: Path) -> None:
+    """Those of which everything is given: the others are numbers that the playbooks make."""
+    known = [
+        one for one in LIMITS if not {*re.findall(r"\bvirt_\w+", one)} - {*NUMBERS, *BOOLEANS_AMONG}
+    ]
+    assert len(known) >= 7
+    assert "virt_timeout" in NUMBERS
+    steps = [{"ansible.builtin.debug": {"msg": "a limit"}, "timeout": one} for one in known]
+    play = {"hosts": "localhost", "gather_facts": False, "connection": "local", "tasks": steps}
+    path = tmp_path / "play.yml"
+    path.write_text(json.dumps([play]), encoding="utf-8")
+    done = _run(path, [f"{name}=30" for name in NUMBERS])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("a limit") == len(known), done.stdout

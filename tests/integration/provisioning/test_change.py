@@ -241,6 +241,21 @@ def test_the_commands_of_the_guide(fleet: Fleet, tmp_path: Path) -> None:
             assert "changed" in became, run
     assert fleet.host("hv1", "virsh vcpucount told --live --current").strip() == "2"
 
+    # of two plays in one run the second does not tell what the first restarted
+    fleet.guests.wait_agent("hv1", "told")
+    plays = [
+        {
+            "ansible.builtin.import_playbook": "fleet.virt.provision_vm",
+            "vars": {"virt_vms": [{**vm, "vcpus": count}], "virt_restart": restart},
+        }
+        for count, restart in ((3, "when_required"), (4, "never"))
+    ]
+    (tmp_path / "two.yml").write_text(json.dumps(plays))
+    run = fleet.ansible.playbook(str(tmp_path / "two.yml"), fleet.variables).succeeded()
+    rows = [line.split(None, 3) for line in run.stdout.splitlines() if line.startswith("told ")]
+    became = [row[3].strip() for row in rows if row[2] == "-"]
+    assert became == ["changed", "changed, needs a restart"], str(run)
+
 
 def _switched(fleet: Fleet, host: str, name: str) -> tuple[str, str]:
     """When QEMU of a VM ended last, and when it was started last."""
