@@ -25,8 +25,13 @@ from .pools import list_pools
 if t.TYPE_CHECKING:
     from ..._libvirt import VirStoragePool, VirStorageVol
 
-_BUSY = "asynchronous jobs running"  # refused while a volume of the pool is being built
-_PATIENCE = 120.0  # seconds to wait for another volume of the same pool
+# What libvirt fails with, having done nothing, where the same may succeed a moment later
+_PASSING = (
+    "asynchronous jobs running",  # another volume of the pool is being built
+    # QEMU 7.2 derives keys to find out how fast it is, and gives up where that took no tick
+    "Unable to get accurate CPU usage",
+)
+_PATIENCE = 120.0  # seconds for which it is tried again
 _COPY = 6 * 3600.0  # seconds that copying an image may take
 CHANGE_SECONDS = 300.0  # seconds for what copies nothing, while others may wait for a lock
 _SHORT = 120.0
@@ -111,14 +116,14 @@ def patiently(
     function: t.Callable[[], Value],
     seconds: float = CHANGE_SECONDS,
 ) -> Value:
-    """Call within ``seconds``; while libvirt refuses because the pool is busy with another volume,
-    wait and repeat."""
+    """Call within ``seconds``; while libvirt fails for what passes, wait and repeat."""
     limit = time.monotonic() + _PATIENCE
     while True:
         try:
             return connection.call(action, function, seconds=seconds)
         except LibvirtFailure as error:
-            if _BUSY not in str(error) or time.monotonic() > limit:
+            passing = any(text in str(error) for text in _PASSING)
+            if not passing or time.monotonic() > limit:
                 raise
             time.sleep(0.1)
 

@@ -92,9 +92,16 @@ def test_a_volume_is_removed_once(machines: Machines) -> None:
         assert machine.faults() == []
 
 
-def test_while_the_pool_is_busy_it_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        "pool 'default' has asynchronous jobs running.",
+        "unexpected exit status 1: qemu-img: /a.qcow2: Unable to get accurate CPU usage",
+    ],
+)
+def test_what_passes_is_tried_again(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     monkeypatch.setattr(storage.time, "sleep", lambda _seconds: None)
-    busy = LibvirtFailure("create", "pool 'default' has asynchronous jobs running.")
+    busy = LibvirtFailure("create", said)
 
     class Busy:
         asked = 0
