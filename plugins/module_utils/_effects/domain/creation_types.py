@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ..._errors import PlanRefused
 from ..._pure.base import machines
 from ..._pure.domain.devices import Disk
-from ..._pure.domain.domain import Domain
+from ..._pure.domain.domain import Defaults, Domain
 from ..._pure.machine import host_info
 from ..._pure.placement.demand import ImageFacts
 from ..._pure.plan.steps import Plan
@@ -30,6 +30,27 @@ if t.TYPE_CHECKING:
     from ..images.images import BaseImage
 
 SEED_SUFFIX = "_seed.iso"
+
+
+class OfAll(t.TypedDict):
+    """The module's options that hold for all VMs of a batch."""
+
+    disk_profiles: dict[str, object]
+    nic_profiles: dict[str, object]
+    pool: str
+    ssh_public_keys: list[str]
+    fleet: str
+
+
+def defaults_of(params: OfAll) -> Defaults:
+    """What a VM has that does not say otherwise."""
+    return Defaults(
+        disk_profiles=params["disk_profiles"],
+        nic_profiles=params["nic_profiles"],
+        pool=params["pool"],
+        ssh_public_keys=tuple(params["ssh_public_keys"]),
+        fleet=params["fleet"],
+    )
 
 
 @dataclass(frozen=True)

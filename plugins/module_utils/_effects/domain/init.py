@@ -16,7 +16,7 @@ import uuid
 from ..._errors import SpecError
 from ..._pure.base.json_values import as_mapping
 from ..._pure.domain import request
-from ..._pure.domain.domain import Defaults, Domain, many
+from ..._pure.domain.domain import Domain, many
 from ..._pure.images.source import ImageSource
 from ..._pure.placement.demand import ImageFacts
 from ..._pure.plan.steps import predict
@@ -26,7 +26,7 @@ from ..images import images
 from ..machine import storage
 from ..seed import nocloud as seed_nocloud
 from .creation_plan import prepare
-from .creation_types import Host, Job, Settings
+from .creation_types import Host, Job, OfAll, Settings, defaults_of
 
 if t.TYPE_CHECKING:
     from ..._pure.base.results import Diff
@@ -48,17 +48,12 @@ class _Image(t.TypedDict):
     virtual_bytes: int
 
 
-class Options(t.TypedDict):
+class Options(OfAll):
     """The module's options, as Ansible's validation leaves them."""
 
     vms: list[dict[str, object]] | None
-    disk_profiles: dict[str, object]
-    nic_profiles: dict[str, object]
-    pool: str
     base_pool: str
     pool_paths: dict[str, object]
-    ssh_public_keys: list[str]
-    fleet: str
     limits: dict[str, object]
     converge: bool
     _run: str | None
@@ -83,14 +78,7 @@ def read_options(params: Options) -> tuple[list[Domain], Settings]:
         if password:
             console = {**as_mapping(console), "password": password}
         vms.append(vm if console is None else {**vm, "console": console})
-    defaults = Defaults(
-        disk_profiles=params["disk_profiles"],
-        nic_profiles=params["nic_profiles"],
-        pool=params["pool"],
-        ssh_public_keys=tuple(params["ssh_public_keys"]),
-        fleet=params["fleet"],
-    )
-    domains, problems = many(vms, defaults=defaults)
+    domains, problems = many(vms, defaults=defaults_of(params))
     if problems:
         raise SpecError(problems)
     return domains, Settings(

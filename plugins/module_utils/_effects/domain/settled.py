@@ -65,19 +65,12 @@ def here(asked: str, defined: t.Sequence[DefinedEntry]) -> list[dict[str, object
 def read(connection: Connection, params: Options, asked: list[dict[str, object]]) -> list[Entry]:
     """What became of those of ``asked`` of which nothing is to be changed."""
     # few hypervisors have one of them
-    from ..._pure.domain.domain import Defaults, many
+    from ..._pure.domain.domain import many
     from ..base.lookup import find_domain, kept_metadata
     from . import changing
-    from .creation_types import Host, Settings
+    from .creation_types import Host, Settings, defaults_of
 
-    defaults = Defaults(
-        disk_profiles=params["disk_profiles"],
-        nic_profiles=params["nic_profiles"],
-        pool=params["pool"],
-        ssh_public_keys=tuple(params["ssh_public_keys"]),
-        fleet=params["fleet"],
-    )
-    domains, problems = many(asked, defaults=defaults)
+    domains, problems = many(asked, defaults=defaults_of(params))
     if problems:
         return []  # the controller says what is wrong
     host = Host(connection, Settings("", params["_home"], {}, params["base_pool"]))

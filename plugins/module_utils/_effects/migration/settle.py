@@ -42,9 +42,6 @@ from .ends import Ends, Here, There
 from .facts import job_of
 from .jobs import Job
 
-if t.TYPE_CHECKING:
-    pass
-
 _ARRIVALS = {
     DOMAIN_RUNNING: Arrival.RUNNING,
     DOMAIN_BLOCKED: Arrival.RUNNING,
@@ -250,7 +247,7 @@ class Settler:
 
     def _require_marked(self, here: Here) -> None:
         """It is there, and what is here is a definition that was not taken away."""
-        if here.kept is None or here.kept.phase != "migrating":
+        if here.kept is None or here.kept.phase != moving.MIGRATING:
             name = self.ends.name
             raise PlanRefused(
                 f"{name!r} is defined on {self.ends.source} and on {self.ends.where}; a VM exists"
