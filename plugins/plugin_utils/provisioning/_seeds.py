@@ -98,7 +98,7 @@ def taken_out(
 
 def fit_for_all(vms: t.Iterable[object]) -> list[dict[str, object]]:
     """The VMs that hypervisors may see which have nothing to do with them: without those whose
-    seeds or consoles may hold secrets, and those that are written wrong.
+    seeds, consoles or fragments of XML may hold secrets, and those that are written wrong.
     """
     found: list[dict[str, object]] = []
     for vm in vms:
@@ -110,9 +110,10 @@ def fit_for_all(vms: t.Iterable[object]) -> list[dict[str, object]]:
 
 
 def _may_hold_secrets(vm: t.Mapping[str, object]) -> bool:
-    seed, console = _mapping(vm.get("seed")), vm.get("console")
+    seed, console = _mapping(vm.get("seed")), _mapping(vm.get("console"))
     hidden = isinstance(seed, Mapping) and not seed.keys().isdisjoint(HIDDEN)
-    return hidden or (isinstance(console, Mapping) and bool(console.get("password")))
+    password = isinstance(console, Mapping) and bool(console.get("password"))
+    return hidden or password or bool(vm.get("xml"))
 
 
 def plain(seed: object) -> object:

@@ -327,7 +327,7 @@ class _Mover:
                 done = there.is_of(uuid) and not there.coming and not marked
             return done, kept.owner if kept is not None and marked else None
 
-        return lease.wait_while_alive(look)
+        return lease.wait_while_alive(look, _POLL)  # each look is a connection to the other end
 
     def _seen(self, watched: migration_job.Watched | None) -> None:
         """The VM left while this run looked on."""

@@ -107,15 +107,15 @@ def take_over_when_dead(
         time.sleep(_POLL)
 
 
-def wait_while_alive(look: t.Callable[[], tuple[Seen, Owner | None]]) -> Seen:
+def wait_while_alive(look: t.Callable[[], tuple[Seen, Owner | None]], pause: float = _POLL) -> Seen:
     """What ``look`` has seen, with the owner of it, once that one is dead or nobody; the last that
-    it saw within :data:`PATIENCE`."""
+    it saw within :data:`PATIENCE`. ``pause`` is in seconds."""
     limit = time.monotonic() + PATIENCE
     while True:
         seen, who = look()
         if not owner.is_alive(who) or time.monotonic() > limit:
             return seen
-        time.sleep(_POLL)
+        time.sleep(pause)
 
 
 def wait_for_others(

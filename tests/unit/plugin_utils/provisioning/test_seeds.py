@@ -61,6 +61,11 @@ def test_no_secret_goes_to_all_hypervisors_and_nothing_that_is_written_wrong() -
         *secret,
         {"name": "five", "seed": json.dumps({"user_data": TEXT})},
         {"name": "six", "console": {"type": "vnc", "password": "HUSH"}},
+        {"name": "six", "console": '{"type": "vnc", "password": "HUSH"}'},
+        {
+            "name": "six",
+            "xml": "<domain><devices><graphics type='spice' passwd='HUSH'/></devices></domain>",
+        },
         {"name": "seven", "seed": "{"},
         "eight",
         *fit,
