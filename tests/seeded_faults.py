@@ -247,7 +247,7 @@ FAULTS = (
     Fault(
         "a definition that no move has marked is taken away",
         "migration/settle.py",
-        '        if here.kept is None or here.kept.phase != "migrating":\n',
+        "        if here.kept is None or here.kept.phase != moving.MIGRATING:\n",
         "        if here.kept is None:\n",
         f"{_SETTLE}::test_where_they_do_not_nothing_is_done",
     ),

@@ -30,8 +30,15 @@ _EXPIRED = "has expired|The certificate is not trusted"
 _NAME = "not on the list of allowed clients"
 
 
-def _log(keys: Keys, host: str, since: str) -> str:
-    return keys.host(host, f"journalctl -u libvirtd --no-pager --since '{since}'")
+def _wait_for_log(keys: Keys, host: str, since: str, words: str) -> None:
+    """Until libvirt's log has one of the words: a moment after the client heard of it."""
+    command = f"journalctl -u libvirtd --no-pager --since '{since}'"
+
+    def is_there() -> bool:
+        log = keys.host(host, command)
+        return any(word in log for word in words.split("|"))
+
+    wait_for(is_there, 10, f"{words} in the log of {host}")
 
 
 def _now(keys: Keys, host: str) -> str:
@@ -61,8 +68,7 @@ def test_a_client_is_refused(
         assert "control CA" in tls_client.connect(_with(right), address), "the like that is right"
         with pytest.raises(OSError, match=r"did not accept|alert|EOF|reset"):
             tls_client.connect(_with(wrong), address)
-        log = _log(keys, host, since[host])
-        assert any(word in log for word in reason.split("|")), log
+        _wait_for_log(keys, host, since[host], reason)
     assert keys.virsh(keys.address("hv1"), pki=right).returncode == 0
     assert keys.virsh(keys.address("hv1"), pki=wrong).returncode != 0
 
@@ -203,7 +209,7 @@ def test_a_hypervisor_that_was_revoked_is_refused_until_it_is_readmitted(
     assert [event.host for event in run.events if event.result.get("reloaded")] == ["hv1"]
     since = _now(keys, "hv1")
     assert keys.virsh("hv1", source="hv2").returncode != 0
-    assert "has been revoked" in _log(keys, "hv1", since)
+    _wait_for_log(keys, "hv1", since, "has been revoked")
     export.start()  # qemu reads its files when it begins
     assert export.read("/etc/pki/qemu").returncode != 0
     assert keys.virsh(keys.address("hv1")).returncode == 0, "the controller was not revoked"

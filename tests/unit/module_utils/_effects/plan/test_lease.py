@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,28 +51,47 @@ def connection(tmp_path: Path) -> Iterator[Connection]:
         yield opened
 
 
-def _seconds(connection: Connection, *names: str) -> float:
-    began = time.monotonic()
+class Clock:
+    """The time as leases see it: it passes while they sleep, however busy this machine is."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock that leases go by."""
+    found = Clock()
+    monkeypatch.setattr(lease, "time", found)
+    return found
+
+
+def _seconds(connection: Connection, clock: Clock, *names: str) -> float:
+    began = clock.now
     lease.wait_for_others(connection, names)
-    return time.monotonic() - began
+    return clock.now - began
 
 
-def test_all_that_are_busy_are_waited_for_together(
-    connection: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lease, "PATIENCE", 1.0)
-    assert 1 <= _seconds(connection, "busy1", "busy2", "busy3", "left", "nobody") < 2
+def test_all_that_are_busy_are_waited_for_together(connection: Connection, clock: Clock) -> None:
+    waited = _seconds(connection, clock, "busy1", "busy2", "busy3", "left", "nobody")
+    assert lease.PATIENCE <= waited < lease.PATIENCE + 1
 
 
 def test_claims_between_two_steps_are_observed_together(
-    connection: Connection, monkeypatch: pytest.MonkeyPatch
+    connection: Connection, clock: Clock
 ) -> None:
-    monkeypatch.setattr(lease, "OBSERVE", 1.0)
-    assert 1 <= _seconds(connection, "between1", "between2") < 2
+    waited = _seconds(connection, clock, "between1", "between2")
+    assert lease.OBSERVE <= waited < lease.OBSERVE + 1
 
 
-def test_nobody_waits_for_the_dead(connection: Connection) -> None:
-    assert _seconds(connection, "left", "nobody") < 1
+def test_nobody_waits_for_the_dead(connection: Connection, clock: Clock) -> None:
+    assert _seconds(connection, clock, "left", "nobody") == 0
 
 
 def _take(connection: Connection, name: str, expected: Owner | None = None) -> str | None:
@@ -108,14 +126,14 @@ def test_a_lease_that_is_another_by_now_is_not_taken(connection: Connection) -> 
     assert lease.take_over(connection, raw, "migrating", _OWNERS["left"], "mine") is None
 
 
-def test_a_run_between_two_steps_is_dead_once_it_has_not_moved() -> None:
-    watch = lease.Watch(0.2)
+def test_a_run_between_two_steps_is_dead_once_it_has_not_moved(clock: Clock) -> None:
+    watch = lease.Watch(2)
     assert not watch.is_dead(owner.reserved("one"))
-    time.sleep(0.1)
+    clock.sleep(1)
     assert not watch.is_dead(owner.reserved("two")), "it moved"
-    time.sleep(0.15)
+    clock.sleep(1.5)
     assert not watch.is_dead(owner.reserved("two"))
-    time.sleep(0.1)
+    clock.sleep(1)
     assert watch.is_dead(owner.reserved("two"))
     assert lease.Watch().is_dead(Owner("another boot", 0, 0, "three"))
     assert not lease.Watch(0.0).is_dead(owner.myself("me"))
@@ -133,12 +151,12 @@ def _waited(connection: Connection, name: str, over: Iterator[bool]) -> lease.Wa
 
 
 def test_one_lease_is_waited_for_until_its_owner_is_dead_or_done(
-    connection: Connection, monkeypatch: pytest.MonkeyPatch
+    connection: Connection, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "PATIENCE", 0.1)
-    monkeypatch.setattr(lease, "_POLL", 0.05)
     assert _waited(connection, "busy1", iter([False, True])) is lease.Waited.OVER
+    assert clock.now < 1
     assert _waited(connection, "busy1", itertools.repeat(False)) is lease.Waited.TOO_LONG
+    assert lease.PATIENCE <= clock.now < lease.PATIENCE + 2
     alive = owner.is_alive
 
     def dies(who: Owner | None) -> bool:
@@ -153,14 +171,10 @@ def test_one_lease_is_waited_for_until_its_owner_is_dead_or_done(
     assert stored.owner.run == "mine"
 
 
-def test_what_the_living_do_is_looked_at_until_they_are_done(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(lease, "PATIENCE", 0.1)
-    monkeypatch.setattr(lease, "_POLL", 0.05)
+def test_what_the_living_do_is_looked_at_until_they_are_done(clock: Clock) -> None:
     looks = iter([("half", owner.myself("a")), ("done", None), ("too late", None)])
     assert lease.wait_while_alive(lambda: next(looks)) == "done"
     assert lease.wait_while_alive(lambda: ("left", _OWNERS["left"])) == "left"
-    began = time.monotonic()
+    began = clock.now
     assert lease.wait_while_alive(lambda: ("half", owner.myself("a"))) == "half"
-    assert 0.1 < time.monotonic() - began < 5
+    assert lease.PATIENCE <= clock.now - began < lease.PATIENCE + 1
