@@ -73,8 +73,8 @@ FAULTS = (
     Fault(
         "that making the volumes has begun is not noted",
         "domain/creation.py",
-        "        mine = dataclasses.replace(kept, owner=me, volumes=own)\n",
-        "        mine = dataclasses.replace(kept, owner=me)\n",
+        "        mine = dataclasses.replace(stored, owner=me, volumes=own)\n",
+        "        mine = dataclasses.replace(stored, owner=me)\n",
         f"{_CREATION}::test_a_killed_creation_is_finished_by_the_next",
     ),
     Fault(
@@ -87,8 +87,8 @@ FAULTS = (
     Fault(
         "a run takes back claims of others",
         "domain/creation.py",
-        "    if kept.owner is None or kept.owner.run != run:\n        return False\n",
-        "    if kept.owner is None:\n        return False\n",
+        "    if stored.owner is None or stored.owner.run != run:\n        return False\n",
+        "    if stored.owner is None:\n        return False\n",
         f"{_CREATION}::test_a_run_takes_back_its_own_claims_only",
     ),
     Fault(
@@ -168,7 +168,7 @@ FAULTS = (
         "a purge removes the definition before the volumes",
         "lifecycle/purge.py",
         "    volumes = {volume.path: volume for volume in job.plan.volumes}\n",
-        "    domains.undefine(job.connection, job.raw)\n"
+        "    domains.undefine(job.connection, job.dom)\n"
         "    volumes = {volume.path: volume for volume in job.plan.volumes}\n",
         f"{_PURGE}::test_a_killed_purge_is_finished_by_the_next",
     ),
@@ -240,15 +240,15 @@ FAULTS = (
     Fault(
         "another VM of the same name is taken for the one that moved",
         "migration/ends.py",
-        "        return self.raw is not None and str(self.raw.UUIDString()) == uuid\n",
-        "        return self.raw is not None\n",
+        "        return self.dom is not None and str(self.dom.UUIDString()) == uuid\n",
+        "        return self.dom is not None\n",
         f"{_SETTLE}::test_where_they_do_not_nothing_is_done",
     ),
     Fault(
         "a definition that no move has marked is taken away",
         "migration/settle.py",
-        "        if here.kept is None or here.kept.phase != moving.MIGRATING:\n",
-        "        if here.kept is None:\n",
+        "        if here.stored is None or here.stored.phase != moving.MIGRATING:\n",
+        "        if here.stored is None:\n",
         f"{_SETTLE}::test_where_they_do_not_nothing_is_done",
     ),
     Fault(
@@ -256,8 +256,8 @@ FAULTS = (
         "migration/settle.py",
         "        self.job.changed = True\n",
         "        self.job.changed = True\n"
-        "        bare = dataclasses.replace(there.kept or metadata.Metadata(), phase=None)\n"
-        "        migration_ends.write_everywhere(remote, there.raw, bare)\n",
+        "        bare = dataclasses.replace(there.stored or metadata.Metadata(), phase=None)\n"
+        "        migration_ends.write_everywhere(remote, there.dom, bare)\n",
         f"{_SETTLE}::test_settling_may_be_killed_and_is_done_again",
     ),
     Fault(
@@ -285,7 +285,7 @@ FAULTS = (
     Fault(
         "a medium that could not be put in stays",
         "seed/seeding.py",
-        "        seed_medium.delete(connection, vm.raw, made)\n",
+        "        seed_medium.delete(connection, vm.dom, made)\n",
         "",
         f"{_SEEDING}::test_a_seed_that_fails_changes_nothing",
     ),

@@ -368,7 +368,7 @@ def main() -> None:
                     every=bool(params["_evacuated"]) and params["_evacuated"] == params["source"],
                     home=params["_home"],
                 )
-            ask = connection.raw.getHostname
+            ask = connection.conn.getHostname
             here = params["source"] or str(connection.call("read the host name", ask))
             settings = migration_jobs.Settings(
                 here,

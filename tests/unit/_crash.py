@@ -234,7 +234,7 @@ class Machine:
             path = files.get(target.get("dev")) if target is not None else None
             if source is not None and path is not None:
                 source.set("file", str(path.get("file")))
-        self.connection.raw.defineXML(ElementTree.tostring(domain, encoding="unicode"))
+        self.connection.conn.defineXML(ElementTree.tostring(domain, encoding="unicode"))
         return made
 
     def _merge(self, snapshot: t.Any) -> None:
@@ -245,7 +245,7 @@ class Machine:
         assert made is not None
         assert below is not None
         old, new = f"'{made.get('file')}'", f"'{below.get('file')}'"
-        self.connection.raw.defineXML(raw.XMLDesc(3).replace(old, new))
+        self.connection.conn.defineXML(raw.XMLDesc(3).replace(old, new))
         for other in raw.listAllSnapshots(0):
             if other.getName() != snapshot.getName():
                 raw.snapshotCreateXML(_xml_of(other).replace(old, new), 1)
@@ -261,11 +261,11 @@ class Machine:
             found = old.find("target")
             if found is not None and found.get("dev") == target.get("dev"):
                 devices[at] = new
-        self.connection.raw.defineXML(ElementTree.tostring(root, encoding="unicode"))
+        self.connection.conn.defineXML(ElementTree.tostring(root, encoding="unicode"))
 
     def _refresh(self) -> None:
         """libvirt looks at the folder, which the test driver never does."""
-        raw = self.connection.raw.storagePoolLookupByName("default")
+        raw = self.connection.conn.storagePoolLookupByName("default")
         known = self.volumes()
         there = {path.name: path for path in self.pool.iterdir()}
         for name in known.keys() - there.keys():
@@ -279,7 +279,7 @@ class Machine:
 
     def _follow(self, before: t.Mapping[str, str], action: str) -> None:
         """The files of the pool become what its volumes have become."""
-        raw = self.connection.raw.storagePoolLookupByName("default")
+        raw = self.connection.conn.storagePoolLookupByName("default")
         after = self.volumes()
         for name in after.keys() - before.keys():
             volume, path = raw.storageVolLookupByName(name), self.pool / name
@@ -314,7 +314,7 @@ class Machine:
 
     def volumes(self) -> dict[str, str]:
         """What libvirt knows of the pool: names of volumes with their descriptions."""
-        raw = self.connection.raw.storagePoolLookupByName("default")
+        raw = self.connection.conn.storagePoolLookupByName("default")
         return {str(one.name()): str(one.XMLDesc(0)) for one in raw.listAllVolumes(0)}
 
     def files(self) -> dict[str, bytes]:
@@ -324,7 +324,7 @@ class Machine:
 
     def domains(self) -> dict[str, t.Any]:
         """libvirt's objects by name, but somebody else's."""
-        listed = {str(raw.name()): raw for raw in self.connection.raw.listAllDomains(0)}
+        listed = {str(raw.name()): raw for raw in self.connection.conn.listAllDomains(0)}
         return {name: raw for name, raw in listed.items() if name != "theirs"}
 
     def stored(self, name: str) -> Metadata | None:
@@ -332,7 +332,7 @@ class Machine:
         return metadata.parse(_lxml.parse(self._definition(name), name))
 
     def _definition(self, name: str) -> str:
-        return str(self.connection.raw.lookupByName(name).XMLDesc(2))
+        return str(self.connection.conn.lookupByName(name).XMLDesc(2))
 
     def orphans(self) -> set[str]:
         """Files and volumes that no definition names as its own."""

@@ -87,9 +87,9 @@ class Fleet:
         )
         xml = _xml("web1", uuid, kept, disks)
         if state == "coming":
-            machine.connection.raw.createXML(xml, 0).suspend()
+            machine.connection.conn.createXML(xml, 0).suspend()
             return
-        raw = machine.connection.raw.defineXML(xml)
+        raw = machine.connection.conn.defineXML(xml)
         raw.setAutostart(int(autostart))
         if state != "shutoff":
             raw.create()
@@ -97,15 +97,15 @@ class Fleet:
             raw.suspend()
 
     def make_volumes(self, machine: Machine) -> None:
-        pool = machine.connection.raw.storagePoolLookupByName("default")
+        pool = machine.connection.conn.storagePoolLookupByName("default")
         for name in FILES:
             pool.createXML(f"<volume><name>{name}</name><capacity>4096</capacity></volume>", 0)
             (machine.pool / name).write_bytes(name.encode())
 
     def claim(self) -> None:
         """What keeps the place of the VM on the second, with the volumes that were made there."""
-        kept = Metadata(home="hv1", phase="incoming", volumes=self.volumes())
-        self.two.connection.raw.defineXML(_xml(f"web1{CLAIM}", claim_uuid(UUID), kept, ""))
+        stored = Metadata(home="hv1", phase="incoming", volumes=self.volumes())
+        self.two.connection.conn.defineXML(_xml(f"web1{CLAIM}", claim_uuid(UUID), stored, ""))
 
     def ends(self, connection: Connection, job: Job, *, answers: bool = True) -> BothEnds:
         """Both, for a call on the first."""
@@ -150,8 +150,8 @@ class Fleet:
         return found
 
 
-def _xml(name: str, uuid: str, kept: Metadata, disks: str) -> str:
-    text = etree.tostring(metadata.to_element(kept)).decode()
+def _xml(name: str, uuid: str, stored: Metadata, disks: str) -> str:
+    text = etree.tostring(metadata.to_element(stored)).decode()
     return _DOMAIN.format(name=name, uuid=uuid, metadata=text, disks=disks)
 
 

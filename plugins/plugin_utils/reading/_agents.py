@@ -44,20 +44,20 @@ def ask(connection: Connection, uuids: t.Sequence[str]) -> list[deadline.Outcome
 
     Afterwards ``connection`` says whether a call still hangs in it.
     """
-    free: collections.deque[VirConnect] = collections.deque([connection.raw])
+    free: collections.deque[VirConnect] = collections.deque([connection.conn])
     opened: list[VirConnect] = []
 
     def one(uuid: str) -> Told:
         try:
-            raw = free.pop()
+            conn = free.pop()
         except IndexError:
             with _libvirt.calling("connect"):
-                raw = _libvirt.open_connection(connection.uri)
-            opened.append(raw)
+                conn = _libvirt.open_connection(connection.uri)
+            opened.append(conn)
         try:
-            return _told(raw, uuid)
+            return _told(conn, uuid)
         finally:  # not reached by a call that hangs, nor is its connection used again
-            free.append(raw)
+            free.append(conn)
 
     outcomes = deadline.each(
         one,
@@ -68,27 +68,27 @@ def ask(connection: Connection, uuids: t.Sequence[str]) -> list[deadline.Outcome
         patience=_MOST_HANGING,
     )
     idle = list(free)
-    if not any(raw is connection.raw for raw in idle):
+    if not any(conn is connection.conn for conn in idle):
         connection.hanging += 1
-    for raw in opened:
-        _leave(raw, any(raw is one for one in idle))
+    for conn in opened:
+        _leave(conn, any(conn is one for one in idle))
     return outcomes
 
 
-def _leave(raw: VirConnect, idle: bool) -> None:
+def _leave(conn: VirConnect, idle: bool) -> None:
     """Close a connection; one with a call that hangs in it is left alone, closing would wait."""
     if idle:
         outcome = deadline.each(
-            lambda one: one.close(), [raw], seconds=2.0, what=lambda _one: "close the connection"
+            lambda one: one.close(), [conn], seconds=2.0, what=lambda _one: "close the connection"
         )[0]
         idle = isinstance(outcome, deadline.Ok)
     if not idle:
-        raw._o = None
+        conn._o = None
 
 
-def _told(raw: VirConnect, uuid: str) -> Told:
+def _told(conn: VirConnect, uuid: str) -> Told:
     with _libvirt.calling("ask the guest agent"):
-        domain = raw.lookupByUUIDString(uuid)
+        domain = conn.lookupByUUIDString(uuid)
         found = addresses.from_agent(domain)
         hostname = None
         with contextlib.suppress(LibvirtFailure), _libvirt.calling("host name"):

@@ -134,7 +134,7 @@ def _states(connection: Connection) -> list[tuple[_libvirt.VirDomain, int | None
     try:
         stats = connection.call(
             "read the state of all domains",
-            connection.raw.getAllDomainStats,
+            connection.conn.getAllDomainStats,
             _libvirt.DOMAIN_STATS_STATE,
             _libvirt.CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT,
         )
@@ -144,7 +144,7 @@ def _states(connection: Connection) -> list[tuple[_libvirt.VirDomain, int | None
             raise
     except DeadlineExceeded:
         pass  # one of them hangs: asked one by one, it is an entry with an error
-    listed = connection.call("list domains", connection.raw.listAllDomains, 0)
+    listed = connection.call("list domains", connection.conn.listAllDomains, 0)
     return [(domain, None) for domain in listed]
 
 
@@ -203,7 +203,7 @@ class _Search:
 
     def _networks(self, first: DomainEntry) -> None:
         def read() -> list[str]:
-            return [network.XMLDesc(0) for network in self.connection.raw.listAllNetworks(0)]
+            return [network.XMLDesc(0) for network in self.connection.conn.listAllNetworks(0)]
 
         try:
             for xml in self.connection.call("read networks", read):
@@ -224,9 +224,9 @@ class _Search:
         quiet: bool = False,
     ) -> None:
         """Ask libvirt about each of ``guests``; ``quiet``: it may well be that it cannot tell."""
-        raw = self.connection.raw
+        conn = self.connection.conn
         outcomes = self.connection.each(
-            lambda one: ask(raw.lookupByUUIDString(one["uuid"])),
+            lambda one: ask(conn.lookupByUUIDString(one["uuid"])),
             guests,
             lambda one: f"addresses of {one['name']} ({source})",
         )

@@ -32,7 +32,7 @@ from ..._pure.plan.steps import Plan, Step
 from ..base import deadline, identity, lookup
 from ..base import owner as owners
 from ..base.connection import Connection
-from ..base.lookup import kept_metadata, require_domains
+from ..base.lookup import read_metadata, require_domains
 from ..machine import ownership, placement_facts
 from ..machine.ownership import PoolPlace, References
 from ..migration.facts import job_of
@@ -60,7 +60,7 @@ class _Job:
     """One domain and what becomes of it."""
 
     connection: Connection
-    raw: VirDomain
+    dom: VirDomain
     facts: Facts
     options: Options
     plan: Plan[Facts]
@@ -90,9 +90,9 @@ def run(
     if not check:
         lease.wait_for_others(connection, names)
     jobs = [
-        _plan(connection, raw, here, options)
+        _plan(connection, dom, here, options)
         for here in [_here(connection, pool, options)]
-        for raw in _meant(connection, names)
+        for dom in _meant(connection, names)
     ]
     if check:
         for job in jobs:
@@ -111,11 +111,11 @@ def look(connection: Connection, names: t.Sequence[str], pool: str) -> dict[str,
     _require_local(connection)
     options = Options()
     here = _here(connection, pool, options)
-    known = [raw for raw in _listed(connection) if not names or str(raw.name()) in names]
+    known = [dom for dom in _listed(connection) if not names or str(dom.name()) in names]
     jobs = [
-        _plan(connection, raw, here, options)
-        for raw in known
-        if names or adopt_plan.is_candidate(kept_metadata(connection, raw))
+        _plan(connection, dom, here, options)
+        for dom in known
+        if names or adopt_plan.is_candidate(read_metadata(connection, dom))
     ]
     return {
         "changed": False,
@@ -149,23 +149,23 @@ def _require_local(connection: Connection) -> None:
 
 
 def _listed(connection: Connection) -> list[VirDomain]:
-    found = connection.call("list domains", connection.raw.listAllDomains, 0)
-    return sorted(found, key=lambda raw: str(raw.name()))
+    found = connection.call("list domains", connection.conn.listAllDomains, 0)
+    return sorted(found, key=lambda dom: str(dom.name()))
 
 
 def _meant(connection: Connection, names: t.Sequence[str]) -> list[VirDomain]:
     if names:
         return list(require_domains(connection, names).values())
     return [
-        raw
-        for raw in _listed(connection)
-        if adopt_plan.is_candidate(kept_metadata(connection, raw))
+        dom
+        for dom in _listed(connection)
+        if adopt_plan.is_candidate(read_metadata(connection, dom))
     ]
 
 
 def _here(connection: Connection, pool: str, options: Options) -> _Here:
     capabilities = host_info.capabilities(
-        connection.call("read capabilities", connection.raw.getCapabilities)
+        connection.call("read capabilities", connection.conn.getCapabilities)
     )
     kind = "kvm" if "kvm" in capabilities["domain_types"] else "qemu"
     references = ownership.read(connection) if options.disks else None
@@ -173,23 +173,23 @@ def _here(connection: Connection, pool: str, options: Options) -> _Here:
     return _Here(described.Host(str(capabilities["arch"]), kind, pool), pools, references)
 
 
-def _plan(connection: Connection, raw: VirDomain, here: _Here, options: Options) -> _Job:
-    facts = _read(connection, raw, here)
-    job = _Job(connection, raw, facts, options, adopt_plan.plan(facts, options))
+def _plan(connection: Connection, dom: VirDomain, here: _Here, options: Options) -> _Job:
+    facts = _read(connection, dom, here)
+    job = _Job(connection, dom, facts, options, adopt_plan.plan(facts, options))
     job.msg = "; ".join(job.plan.refusals) or None
     job.own, job.kept = adopt_plan.sort_disks(facts, options)
     return job
 
 
-def _read(connection: Connection, raw: VirDomain, here: _Here) -> Facts:
-    name = str(raw.name())
+def _read(connection: Connection, dom: VirDomain, here: _Here) -> Facts:
+    name = str(dom.name())
 
     def ask() -> tuple[str, str, bool, bool, int, int]:
-        active, persistent = bool(raw.isActive()), bool(raw.isPersistent())
-        number, reason = raw.state(0)[:2]
+        active, persistent = bool(dom.isActive()), bool(dom.isPersistent())
+        number, reason = dom.state(0)[:2]
         return (
-            raw.XMLDesc(DOMAIN_XML_INACTIVE),
-            raw.XMLDesc(0) if active else "",
+            dom.XMLDesc(DOMAIN_XML_INACTIVE),
+            dom.XMLDesc(0) if active else "",
             active,
             persistent,
             number,
@@ -204,12 +204,12 @@ def _read(connection: Connection, raw: VirDomain, here: _Here) -> Facts:
         name=name,
         xml=text,
         active=active,
-        autostart=persistent and bool(connection.call("read autostart", raw.autostart)),
+        autostart=persistent and bool(connection.call("read autostart", dom.autostart)),
         groups=stored.groups if stored else (),
-        sizes=_sizes(connection, raw, disks),
+        sizes=_sizes(connection, dom, disks),
         pools=_pools(disks, here.pools),
     )
-    uuid = str(raw.UUIDString())
+    uuid = str(dom.UUIDString())
     return Facts(
         name=name,
         uuid=uuid,
@@ -221,12 +221,12 @@ def _read(connection: Connection, raw: VirDomain, here: _Here) -> Facts:
         live=metadata.parse(_lxml.parse(live, f"domain {name}")) if live else None,
         description=described.describe(found, here.host),
         owner_alive=stored is not None and owners.is_alive(stored.owner),
-        job=job_of(connection, raw) if active else None,
+        job=job_of(connection, dom) if active else None,
         disks=_disks(disks, uuid, here.references) if here.references else (),
     )
 
 
-def _sizes(connection: Connection, raw: VirDomain, disks: t.Sequence[DiskEntry]) -> dict[str, int]:
+def _sizes(connection: Connection, dom: VirDomain, disks: t.Sequence[DiskEntry]) -> dict[str, int]:
     """Bytes by target; a disk whose file is not there has none."""
     found = {}
     for disk in disks:
@@ -234,7 +234,7 @@ def _sizes(connection: Connection, raw: VirDomain, disks: t.Sequence[DiskEntry])
         if target is None or source is None or disk["device"] != "disk":
             continue
         try:
-            sizes = connection.call(f"read disk {target} of {raw.name()}", raw.blockInfo, source, 0)
+            sizes = connection.call(f"read disk {target} of {dom.name()}", dom.blockInfo, source, 0)
         except LibvirtFailure:
             continue  # so the disk is not described, which is told
         found[target] = int(sizes[0])
@@ -308,14 +308,14 @@ def _mark(job: _Job, step: Step[Facts]) -> None:
     connection, facts = job.connection, job.facts
     ours: Metadata = t.cast("Metadata", step.about)
     with owners.host_lock():
-        raw = lookup.find_domain(connection, facts.name)
-        if raw is None or str(raw.UUIDString()) != facts.uuid:
+        dom = lookup.find_domain(connection, facts.name)
+        if dom is None or str(dom.UUIDString()) != facts.uuid:
             raise PlanRefused(f"{facts.name!r} was removed or replaced meanwhile; try again")
-        if kept_metadata(connection, raw) != facts.stored:
+        if read_metadata(connection, dom) != facts.stored:
             raise PlanRefused(f"{facts.name!r} was changed by another run meanwhile; try again")
-        active = bool(connection.call(f"read the state of {facts.name}", raw.isActive))
+        active = bool(connection.call(f"read the state of {facts.name}", dom.isActive))
         flags = lookup.AFFECT_CONFIG | (lookup.AFFECT_LIVE if active else 0)
-        lookup.write_metadata(connection, raw, ours, flags)
+        lookup.write_metadata(connection, dom, ours, flags)
 
 
 def _result(jobs: t.Sequence[_Job]) -> dict[str, object]:

@@ -67,8 +67,8 @@ class TooMuchSaid(FleetVirtError):
 class Connection:
     """One open connection: ``raw`` is libvirt's ``virConnect``; every limit is ``timeout``."""
 
-    def __init__(self, raw: VirConnect, uri: str, timeout: float) -> None:
-        self.raw = raw
+    def __init__(self, conn: VirConnect, uri: str, timeout: float) -> None:
+        self.conn = conn
         self.uri = uri
         self.timeout = timeout
         self.hanging = 0
@@ -177,9 +177,9 @@ class Connection:
         """Close, unless a call is still stuck in there: closing would wait for it."""
         if not self.hanging:
             with contextlib.suppress(LibvirtFailure, DeadlineExceeded):
-                self.call("close the connection", self.raw.close)
+                self.call("close the connection", self.conn.close)
         if self.hanging:
-            self.raw._o = None  # the binding's destructor closes, and would hang at exit
+            self.conn._o = None  # the binding's destructor closes, and would hang at exit
 
 
 def is_local(uri: str) -> bool:
@@ -213,13 +213,13 @@ def connect(uri: str, timeout: float) -> t.Iterator[Connection]:
             return _libvirt.open_connection(uri)
 
     try:
-        raw = deadline.call(opened, seconds=timeout, what="connect")
+        conn = deadline.call(opened, seconds=timeout, what="connect")
     except LibvirtFailure as error:
         message = str(error).removeprefix("connect: ")
         raise HostUnreachable(uri, _reason(message), error.code) from None
     except DeadlineExceeded:
         raise HostUnreachable(uri, f"no answer within {timeout:g} seconds") from None
-    connection = Connection(raw, uri, timeout)
+    connection = Connection(conn, uri, timeout)
     try:
         yield connection
     finally:

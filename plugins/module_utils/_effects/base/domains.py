@@ -29,7 +29,7 @@ _UNDEFINE = (
 
 def define(connection: Connection, action: str, xml: str, flags: int = 0) -> VirDomain:
     """libvirt's object for the domain that is defined, anew or instead of its former definition."""
-    defined: VirDomain = connection.call(action, connection.raw.defineXMLFlags, xml, flags)
+    defined: VirDomain = connection.call(action, connection.conn.defineXMLFlags, xml, flags)
     return defined
 
 

@@ -37,7 +37,7 @@ def find_domain(connection: Connection, name: str) -> VirDomain | None:
     """libvirt's object for the domain ``name`` (virDomainLookupByName), None if there is none."""
     try:
         found: VirDomain = connection.call(
-            f"look for domain {name}", connection.raw.lookupByName, name
+            f"look for domain {name}", connection.conn.lookupByName, name
         )
     except LibvirtFailure as error:
         if error.code == ERR_NO_DOMAIN:
@@ -49,10 +49,10 @@ def find_domain(connection: Connection, name: str) -> VirDomain | None:
 def require_domains(connection: Connection, names: t.Sequence[str]) -> dict[str, VirDomain]:
     """libvirt's object for each name; raises SpecError with every name that is not there."""
     found = {name: find_domain(connection, name) for name in dict.fromkeys(names)}
-    unknown = [name for name, raw in found.items() if raw is None]
+    unknown = [name for name, dom in found.items() if dom is None]
     if unknown:
-        listed = connection.call("list domains", connection.raw.listAllDomains, 0)
-        known = sorted(str(raw.name()) for raw in listed)
+        listed = connection.call("list domains", connection.conn.listAllDomains, 0)
+        known = sorted(str(dom.name()) for dom in listed)
         there = ", ".join(known[:_SHOWN]) or "none"
         more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
         raise SpecError(
@@ -61,19 +61,19 @@ def require_domains(connection: Connection, names: t.Sequence[str]) -> dict[str,
                 for name in unknown
             ]
         )
-    return {name: raw for name, raw in found.items() if raw is not None}
+    return {name: dom for name, dom in found.items() if dom is not None}
 
 
-def kept_metadata(connection: Connection, raw: VirDomain) -> Metadata | None:
+def read_metadata(connection: Connection, dom: VirDomain) -> Metadata | None:
     """Our metadata in the persistent definition, None if there is none."""
-    text = connection.call(f"read domain {raw.name()}", raw.XMLDesc, DOMAIN_XML_INACTIVE)
-    return metadata.parse(parse(text, f"domain {raw.name()}"))
+    text = connection.call(f"read domain {dom.name()}", dom.XMLDesc, DOMAIN_XML_INACTIVE)
+    return metadata.parse(parse(text, f"domain {dom.name()}"))
 
 
-def checkpoints(connection: Connection, raw: VirDomain) -> tuple[str, ...]:
+def checkpoints(connection: Connection, dom: VirDomain) -> tuple[str, ...]:
     """Names of the domain's checkpoints, sorted; none of a driver that knows of none."""
     try:
-        listed = connection.call(f"list checkpoints of {raw.name()}", raw.listAllCheckpoints, 0)
+        listed = connection.call(f"list checkpoints of {dom.name()}", dom.listAllCheckpoints, 0)
     except LibvirtFailure as error:
         if error.code != ERR_NO_SUPPORT:
             raise
@@ -81,27 +81,27 @@ def checkpoints(connection: Connection, raw: VirDomain) -> tuple[str, ...]:
     return tuple(sorted(str(one.getName()) for one in listed))
 
 
-def is_saved(connection: Connection, raw: VirDomain) -> bool:
+def is_saved(connection: Connection, dom: VirDomain) -> bool:
     """Whether its memory was saved; no driver without that has any."""
     try:
-        return bool(connection.call("look for saved memory", raw.hasManagedSaveImage, 0))
+        return bool(connection.call("look for saved memory", dom.hasManagedSaveImage, 0))
     except LibvirtFailure as error:
         if error.code == ERR_NO_SUPPORT:
             return False
         raise
 
 
-def restore_metadata(connection: Connection, raw: VirDomain, kept: Metadata | None) -> None:
+def restore_metadata(connection: Connection, dom: VirDomain, stored: Metadata | None) -> None:
     """Our metadata in the definition as they were before; None if there were none."""
-    if kept is not None:
-        write_metadata(connection, raw, kept, AFFECT_CONFIG)
+    if stored is not None:
+        write_metadata(connection, dom, stored, AFFECT_CONFIG)
         return
-    action = f"remove the metadata of {raw.name()}"
-    domains.set_metadata(connection, action, raw, None, AFFECT_CONFIG)
+    action = f"remove the metadata of {dom.name()}"
+    domains.set_metadata(connection, action, dom, None, AFFECT_CONFIG)
 
 
-def write_metadata(connection: Connection, raw: VirDomain, kept: Metadata, flags: int) -> None:
+def write_metadata(connection: Connection, dom: VirDomain, stored: Metadata, flags: int) -> None:
     """Replace our metadata and nothing else (virDomainSetMetadata)."""
-    element = tostring(metadata.to_plain_element(kept))
-    action = f"change the metadata of {raw.name()}"
-    domains.set_metadata(connection, action, raw, element, flags)
+    element = tostring(metadata.to_plain_element(stored))
+    action = f"change the metadata of {dom.name()}"
+    domains.set_metadata(connection, action, dom, element, flags)

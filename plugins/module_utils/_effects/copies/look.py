@@ -65,10 +65,10 @@ def _defined(connection: Connection) -> list[dict[str, object]]:
 def _made_of(connection: Connection, name: str) -> dict[str, object]:
     """What the VM was made of, without its secrets (None if the collection did not make it), and
     which VM it is a copy of."""
-    raw: VirDomain | None = lookup.find_domain(connection, name)
-    kept = lookup.kept_metadata(connection, raw) if raw is not None else None
+    dom: VirDomain | None = lookup.find_domain(connection, name)
+    stored = lookup.read_metadata(connection, dom) if dom is not None else None
     try:
-        found = as_mapping(json.loads((kept.request if kept else None) or "null"))
+        found = as_mapping(json.loads((stored.request if stored else None) or "null"))
     except ValueError:
         found = {}
-    return {"request": dict(found) or None, "clone_of": kept.clone_of if kept else None}
+    return {"request": dict(found) or None, "clone_of": stored.clone_of if stored else None}

@@ -41,7 +41,7 @@ _BACKUP = 9
 
 def copy(
     connection: Connection,
-    raw: VirDomain,
+    dom: VirDomain,
     disks: t.Sequence[tuple[Disk, str]],
     quiesce: str,
 ) -> bool:
@@ -49,41 +49,41 @@ def copy(
 
     Raises FleetVirtError; the VM runs on then, and the files are of no use.
     """
-    name = str(raw.name())
+    name = str(dom.name())
     for disk, path in disks:  # libvirt makes files by itself, but none that is there
         programs.run(["qemu-img", "create", "-q", "-f", "qcow2", path, str(disk.size)])
     text = _lxml.tostring(_request(disks))
     limit = durations.transfer(sum(disk.size for disk, _path in disks))
     try:
-        frozen = _begin(connection, raw, text, quiesce)
-        _wait(connection, raw, limit)
+        frozen = _begin(connection, dom, text, quiesce)
+        _wait(connection, dom, limit)
     except BaseException:
         with contextlib.suppress(FleetVirtError):  # the next run ends it, then
-            if {path for _disk, path in disks} & set(_targets(connection, raw)):
-                abort(connection, raw)
+            if {path for _disk, path in disks} & set(_targets(connection, dom)):
+                abort(connection, dom)
         raise
-    done = connection.call(f"read the job of {name}", raw.jobStats, DOMAIN_JOB_STATS_COMPLETED)
+    done = connection.call(f"read the job of {name}", dom.jobStats, DOMAIN_JOB_STATS_COMPLETED)
     if done.get("operation") != _BACKUP or not done.get("success"):
         reason = done.get("errmsg") or "libvirt does not say why; see the log of its QEMU"
         raise PlanRefused(f"the disks of {name!r} could not be copied: {reason}. The VM runs on")
     return frozen
 
 
-def left_by_the_dead(connection: Connection, raw: VirDomain) -> bool:
+def left_by_the_dead(connection: Connection, dom: VirDomain) -> bool:
     """Whether a backup job of a dead run of ours is at work on the domain."""
-    processes = [base_file.owner_of(os.path.basename(path)) for path in _targets(connection, raw)]
+    processes = [base_file.owner_of(os.path.basename(path)) for path in _targets(connection, dom)]
     known = [one for one in processes if one is not None]
     return bool(known) and not any(owner.is_alive(one) for one in known)
 
 
-def abort(connection: Connection, raw: VirDomain) -> None:
+def abort(connection: Connection, dom: VirDomain) -> None:
     """End the backup job, and see that it has ended."""
-    name = str(raw.name())
-    if not _targets(connection, raw):
+    name = str(dom.name())
+    if not _targets(connection, dom):
         return
-    connection.call(f"end the job of {name}", raw.abortJob, seconds=_BEGIN_SECONDS)
+    connection.call(f"end the job of {name}", dom.abortJob, seconds=_BEGIN_SECONDS)
     limit = time.monotonic() + _BEGIN_SECONDS
-    while _targets(connection, raw):
+    while _targets(connection, dom):
         if time.monotonic() > limit:
             raise PlanRefused(
                 f"the copying of {name!r} does not end; virsh domjobinfo {name} tells of it"
@@ -102,41 +102,41 @@ def _request(disks: t.Sequence[tuple[Disk, str]]) -> Element:
     return root
 
 
-def _begin(connection: Connection, raw: VirDomain, text: str, quiesce: str) -> bool:
+def _begin(connection: Connection, dom: VirDomain, text: str, quiesce: str) -> bool:
     """Begin the job, with the guest's file systems frozen if they can be; whether they were."""
-    name = str(raw.name())
+    name = str(dom.name())
 
     def begin() -> None:
         connection.call(
             f"copy {name}",
-            raw.backupBegin,
+            dom.backupBegin,
             text,
             None,
             DOMAIN_BACKUP_BEGIN_REUSE_EXTERNAL,
             seconds=_BEGIN_SECONDS,
         )
 
-    return quiesce_guest.around(connection, raw, begin, quiesce)
+    return quiesce_guest.around(connection, dom, begin, quiesce)
 
 
-def _targets(connection: Connection, raw: VirDomain) -> list[str]:
+def _targets(connection: Connection, dom: VirDomain) -> list[str]:
     """The files that a backup job writes to; none if there is no such job."""
     try:
-        text = connection.call(f"read the backup of {raw.name()}", raw.backupGetXMLDesc, 0)
+        text = connection.call(f"read the backup of {dom.name()}", dom.backupGetXMLDesc, 0)
     except LibvirtFailure:
         return []  # none, or it was shut off
-    root = _lxml.parse(text, f"backup of {raw.name()}")
+    root = _lxml.parse(text, f"backup of {dom.name()}")
     return [path for one in root.iterfind("disks/disk/target") if (path := one.get("file"))]
 
 
-def _wait(connection: Connection, raw: VirDomain, seconds: float) -> None:
+def _wait(connection: Connection, dom: VirDomain, seconds: float) -> None:
     limit = time.monotonic() + seconds
-    name = str(raw.name())
+    name = str(dom.name())
     while True:
         company.require()
-        if not connection.call(f"read the state of {name}", raw.isActive):
+        if not connection.call(f"read the state of {name}", dom.isActive):
             raise PlanRefused(f"{name!r} was shut off while it was copied; run this again")
-        kind = int(connection.call(f"read the job of {name}", raw.jobInfo)[0])
+        kind = int(connection.call(f"read the job of {name}", dom.jobInfo)[0])
         if kind == _NO_JOB:
             return
         if time.monotonic() > limit:

@@ -27,7 +27,7 @@ from ..._pure.machine import domain_info, encryption
 from ..._pure.plan.steps import Step
 from ..base import programs
 from ..base.connection import Connection
-from ..base.lookup import kept_metadata, require_domains
+from ..base.lookup import read_metadata, require_domains
 from ..images import base_file, digests, images
 from ..images.images import BaseImage
 from ..machine.storage import Pool
@@ -77,7 +77,7 @@ class _Job:
     """One VM whose disks are copied, and what becomes of them."""
 
     connection: Connection
-    raw: VirDomain
+    dom: VirDomain
     facts: Facts
     wanted: Wanted
     pool: Pool
@@ -104,12 +104,12 @@ def run(connection: Connection, asked: Options, *, check: bool) -> dict[str, obj
     problem = template_plan.image_problem(asked.image)
     if problem:
         raise PlanRefused(problem)
-    raw = require_domains(connection, [asked.name])[asked.name]
+    dom = require_domains(connection, [asked.name])[asked.name]
     place = (asked.base_pool, asked.base_path)
     existing = images.find_pool(connection, *place, check=check)
     pool = existing or Pool(asked.base_pool, asked.base_path.rstrip("/"))
     there = images.list_bases(connection, pool) if existing else []
-    facts = _read(connection, raw, asked, pool, there)
+    facts = _read(connection, dom, asked, pool, there)
     named = template_plan.image_names(asked.image, facts.disks)
     wanted = Wanted(named, asked.reset, asked.quiesce, asked.disk)
     plan = template_plan.plan(facts, wanted)
@@ -117,7 +117,7 @@ def run(connection: Connection, asked: Options, *, check: bool) -> dict[str, obj
         raise PlanRefused("; ".join(plan.refusals))
     known = {one.name: one for one in there}
     with contextlib.ExitStack() as held:
-        job = _Job(connection, raw, facts, wanted, pool, existing is not None, held)
+        job = _Job(connection, dom, facts, wanted, pool, existing is not None, held)
         if asked.quiesce != "never" and facts.agent:
             job.consistency = "quiesced"
         elif facts.active:
@@ -137,19 +137,19 @@ def run(connection: Connection, asked: Options, *, check: bool) -> dict[str, obj
 
 def _read(
     connection: Connection,
-    raw: VirDomain,
+    dom: VirDomain,
     asked: Options,
     pool: Pool,
     there: t.Sequence[BaseImage],
 ) -> Facts:
-    name = str(raw.name())
-    state = state_name(connection.call(f"read the state of {name}", raw.state, 0)[0])
-    active = bool(connection.call(f"read the state of {name}", raw.isActive))
-    text = connection.call(f"read domain {name}", raw.XMLDesc, 0)
+    name = str(dom.name())
+    state = state_name(connection.call(f"read the state of {name}", dom.state, 0)[0])
+    active = bool(connection.call(f"read the state of {name}", dom.isActive))
+    text = connection.call(f"read domain {name}", dom.XMLDesc, 0)
     info, secrets = domain_info.parse(text, name), encryption.secrets_of(text)
-    stored = kept_metadata(connection, raw)
+    stored = read_metadata(connection, dom)
     disks = [
-        _disk(connection, raw, entry, secrets.get(str(entry["target"])))
+        _disk(connection, dom, entry, secrets.get(str(entry["target"])))
         for entry in info["disks"]
         if entry["device"] == "disk" and entry["target"]
     ]
@@ -157,9 +157,9 @@ def _read(
     chosen = own if asked.every else own[:1]
     if asked.disk is not None:
         chosen = [one for one in disks if one.target == asked.disk]
-    dead = active and running.left_by_the_dead(connection, raw)
+    dead = active and running.left_by_the_dead(connection, dom)
     left: list[str] = []
-    if pool.raw is not None:
+    if pool.handle is not None:
         left = images.file_work(f"list {pool.path}", lambda: base_file.abandoned(pool.path), 60.0)
     return Facts(
         name=name,
@@ -171,18 +171,18 @@ def _read(
         present=frozenset(one.name for one in there),
         left=tuple(left),
         dead_backup=dead,
-        job=job_of(connection, raw) if active and not dead else None,
+        job=job_of(connection, dom) if active and not dead else None,
         resettable=not asked.reset or identity.available(),
         agent=active and bool(info["agent"]),
     )
 
 
-def _disk(connection: Connection, raw: VirDomain, entry: DiskEntry, secret: str | None) -> Disk:
+def _disk(connection: Connection, dom: VirDomain, entry: DiskEntry, secret: str | None) -> Disk:
     target, path = str(entry["target"]), entry["source"]
     local = path is not None and path.startswith("/") and entry["type"] in ("file", "block")
     size = 0
     if local:
-        sizes = connection.call(f"read disk {target} of {raw.name()}", raw.blockInfo, target, 0)
+        sizes = connection.call(f"read disk {target} of {dom.name()}", dom.blockInfo, target, 0)
         size = int(sizes[0])
     return Disk(
         target=target,
@@ -196,7 +196,7 @@ def _disk(connection: Connection, raw: VirDomain, entry: DiskEntry, secret: str 
 
 
 def _abort(job: _Job, _step: Step[Facts]) -> None:
-    running.abort(job.connection, job.raw)
+    running.abort(job.connection, job.dom)
 
 
 def _remove(job: _Job, _step: Step[Facts]) -> None:
@@ -217,7 +217,7 @@ def _copy(job: _Job, _step: Step[Facts]) -> None:
     if job.facts.active:
         pairs = [(disk, job.files[disk.target].path) for disk in disks]
         quiesce = job.wanted.quiesce if job.facts.agent else "never"
-        frozen = running.copy(connection, job.raw, pairs, quiesce)
+        frozen = running.copy(connection, job.dom, pairs, quiesce)
         job.consistency = "quiesced" if frozen else "crash"
         return
     for disk in disks:

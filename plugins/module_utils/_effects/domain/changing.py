@@ -33,7 +33,7 @@ from ..._pure.domain.domain import Domain
 from ..._pure.placement import demand
 from ..._pure.plan.steps import predict
 from ..._units import MIB
-from ..base.lookup import is_saved, kept_metadata
+from ..base.lookup import is_saved, read_metadata
 from .creation_types import DiskPlan, Host, Job
 
 if t.TYPE_CHECKING:
@@ -48,7 +48,7 @@ _WHOLE = DOMAIN_XML_SECURE | DOMAIN_XML_INACTIVE
 class Change:
     """A VM that exists, what is asked of it, and the way there."""
 
-    raw: VirDomain
+    dom: VirDomain
     domain: Domain
     wanted: Wanted
     facts: Facts
@@ -76,10 +76,10 @@ class Change:
         return {one.path: one.real for one in changes}, {one.path: one.asked for one in changes}
 
 
-def look(host: Host, raw: VirDomain, kept: Metadata, domain: Domain) -> Change:
+def look(host: Host, dom: VirDomain, kept: Metadata, domain: Domain) -> Change:
     """What is to be done about a domain that this collection made."""
     bases = {key: base.path for key, base in host.settings.images.items() if base is not None}
-    facts = read(host.connection, raw, kept, domain)
+    facts = read(host.connection, dom, kept, domain)
     stored = change_plan.differences(facts, Wanted(domain, ""), facts.inactive)
     missing = [
         disk for disk in domain.disks if f"disks.{disk.name}" in {one.path for one in stored}
@@ -100,15 +100,15 @@ def look(host: Host, raw: VirDomain, kept: Metadata, domain: Domain) -> Change:
     paths = [one.path for one in (*volumes.values(), *kept.volumes)]
     there = frozenset(path for path in paths if os.path.lexists(path))
     text = (
-        _rendered(host, domain, missing, list(plans.values()), str(raw.UUIDString()))
+        _rendered(host, domain, missing, list(plans.values()), str(dom.UUIDString()))
         if stored
         else ""
     )
     wanted = Wanted(domain, text, tuple(disk.name for disk in missing), bases)
-    facts = dataclasses.replace(facts, files=there, stays=_stays(host, raw, kept, domain))
-    found = Change(raw, domain, wanted, facts, volumes, plans)
+    facts = dataclasses.replace(facts, files=there, stays=_stays(host, dom, kept, domain))
+    found = Change(dom, domain, wanted, facts, volumes, plans)
     found.converged = change_plan.plan(facts, wanted, volumes)
-    _require_sources(host, missing, str(raw.UUIDString()))
+    _require_sources(host, missing, str(dom.UUIDString()))
     if "xml" in {one.path for one in found.converged.changes}:
         from . import schema  # few VMs have a fragment
 
@@ -132,13 +132,13 @@ def _require_sources(host: Host, missing: t.Sequence[Disk], uuid: str) -> None:
 
 def again(host: Host, change: Change) -> Facts:
     """The facts as they are by now."""
-    kept = kept_metadata(host.connection, change.raw) or Metadata()
-    facts = read(host.connection, change.raw, kept, change.domain)
+    stored = read_metadata(host.connection, change.dom) or Metadata()
+    facts = read(host.connection, change.dom, stored, change.domain)
     there = frozenset(
         path
         for path in (
             *change.facts.files,
-            *(one.path for one in kept.volumes),
+            *(one.path for one in stored.volumes),
             *(one.path for one in change.volumes.values()),
         )
         if os.path.lexists(path)
@@ -146,30 +146,30 @@ def again(host: Host, change: Change) -> Facts:
     return dataclasses.replace(facts, files=there, stays=change.facts.stays)
 
 
-def read(connection: Connection, raw: VirDomain, kept: Metadata, domain: Domain) -> Facts:
+def read(connection: Connection, dom: VirDomain, stored: Metadata, domain: Domain) -> Facts:
     """The domain as libvirt has it."""
     name = domain.name
-    inactive = connection.call(f"read domain {name}", raw.XMLDesc, _WHOLE)
-    active = bool(connection.call(f"read the state of {name}", raw.isActive))
+    inactive = connection.call(f"read domain {name}", dom.XMLDesc, _WHOLE)
+    active = bool(connection.call(f"read the state of {name}", dom.isActive))
     live = (
-        connection.call(f"read domain {name}", raw.XMLDesc, DOMAIN_XML_SECURE) if active else None
+        connection.call(f"read domain {name}", dom.XMLDesc, DOMAIN_XML_SECURE) if active else None
     )
-    state = connection.call(f"read the state of {name}", raw.state, 0)[0] if active else 0
+    state = connection.call(f"read the state of {name}", dom.state, 0)[0] if active else 0
     running = state == DOMAIN_RUNNING
     sizes = {}
-    for target, path in difference.sized_disks(domain, inactive, kept).items():
-        found = connection.call(f"read disk {target} of {name}", raw.blockInfo, path, 0)
+    for target, path in difference.sized_disks(domain, inactive, stored).items():
+        found = connection.call(f"read disk {target} of {name}", dom.blockInfo, path, 0)
         sizes[path] = int(found[0])
     return Facts(
         name,
         inactive,
         live,
-        kept,
-        autostart=bool(connection.call(f"read autostart of {name}", raw.autostart)),
+        stored,
+        autostart=bool(connection.call(f"read autostart of {name}", dom.autostart)),
         sizes=sizes,
         running=running,
-        saved=not active and is_saved(connection, raw),
-        balloon=running and _has_other_memory(live, domain) and _gives_back(connection, raw),
+        saved=not active and is_saved(connection, dom),
+        balloon=running and _has_other_memory(live, domain) and _gives_back(connection, dom),
     )
 
 
@@ -180,10 +180,10 @@ def _has_other_memory(live: str | None, domain: Domain) -> bool:
     return settings.MEMORY.found(_lxml.parse(live, domain.name)) != domain.memory
 
 
-def _gives_back(connection: Connection, raw: VirDomain) -> bool:
+def _gives_back(connection: Connection, dom: VirDomain) -> bool:
     """Whether the guest's driver for the memory balloon is at work: it tells of its memory."""
     try:
-        told = connection.call(f"read the memory of {raw.name()}", raw.memoryStats)
+        told = connection.call(f"read the memory of {dom.name()}", dom.memoryStats)
     except LibvirtFailure:
         return False  # no balloon, or it is ending
     return "unused" in told
@@ -203,10 +203,10 @@ def _rendered(
     return creation_definition.final_xml(host, Job(part, disks=plans, uuid=uuid), None)
 
 
-def _stays(host: Host, raw: VirDomain, kept: Metadata, domain: Domain) -> dict[str, str]:
+def _stays(host: Host, dom: VirDomain, stored: Metadata, domain: Domain) -> dict[str, str]:
     """Why volumes of disks that are to be absent may not be removed, by path."""
     going = [
-        one for one in kept.volumes if one.target in domain.absent_disks and one.role != "seed"
+        one for one in stored.volumes if one.target in domain.absent_disks and one.role != "seed"
     ]
     if not going:
         return {}
@@ -217,7 +217,7 @@ def _stays(host: Host, raw: VirDomain, kept: Metadata, domain: Domain) -> dict[s
     for own in going:
         # the VM itself may have it open
         users = sorted(
-            {one.text for one in references.users(own.path) if one.uuid != str(raw.UUIDString())}
+            {one.text for one in references.users(own.path) if one.uuid != str(dom.UUIDString())}
         )
         pool = references.pools.get(own.pool)
         if users:
@@ -231,13 +231,13 @@ def _stays(host: Host, raw: VirDomain, kept: Metadata, domain: Domain) -> dict[s
 
 
 def remove(
-    host: Host, raw: VirDomain, own: OwnVolume, *, proven: bool = False, asked: bool = False
+    host: Host, dom: VirDomain, own: OwnVolume, *, proven: bool = False, asked: bool = False
 ) -> None:
     """Remove a volume that is the VM's own; raises PlanRefused if it stays."""
     from ..machine import owned, ownership  # few VMs lose a disk
 
     references = ownership.read(host.connection)
-    uuid = str(raw.UUIDString())
+    uuid = str(dom.UUIDString())
     stays = owned.remove(host.connection, own, uuid, references, proven=proven, asked=asked)
     if stays is not None:
         raise PlanRefused(str(stays))

@@ -51,7 +51,7 @@ class Work:
 
     def __init__(self, host: Host, job: Job, change: Change, run: str) -> None:
         self.host, self.job, self.change, self.run = host, job, change, run
-        self.raw, self.name = change.raw, change.domain.name
+        self.dom, self.name = change.dom, change.domain.name
         self.original = change.facts
         self.facts = change.facts  # as far as the steps have come
         self.problems: list[str] = []  # of taking back
@@ -86,10 +86,14 @@ class Work:
         """Nobody is at work on it any more, however it ended."""
         if not self.held:
             return
-        kept = lookup.kept_metadata(self.host.connection, self.raw)
-        if kept is not None and kept.phase == PHASE and kept.owner == self.facts.metadata.owner:
-            kept = dataclasses.replace(kept, phase=None, owner=None)
-            lookup.write_metadata(self.host.connection, self.raw, kept, lookup.AFFECT_CONFIG)
+        stored = lookup.read_metadata(self.host.connection, self.dom)
+        if (
+            stored is not None
+            and stored.phase == PHASE
+            and stored.owner == self.facts.metadata.owner
+        ):
+            stored = dataclasses.replace(stored, phase=None, owner=None)
+            lookup.write_metadata(self.host.connection, self.dom, stored, lookup.AFFECT_CONFIG)
 
     # --- what several steps need ---
 
@@ -100,16 +104,16 @@ class Work:
 
     def live(self) -> Element:
         text = self.host.connection.call(
-            f"read domain {self.name}", self.raw.XMLDesc, _libvirt.DOMAIN_XML_SECURE
+            f"read domain {self.name}", self.dom.XMLDesc, _libvirt.DOMAIN_XML_SECURE
         )
         return _lxml.parse(text, f"domain {self.name}")
 
     def located(self, root: Element, device: Device) -> Element | None:
-        kept = self.facts.metadata
-        return definition.located(root, self.change.domain, device, kept)
+        stored = self.facts.metadata
+        return definition.located(root, self.change.domain, device, stored)
 
-    def write(self, kept: metadata.Metadata, flags: int = lookup.AFFECT_CONFIG) -> None:
-        lookup.write_metadata(self.host.connection, self.raw, kept, flags)
+    def write(self, stored: metadata.Metadata, flags: int = lookup.AFFECT_CONFIG) -> None:
+        lookup.write_metadata(self.host.connection, self.dom, stored, flags)
 
 
 def carry_out(host: Host, jobs: t.Sequence[Job], run: str) -> None:
@@ -158,7 +162,7 @@ def _note(work: Work, step: Step[Facts]) -> Turns:
     noted = step.effect(work.facts).metadata
     noted = dataclasses.replace(noted, owner=owners.myself(work.run))
     with owners.host_lock():
-        stored = lookup.kept_metadata(work.host.connection, work.raw)
+        stored = lookup.read_metadata(work.host.connection, work.dom)
         if stored != work.facts.metadata or owners.is_alive(stored.owner):
             raise PlanRefused(f"another run is at work on {work.name!r}; try again")
         work.write(noted)
@@ -191,10 +195,10 @@ def _forget(work: Work, _step: Step[Facts]) -> None:
 def _clear(work: Work, step: Step[Facts]) -> Turns:
     """What a run that died has made goes; what is noted of it must not be held against another."""
     yield from ()
-    changing.remove(work.host, work.raw, t.cast("metadata.OwnVolume", step.about))
-    kept = step.effect(work.facts).metadata
-    work.write(kept)
-    work.facts = dataclasses.replace(work.facts, metadata=kept)
+    changing.remove(work.host, work.dom, t.cast("metadata.OwnVolume", step.about))
+    stored = step.effect(work.facts).metadata
+    work.write(stored)
+    work.facts = dataclasses.replace(work.facts, metadata=stored)
 
 
 def _volume(work: Work, step: Step[Facts]) -> Turns:
@@ -202,14 +206,14 @@ def _volume(work: Work, step: Step[Facts]) -> Turns:
     plan = work.change.plans[str(step.about)]
 
     def noted(made: str) -> None:
-        kept = work.facts.metadata
+        stored = work.facts.metadata
         volumes = tuple(
             dataclasses.replace(one, made=made) if one.path == plan.path else one
-            for one in kept.volumes
+            for one in stored.volumes
         )
-        kept = dataclasses.replace(kept, volumes=volumes)
-        work.write(kept)
-        work.facts = dataclasses.replace(work.facts, metadata=kept)
+        stored = dataclasses.replace(stored, volumes=volumes)
+        work.write(stored)
+        work.facts = dataclasses.replace(work.facts, metadata=stored)
 
     try:
         creation_volumes.add(work.host, plan, noted)
@@ -222,23 +226,23 @@ def _unmade(work: Work, step: Step[Facts]) -> None:
     path = work.change.plans[str(step.about)].path
     for own in work.facts.metadata.volumes:
         if own.path == path:
-            changing.remove(work.host, work.raw, own, asked=True)
+            changing.remove(work.host, work.dom, own, asked=True)
 
 
 def _vcpus(work: Work, step: Step[Facts]) -> Turns:
     yield from ()
-    work.call("change the vCPUs", work.raw.setVcpusFlags, step.about, DOMAIN_AFFECT_LIVE)
+    work.call("change the vCPUs", work.dom.setVcpusFlags, step.about, DOMAIN_AFFECT_LIVE)
 
 
 def _vcpus_back(work: Work, _step: Step[Facts]) -> None:
     before = settings.VCPUS.found(_lxml.parse(work.original.live or "", work.name))
-    work.call("change the vCPUs", work.raw.setVcpusFlags, before, DOMAIN_AFFECT_LIVE)
+    work.call("change the vCPUs", work.dom.setVcpusFlags, before, DOMAIN_AFFECT_LIVE)
 
 
 def _memory(work: Work, step: Step[Facts]) -> Turns:
     """Until the guest has given back what it is to give back, or has taken it."""
     wanted = t.cast("int", step.about)
-    work.call("change the memory", work.raw.setMemoryFlags, wanted * 1024, DOMAIN_AFFECT_LIVE)
+    work.call("change the memory", work.dom.setMemoryFlags, wanted * 1024, DOMAIN_AFFECT_LIVE)
     limit = time.monotonic() + _GUEST_SECONDS
     while (has := settings.MEMORY.found(work.live())) != wanted:
         if time.monotonic() > limit:
@@ -253,30 +257,30 @@ def _memory(work: Work, step: Step[Facts]) -> Turns:
 
 def _memory_back(work: Work, _step: Step[Facts]) -> None:
     before = t.cast("int", settings.MEMORY.found(_lxml.parse(work.original.live or "", work.name)))
-    work.call("change the memory", work.raw.setMemoryFlags, before * 1024, DOMAIN_AFFECT_LIVE)
+    work.call("change the memory", work.dom.setMemoryFlags, before * 1024, DOMAIN_AFFECT_LIVE)
 
 
 def _text(work: Work, step: Step[Facts]) -> Turns:
     yield from ()
     which = t.cast("_Text", step.about)
     text = str(getattr(work.change.domain, which) or "")
-    domains.set_text(work.host.connection, work.raw, which, text)
+    domains.set_text(work.host.connection, work.dom, which, text)
 
 
 def _text_back(work: Work, step: Step[Facts]) -> None:
     which = t.cast("_Text", step.about)
     text = _lxml.parse(work.original.live or "", work.name).findtext(which)
-    domains.set_text(work.host.connection, work.raw, which, text or "")
+    domains.set_text(work.host.connection, work.dom, which, text or "")
 
 
 def _system(work: Work, _step: Step[Facts]) -> Turns:
     yield from ()
-    domains.set_system(work.host.connection, work.raw, getattr(work.change.domain, "os", None))
+    domains.set_system(work.host.connection, work.dom, getattr(work.change.domain, "os", None))
 
 
 def _system_back(work: Work, _step: Step[Facts]) -> None:
     before = systems.OS.found(_lxml.parse(work.original.live or "", work.name))
-    domains.set_system(work.host.connection, work.raw, t.cast("str | None", before))
+    domains.set_system(work.host.connection, work.dom, t.cast("str | None", before))
 
 
 def _attach(work: Work, step: Step[Facts]) -> Turns:
@@ -287,7 +291,7 @@ def _attach(work: Work, step: Step[Facts]) -> Turns:
 
 def _plug(work: Work, element: Element) -> None:
     text = _lxml.tostring(element)
-    work.call("add a device", work.raw.attachDeviceFlags, text, DOMAIN_AFFECT_LIVE)
+    work.call("add a device", work.dom.attachDeviceFlags, text, DOMAIN_AFFECT_LIVE)
 
 
 def _attach_back(work: Work, step: Step[Facts]) -> None:
@@ -314,7 +318,7 @@ def _unplug(work: Work, device: Device) -> Turns:
             due = now + _AGAIN
             try:
                 text = _lxml.tostring(element)
-                work.call("take a device out", work.raw.detachDeviceFlags, text, DOMAIN_AFFECT_LIVE)
+                work.call("take a device out", work.dom.detachDeviceFlags, text, DOMAIN_AFFECT_LIVE)
             except LibvirtFailure as error:  # it has been asked already, or does not answer
                 problem = str(error)
         yield
@@ -352,7 +356,7 @@ def _limit(work: Work, step: Step[Facts]) -> Turns:
 
 def _put_limits(work: Work, element: Element) -> None:
     disk, limits = str(_key(element, "target", "dev")), definition.limits(element)
-    work.call("limit a disk", work.raw.setBlockIoTune, disk, limits, DOMAIN_AFFECT_LIVE)
+    work.call("limit a disk", work.dom.setBlockIoTune, disk, limits, DOMAIN_AFFECT_LIVE)
 
 
 def _limit_back(work: Work, step: Step[Facts]) -> None:
@@ -366,7 +370,7 @@ def _put(work: Work, element: Element, device: Device | None = None) -> None:
     flags = DOMAIN_AFFECT_LIVE
     if device is not None and device.kind == "disks":
         flags |= _libvirt.DOMAIN_DEVICE_MODIFY_FORCE  # a drive that the guest has locked
-    work.call("change a device", work.raw.updateDeviceFlags, _lxml.tostring(element), flags)
+    work.call("change a device", work.dom.updateDeviceFlags, _lxml.tostring(element), flags)
 
 
 def _update_back(work: Work, step: Step[Facts]) -> None:
@@ -392,11 +396,11 @@ def _console_back(work: Work, _step: Step[Facts]) -> None:
 
 def _autostart(work: Work, _step: Step[Facts]) -> Turns:
     yield from ()
-    work.call("set autostart", work.raw.setAutostart, int(work.change.domain.autostart))
+    work.call("set autostart", work.dom.setAutostart, int(work.change.domain.autostart))
 
 
 def _autostart_back(work: Work, _step: Step[Facts]) -> None:
-    work.call("set autostart", work.raw.setAutostart, int(work.original.autostart))
+    work.call("set autostart", work.dom.setAutostart, int(work.original.autostart))
 
 
 def _define(work: Work, step: Step[Facts]) -> Turns:
@@ -407,12 +411,12 @@ def _define(work: Work, step: Step[Facts]) -> Turns:
         _same_addresses(root, work.live())
     metadata.put(root, after.metadata)
     text = _lxml.tostring(root)
-    raw = domains.define(work.host.connection, f"define {work.name}", text)
+    dom = domains.define(work.host.connection, f"define {work.name}", text)
     if work.change.domain.xml is not None:
         from . import schema  # few VMs have a fragment
 
         try:
-            schema.require_kept(work.host.connection, raw, work.change.domain)
+            schema.require_kept(work.host.connection, dom, work.change.domain)
         except BaseException:
             _define_back(work, step)
             raise
@@ -447,27 +451,27 @@ def _grow(work: Work, step: Step[Facts]) -> Turns:
     path, size = t.cast("tuple[str, int]", step.about)
     if work.original.live is not None:
         flags = _libvirt.DOMAIN_BLOCK_RESIZE_BYTES
-        work.call("grow a disk", work.raw.blockResize, path, size, flags)
+        work.call("grow a disk", work.dom.blockResize, path, size, flags)
         return
     connection = work.host.connection
-    volume = connection.call(f"find {path}", connection.raw.storageVolLookupByPath, path)
+    volume = connection.call(f"find {path}", connection.conn.storageVolLookupByPath, path)
     work.call("grow a disk", volume.resize, size, 0)
 
 
 def _remove(work: Work, step: Step[Facts]) -> Turns:
     yield from ()
-    changing.remove(work.host, work.raw, t.cast("metadata.OwnVolume", step.about), proven=True)
+    changing.remove(work.host, work.dom, t.cast("metadata.OwnVolume", step.about), proven=True)
 
 
 def _release(work: Work, step: Step[Facts]) -> Turns:
     yield from ()
-    kept = work.after(step).metadata
-    work.write(kept)
+    stored = work.after(step).metadata
+    work.write(stored)
     work.held = False
     if work.original.live is None:
         return
     try:
-        work.write(kept, lookup.AFFECT_LIVE)
+        work.write(stored, lookup.AFFECT_LIVE)
     except LibvirtFailure as error:
         if error.code != _libvirt.ERR_OPERATION_INVALID:  # a guest that has shut down meanwhile
             raise

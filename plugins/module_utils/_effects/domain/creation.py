@@ -31,7 +31,7 @@ from ..._pure.change.creation import BOOT, CLAIM, CLEAR, MAKE, RUN, Facts
 from ..base import domains
 from ..base import owner as owners
 from ..base.connection import Connection
-from ..base.lookup import find_domain, kept_metadata
+from ..base.lookup import find_domain, read_metadata
 from ..plan import executor
 from ..seed import nocloud as seed_nocloud
 from . import creation_definition as definition
@@ -58,7 +58,7 @@ class Work:
         self.host, self.job, self.claimer = host, job, claimer
         self.connection, self.name, self.run = host.connection, job.domain.name, claimer.run
         self.paused = False  # the guests of a batch run once all of it is made
-        self.raw: VirDomain | None = None
+        self.dom: VirDomain | None = None
         self.made: list[DiskPlan] = []
         self.taken: Metadata | None = None  # what a dead run had kept with it
         self.problems: list[str] = []  # of taking back
@@ -80,32 +80,32 @@ class Work:
         if action is None or self.problems:
             return
         try:
-            raw = find_domain(self.connection, self.name)
-            kept = self._own(raw) if raw is not None else None
-            if raw is not None and kept is not None:
-                action(self, step, raw, kept)
+            dom = find_domain(self.connection, self.name)
+            stored = self._own(dom) if dom is not None else None
+            if dom is not None and stored is not None:
+                action(self, step, dom, stored)
         except Exception as error:
             self.problems.append(told(error))
 
-    def _own(self, raw: VirDomain) -> Metadata | None:
+    def _own(self, dom: VirDomain) -> Metadata | None:
         """What is kept with the domain, None if it is not ours to take back, or complete."""
-        if str(raw.UUIDString()) != self.job.uuid:
+        if str(dom.UUIDString()) != self.job.uuid:
             return None
-        kept = kept_metadata(self.connection, raw)
-        owner = kept.owner if kept is not None else None
-        if kept is None or kept.phase is None or owner is None or owner.run != self.run:
+        stored = read_metadata(self.connection, dom)
+        owner = stored.owner if stored is not None else None
+        if stored is None or stored.phase is None or owner is None or owner.run != self.run:
             return None
-        return kept if owner.pid == 0 or owner == self.claimer else None
+        return stored if owner.pid == 0 or owner == self.claimer else None
 
     def finish(self) -> None:
         """Nothing: each step is seen in libvirt's answer."""
 
     def domain(self) -> VirDomain:
         """libvirt's object of the domain that was claimed."""
-        if self.raw is None:
-            uuid, look = str(self.job.uuid), self.connection.raw.lookupByUUIDString
-            self.raw = self.connection.call(f"find {self.name}", look, uuid)
-        return self.raw
+        if self.dom is None:
+            uuid, look = str(self.job.uuid), self.connection.conn.lookupByUUIDString
+            self.dom = self.connection.call(f"find {self.name}", look, uuid)
+        return self.dom
 
     def disk(self, step: Step[Facts]) -> DiskPlan:
         """The volume that the step is about."""
@@ -172,13 +172,13 @@ def withdraw(connection: Connection, names: t.Iterable[str], run: str) -> list[s
 
 
 def _withdraw(connection: Connection, name: str, run: str) -> bool:
-    raw = find_domain(connection, name)
-    kept = kept_metadata(connection, raw) if raw is not None else None
-    if raw is None or kept is None or kept.phase != "creating":
+    dom = find_domain(connection, name)
+    stored = read_metadata(connection, dom) if dom is not None else None
+    if dom is None or stored is None or stored.phase != "creating":
         return False
-    if kept.owner is None or kept.owner.run != run:
+    if stored.owner is None or stored.owner.run != run:
         return False
-    domains.undefine(connection, raw)
+    domains.undefine(connection, dom)
     return True
 
 
@@ -189,10 +189,10 @@ def _take(work: Work, step: Step[Facts]) -> None:
     from ..plan import lease
 
     before = work.job.facts.stored if work.job.facts is not None else None
-    raw = find_domain(work.connection, work.name)
-    if raw is not None and before is not None and before.owner is not None:
+    dom = find_domain(work.connection, work.name)
+    if dom is not None and before is not None and before.owner is not None:
         run, phase = str(step.about), before.phase
-        work.taken = lease.take_over(work.connection, raw, phase, before.owner, run)
+        work.taken = lease.take_over(work.connection, dom, phase, before.owner, run)
     if work.taken is None:
         raise _Outrun(f"another run is at work on {work.name!r}; try again")
 
@@ -208,7 +208,7 @@ def _clear(work: Work, _step: Step[Facts]) -> None:
 
 def _forget(work: Work, _step: Step[Facts]) -> None:
     domains.undefine(work.connection, work.domain())
-    work.raw = work.job.uuid = None
+    work.dom = work.job.uuid = None
 
 
 def _claim(work: Work, _step: Step[Facts]) -> None:
@@ -224,17 +224,17 @@ def _begin(work: Work, _step: Step[Facts]) -> None:
     """The claim passes from its run to this process, if it is still that run's."""
     me = work.claimer
     with owners.host_lock():
-        raw = find_domain(work.connection, work.name)
-        kept = kept_metadata(work.connection, raw) if raw is not None else None
-        owner = kept.owner if kept is not None else None
-        if raw is None or kept is None or kept.phase != "creating" or owner is None:
+        dom = find_domain(work.connection, work.name)
+        stored = read_metadata(work.connection, dom) if dom is not None else None
+        owner = stored.owner if stored is not None else None
+        if dom is None or stored is None or stored.phase != "creating" or owner is None:
             raise PlanRefused(f"the claim of {work.name!r} is gone; try again")
         if owner.run != work.run or (owner.pid and owner != me):
             raise PlanRefused(f"the claim of {work.name!r} was taken over; try again")
-        work.job.uuid = str(raw.UUIDString())
-        own = tuple(dataclasses.replace(one, made=BEGUN) for one in kept.volumes)
-        mine = dataclasses.replace(kept, owner=me, volumes=own)
-        definition.write_metadata(work.host, raw, mine, definition.AFFECT_CONFIG)
+        work.job.uuid = str(dom.UUIDString())
+        own = tuple(dataclasses.replace(one, made=BEGUN) for one in stored.volumes)
+        mine = dataclasses.replace(stored, owner=me, volumes=own)
+        definition.write_metadata(work.host, dom, mine, definition.AFFECT_CONFIG)
 
 
 def _volume(work: Work, step: Step[Facts]) -> None:
@@ -260,34 +260,34 @@ def _autostart(work: Work, _step: Step[Facts]) -> None:
 def _define(work: Work, _step: Step[Facts]) -> None:
     """The claim, whose volumes are there, becomes the VM."""
     starter = work.claimer if work.job.domain.start else None
-    work.raw = definition.define_final(work.host, work.job, starter)
+    work.dom = definition.define_final(work.host, work.job, starter)
 
 
 def _start(work: Work, _step: Step[Facts]) -> None:
     """Start the domain unless it is active; with others its guest does not run yet."""
-    connection, raw = work.connection, work.domain()
+    connection, dom = work.connection, work.domain()
     flags = DOMAIN_START_PAUSED if work.paused else 0
     try:
-        connection.call(f"start {work.name}", raw.createWithFlags, flags, seconds=_START_SECONDS)
+        connection.call(f"start {work.name}", dom.createWithFlags, flags, seconds=_START_SECONDS)
     except LibvirtFailure as error:
         running = error.code == ERR_OPERATION_INVALID
-        if not running or not connection.call("read the state", raw.isActive):
+        if not running or not connection.call("read the state", dom.isActive):
             raise
 
 
 def _release(work: Work, _step: Step[Facts]) -> None:
     """Let it run, and note that nothing is left to do."""
-    raw, taken = work.domain(), work.taken
+    dom, taken = work.domain(), work.taken
     if taken is None:
-        kept = definition.kept_of(work.host, work.job, None, None)
+        stored = definition.kept_of(work.host, work.job, None, None)
     else:
-        kept = dataclasses.replace(taken, phase=None, owner=None)
-    state, _reason = work.connection.call("read the state", raw.state, 0)
+        stored = dataclasses.replace(taken, phase=None, owner=None)
+    state, _reason = work.connection.call("read the state", dom.state, 0)
     if state == DOMAIN_PAUSED:
-        work.connection.call(f"resume {work.name}", raw.resume)
-    definition.write_metadata(work.host, raw, kept, definition.AFFECT_CONFIG)
+        work.connection.call(f"resume {work.name}", dom.resume)
+    definition.write_metadata(work.host, dom, stored, definition.AFFECT_CONFIG)
     try:
-        definition.write_metadata(work.host, raw, kept, definition.AFFECT_LIVE)
+        definition.write_metadata(work.host, dom, stored, definition.AFFECT_LIVE)
     except LibvirtFailure as error:
         if error.code != ERR_OPERATION_INVALID:  # a guest that has shut itself off meanwhile
             raise
@@ -296,11 +296,11 @@ def _release(work: Work, _step: Step[Facts]) -> None:
 # --- taking them back ---
 
 
-def _undefine(work: Work, _step: Step[Facts], raw: VirDomain, _kept: Metadata) -> None:
-    domains.undefine(work.connection, raw)
+def _undefine(work: Work, _step: Step[Facts], dom: VirDomain, _kept: Metadata) -> None:
+    domains.undefine(work.connection, dom)
 
 
-def _unmade(work: Work, step: Step[Facts], raw: VirDomain, kept: Metadata) -> None:
+def _unmade(work: Work, step: Step[Facts], dom: VirDomain, stored: Metadata) -> None:
     """What the step has made, if it came to that."""
     from . import creation_rest  # what ends well needs none of it
 
@@ -308,13 +308,13 @@ def _unmade(work: Work, step: Step[Facts], raw: VirDomain, kept: Metadata) -> No
     made = [one.path for one in work.made]
     paths = [one for one in made if (one == step.about if step.about else one not in disks)]
     if paths:
-        creation_rest.undo(work.host, raw, kept, paths)
+        creation_rest.undo(work.host, dom, stored, paths)
         work.made = [one for one in work.made if one.path not in paths]
 
 
-def _stop(work: Work, _step: Step[Facts], raw: VirDomain, _kept: Metadata) -> None:
-    if work.connection.call("read the state", raw.isActive):
-        work.connection.call(f"stop {work.name}", raw.destroy, seconds=_START_SECONDS)
+def _stop(work: Work, _step: Step[Facts], dom: VirDomain, _kept: Metadata) -> None:
+    if work.connection.call("read the state", dom.isActive):
+        work.connection.call(f"stop {work.name}", dom.destroy, seconds=_START_SECONDS)
 
 
 _DO: t.Mapping[str, t.Callable[[Work, Step[Facts]], None]] = {

@@ -35,8 +35,8 @@ def claim_xml(host: Host, job: Job, owner: Owner) -> str:
     """The definition of a claim: nobody can start it, for a drive of it never has a medium."""
     root = _lxml.parse(final_xml(host, job, None), "claim")
     folder = job.disks[0].pool.path if job.disks else "/var/lib/libvirt/images"
-    kept = kept_of(host, job, "creating", owner)
-    return unstartable.marked(root, kept, f"{folder}/{job.domain.name}{_MARKER}")
+    stored = kept_of(host, job, "creating", owner)
+    return unstartable.marked(root, stored, f"{folder}/{job.domain.name}{_MARKER}")
 
 
 def final_xml(host: Host, job: Job, owner: Owner | None) -> str:
@@ -56,7 +56,7 @@ def final_xml(host: Host, job: Job, owner: Owner | None) -> str:
         if disk.device in DRIVES and medium is not None:
             volumes[disk.name] = VolumeRef(medium.path, medium.format)
     domain_type = host.domain_type(domain)
-    kept = kept_of(host, job, "starting" if owner else None, owner)
+    stored = kept_of(host, job, "starting" if owner else None, owner)
     return domain_xml.render(
         domain,
         uuid=str(job.uuid),
@@ -66,7 +66,7 @@ def final_xml(host: Host, job: Job, owner: Owner | None) -> str:
         volumes=volumes,
         cpu=_lxml.new("cpu", {"mode": "host-model"}) if domain_type == "kvm" else None,
         seed_path=job.seed.path if job.seed else None,
-        metadata=metadata.to_element(kept),
+        metadata=metadata.to_element(stored),
         log_path=f"{_LOG_FOLDER}/{domain.name}-console.log",
     )
 
@@ -114,14 +114,14 @@ def _first_boot(job: Job) -> str | None:
 
 def define_claim(host: Host, job: Job, owner: Owner) -> None:
     """Define the claim; libvirt holds it against its schema (virDomainDefineXMLFlags)."""
-    raw = _define(host, job, claim_xml(host, job, owner), DOMAIN_DEFINE_VALIDATE)
+    dom = _define(host, job, claim_xml(host, job, owner), DOMAIN_DEFINE_VALIDATE)
     if job.domain.xml is not None:
         from . import schema  # few VMs have a fragment
 
         try:
-            schema.require_kept(host.connection, raw, job.domain)
+            schema.require_kept(host.connection, dom, job.domain)
         except BaseException:
-            domains.undefine(host.connection, raw)
+            domains.undefine(host.connection, dom)
             raise
 
 
@@ -134,6 +134,6 @@ def _define(host: Host, job: Job, text: str, flags: int) -> VirDomain:
     return domains.define(host.connection, f"define {job.domain.name}", text, flags)
 
 
-def write_metadata(host: Host, raw: VirDomain, kept: Metadata, flags: int) -> None:
+def write_metadata(host: Host, dom: VirDomain, stored: Metadata, flags: int) -> None:
     """Replace our metadata and nothing else (virDomainSetMetadata)."""
-    lookup.write_metadata(host.connection, raw, kept, flags)
+    lookup.write_metadata(host.connection, dom, stored, flags)

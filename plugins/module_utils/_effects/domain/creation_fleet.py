@@ -65,7 +65,7 @@ def _same(one: Seen) -> bool:
     try:
         (uri,) = peer_uris([one["address"]]).values()
         with connect(uri, _CALL_SECONDS) as far:
-            text = far.call("read capabilities", far.raw.getCapabilities)
+            text = far.call("read capabilities", far.conn.getCapabilities)
             if host_info.capabilities(text)["uuid"] != one["uuid"]:
                 return False
             return fleet_seen.domains(placement_facts.defined(far)) == one["domains"]

@@ -23,7 +23,7 @@ from ..._pure.domain.domain import Domain, machine_problems
 from ..._pure.hypervisor import daemon_consoles
 from ..._pure.placement import demand
 from ..base import owner as owners
-from ..base.lookup import find_domain, kept_metadata
+from ..base.lookup import find_domain, read_metadata
 from ..machine import storage
 from ..seed import nocloud as seed_nocloud
 from . import creation_definition
@@ -87,13 +87,13 @@ def _is_busy(host: Host, job: Job, check: bool, dead: t.Mapping[str, Owner] | No
 
 def _read(host: Host, job: Job, check: bool, dead: t.Mapping[str, Owner] | None) -> bool:
     name, settings = job.domain.name, host.settings
-    raw = find_domain(host.connection, name)
-    if raw is None:
+    dom = find_domain(host.connection, name)
+    if dom is None:
         job.facts = creation.Facts(name)
         _plan(host, job)
         return False
-    kept = kept_metadata(host.connection, raw)
-    facts = _facts(raw, kept, settings, dead or {}, observed=check)
+    stored = read_metadata(host.connection, dom)
+    facts = _facts(dom, stored, settings, dead or {}, observed=check)
     wanted = creation.Wanted(job.domain, settings.run, settings.home, Metadata())
     if dead is None and not check and creation.waits(facts, wanted):
         return True
@@ -101,45 +101,45 @@ def _read(host: Host, job: Job, check: bool, dead: t.Mapping[str, Owner] | None)
     found = creation.plan(facts, wanted)
     if found.refusals:
         raise PlanRefused("; ".join(found.refusals))
-    if not found.steps and kept is not None:
-        _changing(host, job, raw, kept)
+    if not found.steps and stored is not None:
+        _changing(host, job, dom, stored)
         return False
-    if kept is not None and found.steps[0].stage == creation.CLEAR:
+    if stored is not None and found.steps[0].stage == creation.CLEAR:
         from . import creation_rest  # few runs die
 
-        facts = dataclasses.replace(facts, stays=creation_rest.stays(host, raw, kept))
+        facts = dataclasses.replace(facts, stays=creation_rest.stays(host, dom, stored))
     job.facts = facts
     _plan(host, job)
     return False
 
 
 def _facts(
-    raw: VirDomain,
-    kept: Metadata | None,
+    dom: VirDomain,
+    stored: Metadata | None,
     settings: Settings,
     dead: t.Mapping[str, Owner],
     *,
     observed: bool,
 ) -> creation.Facts:
     """The domain as it is; ``observed``: a claim that no process holds counts as a dead run's."""
-    name = str(raw.name())
-    owner = kept.owner if kept is not None else None
-    own = kept is not None and creation.is_own(kept, settings.run)
+    name = str(dom.name())
+    owner = stored.owner if stored is not None else None
+    own = stored is not None and creation.is_own(stored, settings.run)
     at_work = False
     if owner is not None and not own and dead.get(name) != owner:
         from ..plan import lease
 
         at_work = owners.is_alive(owner) if observed else lease.may_be_at_work(owner)
-    return creation.Facts(name, str(raw.UUIDString()), kept, at_work)
+    return creation.Facts(name, str(dom.UUIDString()), stored, at_work)
 
 
-def _changing(host: Host, job: Job, raw: VirDomain, kept: Metadata) -> None:
+def _changing(host: Host, job: Job, dom: VirDomain, stored: Metadata) -> None:
     """What is to be changed of a VM that is there."""
     from . import changing  # a VM that is new needs none of it
 
     name = job.domain.name
     job.existed = True
-    change = changing.look(host, raw, kept, job.domain)
+    change = changing.look(host, dom, stored, job.domain)
     job.waits = change.waits
     if change.converged.plan.refusals:
         raise PlanRefused(

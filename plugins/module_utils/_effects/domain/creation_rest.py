@@ -22,54 +22,54 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
 
 
-def undo(host: Host, raw: VirDomain, kept: Metadata, paths: t.Collection[str]) -> None:
+def undo(host: Host, dom: VirDomain, stored: Metadata, paths: t.Collection[str]) -> None:
     """Remove the volumes at ``paths``, which this call has just made for the claim ``raw``."""
     references = ownership.read(host.connection)
-    uuid = str(raw.UUIDString())
+    uuid = str(dom.UUIDString())
     stay = [
         owned.remove(host.connection, one, uuid, references, asked=True)
-        for one in reversed(kept.volumes)
+        for one in reversed(stored.volumes)
         if one.path in paths
     ]
     if any(stay):
         raise PlanRefused(f"what was made of it stays: {'; '.join(_texts(stay))}")
 
 
-def remove(host: Host, raw: VirDomain, kept: Metadata) -> None:
+def remove(host: Host, dom: VirDomain, stored: Metadata) -> None:
     """Remove the volumes that a dead run made for its claim ``raw``.
 
     Raises PlanRefused, having removed nothing, unless all that is there under their names may go: a
     part would be left with nobody who knows of it.
     """
     references = ownership.read(host.connection)
-    stay, asked = _look(host, raw, kept, references)
-    uuid = str(raw.UUIDString())
+    stay, asked = _look(host, dom, stored, references)
+    uuid = str(dom.UUIDString())
     if not any(stay):
         stay = [
             owned.remove(host.connection, one, uuid, references, asked=asked)
-            for one in reversed(kept.volumes)
+            for one in reversed(stored.volumes)
         ]
     if any(stay):
-        raise PlanRefused(half_made(str(raw.name()), _texts(stay)))
+        raise PlanRefused(half_made(str(dom.name()), _texts(stay)))
 
 
-def stays(host: Host, raw: VirDomain, kept: Metadata) -> tuple[str, ...]:
+def stays(host: Host, dom: VirDomain, stored: Metadata) -> tuple[str, ...]:
     """Why :func:`remove` would remove nothing; changes nothing."""
-    return _texts(_look(host, raw, kept, ownership.read(host.connection))[0])
+    return _texts(_look(host, dom, stored, ownership.read(host.connection))[0])
 
 
 def _look(
-    host: Host, raw: VirDomain, kept: Metadata, references: References
+    host: Host, dom: VirDomain, stored: Metadata, references: References
 ) -> tuple[list[owned.Stays | None], bool]:
     """Which may not go, and whether those were asked who reach the same storage."""
     shared = [
         one.name
-        for one in kept.volumes
+        for one in stored.volumes
         if one.pool in references.pools and references.pools[one.pool].shared
     ]
     asked = bool(shared) and _is_unused(host, shared)
-    uuid = str(raw.UUIDString())
-    return [owned.why_stays(one, uuid, references, asked=asked) for one in kept.volumes], asked
+    uuid = str(dom.UUIDString())
+    return [owned.why_stays(one, uuid, references, asked=asked) for one in stored.volumes], asked
 
 
 def _is_unused(host: Host, files: t.Collection[str]) -> bool:

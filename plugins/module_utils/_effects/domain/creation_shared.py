@@ -49,7 +49,7 @@ def unused(seen: t.Sequence[Seen], home: str, files: t.Collection[str]) -> bool:
 def _is_unused(one: Seen, files: t.Collection[str]) -> bool:
     (uri,) = peer_uris([one["address"]]).values()
     with connect(uri, _CALL_SECONDS) as far:
-        text = far.call("read capabilities", far.raw.getCapabilities)
+        text = far.call("read capabilities", far.conn.getCapabilities)
         if host_info.capabilities(text)["uuid"] != one["uuid"]:
             return False
         defined = migration_facts.read_defined(far, _folders(far))
@@ -60,7 +60,7 @@ def _is_unused(one: Seen, files: t.Collection[str]) -> bool:
 def _folders(far: Connection) -> dict[str, str]:
     """Where the pools are there, by name."""
     found = {}
-    for raw in list_pools(far):
-        info = storage_info.pool(far.call(f"read pool {raw.name()}", raw.XMLDesc, 0))
+    for pool in list_pools(far):
+        info = storage_info.pool(far.call(f"read pool {pool.name()}", pool.XMLDesc, 0))
         found[str(info["name"])] = str(info["path"] or "").rstrip("/")
     return found

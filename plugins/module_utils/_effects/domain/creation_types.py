@@ -153,7 +153,7 @@ class Host:
         self.connection = connection
         self.settings = settings
         self.capabilities = host_info.capabilities(
-            connection.call("read capabilities", connection.raw.getCapabilities)
+            connection.call("read capabilities", connection.conn.getCapabilities)
         )
         self.pools: dict[str, storage.Pool] = {}
 
@@ -177,7 +177,9 @@ class Host:
             path = self.settings.pool_paths.get(name)
             found = storage.find_pool(self.connection, name, path)
             if found is None and path is None:
-                known = ", ".join(str(raw.name()) for raw in list_pools(self.connection)) or "none"
+                known = (
+                    ", ".join(str(pool.name()) for pool in list_pools(self.connection)) or "none"
+                )
                 raise PlanRefused(f"no pool {name!r} on {self.settings.home}; there are: {known}")
             self.pools[name] = found or storage.Pool(name, str(path))
         return self.pools[name]

@@ -72,19 +72,19 @@ def _made_or_lost(plan: DiskPlan, made: list[DiskPlan]) -> t.Iterator[None]:
 def note(host: Host, job: Job, plans: t.Sequence[DiskPlan]) -> None:
     """Keep with the claim which files were made."""
     job.made.update((plan.path, identity.of_file(plan.path)) for plan in plans)
-    raw = host.connection.call(
+    dom = host.connection.call(
         f"find the claim of {job.domain.name}",
-        host.connection.raw.lookupByUUIDString,
+        host.connection.conn.lookupByUUIDString,
         str(job.uuid),
     )
-    kept = lookup.kept_metadata(host.connection, raw)
-    if kept is None or kept.phase != "creating":
+    stored = lookup.read_metadata(host.connection, dom)
+    if stored is None or stored.phase != "creating":
         raise PlanRefused(f"the claim of {job.domain.name!r} is gone; try again")
     volumes = tuple(
-        dataclasses.replace(one, made=job.made.get(one.path, one.made)) for one in kept.volumes
+        dataclasses.replace(one, made=job.made.get(one.path, one.made)) for one in stored.volumes
     )
-    kept = dataclasses.replace(kept, volumes=volumes)
-    lookup.write_metadata(host.connection, raw, kept, lookup.AFFECT_CONFIG)
+    stored = dataclasses.replace(stored, volumes=volumes)
+    lookup.write_metadata(host.connection, dom, stored, lookup.AFFECT_CONFIG)
 
 
 def seed(host: Host, job: Job, made: list[DiskPlan]) -> None:
@@ -128,7 +128,7 @@ def _format(plan: DiskPlan) -> str:
 def _ready_pool(host: Host, plan: DiskPlan) -> storage.Pool:
     """The pool of the plan, made now if it was not there."""
     pool = host.pool(plan.key)
-    if pool.raw is not None:
+    if pool.handle is not None:
         return pool
     with owners.host_lock():
         found = storage.find_pool(host.connection, pool.name, pool.path)

@@ -16,7 +16,7 @@ from ..._pure.change.pending import pending
 from ..._pure.domain import request
 from ..._pure.domain.domain import Domain
 from ..base.connection import Connection
-from ..base.lookup import find_domain, kept_metadata
+from ..base.lookup import find_domain, read_metadata
 from . import changing
 from .creation_types import Host, Settings
 
@@ -37,26 +37,26 @@ def compare(
     host = Host(connection, settings)
     found: list[dict[str, object]] = []
     for domain in domains:
-        raw = find_domain(host.connection, domain.name)
-        if raw is None:
+        dom = find_domain(host.connection, domain.name)
+        if dom is None:
             continue
-        kept = kept_metadata(host.connection, raw)
+        stored = read_metadata(host.connection, dom)
         entry: dict[str, object] = {"name": domain.name, "differences": None, "drift": False}
         entry["pending"] = []
-        if kept is not None and kept.request is not None and kept.phase is None:
-            lines, entry["pending"] = _differences(host, raw, kept, domain)
+        if stored is not None and stored.request is not None and stored.phase is None:
+            lines, entry["pending"] = _differences(host, dom, stored, domain)
             entry["differences"] = lines
-            entry["drift"] = bool(lines) and not request.differences(kept.request, domain)
+            entry["drift"] = bool(lines) and not request.differences(stored.request, domain)
         found.append(entry)
     return found
 
 
 def _differences(
-    host: Host, raw: VirDomain, kept: Metadata, domain: Domain
+    host: Host, dom: VirDomain, kept: Metadata, domain: Domain
 ) -> tuple[list[str], list[str]]:
     """What would be changed, how, and what is refused; and what waits for the next start now."""
     try:
-        change = changing.look(host, raw, kept, domain)
+        change = changing.look(host, dom, kept, domain)
     except FleetVirtError as error:
         return [told(error)], []
     told_already = [one.text for one in change.converged.changes]

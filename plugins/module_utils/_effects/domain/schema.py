@@ -39,12 +39,12 @@ def require_valid(domain: Domain, xml: str) -> None:
         )
 
 
-def require_kept(connection: Connection, raw: VirDomain, domain: Domain) -> None:
+def require_kept(connection: Connection, dom: VirDomain, domain: Domain) -> None:
     """Raise PlanRefused if libvirt keeps the fragment otherwise than it was written."""
     if domain.xml is None:
         return
     text = connection.call(
-        f"read domain {domain.name}", raw.XMLDesc, DOMAIN_XML_INACTIVE | DOMAIN_XML_SECURE
+        f"read domain {domain.name}", dom.XMLDesc, DOMAIN_XML_INACTIVE | DOMAIN_XML_SECURE
     )
     lost = fragment.missing(_lxml.parse(text, f"domain {domain.name}"), domain.xml)
     if lost:

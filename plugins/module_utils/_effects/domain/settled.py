@@ -66,7 +66,7 @@ def read(connection: Connection, params: Options, asked: list[dict[str, object]]
     """What became of those of ``asked`` of which nothing is to be changed."""
     # few hypervisors have one of them
     from ..._pure.domain.domain import many
-    from ..base.lookup import find_domain, kept_metadata
+    from ..base.lookup import find_domain, read_metadata
     from . import changing
     from .creation_types import Host, Settings, defaults_of
 
@@ -79,11 +79,11 @@ def read(connection: Connection, params: Options, asked: list[dict[str, object]]
         if any(disk.image is not None and disk.device != "disk" for disk in domain.disks):
             continue  # which medium is in a drive is compared by what the image is
         try:
-            raw = find_domain(connection, domain.name)
-            kept = None if raw is None else kept_metadata(connection, raw)
-            if raw is None or kept is None or kept.request is None or kept.phase is not None:
+            dom = find_domain(connection, domain.name)
+            stored = None if dom is None else read_metadata(connection, dom)
+            if dom is None or stored is None or stored.request is None or stored.phase is not None:
                 continue
-            change = changing.look(host, raw, kept, domain)
+            change = changing.look(host, dom, stored, domain)
         except FleetVirtError:
             continue
         plan = change.converged.plan
@@ -92,7 +92,7 @@ def read(connection: Connection, params: Options, asked: list[dict[str, object]]
         found.append(
             {
                 "name": domain.name,
-                "uuid": str(raw.UUIDString()),
+                "uuid": str(dom.UUIDString()),
                 "existed": True,
                 "changed": False,
                 "steps": [],

@@ -265,7 +265,7 @@ class _NotWorking(Exception):
 
 def _require_answer(settings: Settings) -> None:
     with connect(settings.uri, settings.timeout) as connection:
-        connection.call("ask for the version", connection.raw.getLibVersion)
+        connection.call("ask for the version", connection.conn.getLibVersion)
 
 
 def _do(step: Step) -> None:

@@ -91,19 +91,19 @@ def _read(connection: Connection | None) -> tuple[list[Found], dict[str, VirStor
         return [], {}
     found = []
     raws = {}
-    for raw in list_pools(connection):
-        name = str(raw.name())
-        info = storage_info.pool(connection.call(f"read pool {name}", raw.XMLDesc, 0))
+    for handle in list_pools(connection):
+        name = str(handle.name())
+        info = storage_info.pool(connection.call(f"read pool {name}", handle.XMLDesc, 0))
         found.append(
             Found(
                 name,
                 str(info["type"]),
                 str(info["path"]).rstrip("/") if info["path"] else None,
-                bool(connection.call(f"read pool {name}", raw.isActive)),
-                bool(connection.call(f"read pool {name}", raw.autostart)),
+                bool(connection.call(f"read pool {name}", handle.isActive)),
+                bool(connection.call(f"read pool {name}", handle.autostart)),
             )
         )
-        raws[name] = raw
+        raws[name] = handle
     return found, raws
 
 
@@ -113,18 +113,20 @@ def _carry_out(
     if there is None:
         # First the folder: a pool whose folder is missing may be one that is not mounted
         os.makedirs(wanted.path, mode=_FOLDER_MODE, exist_ok=True)
-        raw = storage.make_pool(connection, wanted.name, wanted.path).existing
+        handle = storage.make_pool(connection, wanted.name, wanted.path).existing
     else:
-        raw = there
+        handle = there
         if START in steps:
-            connection.call(f"start the pool at {wanted.path}", raw.create, 0)
+            connection.call(f"start the pool at {wanted.path}", handle.create, 0)
         if AUTOSTART in steps:
-            connection.call(f"set the pool at {wanted.path} to start at boot", raw.setAutostart, 1)
+            connection.call(
+                f"set the pool at {wanted.path} to start at boot", handle.setAutostart, 1
+            )
     if IDENTIFY in steps:
         _write_id(wanted.path)
         # so that others see it through libvirt
         action = f"look at the pool at {wanted.path} anew"
-        storage.patiently(connection, action, lambda: raw.refresh(0))
+        storage.patiently(connection, action, lambda: handle.refresh(0))
 
 
 def _read_id(folder: str) -> str | None:

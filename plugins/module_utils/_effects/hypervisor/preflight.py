@@ -113,16 +113,16 @@ def read(settings: Settings) -> Facts:
 
 
 def _hypervisor(connection: Connection) -> Hypervisor:
-    raw = connection.raw
-    text = connection.call("read capabilities", raw.getCapabilities)
+    conn = connection.conn
+    text = connection.call("read capabilities", conn.getCapabilities)
     found = host_info.capabilities(text)
     return {
         "uuid": found["uuid"],
         "arch": found["arch"],
         "domain_types": found["domain_types"],
         "machines": found["machines"],
-        "libvirt_version": host.version(connection.call("read the version", raw.getLibVersion)),
-        "hypervisor_version": host.version(connection.call("read the version", raw.getVersion)),
+        "libvirt_version": host.version(connection.call("read the version", conn.getLibVersion)),
+        "hypervisor_version": host.version(connection.call("read the version", conn.getVersion)),
     }
 
 
@@ -133,7 +133,7 @@ def _kind(facts: Hypervisor) -> str:
 def _cpu(connection: Connection, facts: Hypervisor) -> Cpu:
     text = connection.call(
         "read domain capabilities",
-        connection.raw.getDomainCapabilities,
+        connection.conn.getDomainCapabilities,
         *(None, facts["arch"], None, _kind(facts), 0),
     )
     return {**cpu_xml.guest_cpu(text), "type": _kind(facts)}
@@ -141,14 +141,14 @@ def _cpu(connection: Connection, facts: Hypervisor) -> Cpu:
 
 def _pools(connection: Connection, names: t.Sequence[str]) -> list[Pool | AbsentPool]:
     """The named pools; one that is not there has no state."""
-    raw = {str(pool.name()): pool for pool in list_pools(connection)}
+    handles = {str(pool.name()): pool for pool in list_pools(connection)}
     known = {entry["name"]: entry for entry in pool_entries(connection)}
     found: list[Pool | AbsentPool] = []
     for name in names:
         if name in known:
             autostart = None
-            if name in raw:
-                autostart = bool(connection.call(f"read pool {name}", raw[name].autostart))
+            if name in handles:
+                autostart = bool(connection.call(f"read pool {name}", handles[name].autostart))
             found.append({**known[name], "autostart": autostart})
         else:
             found.append(
@@ -175,11 +175,11 @@ def compare(uri: str, timeout: float, cpus: t.Sequence[str]) -> Baseline:
         with connect(uri, timeout) as connection:
             facts = _hypervisor(connection)
             where = (None, facts["arch"], None, _kind(facts))
-            raw = connection.raw
+            conn = connection.conn
             xml = found["xml"] = _baseline(connection, where, list(cpus))
             found["model"] = cpu_xml.describe(xml)
             answer = connection.call(
-                "compare the common CPU", raw.compareHypervisorCPU, *where, xml, 0
+                "compare the common CPU", conn.compareHypervisorCPU, *where, xml, 0
             )
             found["runs"] = answer in _FITS
     except FleetVirtError as error:
@@ -193,7 +193,7 @@ def _baseline(
     """The common CPU; features that this libvirt is too old to know are left out of all."""
     while True:
         try:
-            function = connection.raw.baselineHypervisorCPU
+            function = connection.conn.baselineHypervisorCPU
             return str(connection.call("compute the common CPU", function, *where, cpus, 0))
         except LibvirtFailure as error:
             name = cpu_xml.unknown_feature(str(error))

@@ -236,7 +236,7 @@ class _Coming:
             self._put(error)
 
     def _download(self) -> None:
-        stream = self._far.raw.newStream(0)
+        stream = self._far.conn.newStream(0)
         self._volume.download(stream, 0, 0, _libvirt.STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
         while not self._over.is_set():
             piece = stream.recvFlags(_PIECE, _libvirt.STREAM_RECV_STOP_AT_HOLE)

@@ -173,18 +173,20 @@ def _uses(connection: Connection, pool: Pool) -> list[Use]:
 
 def _in_creation(connection: Connection) -> dict[str, list[str]]:
     """By digest, the VMs that are being made of an image."""
-    raws = connection.call("list domains", connection.raw.listAllDomains, 0)
+    raws = connection.call("list domains", connection.conn.listAllDomains, 0)
     read = connection.each_there(
-        lambda raw: (str(raw.name()), raw.XMLDesc(DOMAIN_XML_INACTIVE)),
+        lambda dom: (str(dom.name()), dom.XMLDesc(DOMAIN_XML_INACTIVE)),
         raws,
         lambda _raw: "read a domain",
         ERR_NO_DOMAIN,
     )
     found: dict[str, list[str]] = {}
     for _raw, (name, text) in read:
-        kept = metadata.parse(_lxml.parse(text, f"domain {name}"))
-        if kept is not None and kept.phase == "creating" and kept.image is not None:
-            found.setdefault(kept.image.digest, []).append(f"domain {name!r}, which is being made")
+        stored = metadata.parse(_lxml.parse(text, f"domain {name}"))
+        if stored is not None and stored.phase == "creating" and stored.image is not None:
+            found.setdefault(stored.image.digest, []).append(
+                f"domain {name!r}, which is being made"
+            )
     return found
 
 

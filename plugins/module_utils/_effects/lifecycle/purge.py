@@ -41,7 +41,7 @@ from ..._pure.plan.steps import Step
 from ..base import domains, lookup
 from ..base import owner as owners
 from ..base.connection import Connection
-from ..base.lookup import find_domain, kept_metadata
+from ..base.lookup import find_domain, read_metadata
 from ..machine import belongings, ownership, storage
 from ..machine.ownership import References
 from ..plan import executor, lease
@@ -71,7 +71,7 @@ class _Job:
     connection: Connection
     name: str
     settings: Settings
-    raw: VirDomain | None = None
+    dom: VirDomain | None = None
     domain: DomainFacts | None = None
     plan: Removals = field(default_factory=Removals)
     steps: tuple[Step[Belongings], ...] = ()
@@ -82,12 +82,11 @@ class _Job:
     me: Owner | None = None
     original: str = ""  # the definition before it was marked
 
-    @property
-    def dom(self) -> VirDomain:
+    def require_dom(self) -> VirDomain:
         """libvirt's object of a domain that is there."""
-        if self.raw is None:
+        if self.dom is None:
             raise PlanRefused(f"{self.name!r} is not on this hypervisor")
-        return self.raw
+        return self.dom
 
     @property
     def changed(self) -> bool:
@@ -123,20 +122,20 @@ def run(
     if not check:
         lease.wait_for_others(connection, [job.name for job in jobs])
     for job in jobs:
-        job.raw = find_domain(connection, job.name)
-    there = [job for job in jobs if job.raw is not None]
+        job.dom = find_domain(connection, job.name)
+    there = [job for job in jobs if job.dom is not None]
     if there:
         references = ownership.read(connection)
         for job in there:
             try:
-                job.domain, job.plan = _look(connection, job.dom, settings, references)
+                job.domain, job.plan = _look(connection, job.require_dom(), settings, references)
                 job.steps = purge_plan.steps(job.plan, job.domain)
             except Exception as error:
                 job.plan.problems.append(f"{job.name!r}: {told(error)}")
             if job.plan.problems:
                 job.fail("; ".join(job.plan.problems))
     for job in jobs:
-        if job.raw is None:
+        if job.dom is None:
             job.msg = "not there"
     if not any(job.failed for job in jobs):
         if check:
@@ -170,12 +169,12 @@ def look(
     pools = ownership.read_pools(connection)
     vms = []
     for name in dict.fromkeys(names):
-        raw = find_domain(connection, name)
-        if raw is not None:
-            kept = kept_metadata(connection, raw) or Metadata()
-            owned = (*kept.volumes, *belongings.own_files(connection, raw))
+        dom = find_domain(connection, name)
+        if dom is not None:
+            stored = read_metadata(connection, dom) or Metadata()
+            owned = (*stored.volumes, *belongings.own_files(connection, dom))
             volumes = [_seen_from_elsewhere(own, pools) for own in owned]
-            facts = {"name": name, "uuid": str(raw.UUIDString()), "phase": kept.phase}
+            facts = {"name": name, "uuid": str(dom.UUIDString()), "phase": stored.phase}
             vms.append({**facts, "volumes": volumes})
     users = []
     if files:
@@ -212,21 +211,21 @@ def _require_local(connection: Connection) -> None:
 
 def _look(
     connection: Connection,
-    raw: VirDomain,
+    dom: VirDomain,
     settings: Settings,
     references: References,
     me: Owner | None = None,
 ) -> tuple[DomainFacts, Removals]:
-    domain = belongings.read_domain(connection, raw, references, me)
+    domain = belongings.read_domain(connection, dom, references, me)
     disks = [path for path, what in domain.disks if what != belongings.BACKING]
-    kept = domain.metadata or Metadata()
-    claimed = kept.phase == "creating"
-    made = belongings.own_files(connection, raw)
+    stored = domain.metadata or Metadata()
+    claimed = stored.phase == "creating"
+    made = belongings.own_files(connection, dom)
     volumes = [
         belongings.read_volume(
             own, domain.uuid, disks, references, settings.asked, claimed=claimed, made=made
         )
-        for own in (*made, *kept.volumes)
+        for own in (*made, *stored.volumes)
     ]
     return domain, purge_plan.plan(domain, volumes, settings.options)
 
@@ -236,15 +235,15 @@ def _mark(job: _Job, _step: Step[Belongings]) -> None:
     connection = job.connection
     job.me = owners.myself(str(uuids.uuid4()))
     with owners.host_lock():
-        raw = find_domain(connection, job.name)
-        if raw is None or job.domain is None or str(raw.UUIDString()) != job.domain.uuid:
+        dom = find_domain(connection, job.name)
+        if dom is None or job.domain is None or str(dom.UUIDString()) != job.domain.uuid:
             raise PlanRefused(f"{job.name!r} was removed or replaced meanwhile; try again")
-        kept = kept_metadata(connection, raw)
-        if kept is None or kept != job.domain.metadata:
+        stored = read_metadata(connection, dom)
+        if stored is None or stored != job.domain.metadata:
             raise PlanRefused(f"{job.name!r} was changed by another run meanwhile; try again")
-        original = str(connection.call("read the definition", raw.XMLDesc, _WHOLE))
-        own = tuple(one for one in kept.volumes if one not in job.plan.foreign)
-        ours = dataclasses.replace(kept, phase="purging", owner=job.me, volumes=own)
+        original = str(connection.call("read the definition", dom.XMLDesc, _WHOLE))
+        own = tuple(one for one in stored.volumes if one not in job.plan.foreign)
+        ours = dataclasses.replace(stored, phase="purging", owner=job.me, volumes=own)
         text = unstartable.marked(
             _lxml.parse(original, f"domain {job.name}"),
             ours,
@@ -255,7 +254,7 @@ def _mark(job: _Job, _step: Step[Belongings]) -> None:
         except LibvirtFailure:
             # a definition that libvirt itself would not take any more, such as one for a machine
             # type that is gone: what cannot be defined cannot be started either
-            lookup.write_metadata(connection, raw, ours, lookup.AFFECT_CONFIG)
+            lookup.write_metadata(connection, dom, ours, lookup.AFFECT_CONFIG)
     job.original = original
 
 
@@ -270,7 +269,9 @@ def _unmark(job: _Job) -> None:
 
 def _destroy(job: _Job, _step: Step[Belongings]) -> None:
     try:
-        job.connection.call(f"destroy {job.name}", job.dom.destroy, seconds=_DESTROY_SECONDS)
+        job.connection.call(
+            f"destroy {job.name}", job.require_dom().destroy, seconds=_DESTROY_SECONDS
+        )
     except LibvirtFailure as error:
         if error.code != ERR_OPERATION_INVALID:  # it went by itself in the meantime
             raise
@@ -283,7 +284,7 @@ def _look_again(job: _Job, _step: Step[Belongings]) -> None:
         job.settings, options=dataclasses.replace(job.settings.options, force=False)
     )
     references = ownership.read(job.connection)
-    _domain, plan = _look(job.connection, job.dom, stopped, references, job.me)
+    _domain, plan = _look(job.connection, job.require_dom(), stopped, references, job.me)
     if plan.problems:
         raise PlanRefused("; ".join(plan.problems))
     if (plan.removed, plan.kept) != (job.plan.removed, job.plan.kept):
@@ -293,7 +294,7 @@ def _look_again(job: _Job, _step: Step[Belongings]) -> None:
 
 def _forget_memory(job: _Job, _step: Step[Belongings]) -> None:
     what = f"remove {job.name}'s saved memory"
-    job.connection.call(what, job.dom.managedSaveRemove, 0)
+    job.connection.call(what, job.require_dom().managedSaveRemove, 0)
 
 
 def _remove_log(_job: _Job, step: Step[Belongings]) -> None:
@@ -327,7 +328,7 @@ def _delete(connection: Connection, facts: VolumeFacts) -> None:
 def _undefine(job: _Job, step: Step[Belongings]) -> None:
     connection = job.connection
     own_nvram = any(item.kind == "nvram" for item in _removals(step))
-    domains.undefine(connection, job.dom, keep_nvram=not own_nvram)
+    domains.undefine(connection, job.require_dom(), keep_nvram=not own_nvram)
     if find_domain(connection, job.name) is not None:
         raise PlanRefused(f"{job.name!r} is still there, although libvirt has undefined it")
 

@@ -31,7 +31,7 @@ from ..._pure.plan.steps import Plan, Step
 from ..base import domains, lookup
 from ..base import owner as owners
 from ..base.connection import Connection
-from ..base.lookup import find_domain, kept_metadata
+from ..base.lookup import find_domain, read_metadata
 from ..machine import ownership, storage
 from ..plan import executor, lease
 from ..plan.executor import Turns
@@ -83,15 +83,15 @@ class _Job:
 def look(connection: Connection) -> dict[str, object]:
     """All that others must know of this hypervisor. Changes nothing."""
     found = []
-    for raw in connection.call("list domains", connection.raw.listAllDomains, 0):
-        kept = kept_metadata(connection, raw) or Metadata()
+    for dom in connection.call("list domains", connection.conn.listAllDomains, 0):
+        stored = read_metadata(connection, dom) or Metadata()
         found.append(
             {
-                "name": str(raw.name()),
-                "uuid": str(raw.UUIDString()),
-                "phase": kept.phase,
-                "managed": kept.made_here,
-                "renamed_from": kept.renamed_from,
+                "name": str(dom.name()),
+                "uuid": str(dom.UUIDString()),
+                "phase": stored.phase,
+                "managed": stored.made_here,
+                "renamed_from": stored.renamed_from,
             }
         )
     return {"changed": False, "defined": sorted(found, key=lambda one: str(one["name"]))}
@@ -134,32 +134,32 @@ def _let_others_end(connection: Connection, old: str, new: str) -> None:
     """Wait until a run that is at work on the renaming has ended, or is seen to be dead."""
     limit, watch = time.monotonic() + lease.PATIENCE, lease.Watch()
     while time.monotonic() < limit:
-        raw = find_domain(connection, old) or find_domain(connection, new)
-        stored = kept_metadata(connection, raw) if raw is not None else None
+        dom = find_domain(connection, old) or find_domain(connection, new)
+        stored = read_metadata(connection, dom) if dom is not None else None
         if stored is None or stored.phase != rename_plan.PHASE or watch.is_dead(stored.owner):
             return
         time.sleep(_POLL)
 
 
 def _read(connection: Connection, old: str, new: str, *, back: bool, volumes: bool) -> Facts:
-    raw, other = find_domain(connection, old), find_domain(connection, new)
-    if raw is None and other is not None:
-        stored = kept_metadata(connection, other)
+    dom, other = find_domain(connection, old), find_domain(connection, new)
+    if dom is None and other is not None:
+        stored = read_metadata(connection, other)
         if stored is not None and stored.renamed_from == old:
-            raw, other = other, None
-    if raw is None:
+            dom, other = other, None
+    if dom is None:
         raise PlanRefused(f"no domain {old!r} on this hypervisor")
-    name = str(raw.name())
+    name = str(dom.name())
 
     def ask() -> tuple[str, Facts]:
-        return str(raw.XMLDesc(DOMAIN_XML_INACTIVE)), Facts(
+        return str(dom.XMLDesc(DOMAIN_XML_INACTIVE)), Facts(
             name=name,
-            uuid=str(raw.UUIDString()),
-            persistent=bool(raw.isPersistent()),
-            active=bool(raw.isActive()),
-            state=state_name(raw.state(0)[0]),
-            managed_save=bool(raw.hasManagedSaveImage(0)),
-            snapshots=tuple(sorted(str(one.getName()) for one in raw.listAllSnapshots(0))),
+            uuid=str(dom.UUIDString()),
+            persistent=bool(dom.isPersistent()),
+            active=bool(dom.isActive()),
+            state=state_name(dom.state(0)[0]),
+            managed_save=bool(dom.hasManagedSaveImage(0)),
+            snapshots=tuple(sorted(str(one.getName()) for one in dom.listAllSnapshots(0))),
         )
 
     text, facts = connection.call(f"read domain {name}", ask)
@@ -170,7 +170,7 @@ def _read(connection: Connection, old: str, new: str, *, back: bool, volumes: bo
     return Facts(
         **{
             **vars(facts),
-            "checkpoints": lookup.checkpoints(connection, raw),
+            "checkpoints": lookup.checkpoints(connection, dom),
             "stored": stored,
             "owner_alive": stored is not None and owners.is_alive(stored.owner),
             "files": (*_files(root, *((new, old) if back else (old, new)), facts.uuid), *own),
@@ -250,9 +250,9 @@ def _note(job: _Job, step: Step[Facts]) -> None:
     if ours.phase is None:
         _look_again(job, ours)
     with owners.host_lock():
-        raw = find_domain(job.connection, job.now)
+        dom = find_domain(job.connection, job.now)
         expected = job.stored or job.facts.stored
-        if raw is None or kept_metadata(job.connection, raw) != expected:
+        if dom is None or read_metadata(job.connection, dom) != expected:
             raise PlanRefused(f"{job.now!r} was changed by another run meanwhile; try again")
         _write(job, ours)
 
@@ -268,12 +268,12 @@ def _look_again(job: _Job, ours: Metadata) -> None:
 
 
 def _write(job: _Job, ours: Metadata) -> None:
-    raw = find_domain(job.connection, job.now)
-    if raw is None:
+    dom = find_domain(job.connection, job.now)
+    if dom is None:
         raise PlanRefused(f"{job.now!r} was removed or renamed meanwhile; try again")
-    active = bool(job.connection.call(f"read the state of {job.now}", raw.isActive))
+    active = bool(job.connection.call(f"read the state of {job.now}", dom.isActive))
     flags = lookup.AFFECT_CONFIG | (lookup.AFFECT_LIVE if active else 0)
-    lookup.write_metadata(job.connection, raw, ours, flags)
+    lookup.write_metadata(job.connection, dom, ours, flags)
     job.stored = ours
 
 
@@ -283,10 +283,10 @@ def _rename(job: _Job, step: Step[Facts]) -> None:
 
 
 def _call(job: _Job, old: str, new: str) -> None:
-    raw = find_domain(job.connection, old)
-    if raw is None:
+    dom = find_domain(job.connection, old)
+    if dom is None:
         raise PlanRefused(f"{old!r} was removed or renamed meanwhile; try again")
-    domains.rename(job.connection, raw, new)
+    domains.rename(job.connection, dom, new)
     job.now = new
 
 
@@ -315,10 +315,10 @@ def _define(job: _Job, _step: Step[Facts]) -> None:
 
 
 def _definition(job: _Job) -> str:
-    raw = find_domain(job.connection, job.now)
-    if raw is None:
+    dom = find_domain(job.connection, job.now)
+    if dom is None:
         raise PlanRefused(f"{job.now!r} was removed or renamed meanwhile; try again")
-    return str(job.connection.call("read the definition", raw.XMLDesc, _WHOLE))
+    return str(job.connection.call("read the definition", dom.XMLDesc, _WHOLE))
 
 
 def _unlink(_job: _Job, step: Step[Facts]) -> None:

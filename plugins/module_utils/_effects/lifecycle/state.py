@@ -27,7 +27,7 @@ from ..._pure.lifecycle import start_order, state_plan
 from ..._pure.lifecycle.state_plan import Facts, Wanted
 from ..._pure.plan.steps import Plan, Step, predict
 from ..base.connection import Connection
-from ..base.lookup import find_domain, is_saved, kept_metadata, require_domains
+from ..base.lookup import find_domain, is_saved, read_metadata, require_domains
 from ..plan import executor
 from ..plan.executor import Turns
 
@@ -51,7 +51,7 @@ class _Job:
 
     connection: Connection
     wanted: Wanted
-    raw: VirDomain
+    dom: VirDomain
     before: Facts
     after: Facts
     uuid: str
@@ -73,7 +73,7 @@ class _Job:
         """Nothing: what it was brought to on the way is told, and is where it goes on from."""
 
     def finish(self) -> None:
-        facts = read_facts(self.connection, self.raw)
+        facts = read_facts(self.connection, self.dom)
         self.after = dataclasses.replace(facts, resets=self.resets, reboots=self.reboots)
 
 
@@ -90,7 +90,7 @@ def run(
     Unless there is a way for every one of them, none is touched. ``more``: others come after
     these, so the delay of the last is waited for too.
     """
-    jobs = [_plan(connection, raw, wanted) for raw in require_domains(connection, names).values()]
+    jobs = [_plan(connection, dom, wanted) for dom in require_domains(connection, names).values()]
     if check:
         for job in jobs:
             job.after = predict(job.before, job.plan.steps)
@@ -117,17 +117,17 @@ def look(
     connection: Connection, names: t.Collection[str], groups: t.Collection[str]
 ) -> dict[str, t.Any]:
     """Which of ``names``, and which domains in one of ``groups``, are here."""
-    found = [raw for name in dict.fromkeys(names) for raw in [find_domain(connection, name)] if raw]
+    found = [dom for name in dict.fromkeys(names) for dom in [find_domain(connection, name)] if dom]
     if groups:
-        found += connection.call("list the domains", connection.raw.listAllDomains, 0)
+        found += connection.call("list the domains", connection.conn.listAllDomains, 0)
     vms: dict[str, dict[str, t.Any]] = {}
-    for raw in found:
-        kept = kept_metadata(connection, raw)
-        member = [] if kept is None else [str(group) for group in kept.groups]
-        name = str(raw.name())
+    for dom in found:
+        stored = read_metadata(connection, dom)
+        member = [] if stored is None else [str(group) for group in stored.groups]
+        name = str(dom.name())
         if name in names or set(groups) & set(member):
-            uuid, phase = str(raw.UUIDString()), kept.phase if kept else None
-            order = kept.start_order if kept else None
+            uuid, phase = str(dom.UUIDString()), stored.phase if stored else None
+            order = stored.start_order if stored else None
             vms[name] = {
                 **{"name": name, "uuid": uuid, "phase": phase, "groups": member},
                 "start_order": order,
@@ -149,38 +149,38 @@ def _carry_out(jobs: t.Sequence[_Job], wanted: Wanted) -> None:
             )
 
 
-def read_facts(connection: Connection, raw: VirDomain, *, media: bool = False) -> Facts:
+def read_facts(connection: Connection, dom: VirDomain, *, media: bool = False) -> Facts:
     """The domain as it is now; with ``media`` also whether its seed medium has done its work."""
-    name = str(raw.name())
+    name = str(dom.name())
 
     def read() -> Facts:
-        number, reason = raw.state(0)[:2]
+        number, reason = dom.state(0)[:2]
         state = state_name(number)
-        persistent = bool(raw.isPersistent())
+        persistent = bool(dom.isPersistent())
         return Facts(
             name=name,
             state=state,
             reason=reason_name(state, reason),
-            active=bool(raw.isActive()),
+            active=bool(dom.isActive()),
             persistent=persistent,
-            autostart=persistent and bool(raw.autostart()),
+            autostart=persistent and bool(dom.autostart()),
         )
 
     facts: Facts = connection.call(f"read the state of {name}", read)
-    kept = kept_metadata(connection, raw)
-    more: dict[str, t.Any] = {"managed_save": is_saved(connection, raw)}
-    if kept is not None:
-        more.update(phase=kept.phase, order=kept.start_order, delay=kept.start_delay or 0)
-    if media and facts.state in state_plan.RUNNING and kept is not None and kept.host_key:
+    stored = read_metadata(connection, dom)
+    more: dict[str, t.Any] = {"managed_save": is_saved(connection, dom)}
+    if stored is not None:
+        more.update(phase=stored.phase, order=stored.start_order, delay=stored.start_delay or 0)
+    if media and facts.state in state_plan.RUNNING and stored is not None and stored.host_key:
         from ..seed import spent as seed_spent
 
-        more["seed_medium"] = seed_spent.medium(connection, raw, kept)
+        more["seed_medium"] = seed_spent.medium(connection, dom, stored)
     return Facts(**{**vars(facts), **more})
 
 
-def _plan(connection: Connection, raw: VirDomain, wanted: Wanted) -> _Job:
-    facts = read_facts(connection, raw, media=True)
-    job = _Job(connection, wanted, raw, facts, facts, str(raw.UUIDString()))
+def _plan(connection: Connection, dom: VirDomain, wanted: Wanted) -> _Job:
+    facts = read_facts(connection, dom, media=True)
+    job = _Job(connection, wanted, dom, facts, facts, str(dom.UUIDString()))
     job.plan = state_plan.plan(facts, wanted)
     if job.plan.refusals:
         job.fail("; ".join(job.plan.refusals))
@@ -188,33 +188,33 @@ def _plan(connection: Connection, raw: VirDomain, wanted: Wanted) -> _Job:
 
 
 def _step(connection: Connection, job: _Job, step: Step[Facts], wanted: Wanted) -> Turns:
-    raw, name, kind = job.raw, job.before.name, step.kind
+    dom, name, kind = job.dom, job.before.name, step.kind
     if kind in ("autostart", "no_autostart"):
-        connection.call(f"set autostart of {name}", raw.setAutostart, int(kind == "autostart"))
+        connection.call(f"set autostart of {name}", dom.setAutostart, int(kind == "autostart"))
     elif kind == "seed_medium":
         from ..seed import medium as seed_medium
 
-        seed_medium.remove(connection, raw)
+        seed_medium.remove(connection, dom)
     elif kind in ("start", "restore", "boot"):
         yield from _start(connection, job, kind)
         job.reboots += kind == "boot"
     elif kind == "resume":
-        connection.call(f"resume {name}", raw.resume, seconds=_CHANGE_SECONDS)
+        connection.call(f"resume {name}", dom.resume, seconds=_CHANGE_SECONDS)
         yield from _await(connection, job, state_plan.RUNNING, _SETTLE_SECONDS)
     elif kind == "wake":
-        connection.call(f"wake {name}", raw.pMWakeup, 0, seconds=_CHANGE_SECONDS)
+        connection.call(f"wake {name}", dom.pMWakeup, 0, seconds=_CHANGE_SECONDS)
         yield from _await(connection, job, state_plan.RUNNING, _SETTLE_SECONDS)
     elif kind == "reset":
-        connection.call(f"reset {name}", raw.reset, 0, seconds=_CHANGE_SECONDS)
+        connection.call(f"reset {name}", dom.reset, 0, seconds=_CHANGE_SECONDS)
         job.resets += 1
         yield from _await(connection, job, state_plan.RUNNING, _SETTLE_SECONDS)
     elif kind == "suspend":
-        connection.call(f"pause {name}", raw.suspend, seconds=_CHANGE_SECONDS)
+        connection.call(f"pause {name}", dom.suspend, seconds=_CHANGE_SECONDS)
         yield from _await(connection, job, state_plan.PAUSED, _SETTLE_SECONDS)
     elif kind == "save":
-        gib = connection.call(f"read the memory of {name}", raw.maxMemory) / 1024**2
+        gib = connection.call(f"read the memory of {name}", dom.maxMemory) / 1024**2
         limit = _CHANGE_SECONDS + _SECONDS_PER_GIB * gib
-        connection.call(f"save {name}", raw.managedSave, 0, seconds=limit)
+        connection.call(f"save {name}", dom.managedSave, 0, seconds=limit)
         yield from _await(connection, job, state_plan.OFF, _SETTLE_SECONDS)
     elif kind == "await_running":
         yield from _await(connection, job, state_plan.RUNNING, _CHANGE_SECONDS)
@@ -227,7 +227,7 @@ def _step(connection: Connection, job: _Job, step: Step[Facts], wanted: Wanted) 
 def _start(connection: Connection, job: _Job, kind: str) -> Turns:
     name = job.before.name
     try:
-        connection.call(f"start {name}", job.raw.create, seconds=_CHANGE_SECONDS)
+        connection.call(f"start {name}", job.dom.create, seconds=_CHANGE_SECONDS)
     except LibvirtFailure as error:
         if _state(connection, job) in state_plan.RUNNING:
             return  # somebody else was faster
@@ -238,13 +238,13 @@ def _start(connection: Connection, job: _Job, kind: str) -> Turns:
             ) from None
         raise
     if kind == "restore" and _state(connection, job) in state_plan.PAUSED:  # as when it was saved
-        connection.call(f"resume {name}", job.raw.resume, seconds=_CHANGE_SECONDS)
+        connection.call(f"resume {name}", job.dom.resume, seconds=_CHANGE_SECONDS)
     yield from _await(connection, job, state_plan.RUNNING, _SETTLE_SECONDS)
 
 
 def _destroy(connection: Connection, job: _Job) -> Turns:
     try:
-        connection.call(f"destroy {job.before.name}", job.raw.destroy, seconds=_CHANGE_SECONDS)
+        connection.call(f"destroy {job.before.name}", job.dom.destroy, seconds=_CHANGE_SECONDS)
     except LibvirtFailure as error:
         # it went by itself in the meantime: exactly what was wanted
         if error.code != ERR_OPERATION_INVALID or _state(connection, job) != "shutoff":
@@ -288,13 +288,13 @@ def _ask(connection: Connection, job: _Job, turn: int) -> None:
     only so many workers.
     """
     action = f"shut down {job.before.name}"
-    if connection.raw.getType() == _TEST:  # has no agents, and each connection its own domains
-        connection.call(action, job.raw.shutdown)
+    if connection.conn.getType() == _TEST:  # has no agents, and each connection its own domains
+        connection.call(action, job.dom.shutdown)
         return
     waiting = job.asking is not None and job.asking.is_alive()
     if turn % 2 or waiting or not _AGENTS.acquire(blocking=False):
         try:
-            connection.call(action, job.raw.shutdownFlags, _libvirt.DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
+            connection.call(action, job.dom.shutdownFlags, _libvirt.DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
         except (LibvirtFailure, DeadlineExceeded) as error:
             job.problem = str(error)
         return
@@ -314,7 +314,7 @@ def _ask(connection: Connection, job: _Job, turn: int) -> None:
 
 
 def _state(connection: Connection, job: _Job) -> str:
-    answer = connection.call(f"read the state of {job.before.name}", job.raw.state, 0)
+    answer = connection.call(f"read the state of {job.before.name}", job.dom.state, 0)
     return state_name(answer[0])
 
 

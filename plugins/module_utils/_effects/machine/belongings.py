@@ -53,40 +53,40 @@ class _Live(t.TypedDict):
 
 
 def read_domain(
-    connection: Connection, raw: VirDomain, references: References, me: Owner | None = None
+    connection: Connection, dom: VirDomain, references: References, me: Owner | None = None
 ) -> DomainFacts:
     """The domain with everything that goes or stays with it, its volumes excepted.
 
     ``me`` is not a stranger at work on it.
     """
-    name = str(raw.name())
+    name = str(dom.name())
 
     def ask() -> tuple[str, _Live]:
-        state = state_name(raw.state(0)[0])
-        snapshots = sorted(_snapshots(raw), key=lambda one: one.name)
+        state = state_name(dom.state(0)[0])
+        snapshots = sorted(_snapshots(dom), key=lambda one: one.name)
         others = tuple(
             one.name for one in snapshots if one.kind == snapshot_facts.EXTERNAL and not one.ours
         )
         facts: _Live = {
-            "uuid": str(raw.UUIDString()),
-            "active": bool(raw.isActive()),
-            "persistent": bool(raw.isPersistent()),
-            "managed_save": bool(raw.hasManagedSaveImage(0)),
+            "uuid": str(dom.UUIDString()),
+            "active": bool(dom.isActive()),
+            "persistent": bool(dom.isPersistent()),
+            "managed_save": bool(dom.hasManagedSaveImage(0)),
             "snapshots": tuple(one.name for one in snapshots if one.name not in others),
             "external_snapshots": others,
             "state": state,
         }
-        return raw.XMLDesc(DOMAIN_XML_INACTIVE), facts
+        return dom.XMLDesc(DOMAIN_XML_INACTIVE), facts
 
     text, facts = connection.call(f"read domain {name}", ask)
-    kept = metadata.parse(_lxml.parse(text, f"domain {name}"))
+    stored = metadata.parse(_lxml.parse(text, f"domain {name}"))
     info = domain_info.parse(text, f"domain {name}")
     nvram = info["firmware"]["nvram"]
     return DomainFacts(
         name=name,
         **facts,
-        metadata=kept,
-        owner_alive=kept is not None and kept.owner != me and owners.is_alive(kept.owner),
+        metadata=stored,
+        owner_alive=stored is not None and stored.owner != me and owners.is_alive(stored.owner),
         disks=tuple(_disks(info, references)),
         nvram=nvram if nvram and os.path.lexists(nvram) else None,
         nvram_own=bool(nvram) and _own_nvram(str(nvram), facts["uuid"], references),
@@ -94,16 +94,16 @@ def read_domain(
     )
 
 
-def _snapshots(raw: VirDomain) -> list[Snapshot]:
-    return [parsed.snapshot(one.getXMLDesc(0)) for one in raw.listAllSnapshots(0)]
+def _snapshots(dom: VirDomain) -> list[Snapshot]:
+    return [parsed.snapshot(one.getXMLDesc(0)) for one in dom.listAllSnapshots(0)]
 
 
-def own_files(connection: Connection, raw: VirDomain) -> tuple[OwnVolume, ...]:
+def own_files(connection: Connection, dom: VirDomain) -> tuple[OwnVolume, ...]:
     """The files that its snapshots have made for the domain, those above before those below."""
-    name = str(raw.name())
+    name = str(dom.name())
 
     def ask() -> tuple[str, list[Snapshot]]:
-        return raw.XMLDesc(DOMAIN_XML_INACTIVE), _snapshots(raw)
+        return dom.XMLDesc(DOMAIN_XML_INACTIVE), _snapshots(dom)
 
     text, snapshots = connection.call(f"read domain {name}", ask)
     root = _lxml.parse(text, f"domain {name}")

@@ -78,7 +78,7 @@ def read_domains(connection: Connection, wanted: Wanted) -> list[DomainEntry]:
     Raises SpecError for a name that is not there, LibvirtFailure when the list itself cannot be
     had. Whatever goes wrong with one domain is text in that domain's ``error``.
     """
-    domains = connection.call("list domains", connection.raw.listAllDomains, 0)
+    domains = connection.call("list domains", connection.conn.listAllDomains, 0)
     domains.sort(key=lambda domain: str(domain.name()))
     if wanted.names is not None:
         domains = _chosen(domains, wanted)
@@ -153,7 +153,7 @@ def _flagged(connection: Connection) -> dict[str, set[str] | None]:
     found: dict[str, set[str] | None] = {}
     for what, flag in _LISTED.items():
         try:
-            listed = connection.call("list domains", connection.raw.listAllDomains, flag)
+            listed = connection.call("list domains", connection.conn.listAllDomains, flag)
             found[what] = {str(domain.UUIDString()) for domain in listed}
         except LibvirtFailure as error:
             if error.code != ERR_NO_SUPPORT:
@@ -185,7 +185,7 @@ def _bulk(connection: Connection, chosen: list[_Read], groups: int, host: _Host)
 
     def read(some: list[_Read]) -> list[tuple[str, domain_stats.Values]]:
         domains = [domain for domain, _dummy in some]
-        answer = connection.raw.domainListGetStats(
+        answer = connection.conn.domainListGetStats(
             domains, groups, _libvirt.CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
         )
         return [(str(domain.UUIDString()), values) for domain, values in answer]

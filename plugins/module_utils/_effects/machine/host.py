@@ -36,12 +36,12 @@ def read_host(connection: Connection, base_pool: str, base_path: str | None = No
 
     The mark is looked for in the pool ``base_pool``, else in the one at ``base_path``.
     """
-    raw = connection.raw
+    conn = connection.conn
     model, installed, cpus, _mhz, nodes, sockets, cores, threads = connection.call(
-        "read the node", raw.getInfo
+        "read the node", conn.getInfo
     )
     capabilities = host_info.capabilities(
-        connection.call("read capabilities", raw.getCapabilities), "capabilities"
+        connection.call("read capabilities", conn.getCapabilities), "capabilities"
     )
     topology = capabilities["topology"]
     total, free = _memory(connection, int(installed))
@@ -54,11 +54,11 @@ def read_host(connection: Connection, base_pool: str, base_path: str | None = No
     by_path = (str(pool["name"]) for pool in pools if base_path and pool["path"] == base_path)
     marked_pool = base_pool if base_pool in names else next(by_path, base_pool)
     return {
-        "name": str(connection.call("read the host name", raw.getHostname)),
+        "name": str(connection.call("read the host name", conn.getHostname)),
         "uri": connection.uri,
         "uuid": capabilities["uuid"],
-        "libvirt_version": version(_optional(connection, "read the version", raw.getLibVersion)),
-        "hypervisor_version": version(_optional(connection, "read the version", raw.getVersion)),
+        "libvirt_version": version(_optional(connection, "read the version", conn.getLibVersion)),
+        "hypervisor_version": version(_optional(connection, "read the version", conn.getVersion)),
         "domain_types": capabilities["domain_types"],
         "arch": capabilities["arch"],
         "cpu": {
@@ -116,14 +116,16 @@ def _memory(connection: Connection, installed: int) -> tuple[int, int | None]:
     virNodeGetMemoryStats reads what the system itself counts with; virNodeGetInfo asks NUMA nodes
     first, which on some machines say less than there is.
     """
-    stats = _optional(connection, "read memory", lambda: connection.raw.getMemoryStats(-1, 0)) or {}
+    stats = (
+        _optional(connection, "read memory", lambda: connection.conn.getMemoryStats(-1, 0)) or {}
+    )
     total = int(stats["total"]) // 1024 if stats.get("total") else installed
     if "free" in stats:
         free = sum(int(stats.get(key, 0)) for key in ("free", "buffers", "cached")) // 1024
         return total, free
     free_bytes = None
-    if connection.raw.getType() != _TEST:
-        free_bytes = _optional(connection, "read memory", connection.raw.getFreeMemory)
+    if connection.conn.getType() != _TEST:
+        free_bytes = _optional(connection, "read memory", connection.conn.getFreeMemory)
     return total, None if free_bytes is None else int(free_bytes) // _MIB
 
 
@@ -132,13 +134,13 @@ def _numa(connection: Connection, cells: list[NumaEntry], total: int) -> list[Nu
     if len(cells) == 1:
         cells[0]["memory_mib"] = total
     if [cell["id"] for cell in cells] != list(range(len(cells))) or (
-        connection.raw.getType() == _TEST
+        connection.conn.getType() == _TEST
     ):
         return cells
     free = _optional(
         connection,
         "read NUMA cells",
-        lambda: connection.raw.getCellsFreeMemory(0, len(cells)),
+        lambda: connection.conn.getCellsFreeMemory(0, len(cells)),
     )
     for cell, found in zip(cells, free or []):
         cell["free_mib"] = int(found) // _MIB
@@ -146,7 +148,7 @@ def _numa(connection: Connection, cells: list[NumaEntry], total: int) -> list[Nu
 
 
 def _networks(connection: Connection) -> list[NetworkEntry]:
-    networks = _optional(connection, "list networks", lambda: connection.raw.listAllNetworks(0))
+    networks = _optional(connection, "list networks", lambda: connection.conn.listAllNetworks(0))
     networks = sorted(networks or [], key=lambda network: str(network.name()))
 
     def read(network: VirNetwork) -> NetworkEntry:
@@ -190,7 +192,7 @@ def _bridges(connection: Connection) -> list[str] | None:
     if connection.local:
         return sorted(path.parent.name for path in Path("/sys/class/net").glob("*/bridge"))
     interfaces = _optional(
-        connection, "list interfaces", lambda: connection.raw.listAllInterfaces(0)
+        connection, "list interfaces", lambda: connection.conn.listAllInterfaces(0)
     )
     if interfaces is None:
         return None
@@ -208,7 +210,7 @@ def _maintenance(connection: Connection, base_pool: str) -> bool | None:
     """Whether the mark is set; None when the base pool is there but cannot be read."""
 
     def read() -> bool:
-        pool = connection.raw.storagePoolLookupByName(base_pool)
+        pool = connection.conn.storagePoolLookupByName(base_pool)
         pool.storageVolLookupByName(MAINTENANCE_VOLUME)
         return True
 

@@ -59,7 +59,7 @@ class PoolPlace:
     type: str
     path: str | None
     active: bool
-    raw: VirStoragePool
+    handle: VirStoragePool
     shared: bool
     id: str | None
 
@@ -123,7 +123,7 @@ class References:
 
 def read_domains(connection: Connection) -> References:
     """What domains name, by paths alone: no file is touched, so nothing that hangs is met."""
-    listed = connection.call("list domains", connection.raw.listAllDomains, 0)
+    listed = connection.call("list domains", connection.conn.listAllDomains, 0)
     found = References(read_pools(connection, look=False), _names(listed))
     for named, user in _named_by_domains(connection, listed):
         for path in named.paths | _volume_paths(found, named.volumes):
@@ -133,7 +133,7 @@ def read_domains(connection: Connection) -> References:
 
 def read(connection: Connection) -> References:
     """Everything that is named on this host; raises rather than leaving something out."""
-    listed = connection.call("list domains", connection.raw.listAllDomains, 0)
+    listed = connection.call("list domains", connection.conn.listAllDomains, 0)
     found = References(read_pools(connection), _names(listed))
     domains = _named_by_domains(connection, listed)
     others = _backings_elsewhere(connection, found)
@@ -189,17 +189,17 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _names(domains: t.Iterable[VirDomain]) -> frozenset[str]:
-    return frozenset(str(raw.name()) for raw in domains)
+    return frozenset(str(handle.name()) for handle in domains)
 
 
 def read_pools(connection: Connection, *, look: bool = True) -> dict[str, PoolPlace]:
     """The pools of this host by name, active or not; without a ``look`` at their folders, which may
     not answer, nothing is known of who else has them."""
     found = {}
-    for raw in list_pools(connection):
-        name = str(raw.name())
-        info = storage_info.pool(connection.call(f"read pool {name}", raw.XMLDesc, 0))
-        active = bool(connection.call(f"read pool {name}", raw.isActive))
+    for handle in list_pools(connection):
+        name = str(handle.name())
+        info = storage_info.pool(connection.call(f"read pool {name}", handle.XMLDesc, 0))
+        active = bool(connection.call(f"read pool {name}", handle.isActive))
         kind = str(info["type"])
         path = str(info["path"]).rstrip("/") if info["path"] else None
         folder = path if kind in FOLDER_TYPES else None
@@ -207,7 +207,7 @@ def read_pools(connection: Connection, *, look: bool = True) -> dict[str, PoolPl
         if folder and look:
             shared, pool_id = connection.call(f"look at {folder}", _sharing, folder)
         found[name] = PoolPlace(
-            name, kind, path, active, raw, shared or kind in _SHARED_POOLS, pool_id
+            name, kind, path, active, handle, shared or kind in _SHARED_POOLS, pool_id
         )
     return found
 
@@ -226,28 +226,28 @@ def _named_by_domains(
 ) -> list[tuple[file_references.Named, User]]:
     """What each domain's definition, live state, snapshots and saved memory name."""
 
-    def documents(raw: VirDomain) -> list[tuple[str, str]]:
-        found = [("", raw.XMLDesc(DOMAIN_XML_INACTIVE))]
-        if raw.isActive():
-            found.append(("", raw.XMLDesc(0)))
-        if raw.hasManagedSaveImage(0):
-            found.append(("the saved memory of ", raw.managedSaveGetXMLDesc(0)))
-        for snapshot in raw.listAllSnapshots(0):
+    def documents(handle: VirDomain) -> list[tuple[str, str]]:
+        found = [("", handle.XMLDesc(DOMAIN_XML_INACTIVE))]
+        if handle.isActive():
+            found.append(("", handle.XMLDesc(0)))
+        if handle.hasManagedSaveImage(0):
+            found.append(("the saved memory of ", handle.managedSaveGetXMLDesc(0)))
+        for snapshot in handle.listAllSnapshots(0):
             found.append((f"snapshot {snapshot.getName()} of ", snapshot.getXMLDesc(0)))
         return found
 
-    def read_one(raw: VirDomain) -> list[tuple[file_references.Named, User]]:
-        name, uuid = str(raw.name()), str(raw.UUIDString())
+    def read_one(handle: VirDomain) -> list[tuple[file_references.Named, User]]:
+        name, uuid = str(handle.name()), str(handle.UUIDString())
         return [
             (
                 file_references.of_definition(_lxml.parse(text, f"domain {name}")),
                 User(f"used by {what}domain {name!r}", uuid),
             )
-            for what, text in documents(raw)
+            for what, text in documents(handle)
         ]
 
     read = connection.each_there(
-        read_one, domains, lambda raw: f"read domain {raw.name()}", ERR_NO_DOMAIN
+        read_one, domains, lambda handle: f"read domain {handle.name()}", ERR_NO_DOMAIN
     )
     return [named for _raw, found in read for named in found]
 
@@ -259,7 +259,7 @@ def _backings_elsewhere(connection: Connection, found: References) -> list[tuple
         if pool.type in FOLDER_TYPES or not pool.active:
             continue
         try:
-            handles = connection.call(f"list pool {pool.name}", list_handles, pool.raw)
+            handles = connection.call(f"list pool {pool.name}", list_handles, pool.handle)
         except LibvirtFailure as error:
             if error.code == ERR_NO_SUPPORT:
                 continue
@@ -347,8 +347,8 @@ def _follow(found: References, image: str, seen: set[tuple[int, int]], *, believ
         if path in found.chains:
             continue
         found.looking_at = path
-        raw = found.formats_of(path) == {file_references.RAW}
-        below = [] if raw else _read_header(path)
+        handle = found.formats_of(path) == {file_references.RAW}
+        below = [] if handle else _read_header(path)
         found.chains[path] = [one.name for one in below]
         identity = _identity(path)
         if identity is not None:

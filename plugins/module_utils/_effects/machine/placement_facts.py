@@ -52,10 +52,10 @@ def read(connection: Connection, base_pool: str, base_path: str) -> PlacementEnt
     host = read_host(connection, base_pool, base_path)
     domains = _domains(connection)
     running = connection.call(
-        "list domains", connection.raw.listAllDomains, CONNECT_LIST_DOMAINS_ACTIVE
+        "list domains", connection.conn.listAllDomains, CONNECT_LIST_DOMAINS_ACTIVE
     )
     active = {str(domain.UUIDString()) for domain in running}
-    text = connection.call("read capabilities", connection.raw.getCapabilities)
+    text = connection.call("read capabilities", connection.conn.getCapabilities)
     machine_types = host_info.capabilities(text)["machines"]
     firmwares, tpms, secure_boot = _offered(connection, host, machine_types)
     tagging_bridges = _tagging_bridges(connection)
@@ -71,10 +71,10 @@ def read(connection: Connection, base_pool: str, base_path: str) -> PlacementEnt
         "images": [],
     }
     listed: set[str] = set()
-    for raw in list_pools(connection, active_only=True):
-        entry = next(pool for pool in host["pools"] if pool["name"] == str(raw.name()))
+    for handle in list_pools(connection, active_only=True):
+        entry = next(pool for pool in host["pools"] if pool["name"] == str(handle.name()))
         try:
-            handles = connection.call(f"list pool {entry['name']}", list_handles, raw)
+            handles = connection.call(f"list pool {entry['name']}", list_handles, handle)
         except FleetVirtError as error:
             entry["error"] = str(error)
             continue
@@ -112,7 +112,7 @@ def _offered(
     try:
         text = connection.call(
             "read domain capabilities",
-            connection.raw.getDomainCapabilities,
+            connection.conn.getDomainCapabilities,
             *(None, host["arch"], machine, kind, 0),
         )
         return host_info.firmwares(text), host_info.tpms(text), host_info.secure_boot(text)
@@ -137,7 +137,7 @@ def _offers(connection: Connection, secure_boot: bool | None) -> OffersEntry:
 
 def _tagging_bridges(connection: Connection) -> list[str]:
     """Linux bridges of this machine that filter VLANs, if libvirt can use that."""
-    if not connection.local or int(connection.raw.getLibVersion()) < _TAGS_ON_BRIDGES:
+    if not connection.local or int(connection.conn.getLibVersion()) < _TAGS_ON_BRIDGES:
         return []
     found = []
     for path in Path("/sys/class/net").glob("*/bridge/vlan_filtering"):
@@ -156,7 +156,7 @@ def _tagging_networks(
 
     if not host["networks"]:
         return []
-    networks = connection.call("list networks", connection.raw.listAllNetworks, 0)
+    networks = connection.call("list networks", connection.conn.listAllNetworks, 0)
     outcomes = connection.each(read, networks, lambda network: f"read network {network.name()}")
     return sorted(
         str(network.name())
@@ -178,15 +178,15 @@ def _domains(connection: Connection) -> list[tuple[str, str, list[str], Metadata
         macs = [str(mac.get("address")).lower() for mac in root.iterfind("devices/interface/mac")]
         return str(domain.name()), str(domain.UUIDString()), macs, own_metadata.parse(root)
 
-    domains = connection.call("list domains", connection.raw.listAllDomains, 0)
+    domains = connection.call("list domains", connection.conn.listAllDomains, 0)
     found = connection.each_there(
         describe, domains, lambda domain: f"read domain {domain.name()}", ERR_NO_DOMAIN
     )
     return sorted((entry for _domain, entry in found), key=lambda entry: str(entry[0]))
 
 
-def _entry(name: str, uuid: str, macs: list[str], kept: Metadata | None) -> DefinedEntry:
-    known = kept or Metadata()
+def _entry(name: str, uuid: str, macs: list[str], stored: Metadata | None) -> DefinedEntry:
+    known = stored or Metadata()
     return {
         "name": name,
         "uuid": uuid,

@@ -31,7 +31,7 @@ class VolumeHandle:
     pool: str
     name: str
     path: str
-    raw: VirStorageVol
+    handle: VirStorageVol
 
 
 def list_pools(connection: Connection, *, active_only: bool = False) -> list[VirStoragePool]:
@@ -39,7 +39,7 @@ def list_pools(connection: Connection, *, active_only: bool = False) -> list[Vir
     try:
         pools = connection.call(
             "list storage pools",
-            connection.raw.listAllStoragePools,
+            connection.conn.listAllStoragePools,
             CONNECT_LIST_STORAGE_POOLS_ACTIVE if active_only else 0,
         )
     except LibvirtFailure as error:
@@ -141,4 +141,4 @@ def describe_volume(handle: VolumeHandle) -> VolumeInfo:
 
     To be called inside :meth:`Connection.each`: the file may lie on a mount that hangs.
     """
-    return storage_info.volume(handle.raw.XMLDesc(0))
+    return storage_info.volume(handle.handle.XMLDesc(0))

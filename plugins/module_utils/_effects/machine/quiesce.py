@@ -37,17 +37,17 @@ for left in range(60):
 
 
 def around(
-    connection: Connection, raw: VirDomain, action: t.Callable[[], None], quiesce: str
+    connection: Connection, dom: VirDomain, action: t.Callable[[], None], quiesce: str
 ) -> bool:
     """Do ``action`` with the guest's file systems frozen if they can be; whether they were."""
-    name = str(raw.name())
+    name = str(dom.name())
     if quiesce == NEVER:
         action()
         return False
-    unit = f"fleet-virt-thaw-{raw.UUIDString()}"
-    _guard(connection, raw, unit)
+    unit = f"fleet-virt-thaw-{dom.UUIDString()}"
+    _guard(connection, dom, unit)
     try:
-        frozen = _freeze(connection, raw, quiesce)
+        frozen = _freeze(connection, dom, quiesce)
     except PlanRefused:
         systemd.clear(f"{unit}.timer")
         raise
@@ -56,23 +56,23 @@ def around(
     finally:
         # where it fails, the timer stays
         with contextlib.nullcontext() if frozen else contextlib.suppress(LibvirtFailure):
-            connection.call(f"thaw {name}", raw.fsThaw, None, 0, seconds=_AGENT_SECONDS)
+            connection.call(f"thaw {name}", dom.fsThaw, None, 0, seconds=_AGENT_SECONDS)
             systemd.clear(f"{unit}.timer")
     return frozen
 
 
-def _guard(connection: Connection, raw: VirDomain, unit: str) -> None:
+def _guard(connection: Connection, dom: VirDomain, unit: str) -> None:
     """Have the guest thaw after a while, unless that is called off."""
     systemd.clear(f"{unit}.timer")
     systemd.clear(f"{unit}.service")
-    argv = [sys.executable, "-c", _THAW, connection.uri, str(raw.UUIDString())]
+    argv = [sys.executable, "-c", _THAW, connection.uri, str(dom.UUIDString())]
     programs.run(systemd.own_unit(unit, argv, after=_THAW_SECONDS))
 
 
-def _freeze(connection: Connection, raw: VirDomain, quiesce: str) -> bool:
-    name = str(raw.name())
+def _freeze(connection: Connection, dom: VirDomain, quiesce: str) -> bool:
+    name = str(dom.name())
     try:
-        connection.call(f"freeze {name}", raw.fsFreeze, None, 0, seconds=_AGENT_SECONDS)
+        connection.call(f"freeze {name}", dom.fsFreeze, None, 0, seconds=_AGENT_SECONDS)
     except LibvirtFailure as error:
         if quiesce == ALWAYS:
             raise PlanRefused(

@@ -22,14 +22,14 @@ if t.TYPE_CHECKING:
 def known(connection: Connection) -> list[str] | None:
     """UUIDs of all, and the usages of those for volumes; None where libvirt does not tell."""
     try:
-        listed = connection.call("list secrets", connection.raw.listAllSecrets, 0)
+        listed = connection.call("list secrets", connection.conn.listAllSecrets, 0)
     except LibvirtFailure:
         return None
     found = []
-    for raw in listed:
-        found.append(str(raw.UUIDString()))
-        if raw.usageType() == SECRET_USAGE_TYPE_VOLUME:
-            found.append(str(raw.usageID()))
+    for secret in listed:
+        found.append(str(secret.UUIDString()))
+        if secret.usageType() == SECRET_USAGE_TYPE_VOLUME:
+            found.append(str(secret.usageID()))
     return sorted(found)
 
 

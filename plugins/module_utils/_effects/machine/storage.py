@@ -45,17 +45,17 @@ class Pool:
 
     name: str
     path: str
-    raw: VirStoragePool | None = None
+    handle: VirStoragePool | None = None
 
     @property
     def existing(self) -> VirStoragePool:
         """libvirt's object. Raises PlanRefused for a pool that was not made."""
-        if self.raw is None:
+        if self.handle is None:
             raise PlanRefused(
                 f"pool {self.name} at {self.path} does not exist; define and start it, or run"
                 " fleet.virt.setup_hypervisors"
             )
-        return self.raw
+        return self.handle
 
     def volume_path(self, name: str) -> str:
         """The file that the volume ``name`` is, or will be."""
@@ -68,33 +68,33 @@ def find_pool(connection: Connection, name: str, path: str | None) -> Pool | Non
     Raises PlanRefused for a pool that is there but cannot be used.
     """
     by_name = by_path = None
-    for raw in list_pools(connection):
-        description = connection.call(f"read pool {raw.name()}", raw.XMLDesc, 0)
+    for handle in list_pools(connection):
+        description = connection.call(f"read pool {handle.name()}", handle.XMLDesc, 0)
         info = storage_info.pool(description)
         if info["name"] == name:
-            by_name = (raw, info)
+            by_name = (handle, info)
         if path is not None and str(info["path"] or "").rstrip("/") == path.rstrip("/"):
-            by_path = (raw, info)
+            by_path = (handle, info)
     found = by_name or by_path
     if found is None:
         return None
-    raw, info = found
+    handle, info = found
     if info["type"] not in _FOLDER_TYPES:
         raise PlanRefused(
             f"pool {info['name']} is of type {info['type']}; disks are made in pools of files"
             f" ({', '.join(_FOLDER_TYPES)})"
         )
-    if not connection.call(f"read pool {info['name']}", raw.isActive):
+    if not connection.call(f"read pool {info['name']}", handle.isActive):
         raise PlanRefused(
             f"pool {info['name']} is inactive; start it with virsh pool-start {info['name']}"
         )
-    return Pool(str(info["name"]), str(info["path"]).rstrip("/"), raw)
+    return Pool(str(info["name"]), str(info["path"]).rstrip("/"), handle)
 
 
 def pool_at(connection: Connection, folder: str) -> str | None:
     """The name of the pool of files whose target is ``folder``, active or not."""
-    for raw in list_pools(connection):
-        info = storage_info.pool(connection.call(f"read pool {raw.name()}", raw.XMLDesc, 0))
+    for handle in list_pools(connection):
+        info = storage_info.pool(connection.call(f"read pool {handle.name()}", handle.XMLDesc, 0))
         if str(info["path"] or "").rstrip("/") == folder and info["type"] in _FOLDER_TYPES:
             return str(info["name"])
     return None
@@ -102,12 +102,12 @@ def pool_at(connection: Connection, folder: str) -> str | None:
 
 def make_pool(connection: Connection, name: str, path: str) -> Pool:
     """Define a directory pool, make its folder, start it and have it started at boot."""
-    raw = connection.call(
-        f"define pool {name}", connection.raw.storagePoolDefineXML, pool_xml.render(name, path), 0
+    handle = connection.call(
+        f"define pool {name}", connection.conn.storagePoolDefineXML, pool_xml.render(name, path), 0
     )
-    connection.call(f"start pool {name}", raw.create, STORAGE_POOL_CREATE_WITH_BUILD)
-    connection.call(f"set pool {name} to start at boot", raw.setAutostart, 1)
-    return Pool(name, path.rstrip("/"), raw)
+    connection.call(f"start pool {name}", handle.create, STORAGE_POOL_CREATE_WITH_BUILD)
+    connection.call(f"set pool {name} to start at boot", handle.setAutostart, 1)
+    return Pool(name, path.rstrip("/"), handle)
 
 
 def patiently(
@@ -130,10 +130,10 @@ def patiently(
 
 def find_volume(connection: Connection, pool: Pool, name: str) -> VirStorageVol | None:
     """libvirt's object for the volume ``name``, None if the pool does not know it."""
-    if pool.raw is None:
+    if pool.handle is None:
         return None
     try:
-        return connection.call(f"look for volume {name}", pool.raw.storageVolLookupByName, name)
+        return connection.call(f"look for volume {name}", pool.handle.storageVolLookupByName, name)
     except LibvirtFailure as error:
         if error.code in (ERR_NO_STORAGE_VOL, ERR_NO_STORAGE_POOL):
             return None
@@ -190,7 +190,7 @@ def upload(connection: Connection, volume: VirStorageVol, name: str, content: by
     """Fill a raw volume through libvirt (virStorageVolUpload)."""
 
     def send() -> None:
-        stream = connection.raw.newStream(0)
+        stream = connection.conn.newStream(0)
         try:
             volume.upload(stream, 0, len(content), 0)
             for start in range(0, len(content), _CHUNK):

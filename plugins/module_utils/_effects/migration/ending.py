@@ -46,8 +46,8 @@ class End:
     ends: Ends
     job: Job
     connection: Connection
-    raw: VirDomain
-    kept: Metadata | None
+    dom: VirDomain
+    stored: Metadata | None
     remote: Connection
     uuid: str
     here: Here | None = None
@@ -74,7 +74,7 @@ class End:
 
 def _forget(end: End, _step: Step[Scene]) -> None:
     if end.here is not None:
-        domains.undefine(end.ends.connection, end.here.raw, keep_nvram=True, missing_ok=False)
+        domains.undefine(end.ends.connection, end.here.dom, keep_nvram=True, missing_ok=False)
 
 
 def _clear(end: End, _step: Step[Scene]) -> None:
@@ -88,11 +88,11 @@ def _release(end: End, _step: Step[Scene]) -> None:
 
 
 def _stop(end: End, _step: Step[Scene]) -> None:
-    end.ends.stop(end.connection, end.raw)
+    end.ends.stop(end.connection, end.dom)
 
 
 def _resume(end: End, _step: Step[Scene]) -> None:
-    end.connection.call(f"resume {end.ends.name}", end.raw.resume)
+    end.connection.call(f"resume {end.ends.name}", end.dom.resume)
 
 
 def _old(end: End, step: Step[Scene]) -> None:
@@ -108,18 +108,18 @@ def _old(end: End, step: Step[Scene]) -> None:
 
 
 def _autostart(end: End, _step: Step[Scene]) -> None:
-    end.connection.call("switch autostart on", end.raw.setAutostart, 1)
+    end.connection.call("switch autostart on", end.dom.setAutostart, 1)
 
 
 def _unmark(end: End, _step: Step[Scene]) -> None:
-    if end.kept is None:
+    if end.stored is None:
         return
     if end.connection is end.remote:
-        migration_ends.write_everywhere(end.connection, end.raw, end.kept)
+        migration_ends.write_everywhere(end.connection, end.dom, end.stored)
         return
-    left = metadata.arriving(end.kept, end.ends.source)
-    plain = dataclasses.replace(end.kept, phase=None, owner=None, move=None, evacuated_from=left)
-    lookup.write_metadata(end.connection, end.raw, plain, lookup.AFFECT_CONFIG)
+    left = metadata.arriving(end.stored, end.ends.source)
+    plain = dataclasses.replace(end.stored, phase=None, owner=None, move=None, evacuated_from=left)
+    lookup.write_metadata(end.connection, end.dom, plain, lookup.AFFECT_CONFIG)
 
 
 # How each kind of step is done

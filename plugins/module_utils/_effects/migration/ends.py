@@ -22,7 +22,7 @@ from ..._pure.migration import command as migration_command
 from ..._pure.migration.types import RENEW, Destination
 from ..base import deadline, lookup
 from ..base.connection import Connection, connect
-from ..base.lookup import find_domain, kept_metadata
+from ..base.lookup import find_domain, read_metadata
 from . import keys as migration_keys
 
 if t.TYPE_CHECKING:
@@ -35,38 +35,37 @@ _STOP_SECONDS = 300.0
 class Here:
     """What this end has of the VM."""
 
-    raw: VirDomain
+    dom: VirDomain
     active: bool
     paused: bool
-    kept: Metadata | None
+    stored: Metadata | None
 
 
 @dataclass(frozen=True)
 class There:
     """What the other end has of the VM; ``error``: it does not say."""
 
-    raw: VirDomain | None = None
+    dom: VirDomain | None = None
     active: bool = False
     coming: bool = False  # QEMU is there for it, but it is not yet, or no more, the VM
     paused: bool = False
-    kept: Metadata | None = None
+    stored: Metadata | None = None
     error: str | None = None
 
-    @property
-    def dom(self) -> VirDomain:
+    def require_dom(self) -> VirDomain:
         """libvirt's object of the VM, where the other end has it."""
-        if self.raw is None:
+        if self.dom is None:
             raise PlanRefused("the destination does not have the VM; run this again")
-        return self.raw
+        return self.dom
 
     def arrived(self, uuid: str) -> bool:
         """Whether the VM is there: libvirt defines it there when everything has travelled."""
-        marked = self.kept is not None and self.kept.phase == "migrating"
+        marked = self.stored is not None and self.stored.phase == "migrating"
         return self.is_of(uuid) and not self.coming and marked
 
     def is_of(self, uuid: str) -> bool:
         """Whether what is there is the VM ``uuid``, and no other of its name."""
-        return self.raw is not None and str(self.raw.UUIDString()) == uuid
+        return self.dom is not None and str(self.dom.UUIDString()) == uuid
 
 
 class Ends:
@@ -90,7 +89,7 @@ class Ends:
     def reconnect(self) -> None:
         """Have a connection to libvirt here: its daemon may have gone down and come back."""
         try:
-            self.connection.call("ask libvirt", self.connection.raw.getLibVersion)
+            self.connection.call("ask libvirt", self.connection.conn.getLibVersion)
         except FleetVirtError:
             again = connect(self.connection.uri, self.connection.timeout)
             self.connection = self._opened.enter_context(again)
@@ -148,10 +147,10 @@ class Ends:
         """This end."""
         call = self.connection.call
         try:
-            raw = call(f"look for {self.name}", self.connection.raw.lookupByUUIDString, uuid)
-            state = int(call("read the state", raw.state, 0)[0])
-            active = bool(call("read the state", raw.isActive))
-            return Here(raw, active, state == DOMAIN_PAUSED, kept_metadata(self.connection, raw))
+            dom = call(f"look for {self.name}", self.connection.conn.lookupByUUIDString, uuid)
+            state = int(call("read the state", dom.state, 0)[0])
+            active = bool(call("read the state", dom.isActive))
+            return Here(dom, active, state == DOMAIN_PAUSED, read_metadata(self.connection, dom))
         except LibvirtFailure as failure:
             if failure.code == ERR_NO_DOMAIN:
                 return None
@@ -171,16 +170,16 @@ class Ends:
 
     def there(self, remote: Connection) -> There:
         """The other end."""
-        raw = find_domain(remote, self.name)
-        if raw is None:
+        dom = find_domain(remote, self.name)
+        if dom is None:
             return There()
-        active = bool(remote.call("read the state", raw.isActive))
-        state = int(remote.call("read the state", raw.state, 0)[0])
+        active = bool(remote.call("read the state", dom.isActive))
+        state = int(remote.call("read the state", dom.state, 0)[0])
         # one that is coming in is active, but no definition yet
-        defined = bool(remote.call("read the state", raw.isPersistent))
+        defined = bool(remote.call("read the state", dom.isPersistent))
         runs = active and defined and state != DOMAIN_SHUTOFF
-        kept = kept_metadata(remote, raw)
-        return There(raw, runs, not defined, active and state == DOMAIN_PAUSED, kept)
+        stored = read_metadata(remote, dom)
+        return There(dom, runs, not defined, active and state == DOMAIN_PAUSED, stored)
 
     def undecided(self, here: Here | None, there: There) -> str:
         """In words, what both ends have."""
@@ -188,25 +187,25 @@ class Ends:
         def told(name: str, present: bool, active: bool) -> str:
             return f"{name}: {'runs' if active else 'defined' if present else 'not there'}"
 
-        other = told(self.where, there.raw is not None, there.active)
+        other = told(self.where, there.dom is not None, there.active)
         if there.error is not None:
             other = f"{self.where}: {there.error}"
         return f"{told(self.source, here is not None, bool(here and here.active))}; {other}"
 
-    def stop(self, connection: Connection, raw: VirDomain) -> None:
+    def stop(self, connection: Connection, dom: VirDomain) -> None:
         """End a VM that was started paused and never ran; one that has just gone has ended."""
         try:
-            connection.call(f"stop {self.name}", raw.destroy, seconds=_STOP_SECONDS)
+            connection.call(f"stop {self.name}", dom.destroy, seconds=_STOP_SECONDS)
         except LibvirtFailure as error:
             if error.code not in (ERR_OPERATION_INVALID, ERR_NO_DOMAIN):
                 raise
 
 
-def write_everywhere(connection: Connection, raw: VirDomain, kept: Metadata) -> None:
+def write_everywhere(connection: Connection, dom: VirDomain, stored: Metadata) -> None:
     """The same, in the running VM too, and in its definition last."""
     try:
-        lookup.write_metadata(connection, raw, kept, lookup.AFFECT_LIVE)
+        lookup.write_metadata(connection, dom, stored, lookup.AFFECT_LIVE)
     except LibvirtFailure as error:
         if error.code != ERR_OPERATION_INVALID:  # a guest that is, or has just, shut off
             raise
-    lookup.write_metadata(connection, raw, kept, lookup.AFFECT_CONFIG)
+    lookup.write_metadata(connection, dom, stored, lookup.AFFECT_CONFIG)

@@ -64,28 +64,28 @@ class _Live(t.TypedDict):
     snapshots: tuple[str, ...]
 
 
-def read_source(connection: Connection, raw: VirDomain, host: str) -> Source:
+def read_source(connection: Connection, dom: VirDomain, host: str) -> Source:
     """The VM with everything that decides whether and how it moves; ``host`` names this one."""
-    name = str(raw.name())
+    name = str(dom.name())
 
     def ask() -> _Live:
-        active = bool(raw.isActive())
+        active = bool(dom.isActive())
         return {
-            "uuid": str(raw.UUIDString()),
-            "state": state_name(raw.state(0)[0]),
+            "uuid": str(dom.UUIDString()),
+            "state": state_name(dom.state(0)[0]),
             "active": active,
-            "persistent": bool(raw.isPersistent()),
-            "managed_save": bool(raw.hasManagedSaveImage(0)),
-            "snapshots": tuple(sorted(str(one.getName()) for one in raw.listAllSnapshots(0))),
+            "persistent": bool(dom.isPersistent()),
+            "managed_save": bool(dom.hasManagedSaveImage(0)),
+            "snapshots": tuple(sorted(str(one.getName()) for one in dom.listAllSnapshots(0))),
         }
 
     facts = connection.call(f"read domain {name}", ask)
     autostart = facts["persistent"] and bool(
-        connection.call(f"read autostart of {name}", raw.autostart)
+        connection.call(f"read autostart of {name}", dom.autostart)
     )
-    live = _parse(connection, raw, 0)
-    kept = metadata.parse(
-        _parse(connection, raw, DOMAIN_XML_INACTIVE) if facts["persistent"] else live
+    live = _parse(connection, dom, 0)
+    stored = metadata.parse(
+        _parse(connection, dom, DOMAIN_XML_INACTIVE) if facts["persistent"] else live
     )
     info = domain_info.parse(_lxml.tostring(live), f"domain {name}")
     cpu = live.find("cpu")
@@ -95,32 +95,32 @@ def read_source(connection: Connection, raw: VirDomain, host: str) -> Source:
         host=host,
         **facts,
         autostart=autostart,
-        metadata=kept,
+        metadata=stored,
         domain_type=str(info["domain_type"]),
         arch=str(info["arch"]),
         machine=str(info["machine"]),
         memory_mib=int(info["memory_max_mib"] or 0),
         vcpus=int(info["vcpus_max"] or 1),
-        disks=tuple(_disks(connection, raw, live, info, kept, active=facts["active"])),
+        disks=tuple(_disks(connection, dom, live, info, stored, active=facts["active"])),
         macs=tuple(str(nic["mac"]).lower() for nic in info["nics"] if nic["mac"]),
         bridges=tuple(str(nic["source"]) for nic in info["nics"] if nic["type"] == "bridge"),
         networks=tuple(str(nic["source"]) for nic in info["nics"] if nic["type"] == "network"),
         interfaces=tuple(str(nic["source"]) for nic in info["nics"] if nic["type"] == "direct"),
         hostdevs=tuple(f"{one['type']} {one['source']}" for one in info["hostdevs"]),
         cpu=None if cpu is None else _lxml.tostring(cpu),
-        checkpoints=checkpoints(connection, raw),
-        job=job_of(connection, raw) if facts["active"] else None,
-        owner_alive=kept is not None and owners.is_alive(kept.owner),
+        checkpoints=checkpoints(connection, dom),
+        job=job_of(connection, dom) if facts["active"] else None,
+        owner_alive=stored is not None and owners.is_alive(stored.owner),
         host_uuid=str(capabilities["uuid"]),
-        qemu=int(connection.call("read the version", connection.raw.getVersion)),
+        qemu=int(connection.call("read the version", connection.conn.getVersion)),
     )
 
 
-def job_of(connection: Connection, raw: VirDomain) -> str | None:
+def job_of(connection: Connection, dom: VirDomain) -> str | None:
     """What job libvirt does on the domain, None for none (virDomainGetJobInfo), as for one that is
     shut off."""
     try:
-        kind = connection.call(f"read the job of {raw.name()}", raw.jobInfo)[0]
+        kind = connection.call(f"read the job of {dom.name()}", dom.jobInfo)[0]
     except LibvirtFailure as error:
         if error.code != ERR_OPERATION_INVALID:
             raise
@@ -128,26 +128,26 @@ def job_of(connection: Connection, raw: VirDomain) -> str | None:
     return _JOBS.get(int(kind))
 
 
-def _parse(connection: Connection, raw: VirDomain, flags: int) -> Element:
-    name = raw.name()
-    return _lxml.parse(connection.call(f"read domain {name}", raw.XMLDesc, flags), f"domain {name}")
+def _parse(connection: Connection, dom: VirDomain, flags: int) -> Element:
+    name = dom.name()
+    return _lxml.parse(connection.call(f"read domain {name}", dom.XMLDesc, flags), f"domain {name}")
 
 
 def _capabilities(connection: Connection) -> Capabilities:
-    text = connection.call("read capabilities", connection.raw.getCapabilities)
+    text = connection.call("read capabilities", connection.conn.getCapabilities)
     return host_info.capabilities(text)
 
 
 def _disks(
     connection: Connection,
-    raw: VirDomain,
+    dom: VirDomain,
     root: Element,
     info: DomainInfo,
-    kept: Metadata | None,
+    stored: Metadata | None,
     *,
     active: bool,
 ) -> t.Iterator[Disk]:
-    own = {volume.path: volume for volume in (kept.volumes if kept else ())}
+    own = {volume.path: volume for volume in (stored.volumes if stored else ())}
     elements = {
         element.get("dev"): disk
         for disk in root.iterfind("devices/disk")
@@ -158,10 +158,10 @@ def _disks(
         capacity = allocation = 0
         busy = False
         if entry["device"] == "disk" and entry["source"] and entry["type"] == "file":
-            sizes = connection.call(f"read disk {target}", raw.blockInfo, target, 0)
+            sizes = connection.call(f"read disk {target}", dom.blockInfo, target, 0)
             capacity, allocation = int(sizes[0]), int(sizes[1])
             if active:
-                busy = bool(connection.call(f"read disk {target}", raw.blockJobInfo, target, 0))
+                busy = bool(connection.call(f"read disk {target}", dom.blockJobInfo, target, 0))
         yield Disk(
             target=target,
             device=str(entry["device"]),
@@ -208,10 +208,10 @@ def _stored_chain(connection: Connection, path: str | None) -> t.Iterator[tuple[
         if not path:
             return
         try:
-            raw = connection.call(
-                f"look for volume {path}", connection.raw.storageVolLookupByPath, path
+            dom = connection.call(
+                f"look for volume {path}", connection.conn.storageVolLookupByPath, path
             )
-            text = connection.call(f"read volume {path}", raw.XMLDesc, 0)
+            text = connection.call(f"read volume {path}", dom.XMLDesc, 0)
         except LibvirtFailure as error:
             if error.code != ERR_NO_STORAGE_VOL:
                 raise
@@ -240,7 +240,7 @@ def read_target(
         host_uuid=str(capabilities["uuid"]),
         machines=tuple(capabilities["machines"]),
         domain_types=tuple(capabilities["domain_types"]),
-        qemu=int(connection.call("read the version", connection.raw.getVersion)),
+        qemu=int(connection.call("read the version", connection.conn.getVersion)),
         free_mib=_free(connection),
         domains=tuple(read_defined(connection, {one.name: one.path for one in pools})),
         pools=tuple(pools),
@@ -252,7 +252,7 @@ def read_target(
 
 
 def _free(connection: Connection) -> int | None:
-    stats = connection.call("read memory", connection.raw.getMemoryStats, -1, 0)
+    stats = connection.call("read memory", connection.conn.getMemoryStats, -1, 0)
     if "free" not in stats:
         return None
     return sum(int(stats.get(key, 0)) for key in ("free", "buffers", "cached")) // 1024
@@ -261,11 +261,11 @@ def _free(connection: Connection) -> int | None:
 def read_defined(connection: Connection, pools: t.Mapping[str, str]) -> list[Defined]:
     """Every domain there with all the files it names; ``pools`` are folders by name."""
 
-    def read(raw: VirDomain) -> Defined:
-        active, persistent = bool(raw.isActive()), bool(raw.isPersistent())
-        texts = [raw.XMLDesc(DOMAIN_XML_INACTIVE)] if persistent else []
-        texts += [raw.XMLDesc(0)] if active else []
-        roots = [_lxml.parse(text, f"domain {raw.name()}") for text in texts]
+    def read(dom: VirDomain) -> Defined:
+        active, persistent = bool(dom.isActive()), bool(dom.isPersistent())
+        texts = [dom.XMLDesc(DOMAIN_XML_INACTIVE)] if persistent else []
+        texts += [dom.XMLDesc(0)] if active else []
+        roots = [_lxml.parse(text, f"domain {dom.name()}") for text in texts]
         files: set[str] = set()
         for root in roots:
             named = file_references.of_definition(root)
@@ -277,18 +277,18 @@ def read_defined(connection: Connection, pools: t.Mapping[str, str]) -> list[Def
             for mac in root.iterfind("devices/interface/mac")
         }
         return Defined(
-            name=str(raw.name()),
-            uuid=str(raw.UUIDString()),
+            name=str(dom.name()),
+            uuid=str(dom.UUIDString()),
             active=active,
-            state=state_name(raw.state(0)[0]),
+            state=state_name(dom.state(0)[0]),
             macs=tuple(sorted(macs)),
             files=frozenset(files),
             metadata=metadata.parse(roots[0]) if roots else None,
         )
 
-    listed = connection.call("list domains", connection.raw.listAllDomains, 0)
+    listed = connection.call("list domains", connection.conn.listAllDomains, 0)
     found = connection.each_there(
-        read, listed, lambda raw: f"read domain {raw.name()}", ERR_NO_DOMAIN
+        read, listed, lambda dom: f"read domain {dom.name()}", ERR_NO_DOMAIN
     )
     return [defined for _raw, defined in found]
 
@@ -297,21 +297,21 @@ def read_pools(connection: Connection, *, refresh: bool = False) -> list[Pool]:
     """The pools of files there; with ``refresh``, libvirt looks at them anew, which is a change: it
     lists what somebody put there behind its back."""
     found = []
-    for raw in list_pools(connection):
-        name = str(raw.name())
-        info = storage_info.pool(connection.call(f"read pool {name}", raw.XMLDesc, 0))
+    for pool in list_pools(connection):
+        name = str(pool.name())
+        info = storage_info.pool(connection.call(f"read pool {name}", pool.XMLDesc, 0))
         if info["type"] not in FOLDER_TYPES or not info["path"]:
             continue
         path = str(info["path"]).rstrip("/")
-        if not connection.call(f"read pool {name}", raw.isActive):
+        if not connection.call(f"read pool {name}", pool.isActive):
             found.append(Pool(name, path, False))
             continue
         if refresh:
             # another VM's volume may be in the making there
-            again = functools.partial(raw.refresh, 0)
+            again = functools.partial(pool.refresh, 0)
             storage.patiently(connection, f"look at pool {name} anew", again)
-        available = int(connection.call(f"read pool {name}", raw.info)[3])
-        handles = list(connection.call(f"list pool {name}", list_handles, raw).values())
+        available = int(connection.call(f"read pool {name}", pool.info)[3])
+        handles = list(connection.call(f"list pool {name}", list_handles, pool).values())
         described = connection.each_there(
             describe_volume, handles, lambda one: f"read volume {one.name}", ERR_NO_STORAGE_VOL
         )
@@ -327,14 +327,14 @@ def read_pools(connection: Connection, *, refresh: bool = False) -> list[Pool]:
 
 def _networks(connection: Connection) -> list[str]:
     active = CONNECT_LIST_NETWORKS_ACTIVE
-    listed = connection.call("list networks", connection.raw.listAllNetworks, active)
+    listed = connection.call("list networks", connection.conn.listAllNetworks, active)
     return sorted(str(one.name()) for one in listed)
 
 
 def _bridges(connection: Connection) -> tuple[str, ...] | None:
     """Where libvirt knows interfaces; Debian 13 has that in a package of its own."""
     try:
-        listed = connection.call("list interfaces", connection.raw.listAllInterfaces, 0)
+        listed = connection.call("list interfaces", connection.conn.listAllInterfaces, 0)
         found = []
         for one in listed:
             info = network_info.interface(connection.call("read interface", one.XMLDesc, 0))
@@ -351,7 +351,7 @@ def _cpu_problem(connection: Connection, source: Source) -> str | None:
     try:
         connection.call(
             "compare CPUs",
-            connection.raw.compareHypervisorCPU,
+            connection.conn.compareHypervisorCPU,
             None,
             source.arch,
             source.machine,

@@ -114,7 +114,7 @@ class Watch:
         self,
         connection: Connection,
         remote: Connection,
-        raw: VirDomain,
+        dom: VirDomain,
         address: str,
         seconds: float,
         max_downtime: int | None,
@@ -123,9 +123,9 @@ class Watch:
     ) -> None:
         self.connection = connection
         self.remote = remote
-        self.raw = raw
-        self.name = str(raw.name())
-        self.uuid = str(raw.UUIDString())
+        self.dom = dom
+        self.name = str(dom.name())
+        self.uuid = str(dom.UUIDString())
         self.address = address
         self.seconds = seconds
         self._downtimes = downtimes(max_downtime, seconds) if max_downtime else []
@@ -166,7 +166,7 @@ class Watch:
         """Have the guest change nothing any more; libvirt lets it run again where it arrives."""
         self._say(f"{self.name}: paused, {self.seconds:g} s are over")
         with contextlib.suppress(FleetVirtError):
-            self.connection.call(f"pause {self.name}", self.raw.suspend)
+            self.connection.call(f"pause {self.name}", self.dom.suspend)
 
     def _goes_on(self) -> bool:
         return self._job() is not None or state(self.uuid) == "running"
@@ -174,13 +174,13 @@ class Watch:
     def _job(self) -> str | None:
         """libvirt's job; None also when the domain is gone, which a finished move makes it."""
         try:
-            return job_of(self.connection, self.raw)
+            return job_of(self.connection, self.dom)
         except FleetVirtError:
             return None
 
     def _progress(self, now: float) -> None:
         try:
-            stats = self.connection.call(f"read the job of {self.name}", self.raw.jobStats, 0)
+            stats = self.connection.call(f"read the job of {self.name}", self.dom.jobStats, 0)
         except FleetVirtError:
             return
         processed = int(stats.get("data_processed", 0))
@@ -205,21 +205,21 @@ class Watch:
             _at, milliseconds = self._downtimes.pop(0)
             with contextlib.suppress(FleetVirtError):
                 self.connection.call(
-                    "set the downtime", self.raw.migrateSetMaxDowntime, milliseconds, 0
+                    "set the downtime", self.dom.migrateSetMaxDowntime, milliseconds, 0
                 )
 
     def _other_end(self, now: float) -> bool:
         if now - self._asked >= _ASK_SECONDS:
             self._asked = now
             with contextlib.suppress(FleetVirtError):
-                self.remote.call("ask the destination", self.remote.raw.getLibVersion)
+                self.remote.call("ask the destination", self.remote.conn.getLibVersion)
                 self._answered = time.monotonic()
         return time.monotonic() - self._answered < _SILENT_SECONDS
 
     def _end(self) -> None:
         """End the job, if need be by taking its own connections away."""
         with contextlib.suppress(FleetVirtError):
-            self.connection.call(f"end the job of {self.name}", self.raw.abortJob)
+            self.connection.call(f"end the job of {self.name}", self.dom.abortJob)
         if self._ended(5.0):
             return
         self._yank()

@@ -35,11 +35,11 @@ if t.TYPE_CHECKING:
 class _Seen:
     """A domain, with what is kept in its definition."""
 
-    raw: VirDomain
+    dom: VirDomain
     name: str
     uuid: str
     persistent: bool
-    kept: Metadata
+    stored: Metadata
     files: tuple[str, ...]
 
 
@@ -71,7 +71,7 @@ def look(
         vms = [
             one
             for one in vms
-            if one.kept.phase == "migrating" or (home and home in one.kept.evacuated_from)
+            if one.stored.phase == "migrating" or (home and home in one.stored.evacuated_from)
         ]
     # libvirt would hang with such a file, and so would what it is asked of other VMs
     files = [file for one in vms for file in one.files] if connection.local else []
@@ -83,38 +83,40 @@ def look(
         "claims": [
             {
                 "name": one.name[: -len(CLAIM)],
-                "source": one.kept.move.source,
-                "destination": one.kept.move.destination,
+                "source": one.stored.move.source,
+                "destination": one.stored.move.destination,
             }
             for one in claims
-            if one.kept.move is not None
+            if one.stored.move is not None
         ],
         "expired": migration_keys.for_coming(),
     }
 
 
 def _is_claim(one: _Seen) -> bool:
-    return one.name.endswith(CLAIM) and one.kept.phase == "creating" and one.kept.move is not None
+    return (
+        one.name.endswith(CLAIM) and one.stored.phase == "creating" and one.stored.move is not None
+    )
 
 
 def _seen(connection: Connection) -> list[_Seen]:
-    def read(raw: VirDomain) -> _Seen:
-        name = str(raw.name())
-        root = parse(raw.XMLDesc(DOMAIN_XML_INACTIVE), f"domain {name}")
-        kept = own_metadata.parse(root) or Metadata()
+    def read(dom: VirDomain) -> _Seen:
+        name = str(dom.name())
+        root = parse(dom.XMLDesc(DOMAIN_XML_INACTIVE), f"domain {name}")
+        stored = own_metadata.parse(root) or Metadata()
         files = (source.get("file") for source in root.iterfind("devices/disk/source"))
         return _Seen(
-            raw,
+            dom,
             name,
-            str(raw.UUIDString()),
-            bool(raw.isPersistent()),
-            kept,
+            str(dom.UUIDString()),
+            bool(dom.isPersistent()),
+            stored,
             tuple(str(file) for file in files if file),
         )
 
-    listed = connection.call("list domains", connection.raw.listAllDomains, 0)
+    listed = connection.call("list domains", connection.conn.listAllDomains, 0)
     found = connection.each_there(
-        read, listed, lambda raw: f"read domain {raw.name()}", ERR_NO_DOMAIN
+        read, listed, lambda dom: f"read domain {dom.name()}", ERR_NO_DOMAIN
     )
     return sorted((one for _raw, one in found), key=lambda one: one.name)
 
@@ -123,18 +125,18 @@ def _entry(
     connection: Connection, one: _Seen, hanging: t.Collection[str]
 ) -> UnreadEntry | MovingEntry:
     """What is known of a VM, with what it asks of its new hypervisor, or why not (``error``)."""
-    kept = one.kept
+    stored = one.stored
     found: UnreadEntry = {
         "name": one.name,
         "uuid": one.uuid,
         "persistent": one.persistent,
-        "phase": kept.phase,
-        "move": domain_info.move_entry(kept.move),
-        "groups": list(kept.groups),
-        "anti_affinity": list(kept.anti_affinity),
-        "tags": list(kept.tags),
-        "zone": kept.zone,
-        "evacuated_from": list(kept.evacuated_from),
+        "phase": stored.phase,
+        "move": domain_info.move_entry(stored.move),
+        "groups": list(stored.groups),
+        "anti_affinity": list(stored.anti_affinity),
+        "tags": list(stored.tags),
+        "zone": stored.zone,
+        "evacuated_from": list(stored.evacuated_from),
         "memory_mib": 0,
         "disks": [],
         "error": None,
@@ -143,7 +145,7 @@ def _entry(
     if silent:
         return {**found, "error": f"{silent[0]} does not answer; check the storage it is on"}
     try:
-        source = migration_facts.read_source(connection, one.raw, "")
+        source = migration_facts.read_source(connection, one.dom, "")
     except FleetVirtError as error:
         return {**found, "error": str(error)}
     return {**found, **_demand(source)}

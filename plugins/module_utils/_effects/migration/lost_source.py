@@ -38,7 +38,7 @@ from ..._pure.migration.types import LostSource
 from ..base import deadline, domains
 from ..base import owner as owners
 from ..base.connection import Connection
-from ..base.lookup import find_domain, kept_metadata
+from ..base.lookup import find_domain, read_metadata
 from . import ends as migration_ends
 from . import facts as migration_facts
 from . import settle as migration_settle
@@ -68,26 +68,25 @@ class _Found:
     """What is here, for the plan and as it is worked with."""
 
     seen: Seen
-    raw: VirDomain | None
+    dom: VirDomain | None
     claimed: VirDomain | None
     uuid: str
     state: int
-    kept: Metadata | None
+    stored: Metadata | None
     claim: Metadata | None
     written: t.Sequence[tuple[str, int]]
 
-    @property
-    def dom(self) -> VirDomain:
+    def require_dom(self) -> VirDomain:
         """libvirt's object of a VM that is here."""
-        if self.raw is None:
+        if self.dom is None:
             raise PlanRefused("the VM is not here any more; run this again")
-        return self.raw
+        return self.dom
 
     @property
     def move(self) -> Move | None:
         """The move, as it is noted with the VM or else with its claim."""
-        if self.seen.marks and self.kept is not None:
-            return self.kept.move
+        if self.seen.marks and self.stored is not None:
+            return self.stored.move
         return self.claim.move if self.claim is not None else None
 
 
@@ -125,42 +124,42 @@ class _Settler:
     def _see(self) -> _Found:
         call = self.connection.call
         claimed = find_domain(self.connection, self.name + CLAIM)
-        claim = kept_metadata(self.connection, claimed) if claimed is not None else None
+        claim = read_metadata(self.connection, claimed) if claimed is not None else None
         if claim is None or claim.phase != "creating" or not self._is_this(claim.move):
             claimed = claim = None
-        raw = find_domain(self.connection, self.name)
-        if raw is None:
+        dom = find_domain(self.connection, self.name)
+        if dom is None:
             written = migration_volumes.written(self.connection, claim) if claim else []
             seen = Seen(claim=claim is not None, written=bool(written), answers=bool(self.answered))
             return _Found(seen, None, claimed, "", 0, None, claim, written)
-        uuid = str(raw.UUIDString())
-        active = bool(call("read the state", raw.isActive))
-        state, reason = call("read the state", raw.state, 0)[:2]
+        uuid = str(dom.UUIDString())
+        active = bool(call("read the state", dom.isActive))
+        state, reason = call("read the state", dom.state, 0)[:2]
         place = lost_plan.DEFINED
-        if not call("read the state", raw.isPersistent):
+        if not call("read the state", dom.isPersistent):
             place = lost_plan.LIVE if state in _EXECUTES else lost_plan.COMING
-        kept = kept_metadata(self.connection, raw)
+        stored = read_metadata(self.connection, dom)
         seen = Seen(
             place=place,
-            marks=kept is not None and kept.phase == "migrating" and self._is_this(kept.move),
-            phase=kept is not None and kept.phase is not None,
+            marks=stored is not None and stored.phase == "migrating" and self._is_this(stored.move),
+            phase=stored is not None and stored.phase is not None,
             claim=claim is not None,
             same=claimed is not None
             and str(claimed.UUIDString()) == migration_plan.claim_uuid(uuid),
             job=active
             and (
                 (state in _EXECUTES and reason in _POST_COPY)
-                or migration_facts.job_of(self.connection, raw) is not None
+                or migration_facts.job_of(self.connection, dom) is not None
             ),
             answers=bool(self.answered),
         )
-        return _Found(seen, raw, claimed, uuid, int(state), kept, claim, [])
+        return _Found(seen, dom, claimed, uuid, int(state), stored, claim, [])
 
     def _is_this(self, move: Move | None) -> bool:
         return move is not None and (move.source, move.destination) == (self.lost.name, self.here)
 
     def _nothing(self, found: _Found) -> None:
-        if found.raw is None:
+        if found.dom is None:
             raise PlanRefused(
                 f"{self.here} has nothing of {self.name!r} or of its move from {self.lost.name} any"
                 " more: another run may have settled it"
@@ -191,7 +190,7 @@ class _Settler:
         if self.check:
             return
         if self._never_ran(found):
-            self.connection.call(f"stop {name}", found.dom.destroy, seconds=_STOP_SECONDS)
+            self.connection.call(f"stop {name}", found.require_dom().destroy, seconds=_STOP_SECONDS)
         with owners.host_lock():
             # another run may have finished it, and begun another move since
             again = self._see()
@@ -201,9 +200,9 @@ class _Settler:
                     " how it is now"
                 )
             self.job.changed = True
-            raw = again.dom
+            dom = again.require_dom()
             if what == lost_plan.DEFINE:
-                text = self.connection.call(f"read {name}", raw.XMLDesc, _WHOLE)
+                text = self.connection.call(f"read {name}", dom.XMLDesc, _WHOLE)
                 domains.define(self.connection, f"define {name}", text)
             self._plain(again, move)
 
@@ -220,14 +219,14 @@ class _Settler:
     def _plain(self, found: _Found, move: Move | None) -> None:
         """Autostart comes back, the marks go, and the claim last: one that has just been defined
         has no marks that would tell the next run."""
-        raw, kept = found.dom, found.kept
+        dom, stored = found.require_dom(), found.stored
         copies = {one.path: one.pool for one in (found.claim.volumes if found.claim else ())}
         if move is not None and move.autostart == "yes":
-            self.connection.call("switch autostart on", raw.setAutostart, 1)
-        if kept is not None:
-            pools = {**migration_settle.pools_of(self.connection, kept.volumes), **copies}
-            plain = metadata.settled(kept, self.here, pools, set(copies))
-            migration_ends.write_everywhere(self.connection, raw, plain)
+            self.connection.call("switch autostart on", dom.setAutostart, 1)
+        if stored is not None:
+            pools = {**migration_settle.pools_of(self.connection, stored.volumes), **copies}
+            plain = metadata.settled(stored, self.here, pools, set(copies))
+            migration_ends.write_everywhere(self.connection, dom, plain)
         migration_volumes.drop_claim(self.connection, self.name, found.uuid, volumes=False)
 
     def _note(self, found: _Found) -> str:
@@ -242,7 +241,7 @@ class _Settler:
                     f" not paused before the move, resume it there (virsh resume {self.name})"
                 )
         copied = {one.path for one in (found.claim.volumes if found.claim else ())}
-        old = [one.path for one in (found.kept.volumes if found.kept else ())]
+        old = [one.path for one in (found.stored.volumes if found.stored else ())]
         left = [path for path in old if path in copied]
         self.job.kept += [f"{path}: on {self.lost.name}, which is lost" for path in left]
         return "; ".join([*notes, lost_plan.remains(self.name, self.lost.name, left)])

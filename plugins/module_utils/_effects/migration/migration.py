@@ -36,7 +36,7 @@ from ..._pure.migration.types import Plan, Source, Target
 from ..._pure.plan.steps import Step
 from ..base import owner as owners
 from ..base.connection import Connection, connect
-from ..base.lookup import find_domain, kept_metadata
+from ..base.lookup import find_domain, read_metadata
 from ..plan import lease
 from ..seed import spent as seed_spent
 from . import facts as migration_facts
@@ -122,31 +122,31 @@ class _Mover:
             self.job.seconds = round(time.monotonic() - began, 1)
 
     def _move(self) -> None:
-        raw = find_domain(self.connection, self.name)
-        kept = None if raw is None else self._kept(raw)
+        dom = find_domain(self.connection, self.name)
+        stored = None if dom is None else self._kept(dom)
         other = migration_plan.other_move(
-            self.name, kept, self.settings.here, self.ends.where, owners.is_alive
+            self.name, stored, self.settings.here, self.ends.where, owners.is_alive
         )
         if other is not None:
             raise PlanRefused(other)
         with self.ends.remote() as remote:
-            if raw is None:
+            if dom is None:
                 self._not_here(remote)
-            elif kept is not None and kept.phase == "migrating" and self._resolve(raw, remote):
+            elif stored is not None and stored.phase == "migrating" and self._resolve(dom, remote):
                 pass
             elif self.settings.repair:
-                self._repaired(kept)
+                self._repaired(stored)
             else:
                 self._begin(remote)
 
     def _begin(self, remote: Connection) -> None:
         """A new move, if nothing speaks against it."""
-        raw = find_domain(self.connection, self.name)
-        if raw is None:
+        dom = find_domain(self.connection, self.name)
+        if dom is None:
             raise Overtaken(f"{self.name!r} was removed meanwhile")
         with self._leaving():
-            spent = seed_spent.medium(self.connection, raw, kept_metadata(self.connection, raw))
-            source = self._source(raw, spent)
+            spent = seed_spent.medium(self.connection, dom, read_metadata(self.connection, dom))
+            source = self._source(dom, spent)
         self._require_at_rest(source.metadata)
         destination = dataclasses.replace(self.job.destination, listen=self.ends.numeric())
         target = migration_facts.read_target(remote, destination, source, self.settings.base_pool)
@@ -161,7 +161,7 @@ class _Mover:
         self.job.flow, self.job.bytes_to_copy = found.flow, found.bytes_to_copy
         self.job.findings, self.job.kept = found.findings, list(found.kept)
         if found.findings:
-            self._require_at_rest(self._kept(raw))
+            self._require_at_rest(self._kept(dom))
             self.job.fail("; ".join(found.findings))
             return
         steps = moving.begin(
@@ -171,9 +171,9 @@ class _Mover:
             self._predict(source, found, steps)
             return
         Moving(
-            *(remote, raw, source, target, found, self.settings, self.settler, self.run),
-            read=lambda: self._source(raw, None),
-            watch=lambda seconds: self._watch(remote, raw, seconds),
+            *(remote, dom, source, target, found, self.settings, self.settler, self.run),
+            read=lambda: self._source(dom, None),
+            watch=lambda seconds: self._watch(remote, dom, seconds),
         ).carry_out(steps)
 
     def _predict(self, source: Source, found: Plan, steps: t.Sequence[Step[Scene]]) -> None:
@@ -186,14 +186,14 @@ class _Mover:
         self.job.changed = True
         self.job.bytes = self.job.seconds = self.job.downtime_ms = GENERATED
 
-    def _require_at_rest(self, kept: Metadata | None) -> None:
+    def _require_at_rest(self, stored: Metadata | None) -> None:
         """What is seen may be of a move that another run has just begun."""
-        if kept is not None and kept.phase == "migrating" and not self.check:
+        if stored is not None and stored.phase == "migrating" and not self.check:
             raise Overtaken(f"{self.name!r} is being moved by another run; try again")
 
-    def _kept(self, raw: VirDomain) -> Metadata | None:
+    def _kept(self, dom: VirDomain) -> Metadata | None:
         with self._leaving():
-            return kept_metadata(self.connection, raw)
+            return read_metadata(self.connection, dom)
 
     @contextlib.contextmanager
     def _leaving(self) -> t.Iterator[None]:
@@ -211,17 +211,17 @@ class _Mover:
         shared = migration_shared.proofs(self.connection, remote, source, target.pools, check=check)
         return dataclasses.replace(target, shared=shared)
 
-    def _source(self, raw: VirDomain, spent: str | None) -> Source:
+    def _source(self, dom: VirDomain, spent: str | None) -> Source:
         """This end, without a seed medium that has done its work: it goes first."""
-        source = migration_facts.read_source(self.connection, raw, self.settings.here)
+        source = migration_facts.read_source(self.connection, dom, self.settings.here)
         source = dataclasses.replace(source, expired=tuple(migration_keys.for_leaving()))
         return migration_plan.without_seed_medium(source) if spent else source
 
-    def _watch(self, remote: Connection, raw: VirDomain, seconds: float) -> migration_job.Watched:
+    def _watch(self, remote: Connection, dom: VirDomain, seconds: float) -> migration_job.Watched:
         watch = migration_job.Watch(
             self.connection,
             remote,
-            raw,
+            dom,
             self.ends.address,
             seconds,
             self.settings.options.max_downtime,
@@ -237,17 +237,17 @@ class _Mover:
         if not self.check:
             self._completed_by_another()
         there = self.ends.there(remote)
-        if there.raw is None:
+        if there.dom is None:
             raise PlanRefused(
                 f"no VM {self.name!r} on {here}, nor on {where}: another run may have moved it;"
                 " see where it is with fleet.virt.list"
             )
-        if there.kept is None or there.kept.phase != "migrating":
+        if there.stored is None or there.stored.phase != "migrating":
             if self.job.flow == "finish":
                 self._seen(None)
             self.job.flow, self.job.msg = self.job.flow or "none", f"it is on {where}"
             return
-        move = there.kept.move
+        move = there.stored.move
         if move is None or (move.source, move.destination) != (here, where):
             raise PlanRefused(
                 f"{self.name!r} on {where} is in phase migrating, but not from {here}; move it from"
@@ -261,21 +261,21 @@ class _Mover:
             self.job.steps += [step.text for step in self.settler.predict(remote, there).steps]
             self.job.changed = True
             return
-        self.settler.complete(remote, there, str(there.raw.UUIDString()))
+        self.settler.complete(remote, there, str(there.dom.UUIDString()))
 
-    def _resolve(self, raw: VirDomain, remote: Connection) -> bool:
+    def _resolve(self, dom: VirDomain, remote: Connection) -> bool:
         """Join or undo what an earlier run began; whether the VM has moved by that."""
-        uuid = str(raw.UUIDString())
+        uuid = str(dom.UUIDString())
         self.job.steps.append(f"finish or undo the move of {self.name} that was interrupted")
         if self.check:
-            return self._foresee(raw, uuid)
+            return self._foresee(dom, uuid)
         watched = None
         error = "an earlier move was interrupted"
         self.job.flow = "finish"
         while True:
-            if self._goes_on(raw, uuid):
+            if self._goes_on(dom, uuid):
                 seconds = self.settings.options.seconds_per_gib * _JOIN_GIB
-                watched = self._watch(remote, raw, seconds)
+                watched = self._watch(remote, dom, seconds)
                 error = watched.error or error
             if self.ends.here(uuid) is None:
                 if self._completed_by_another(uuid):
@@ -283,7 +283,7 @@ class _Mover:
                     return True
                 break
             # libvirt takes no change of the metadata before that
-            if self._own(raw, uuid):
+            if self._own(dom, uuid):
                 break
         try:
             self.settler.settle(uuid, error, watched)
@@ -292,9 +292,9 @@ class _Mover:
             return False
         return True
 
-    def _foresee(self, raw: VirDomain, uuid: str) -> bool:
+    def _foresee(self, dom: VirDomain, uuid: str) -> bool:
         """Say what both ends tell of what is done about it; whether the VM has moved by that."""
-        if self._goes_on(raw, uuid):
+        if self._goes_on(dom, uuid):
             return False  # nobody knows
         verdict, found = self.settler.foresee(uuid)
         self.job.steps += [step.text for step in found.steps] if found else []
@@ -303,12 +303,12 @@ class _Mover:
         self.job.flow, self.job.changed = "finish", True
         return True
 
-    def _goes_on(self, raw: VirDomain, uuid: str) -> bool:
+    def _goes_on(self, dom: VirDomain, uuid: str) -> bool:
         """Whether libvirt moves it."""
         if migration_job.state(uuid) == "running":
             return True
         try:
-            return bool(migration_facts.job_of(self.connection, raw))
+            return bool(migration_facts.job_of(self.connection, dom))
         except LibvirtFailure as error:
             if error.code != ERR_NO_DOMAIN:
                 raise
@@ -322,10 +322,10 @@ class _Mover:
 
         def look() -> tuple[bool, Owner | None]:
             with self.ends.again() as (_remote, there):
-                kept = there.kept
-                marked = kept is not None and kept.phase == moving.MIGRATING
+                stored = there.stored
+                marked = stored is not None and stored.phase == moving.MIGRATING
                 done = there.is_of(uuid) and not there.coming and not marked
-            return done, kept.owner if kept is not None and marked else None
+            return done, stored.owner if stored is not None and marked else None
 
         return lease.wait_while_alive(look, _POLL)  # each look is a connection to the other end
 
@@ -338,10 +338,10 @@ class _Mover:
         self.job.msg = f"it is on {self.ends.where}"
         self.job.steps.append(f"finish the move of {self.name}")
 
-    def _repaired(self, kept: Metadata | None) -> None:
+    def _repaired(self, stored: Metadata | None) -> None:
         """What is to say where nothing had to be finished."""
         self.job.flow = self.job.flow or "none"
-        if self.check and kept is not None and kept.phase == "migrating":
+        if self.check and stored is not None and stored.phase == "migrating":
             self.job.flow, self.job.changed = "finish", True
         elif self.job.changed:
             self.job.flow = "undo"
@@ -349,21 +349,21 @@ class _Mover:
         else:
             self.job.msg = "nothing to repair"
 
-    def _own(self, raw: VirDomain, uuid: str) -> bool:
+    def _own(self, dom: VirDomain, uuid: str) -> bool:
         """Take an unfinished move over from a run that is dead, or wait for one that is not.
 
         False if that one has libvirt move the VM by now.
         """
 
         def kept() -> Metadata:
-            found = self._kept(raw)
+            found = self._kept(dom)
             if found is None or found.phase != moving.MIGRATING:
                 raise Overtaken(f"another run has just finished with {self.name!r}; try again")
             return found
 
         with self._leaving():
             owned = lease.take_over_when_dead(
-                self.connection, raw, kept, self.run, lambda: self._goes_on(raw, uuid)
+                self.connection, dom, kept, self.run, lambda: self._goes_on(dom, uuid)
             )
         if owned is lease.Waited.TOO_LONG:
             who = kept().owner

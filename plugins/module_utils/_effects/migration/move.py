@@ -27,7 +27,7 @@ from ..._pure.plan.steps import Step
 from ..base import lookup
 from ..base import owner as owners
 from ..base.connection import Connection
-from ..base.lookup import kept_metadata
+from ..base.lookup import read_metadata
 from ..plan import executor
 from ..plan.executor import Turns
 from ..seed import medium as seed_medium
@@ -52,7 +52,7 @@ class Moving:
     """One VM on its way: ``read`` has the source anew, ``watch`` waits for libvirt's move."""
 
     remote: Connection
-    raw: VirDomain
+    dom: VirDomain
     source: Source
     target: Target
     found: Plan
@@ -109,23 +109,23 @@ class Moving:
 
 
 def _remove_seed(moves: Moving, _step: Step[Scene]) -> None:
-    if seed_medium.remove(moves.connection, moves.raw):
+    if seed_medium.remove(moves.connection, moves.dom):
         moves.source = moves.read()
 
 
 def _mark(moves: Moving, _step: Step[Scene]) -> None:
     source = moves.source
     with owners.host_lock():
-        if kept_metadata(moves.connection, moves.raw) != source.metadata or source.metadata is None:
+        if read_metadata(moves.connection, moves.dom) != source.metadata or source.metadata is None:
             raise Overtaken(f"{source.name!r} was changed by another run meanwhile; try again")
-        kept = moving.marked(source, moves.move, evacuating=moves.settings.evacuating)
-        kept = dataclasses.replace(kept, owner=moves.owner)
-        lookup.write_metadata(moves.connection, moves.raw, kept, lookup.AFFECT_CONFIG)
+        stored = moving.marked(source, moves.move, evacuating=moves.settings.evacuating)
+        stored = dataclasses.replace(stored, owner=moves.owner)
+        lookup.write_metadata(moves.connection, moves.dom, stored, lookup.AFFECT_CONFIG)
     moves.marked = True
 
 
 def _no_autostart(moves: Moving, _step: Step[Scene]) -> None:
-    moves.connection.call("switch autostart off", moves.raw.setAutostart, 0)
+    moves.connection.call("switch autostart off", moves.dom.setAutostart, 0)
 
 
 def _claim(moves: Moving, _step: Step[Scene]) -> None:
@@ -139,7 +139,7 @@ def _volume(moves: Moving, step: Step[Scene]) -> None:
 
 
 def _start(moves: Moving, _step: Step[Scene]) -> None:
-    start = moves.raw.createWithFlags
+    start = moves.dom.createWithFlags
     what = f"start {moves.source.name} paused"
     moves.connection.call(what, start, DOMAIN_START_PAUSED, seconds=_START_SECONDS)
 

@@ -34,7 +34,7 @@ from ..._pure.migration import moving, settling
 from ..._pure.migration.moving import Settled
 from ..._pure.migration.settling import Arrival, DestinationState, SourceState, Verdict
 from ..base.connection import Connection
-from ..base.lookup import find_domain, kept_metadata
+from ..base.lookup import find_domain, read_metadata
 from ..machine import storage
 from . import job as migration_job
 from .ending import End
@@ -112,13 +112,13 @@ class Settler:
                 if time.monotonic() > limit:
                     if remote is None or verdict is not Verdict.STOP:
                         raise PlanRefused(self._untold(here, there, error))
-                    self.ends.stop(remote, there.dom)
+                    self.ends.stop(remote, there.require_dom())
             time.sleep(_POLL)
 
     def _source_state(self, here: Here | None) -> SourceState:
         if here is None:
             return SourceState.ABSENT
-        if here.active and job_of(self.ends.connection, here.raw):
+        if here.active and job_of(self.ends.connection, here.dom):
             return SourceState.MOVING
         return _state_here(here)
 
@@ -163,10 +163,10 @@ class Settler:
     def _back(self, here: Here, uuid: str, remote: Connection) -> bool:
         """It is here: the destination becomes clean, and the VM what it was; whether shut off."""
         ends = self.ends
-        found = moving.undo(ends.name, ends.source, ends.where, _state_here(here), here.kept)
+        found = moving.undo(ends.name, ends.source, ends.where, _state_here(here), here.stored)
         if found.lost:
             self._note_off(ends.source)
-        End(ends, self.job, ends.connection, here.raw, here.kept, remote, uuid).carry_out(found)
+        End(ends, self.job, ends.connection, here.dom, here.stored, remote, uuid).carry_out(found)
         return found.off
 
     def _note_off(self, host: str) -> None:
@@ -180,26 +180,28 @@ class Settler:
 
         ``here`` is a definition of it that was not taken away.
         """
-        name, kept = self.ends.name, there.kept
+        name, stored = self.ends.name, there.stored
         if here is not None:
             self._require_marked(here)
         self.job.changed = True
         self._read_figures(remote, there)
-        if kept is None or kept.phase != moving.MIGRATING:
+        if stored is None or stored.phase != moving.MIGRATING:
             migration_job.clear(uuid)
             raise PlanRefused(
                 f"{name!r} came to {self.ends.where} without the marks of its move, so what is left"
                 f" of it on {self.ends.source} stays; somebody changed its metadata meanwhile"
             )
-        vm = self._arrived(remote, there, kept, twice=here is not None)
+        vm = self._arrived(remote, there, stored, twice=here is not None)
         found = moving.finish(vm, keep_volumes=self.keep_volumes)
         if found.lost:
             self._note_off(self.ends.where)
         self.job.kept += found.stay
         copies = set(vm.copied)
-        pools = {**pools_of(remote, kept.volumes), **vm.copied}
-        plain = metadata.settled(kept, self.ends.where, pools, copies)
-        End(self.ends, self.job, remote, there.dom, plain, remote, uuid, here).carry_out(found)
+        pools = {**pools_of(remote, stored.volumes), **vm.copied}
+        plain = metadata.settled(stored, self.ends.where, pools, copies)
+        End(self.ends, self.job, remote, there.require_dom(), plain, remote, uuid, here).carry_out(
+            found
+        )
 
     def foresee(self, uuid: str) -> tuple[Verdict, Settled | None]:
         """What :meth:`settle` would do now, as far as both ends tell; it changes nothing."""
@@ -209,27 +211,27 @@ class Settler:
             verdict = settling.VERDICTS[state, _destination_state(there, uuid)]
             if verdict is Verdict.UNDO and here is not None:
                 name, source, where = self.ends.name, self.ends.source, self.ends.where
-                return verdict, moving.undo(name, source, where, state, here.kept)
+                return verdict, moving.undo(name, source, where, state, here.stored)
             if verdict in (Verdict.FINISH, Verdict.REPLACE) and remote is not None:
                 return verdict, self.predict(remote, there, twice=here is not None)
         return verdict, None
 
     def predict(self, remote: Connection, there: There, *, twice: bool = False) -> Settled:
         """What :meth:`complete` would do with a VM that has the marks of its move there."""
-        vm = self._arrived(remote, there, there.kept or metadata.Metadata(), twice=twice)
+        vm = self._arrived(remote, there, there.stored or metadata.Metadata(), twice=twice)
         return moving.finish(vm, keep_volumes=self.keep_volumes)
 
     def _arrived(
-        self, remote: Connection, there: There, kept: Metadata, *, twice: bool
+        self, remote: Connection, there: There, stored: Metadata, *, twice: bool
     ) -> moving.Arrived:
         name = self.ends.name
-        state = int(remote.call("read the state", there.dom.state, 0)[0])
+        state = int(remote.call("read the state", there.require_dom().state, 0)[0])
         claimed = find_domain(remote, name + CLAIM)
-        claim = kept_metadata(remote, claimed) if claimed is not None else None
-        text = remote.call(f"read {name}", there.dom.XMLDesc, DOMAIN_XML_INACTIVE)
+        claim = read_metadata(remote, claimed) if claimed is not None else None
+        text = remote.call(f"read {name}", there.require_dom().XMLDesc, DOMAIN_XML_INACTIVE)
         disks = domain_info.parse(text, f"domain {name}")["disks"]
         return moving.Arrived(
-            *(name, self.ends.where, _ARRIVALS.get(state, Arrival.OTHER), kept),
+            *(name, self.ends.where, _ARRIVALS.get(state, Arrival.OTHER), stored),
             copied={one.path: one.pool for one in (claim.volumes if claim else ())},
             attached={disk["source"] for disk in disks if disk["source"]},
             twice=twice,
@@ -237,7 +239,9 @@ class Settler:
 
     def _read_figures(self, remote: Connection, there: There) -> None:
         with contextlib.suppress(FleetVirtError):
-            stats = remote.call("read the job", there.dom.jobStats, DOMAIN_JOB_STATS_COMPLETED)
+            stats = remote.call(
+                "read the job", there.require_dom().jobStats, DOMAIN_JOB_STATS_COMPLETED
+            )
             if stats.get("data_processed"):
                 # the destination has not heard of disks that libvirt copied by NBD
                 disks = int(stats.get("disk_processed", 0))
@@ -247,7 +251,7 @@ class Settler:
 
     def _require_marked(self, here: Here) -> None:
         """It is there, and what is here is a definition that was not taken away."""
-        if here.kept is None or here.kept.phase != moving.MIGRATING:
+        if here.stored is None or here.stored.phase != moving.MIGRATING:
             name = self.ends.name
             raise PlanRefused(
                 f"{name!r} is defined on {self.ends.source} and on {self.ends.where}; a VM exists"
@@ -265,7 +269,7 @@ def _state_here(here: Here) -> SourceState:
 def _destination_state(there: There, uuid: str) -> DestinationState:
     if there.error is not None:
         return DestinationState.SILENT
-    if there.raw is None:
+    if there.dom is None:
         return DestinationState.ABSENT
     if there.arrived(uuid):
         return DestinationState.ARRIVED

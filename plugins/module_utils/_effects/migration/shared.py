@@ -94,12 +94,12 @@ def _folder(
 @contextmanager
 def _probe(there: Connection, pool: str, prefix: str) -> Iterator[str]:
     """An empty volume of the destination, and none of an earlier run that was killed."""
-    raw = there.call(f"look for pool {pool}", there.raw.storagePoolLookupByName, pool)
-    for left in there.call(f"list pool {pool}", raw.listAllVolumes, 0):
+    handle = there.call(f"look for pool {pool}", there.conn.storagePoolLookupByName, pool)
+    for left in there.call(f"list pool {pool}", handle.listAllVolumes, 0):
         if left.name().startswith(prefix):
             _remove(there, left)
     name = prefix + secrets.token_hex(8)
-    volume = there.call(f"make volume {name}", raw.createXML, _VOLUME.format(name), 0)
+    volume = there.call(f"make volume {name}", handle.createXML, _VOLUME.format(name), 0)
     try:
         yield name
     finally:
@@ -123,7 +123,7 @@ def _file(here: Connection, there: Connection, path: str, *, check: bool) -> str
 
 def _volume(there: Connection, path: str) -> VirStorageVol | None:
     try:
-        return there.call(f"look for volume {path}", there.raw.storageVolLookupByPath, path)
+        return there.call(f"look for volume {path}", there.conn.storageVolLookupByPath, path)
     except LibvirtFailure as error:
         if error.code != ERR_NO_STORAGE_VOL:
             raise
@@ -153,7 +153,7 @@ def _fetch(there: Connection, path: str) -> bytes:
         return b""
 
     def fetch() -> bytes:
-        stream = there.raw.newStream(0)
+        stream = there.conn.newStream(0)
         volume.download(stream, 0, _ID_BYTES, 0)
         found = b""
         while piece := stream.recv(_ID_BYTES):

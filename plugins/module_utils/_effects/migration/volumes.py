@@ -30,7 +30,7 @@ from ..._pure.migration.types import NewVolume, Source
 from ..._units import MIB
 from ..base import domains, lookup
 from ..base.connection import Connection
-from ..base.lookup import find_domain, kept_metadata
+from ..base.lookup import find_domain, read_metadata
 from ..machine import storage
 from .facts import read_defined, read_pools
 
@@ -96,21 +96,22 @@ def make(remote: Connection, source: Source, volumes: t.Sequence[NewVolume]) -> 
 
 def _noted(remote: Connection, name: str) -> dict[str, str]:
     """What the claim says of the making of its volumes, by their paths."""
-    raw = find_domain(remote, name + CLAIM)
-    kept = kept_metadata(remote, raw) if raw is not None else None
-    return {one.path: one.made for one in kept.volumes} if kept is not None else {}
+    dom = find_domain(remote, name + CLAIM)
+    stored = read_metadata(remote, dom) if dom is not None else None
+    return {one.path: one.made for one in stored.volumes} if stored is not None else {}
 
 
 def _note(remote: Connection, name: str, path: str, made: str) -> None:
     """Keep with the claim how far the volume's making came."""
-    raw = find_domain(remote, name + CLAIM)
-    kept = kept_metadata(remote, raw) if raw is not None else None
-    if raw is not None and kept is not None:
+    dom = find_domain(remote, name + CLAIM)
+    stored = read_metadata(remote, dom) if dom is not None else None
+    if dom is not None and stored is not None:
         volumes = tuple(
-            dataclasses.replace(one, made=made) if one.path == path else one for one in kept.volumes
+            dataclasses.replace(one, made=made) if one.path == path else one
+            for one in stored.volumes
         )
-        noted = dataclasses.replace(kept, volumes=volumes)
-        lookup.write_metadata(remote, raw, noted, lookup.AFFECT_CONFIG)
+        noted = dataclasses.replace(stored, volumes=volumes)
+        lookup.write_metadata(remote, dom, noted, lookup.AFFECT_CONFIG)
 
 
 def _foreign(remote: Connection, pool: storage.Pool, name: str, made: str | None) -> str | None:
@@ -134,7 +135,7 @@ def _is_blank(remote: Connection, volume: VirStorageVol) -> bool:
     """Whether nobody has written to the volume yet."""
 
     def read(offset: int, length: int) -> bytes:
-        stream = remote.raw.newStream(0)
+        stream = remote.conn.newStream(0)
         volume.download(stream, offset, length, 0)
         found = b""
         while piece := stream.recv(length):
@@ -180,26 +181,26 @@ def drop_claim(remote: Connection, name: str, uuid: str, *, volumes: bool) -> bo
 
     A volume that any other domain there names stays, and one that was not made for it.
     """
-    raw = find_domain(remote, name + CLAIM)
-    if raw is None or str(raw.UUIDString()) != migration_plan.claim_uuid(uuid):
+    dom = find_domain(remote, name + CLAIM)
+    if dom is None or str(dom.UUIDString()) != migration_plan.claim_uuid(uuid):
         return False
-    drop(remote, name, raw, volumes=volumes)
+    drop(remote, name, dom, volumes=volumes)
     return True
 
 
-def drop(remote: Connection, name: str, raw: VirDomain, *, volumes: bool) -> None:
+def drop(remote: Connection, name: str, dom: VirDomain, *, volumes: bool) -> None:
     """Take the claim ``raw`` of the VM ``name`` away, as :func:`drop_claim` does."""
-    kept = kept_metadata(remote, raw)
-    if volumes and kept is not None:
+    stored = read_metadata(remote, dom)
+    if volumes and stored is not None:
         if find_domain(remote, name) is not None:
             raise PlanRefused(f"{name!r} is on {remote.uri} too, so its volumes there stay")
         folders = {one.name: one.path for one in read_pools(remote)}
-        others = [one for one in read_defined(remote, folders) if one.uuid != str(raw.UUIDString())]
-        for volume in kept.volumes:
+        others = [one for one in read_defined(remote, folders) if one.uuid != str(dom.UUIDString())]
+        for volume in stored.volumes:
             pool = storage.find_pool(remote, volume.pool, None)
             if pool is None or any(volume.path in one.files for one in others):
                 continue
             _refresh(remote, pool)
             if _foreign(remote, pool, volume.name, volume.made) is None:
                 storage.delete_volume(remote, pool, volume.name)
-    domains.undefine(remote, raw)
+    domains.undefine(remote, dom)

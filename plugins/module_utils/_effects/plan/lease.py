@@ -57,7 +57,7 @@ def _is_between(who: Owner) -> bool:
 
 
 def take_over(
-    connection: Connection, raw: VirDomain, phase: str | None, expected: Owner | None, run: str
+    connection: Connection, dom: VirDomain, phase: str | None, expected: Owner | None, run: str
 ) -> Metadata | None:
     """Make this process, working for ``run``, the owner of the domain in ``phase``.
 
@@ -65,13 +65,13 @@ def take_over(
     not ``expected`` (who is dead) any more.
     """
     with owner.host_lock():
-        stored = lookup.kept_metadata(connection, raw)
+        stored = lookup.read_metadata(connection, dom)
         if stored is None or stored.phase != phase or stored.owner != expected:
             return None
         if owner.is_alive(stored.owner):
             return None
         mine = dataclasses.replace(stored, owner=owner.myself(run))
-        lookup.write_metadata(connection, raw, mine, lookup.AFFECT_CONFIG)
+        lookup.write_metadata(connection, dom, mine, lookup.AFFECT_CONFIG)
         return stored
 
 
@@ -85,8 +85,8 @@ class Waited(enum.Enum):
 
 def take_over_when_dead(
     connection: Connection,
-    raw: VirDomain,
-    kept: t.Callable[[], Metadata],
+    dom: VirDomain,
+    stored: t.Callable[[], Metadata],
     run: str,
     is_over: t.Callable[[], bool],
 ) -> Waited:
@@ -97,8 +97,8 @@ def take_over_when_dead(
     """
     limit = time.monotonic() + PATIENCE
     while True:
-        now = kept()
-        if take_over(connection, raw, now.phase, now.owner, run) is not None:
+        now = stored()
+        if take_over(connection, dom, now.phase, now.owner, run) is not None:
             return Waited.OWNED
         if is_over():
             return Waited.OVER
@@ -151,8 +151,8 @@ def may_be_at_work(who: Owner | None) -> bool:
 
 
 def _is_free(connection: Connection, name: str, watch: Watch, dead: dict[str, Owner]) -> bool:
-    raw = lookup.find_domain(connection, name)
-    stored = lookup.kept_metadata(connection, raw) if raw is not None else None
+    dom = lookup.find_domain(connection, name)
+    stored = lookup.read_metadata(connection, dom) if dom is not None else None
     if stored is None or stored.phase not in _AT_WORK:
         return True
     if not watch.is_dead(stored.owner):

@@ -51,7 +51,7 @@ def capture(connection: Connection, wanted: Wanted) -> list[Entry]:
     """
     domains = _domains(connection, wanted)
     outcomes = connection.each(
-        lambda one: _picture(connection.raw, one, wanted.screen),
+        lambda one: _picture(connection.conn, one, wanted.screen),
         domains,
         lambda one: f"look at the screen of {one.name()}",
     )
@@ -78,7 +78,7 @@ def capture(connection: Connection, wanted: Wanted) -> list[Entry]:
 
 def _domains(connection: Connection, wanted: Wanted) -> list[VirDomain]:
     if wanted.names is None:
-        listed = connection.call("list domains", connection.raw.listAllDomains, 0)
+        listed = connection.call("list domains", connection.conn.listAllDomains, 0)
         found = [one for one in listed if state_name(one.state(0)[0]) in ACTIVE_STATES]
         return sorted(found, key=lambda one: str(one.name()))
     if wanted.ignore_missing:
@@ -87,14 +87,14 @@ def _domains(connection: Connection, wanted: Wanted) -> list[VirDomain]:
     return list(require_domains(connection, wanted.names).values())
 
 
-def _picture(raw: VirConnect, domain: VirDomain, screen: int) -> png.Picture | None:
+def _picture(dom: VirConnect, domain: VirDomain, screen: int) -> png.Picture | None:
     """None if it has no screen."""
     state = state_name(domain.state(0)[0])
     if state not in ACTIVE_STATES:
         raise FleetVirtError(f"it is {state}, so it shows nothing; start it first")
     if parse(domain.XMLDesc(0), f"domain {domain.name()}").find("devices/video") is None:
         return None
-    stream = raw.newStream(0)
+    stream = dom.newStream(0)
     try:
         domain.screenshot(stream, screen, 0)
         parts, size = [], 0

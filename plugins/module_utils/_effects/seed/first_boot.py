@@ -72,15 +72,15 @@ class FirstBoot:
             return NOT_KNOWN.format(SAYS_NOTHING)
         return ""
 
-    def settle(self, connection: Connection, raw: VirDomain) -> None:
+    def settle(self, connection: Connection, dom: VirDomain) -> None:
         """Note what failed, or that nothing is left to be known."""
         failure = self.failure
         wanted = None if failure is None else f"{first_boot.FAILED}{failure}"
         if self.noted == wanted:
             return
-        kept = lookup.kept_metadata(connection, raw)
-        if kept is None or kept.phase is not None or kept.first_boot is None:
+        stored = lookup.read_metadata(connection, dom)
+        if stored is None or stored.phase is not None or stored.first_boot is None:
             return
-        active = bool(connection.call(f"read the state of {raw.name()}", raw.isActive))
-        kept = dataclasses.replace(kept, first_boot=wanted)
-        seed_medium.write(connection, raw, kept, active=active)
+        active = bool(connection.call(f"read the state of {dom.name()}", dom.isActive))
+        stored = dataclasses.replace(stored, first_boot=wanted)
+        seed_medium.write(connection, dom, stored, active=active)

@@ -33,7 +33,7 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
 
 
-def remove(connection: Connection, raw: VirDomain, *, unread: bool = False) -> bool:
+def remove(connection: Connection, dom: VirDomain, *, unread: bool = False) -> bool:
     """Take the medium out of the VM, running or not, and delete it; whether there was one.
 
     With ``unread`` the guest has never seen it: then the host key on it is nobody's.
@@ -41,24 +41,24 @@ def remove(connection: Connection, raw: VirDomain, *, unread: bool = False) -> b
     Nothing happens to a VM that somebody is at work on. What a killed call left undone is done by
     the next: the metadata name the medium to the end.
     """
-    kept = lookup.kept_metadata(connection, raw)
-    media = [volume for volume in kept.volumes if volume.role == "seed"] if kept else []
-    if kept is None or not media or kept.phase is not None:
+    stored = lookup.read_metadata(connection, dom)
+    media = [volume for volume in stored.volumes if volume.role == "seed"] if stored else []
+    if stored is None or not media or stored.phase is not None:
         return False
-    active = bool(connection.call(f"read the state of {raw.name()}", raw.isActive))
+    active = bool(connection.call(f"read the state of {dom.name()}", dom.isActive))
     for volume in media:
         if active:
-            _eject(connection, raw, volume.path, 0, DOMAIN_AFFECT_LIVE | DOMAIN_DEVICE_MODIFY_FORCE)
-        if connection.call(f"read {raw.name()}", raw.isPersistent):
-            _eject(connection, raw, volume.path, DOMAIN_XML_INACTIVE, DOMAIN_AFFECT_CONFIG)
-    delete(connection, raw, media)
-    rest = tuple(one for one in kept.volumes if one.role != "seed")
-    kept = dataclasses.replace(kept, volumes=rest, host_key=None if unread else kept.host_key)
-    write(connection, raw, kept, active=active)
+            _eject(connection, dom, volume.path, 0, DOMAIN_AFFECT_LIVE | DOMAIN_DEVICE_MODIFY_FORCE)
+        if connection.call(f"read {dom.name()}", dom.isPersistent):
+            _eject(connection, dom, volume.path, DOMAIN_XML_INACTIVE, DOMAIN_AFFECT_CONFIG)
+    delete(connection, dom, media)
+    rest = tuple(one for one in stored.volumes if one.role != "seed")
+    stored = dataclasses.replace(stored, volumes=rest, host_key=None if unread else stored.host_key)
+    write(connection, dom, stored, active=active)
     return True
 
 
-def delete(connection: Connection, raw: VirDomain, media: t.Sequence[OwnVolume]) -> None:
+def delete(connection: Connection, dom: VirDomain, media: t.Sequence[OwnVolume]) -> None:
     """Remove media of the VM that are in none of its drives.
 
     Raises PlanRefused for what is not the medium that was made, or is used by others.
@@ -66,26 +66,26 @@ def delete(connection: Connection, raw: VirDomain, media: t.Sequence[OwnVolume])
     if not media:
         return
     references = ownership.read_domains(connection)  # no image lies on a seed medium
-    uuid = str(raw.UUIDString())
+    uuid = str(dom.UUIDString())
     # others may reach the storage, but a medium has one VM, whose UUID is on it
     stay = [owned.remove(connection, one, uuid, references, asked=True) for one in media]
     if any(stay):
         listed = "; ".join(str(one) for one in stay if one is not None)
-        raise PlanRefused(f"the seed medium of {raw.name()!r} is not removed: {listed}")
+        raise PlanRefused(f"the seed medium of {dom.name()!r} is not removed: {listed}")
 
 
-def write(connection: Connection, raw: VirDomain, kept: Metadata, *, active: bool) -> None:
+def write(connection: Connection, dom: VirDomain, stored: Metadata, *, active: bool) -> None:
     """Replace our metadata in the definition, and in the running domain."""
-    if connection.call(f"read {raw.name()}", raw.isPersistent):
-        lookup.write_metadata(connection, raw, kept, DOMAIN_AFFECT_CONFIG)
+    if connection.call(f"read {dom.name()}", dom.isPersistent):
+        lookup.write_metadata(connection, dom, stored, DOMAIN_AFFECT_CONFIG)
     if active:
-        lookup.write_metadata(connection, raw, kept, DOMAIN_AFFECT_LIVE)
+        lookup.write_metadata(connection, dom, stored, DOMAIN_AFFECT_LIVE)
 
 
-def _eject(connection: Connection, raw: VirDomain, path: str, which: int, flags: int) -> None:
+def _eject(connection: Connection, dom: VirDomain, path: str, which: int, flags: int) -> None:
     """Empty the drive that has the file ``path``; the drive stays."""
-    name = raw.name()
-    text = connection.call(f"read {name}", raw.XMLDesc, which)
+    name = dom.name()
+    text = connection.call(f"read {name}", dom.XMLDesc, which)
     for disk in _lxml.parse(text, f"domain {name}").findall("devices/disk"):
         source = disk.find("source")
         if source is None or source.get("file") != path:
@@ -95,5 +95,5 @@ def _eject(connection: Connection, raw: VirDomain, path: str, which: int, flags:
                 disk.remove(child)
         xml = _lxml.tostring(disk)
         connection.call(
-            f"eject the seed medium of {name}", raw.updateDeviceFlags, xml, flags, seconds=60.0
+            f"eject the seed medium of {name}", dom.updateDeviceFlags, xml, flags, seconds=60.0
         )

@@ -65,10 +65,10 @@ _NAMES = ("_seed.iso", "_seed2.iso")
 class _Vm:
     """The VM as it is, and what becomes of it."""
 
-    raw: VirDomain
+    dom: VirDomain
     name: str
     root: Element  # its definition
-    kept: Metadata | None
+    stored: Metadata | None
     active: bool
     steps: list[str] = field(default_factory=list)
     host_key: str | None = None
@@ -76,11 +76,11 @@ class _Vm:
 
     @property
     def uuid(self) -> str:
-        return str(self.raw.UUIDString())
+        return str(self.dom.UUIDString())
 
     @property
     def media(self) -> tuple[OwnVolume, ...]:
-        volumes = self.kept.volumes if self.kept else ()
+        volumes = self.stored.volumes if self.stored else ()
         return tuple(volume for volume in volumes if volume.role == "seed")
 
 
@@ -124,12 +124,12 @@ def _run(
     check: bool,
 ) -> Result:
     vm = _read(connection, name)
-    if vm.kept is not None and vm.kept.phase not in (None, "seeding"):
+    if vm.stored is not None and vm.stored.phase not in (None, "seeding"):
         raise PlanRefused(
-            f"{name!r} is in phase {vm.kept.phase}: another run is at work on it, or died at it;"
+            f"{name!r} is in phase {vm.stored.phase}: another run is at work on it, or died at it;"
             " run that again, or remove the rest with virt_purge"
         )
-    if state == "absent" and vm.kept is not None and vm.kept.phase is not None:
+    if state == "absent" and vm.stored is not None and vm.stored.phase is not None:
         raise PlanRefused(
             f"a call that was killed left {name!r} half seeded; run that again, or make the VM anew"
         )
@@ -137,7 +137,7 @@ def _run(
         return _absent(connection, vm, check=check)
     problems: list[Problem] = []
     seed = seeds.from_options(dict(options), "", (), problems)
-    nics = seed_domain.nics_of(vm.root, vm.kept)
+    nics = seed_domain.nics_of(vm.root, vm.stored)
     problems += seed_network.twins(nics)
     problems += seed_network.problems(seed, nics, "")
     if seed.hostname is None and seed.fqdn is None:
@@ -148,30 +148,30 @@ def _run(
 
 
 def _read(connection: Connection, name: str) -> _Vm:
-    raw = lookup.require_domains(connection, [name])[name]
-    if not connection.call(f"read {name}", raw.isPersistent):
+    dom = lookup.require_domains(connection, [name])[name]
+    if not connection.call(f"read {name}", dom.isPersistent):
         raise PlanRefused(f"{name!r} has no definition of its own (it is transient); define it")
     flags = DOMAIN_XML_INACTIVE | DOMAIN_XML_SECURE  # it is defined again, with its passwords
-    text = connection.call(f"read {name}", raw.XMLDesc, flags)
-    active = bool(connection.call(f"read the state of {name}", raw.isActive))
-    kept = lookup.kept_metadata(connection, raw)
-    return _Vm(raw, name, _lxml.parse(text, f"domain {name}"), kept, active)
+    text = connection.call(f"read {name}", dom.XMLDesc, flags)
+    active = bool(connection.call(f"read the state of {name}", dom.isActive))
+    stored = lookup.read_metadata(connection, dom)
+    return _Vm(dom, name, _lxml.parse(text, f"domain {name}"), stored, active)
 
 
 def _absent(connection: Connection, vm: _Vm, *, check: bool) -> Result:
     vm.steps = [f"remove {one.pool}/{one.name}" for one in vm.media]
     media = bool(vm.steps)
-    failed = vm.kept is not None and vm.kept.first_boot is not None
+    failed = vm.stored is not None and vm.stored.first_boot is not None
     if failed:
         vm.steps.append("forget how its first boot ended")
     if media and not check:
         unread = not vm.active and _started_since(vm) is False
-        seed_medium.remove(connection, vm.raw, unread=unread)
+        seed_medium.remove(connection, vm.dom, unread=unread)
     if failed and not check:
-        kept = dataclasses.replace(
-            lookup.kept_metadata(connection, vm.raw) or Metadata(), first_boot=None
+        stored = dataclasses.replace(
+            lookup.read_metadata(connection, vm.dom) or Metadata(), first_boot=None
         )
-        seed_medium.write(connection, vm.raw, kept, active=vm.active)
+        seed_medium.write(connection, vm.dom, stored, active=vm.active)
     return _result(vm, {"media": [one.path for one in vm.media]}, {"media": []})
 
 
@@ -184,21 +184,21 @@ def _present(
     *,
     check: bool,
 ) -> Result:
-    before = seed_domain.recorded(vm.kept)
+    before = seed_domain.recorded(vm.stored)
     after = seed_domain.as_plain(seed, vm.name)
     drive = seed_domain.drive_with(vm.root, [one.path for one in vm.media])
     source = drive.find("source") if drive is not None else None
     current = source.get("file") if source is not None else None
-    booted = vm.kept is not None and vm.kept.host_key is not None and not vm.media
+    booted = vm.stored is not None and vm.stored.host_key is not None and not vm.media
     ready = booted or (current is not None and os.path.exists(current))
     shown: dict[str, Json] = {"media": [one.path for one in vm.media], "seed": before}
-    if vm.kept is not None and vm.kept.phase is not None:
+    if vm.stored is not None and vm.stored.phase is not None:
         from . import seeding_offline
 
-        ready = not seeding_offline.unfinished(vm.kept, seed, vm.name)
+        ready = not seeding_offline.unfinished(vm.stored, seed, vm.name)
         shown["seed"] = None
     if before is not None and not request.compare(before, after) and ready:
-        vm.host_key = vm.kept.host_key if vm.kept else None
+        vm.host_key = vm.stored.host_key if vm.stored else None
         rest = [one for one in vm.media if one.path != current]
         vm.steps = [f"remove {one.pool}/{one.name}" for one in rest]
         if rest and not check:
@@ -252,8 +252,10 @@ def _offline(
     vm.steps = [f"write the seed into {path}" for path, _kind in seeding_offline.disks_of(vm.root)]
     vm.host_key = GENERATED
     if not check:
-        vm.kept, chosen = seeding_offline.write(connection, vm.raw, vm.root, vm.kept, seed, nics)
-        vm.host_key = vm.kept.host_key
+        vm.stored, chosen = seeding_offline.write(
+            connection, vm.dom, vm.root, vm.stored, seed, nics
+        )
+        vm.host_key = vm.stored.host_key
         vm.seeded = {**seeded, "found": chosen.found}
     return _result(vm, before, {"media": [], "seed": after})
 
@@ -265,11 +267,11 @@ def _require_unbooted(connection: Connection, vm: _Vm, booted: bool) -> None:
             f"{vm.name!r} is running, and a seed is read at the first boot only; shut it down"
             " first, for example with virt_state"
         )
-    if connection.call(f"read {vm.name}", vm.raw.hasManagedSaveImage, 0):
+    if connection.call(f"read {vm.name}", vm.dom.hasManagedSaveImage, 0):
         raise PlanRefused(
             f"{vm.name!r} has saved memory of a running system; start it and shut it down first"
         )
-    if booted and (seed_domain.recorded(vm.kept) or {}).get("method") in ("offline", "auto"):
+    if booted and (seed_domain.recorded(vm.stored) or {}).get("method") in ("offline", "auto"):
         raise PlanRefused(
             f"{vm.name!r} was seeded before, in its disk, and another seed would leave a part of"
             " that; change it from inside, or make it anew with virt_purge and virt_init"
@@ -306,7 +308,7 @@ def _started_since(vm: _Vm) -> bool | None:
 
 def _pool(connection: Connection, vm: _Vm, name: str | None) -> storage.Pool:
     """The pool that is named, that of the VM's own volumes, or the first disk's."""
-    own = next(iter(vm.kept.volumes), None) if vm.kept else None
+    own = next(iter(vm.stored.volumes), None) if vm.stored else None
     folder = None
     if name is None and own is not None:
         name = own.pool
@@ -345,11 +347,11 @@ def _new_volume(
 
 def _drop(connection: Connection, vm: _Vm, volumes: t.Sequence[OwnVolume]) -> None:
     """Remove media that are in no drive, then their names from the metadata."""
-    seed_medium.delete(connection, vm.raw, volumes)
-    if vm.kept is not None and volumes:
-        left = tuple(one for one in vm.kept.volumes if one not in volumes)
-        vm.kept = dataclasses.replace(vm.kept, volumes=left)
-        seed_medium.write(connection, vm.raw, vm.kept, active=vm.active)
+    seed_medium.delete(connection, vm.dom, volumes)
+    if vm.stored is not None and volumes:
+        left = tuple(one for one in vm.stored.volumes if one not in volumes)
+        vm.stored = dataclasses.replace(vm.stored, volumes=left)
+        seed_medium.write(connection, vm.dom, vm.stored, active=vm.active)
 
 
 def _seed(
@@ -363,14 +365,14 @@ def _seed(
 ) -> None:
     medium = seed_nocloud.make(seed, vm.name, vm.uuid, nics)
     _drop(connection, vm, [one for one in vm.media if one.path != current])
-    before, kept = vm.kept, vm.kept or Metadata()
-    others = tuple(one for one in kept.volumes if one != volume)
+    before, stored = vm.stored, vm.stored or Metadata()
+    others = tuple(one for one in stored.volumes if one != volume)
     made: list[OwnVolume] = []  # nothing of that name is ours before it was made
 
     def keep(noted: OwnVolume) -> None:
-        nonlocal kept
-        kept = dataclasses.replace(kept, volumes=(*others, noted))
-        seed_medium.write(connection, vm.raw, kept, active=False)
+        nonlocal stored
+        stored = dataclasses.replace(stored, volumes=(*others, noted))
+        seed_medium.write(connection, vm.dom, stored, active=False)
 
     def noted() -> None:
         made.append(dataclasses.replace(volume, made=identity.of_file(volume.path)))
@@ -384,18 +386,18 @@ def _seed(
             made = made or [dataclasses.replace(volume, made=BEGUN)]
             raise
         final = dataclasses.replace(
-            seed_domain.with_record(kept, seed, vm.name), host_key=medium.host_key
+            seed_domain.with_record(stored, seed, vm.name), host_key=medium.host_key
         )
         old = [current] if current else []
         text = seed_domain.with_medium(vm.root, final, volume.path, old)
-        if connection.call(f"read the state of {vm.name}", vm.raw.isActive):
+        if connection.call(f"read the state of {vm.name}", vm.dom.isActive):
             raise PlanRefused(f"{vm.name!r} was started meanwhile; nothing is changed")
         domains.define(connection, f"define {vm.name}", text)
     except BaseException:
-        seed_medium.delete(connection, vm.raw, made)
-        lookup.restore_metadata(connection, vm.raw, before)
+        seed_medium.delete(connection, vm.dom, made)
+        lookup.restore_metadata(connection, vm.dom, before)
         raise
-    vm.kept, vm.host_key = final, medium.host_key
+    vm.stored, vm.host_key = final, medium.host_key
     _drop(connection, vm, [one for one in vm.media if one.path != volume.path])
 
 

@@ -54,13 +54,13 @@ def disks_of(domain: Element) -> list[tuple[str, str]]:
     return found
 
 
-def unfinished(kept: Metadata | None, seed: Seed, name: str) -> bool:
+def unfinished(stored: Metadata | None, seed: Seed, name: str) -> bool:
     """Whether a call that was killed left this seed half written; raises for another's work."""
-    if kept is None or kept.phase != PHASE:
+    if stored is None or stored.phase != PHASE:
         return False
-    if owners.is_alive(kept.owner):
+    if owners.is_alive(stored.owner):
         raise PlanRefused(f"{name!r} is being seeded by another call; wait for it")
-    if request.compare(seed_domain.recorded(kept) or {}, seed_domain.as_plain(seed, name)):
+    if request.compare(seed_domain.recorded(stored) or {}, seed_domain.as_plain(seed, name)):
         raise PlanRefused(
             f"a call that was killed left {name!r} half seeded with something else; run that again,"
             " or make the VM anew"
@@ -93,17 +93,17 @@ def require_own(connection: Connection, name: str, uuid: str, domain: Element) -
 
 def write(
     connection: Connection,
-    raw: VirDomain,
+    dom: VirDomain,
     domain: Element,
-    kept: Metadata | None,
+    stored: Metadata | None,
     seed: Seed,
     nics: t.Sequence[SeededNic],
 ) -> tuple[Metadata, seed_offline.Chosen]:
     """Write the seed into the VM's disks; the metadata it has then, and what was found."""
-    name, uuid = str(raw.name()), str(raw.UUIDString())
+    name, uuid = str(dom.name()), str(dom.UUIDString())
     disks = disks_of(domain)
     final = dataclasses.replace(
-        seed_domain.with_record(kept or Metadata(), seed, name),
+        seed_domain.with_record(stored or Metadata(), seed, name),
         phase=None,
         owner=None,
         first_boot=first_boot.expected(dataclasses.replace(seed, method="offline")),
@@ -115,7 +115,7 @@ def write(
     marker = f"{Path(disks[0][0]).parent}/{name}{_MARKER}"
     domains.define(connection, f"define {name}", unstartable.marked(domain, claim, marker))
     try:
-        if connection.call(f"read the state of {name}", raw.isActive):
+        if connection.call(f"read the state of {name}", dom.isActive):
             raise PlanRefused(f"{name!r} was started meanwhile; nothing is changed")
         chosen = seed_offline.seed_disks(
             dataclasses.replace(seed, method="offline"), name, uuid, nics, disks

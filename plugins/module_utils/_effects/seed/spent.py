@@ -25,20 +25,20 @@ _PORT = 22
 _MOST = 4  # addresses that are asked
 
 
-def medium(connection: Connection, raw: VirDomain, kept: Metadata | None) -> str | None:
+def medium(connection: Connection, dom: VirDomain, stored: Metadata | None) -> str | None:
     """The name of a medium that has done its work: the VM shows the host key that was on it.
 
     None if there is none, or it cannot be told now.
     """
-    media = [one.name for one in kept.volumes if one.role == "seed"] if kept else []
-    if kept is None or not media or not kept.host_key or kept.phase or not connection.local:
+    media = [one.name for one in stored.volumes if one.role == "seed"] if stored else []
+    if stored is None or not media or not stored.host_key or stored.phase or not connection.local:
         return None
-    guest = Guest(connection, connection, raw)
+    guest = Guest(connection, connection, dom)
     guest.look()
     try:
         found = guest.candidates(neighbours.table())
         for address in itertools.islice(found, _MOST):
-            if host_key.ask(address, _PORT, kept.host_key) is host_key.Proof.HOLDS:
+            if host_key.ask(address, _PORT, stored.host_key) is host_key.Proof.HOLDS:
                 return media[0]
     except FleetVirtError:
         return None  # whoever asks next may be luckier

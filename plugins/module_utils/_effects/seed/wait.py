@@ -181,7 +181,7 @@ class _Wait:
         self.stirred: dict[str, float] = {}
         self.bug: BaseException | None = None
         found = require_domains(connection, names)
-        self.watched = [_Watched(Guest(connection, agents, raw)) for raw in found.values()]
+        self.watched = [_Watched(Guest(connection, agents, dom)) for dom in found.values()]
 
     def run(self) -> Result:
         self.started = time.monotonic()
@@ -240,8 +240,8 @@ class _Wait:
         if self.bug is not None:
             raise self.bug
         if any(one.guest.note for one in self.watched):
-            raw = self.connection.raw
-            if not self.connection.call("see whether libvirt is there", raw.isAlive):
+            conn = self.connection.conn
+            if not self.connection.call("see whether libvirt is there", conn.isAlive):
                 raise HostUnreachable(self.connection.uri, "the connection was lost")
 
     def _step(self) -> None:
@@ -318,7 +318,7 @@ class _Wait:
         if not (one.proven and one.guest.has_medium):
             return
         try:
-            one.changed = seed_medium.remove(self.connection, one.guest.raw)
+            one.changed = seed_medium.remove(self.connection, one.guest.dom)
         except FleetVirtError as error:
             one.problem = f"its seed medium, which is of no use any more, is still there: {error}"
 
@@ -330,7 +330,7 @@ class _Wait:
         one.problem = "; ".join(filter(None, (one.problem, first.remark)))
         one.failed = first.failure is not None
         try:
-            first.settle(self.connection, one.guest.raw)
+            first.settle(self.connection, one.guest.dom)
         except FleetVirtError as error:
             one.problem = "; ".join(filter(None, (one.problem, f"which is not noted: {error}")))
 

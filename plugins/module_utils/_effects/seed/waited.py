@@ -42,11 +42,11 @@ _AGENT_SECONDS = 6.0  # libvirt itself waits 5 for an agent to begin to talk
 class Guest:
     """What is known of one VM. A thread of its own looks; whoever waits only reads."""
 
-    def __init__(self, connection: Connection, agents: Connection, raw: VirDomain) -> None:
+    def __init__(self, connection: Connection, agents: Connection, dom: VirDomain) -> None:
         self.connection = connection
         self.agents = agents
-        self.raw = raw
-        self.name = str(raw.name())
+        self.dom = dom
+        self.name = str(dom.name())
         self.state: str | None = None
         self.reason: str | None = None
         self.ended: str | None = None  # why waiting for it is over, other than by an answer
@@ -115,10 +115,10 @@ class Guest:
     def _look(self) -> None:
         begun = time.monotonic()
         call, name = self.connection.call, self.name
-        numbers = call(f"read the state of {name}", self.raw.state, 0)
+        numbers = call(f"read the state of {name}", self.dom.state, 0)
         self.state = state_name(numbers[0])
         self.reason = reason_name(self.state, numbers[1])
-        facts = domain_info.parse(call(f"read {name}", self.raw.XMLDesc, 0), f"domain {name}")
+        facts = domain_info.parse(call(f"read {name}", self.dom.XMLDesc, 0), f"domain {name}")
         self._logs = [entry["log"] for entry in facts["consoles"] if entry["log"]]
         self.nics = facts["nics"]
         self.host_key = facts["metadata"]["host_key"]
@@ -128,7 +128,7 @@ class Guest:
         self._found["static"] = tuple(facts["metadata"]["addresses"])
         self._ask_agent(facts["agent"])
         if any(nic["type"] == "network" for nic in self.nics):
-            leases = call(f"leases of {name}", addresses.from_leases, self.raw)
+            leases = call(f"leases of {name}", addresses.from_leases, self.dom)
             self._found["lease"] = self._of_nics(leases)
         text = self._console()
         self.first_boot.see(facts["metadata"]["first_boot"], text)
@@ -168,7 +168,7 @@ class Guest:
             self.agent_note = "the guest agent knows of none"
 
     def _agent_addresses(self) -> dict[str, list[str]]:
-        return addresses.from_agent(self.agents.raw.lookupByUUIDString(self.raw.UUIDString()))
+        return addresses.from_agent(self.agents.conn.lookupByUUIDString(self.dom.UUIDString()))
 
     def _of_nics(self, by_mac: t.Mapping[str, t.Sequence[str]]) -> tuple[str, ...]:
         return tuple(address for mac in self.macs for address in by_mac.get(mac, ()))

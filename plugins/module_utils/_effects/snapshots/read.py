@@ -33,25 +33,25 @@ _MIB = 1024**2
 _AGENT = "org.qemu.guest_agent.0"
 
 
-def facts(connection: Connection, raw: VirDomain) -> Facts:
+def facts(connection: Connection, dom: VirDomain) -> Facts:
     """The VM as it is now."""
-    name = str(raw.name())
+    name = str(dom.name())
 
     def ask() -> tuple[Facts, str, str, list[str], str | None]:
-        active = bool(raw.isActive())
-        persistent = bool(raw.isPersistent())
-        stored = raw.XMLDesc(DOMAIN_XML_INACTIVE) if persistent else raw.XMLDesc(0)
-        now = raw.XMLDesc(0) if active else stored
-        current = str(raw.snapshotCurrent(0).getName()) if raw.hasCurrentSnapshot(0) else None
+        active = bool(dom.isActive())
+        persistent = bool(dom.isPersistent())
+        stored = dom.XMLDesc(DOMAIN_XML_INACTIVE) if persistent else dom.XMLDesc(0)
+        now = dom.XMLDesc(0) if active else stored
+        current = str(dom.snapshotCurrent(0).getName()) if dom.hasCurrentSnapshot(0) else None
         found = Facts(
             name=name,
-            uuid=str(raw.UUIDString()),
-            state=state_name(raw.state(0)[0]),
+            uuid=str(dom.UUIDString()),
+            state=state_name(dom.state(0)[0]),
             active=active,
             persistent=persistent,
-            managed_save=bool(raw.hasManagedSaveImage(0)),
+            managed_save=bool(dom.hasManagedSaveImage(0)),
         )
-        return found, stored, now, [one.getXMLDesc(0) for one in raw.listAllSnapshots(0)], current
+        return found, stored, now, [one.getXMLDesc(0) for one in dom.listAllSnapshots(0)], current
 
     found, stored, now, snapshots, current = connection.call(f"read domain {name}", ask)
     kept, running = _lxml.parse(stored, f"domain {name}"), _lxml.parse(now, f"domain {name}")
@@ -71,7 +71,7 @@ def facts(connection: Connection, raw: VirDomain) -> Facts:
             "unfit": tuple(unfit),
             "forgetful": tuple(_forgetful(name, running)) if found.active else (),
             "agent": found.active and _has_agent(running),
-            "libvirt": connection.call("read libvirt's version", connection.raw.getLibVersion),
+            "libvirt": connection.call("read libvirt's version", connection.conn.getLibVersion),
             "stored": metadata.parse(kept),
             "snapshots": ordered(map(parsed.snapshot, snapshots)),
             "current": current,

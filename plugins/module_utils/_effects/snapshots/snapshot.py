@@ -52,7 +52,7 @@ class _Job:
     """One domain and what becomes of its snapshots."""
 
     connection: Connection
-    raw: VirDomain
+    dom: VirDomain
     wanted: Wanted
     before: Facts
     after: Facts
@@ -74,7 +74,7 @@ class _Job:
         """Nothing: what was taken stays, and what a snapshot says of the VM's own is true."""
 
     def finish(self) -> None:
-        self.after = read.facts(self.connection, self.raw)
+        self.after = read.facts(self.connection, self.dom)
         if self.reverted:
             self.after = dataclasses.replace(self.after, reverted=self.reverted)
 
@@ -82,7 +82,7 @@ class _Job:
         """libvirt's object for the snapshot ``name``."""
         found: VirDomainSnapshot = self.connection.call(
             f"look for snapshot {name} of {self.before.name}",
-            self.raw.snapshotLookupByName,
+            self.dom.snapshotLookupByName,
             name,
             0,
         )
@@ -94,8 +94,8 @@ def look(connection: Connection, names: t.Sequence[str]) -> dict[str, object]:
     if names:
         listed = [find_domain(connection, name) for name in dict.fromkeys(names)]
     else:
-        listed = list(connection.call("list domains", connection.raw.listAllDomains, 0))
-    vms = [_seen(read.facts(connection, raw)) for raw in listed if raw is not None]
+        listed = list(connection.call("list domains", connection.conn.listAllDomains, 0))
+    vms = [_seen(read.facts(connection, dom)) for dom in listed if dom is not None]
     return {"changed": False, "vms": sorted(vms, key=lambda one: str(one["name"]))}
 
 
@@ -128,9 +128,9 @@ def run(
     domains = require_domains(connection, names)
     if not check:
         lease.wait_for_others(connection, names)
-        for raw in domains.values():
-            _wait_for_libvirt(connection, raw)
-    jobs = [_planned(connection, raw, wanted) for raw in domains.values()]
+        for dom in domains.values():
+            _wait_for_libvirt(connection, dom)
+    jobs = [_planned(connection, dom, wanted) for dom in domains.values()]
     if check:
         for job in jobs:
             job.after = predict(job.before, job.plan.steps)
@@ -141,21 +141,21 @@ def run(
     return _result(jobs)
 
 
-def _planned(connection: Connection, raw: VirDomain, wanted: Wanted) -> _Job:
-    facts = read.with_files(connection, read.facts(connection, raw), wanted)
+def _planned(connection: Connection, dom: VirDomain, wanted: Wanted) -> _Job:
+    facts = read.with_files(connection, read.facts(connection, dom), wanted)
     plan = plans.plan(facts, wanted)
-    return _Job(connection, raw, wanted, facts, facts, plan, problem="; ".join(plan.refusals))
+    return _Job(connection, dom, wanted, facts, facts, plan, problem="; ".join(plan.refusals))
 
 
-def _wait_for_libvirt(connection: Connection, raw: VirDomain) -> None:
+def _wait_for_libvirt(connection: Connection, dom: VirDomain) -> None:
     """Let what libvirt does with a snapshot for a run that has died come to its end.
 
     It says of no other job that it has no statistics. A VM that is off seems to run meanwhile.
     """
-    name, limit = str(raw.name()), time.monotonic() + _CALL_SECONDS
+    name, limit = str(dom.name()), time.monotonic() + _CALL_SECONDS
     while time.monotonic() < limit:
         try:
-            connection.call(f"read the job of {name}", raw.jobInfo)
+            connection.call(f"read the job of {name}", dom.jobInfo)
             return
         except LibvirtFailure as error:
             if error.code != _libvirt.ERR_INTERNAL_ERROR:
@@ -167,8 +167,8 @@ def _carry_out(job: _Job) -> None:
     """Alone on this VM, by a plan of what is there then."""
     try:
         with owners.host_lock(lease.PATIENCE, f"snapshots-{job.before.uuid}"):
-            _wait_for_libvirt(job.connection, job.raw)
-            again = _planned(job.connection, job.raw, job.wanted)
+            _wait_for_libvirt(job.connection, job.dom)
+            again = _planned(job.connection, job.dom, job.wanted)
             job.before, job.after, job.plan = again.before, again.after, again.plan
             if again.problem:
                 job.problem = again.problem
@@ -199,7 +199,7 @@ def _create(job: _Job, step: Step[Facts]) -> None:
         # said of each, so that libvirt makes no file whatever its version would rather do
         kind = INTERNAL if disk.taken else "no"
         _lxml.add(disks, "disk", {"name": disk.target, "snapshot": kind})
-    _call(job, f"take snapshot {name}", job.raw.snapshotCreateXML, _lxml.tostring(root), 0)
+    _call(job, f"take snapshot {name}", job.dom.snapshotCreateXML, _lxml.tostring(root), 0)
 
 
 def _create_files(job: _Job, step: Step[Facts]) -> str | None:
@@ -222,12 +222,12 @@ def _create_files(job: _Job, step: Step[Facts]) -> str | None:
     flags = _libvirt.DOMAIN_SNAPSHOT_CREATE_DISK_ONLY | _libvirt.DOMAIN_SNAPSHOT_CREATE_ATOMIC
 
     def take() -> None:
-        _call(job, f"take snapshot {name}", job.raw.snapshotCreateXML, text, flags)
+        _call(job, f"take snapshot {name}", job.dom.snapshotCreateXML, text, flags)
 
     if not freeze:
         take()
         return None
-    frozen = quiesce.around(job.connection, job.raw, take, job.wanted.quiesce)
+    frozen = quiesce.around(job.connection, job.dom, take, job.wanted.quiesce)
     return None if frozen else f"take snapshot {name} of its disks alone, nothing frozen"
 
 
@@ -244,7 +244,7 @@ def _mark(job: _Job, step: Step[Facts]) -> None:
 
 def _revert(job: _Job, step: Step[Facts]) -> None:
     name = str(step.about)
-    _call(job, f"go back to snapshot {name}", job.raw.revertToSnapshot, job.find(name), 0)
+    _call(job, f"go back to snapshot {name}", job.dom.revertToSnapshot, job.find(name), 0)
     job.reverted += 1
 
 
@@ -261,10 +261,10 @@ def _spell_out(job: _Job) -> None:
 
     It merges by that: old ones do not look for themselves while it is off.
     """
-    now = read.facts(job.connection, job.raw)
+    now = read.facts(job.connection, job.dom)
     if now.active or now.libvirt >= files.CAN_REVERT:
         return
-    text = _call(job, "read the definition", job.raw.XMLDesc, _WHOLE)
+    text = _call(job, "read the definition", job.dom.XMLDesc, _WHOLE)
     root = _lxml.parse(text, f"domain {now.name}")
     below = {disk.target: files.chain(now, disk) for disk in now.disks}
     changed = False
@@ -301,7 +301,7 @@ def _change(job: _Job, name: str, what: str, change: t.Callable[[Element], None]
     root = _lxml.parse(text, f"snapshot {name}")
     change(root)
     flags = _libvirt.DOMAIN_SNAPSHOT_CREATE_REDEFINE
-    _call(job, what, job.raw.snapshotCreateXML, _lxml.tostring(root), flags)
+    _call(job, what, job.dom.snapshotCreateXML, _lxml.tostring(root), flags)
 
 
 Value = t.TypeVar("Value")

@@ -302,8 +302,8 @@ class _Writer:
     def _differences(self, domain: Domain) -> list[str]:
         files = difference.sized_disks(domain, self.found.xml, _ADOPTED)
         sizes = {path: self.found.sizes.get(target, 0) for target, path in files.items()}
-        kept = Metadata(adopted=_ADOPTED.adopted, groups=self.found.groups)
-        existing = difference.Existing(self.found.xml, kept, self.found.autostart, sizes)
+        stored = Metadata(adopted=_ADOPTED.adopted, groups=self.found.groups)
+        existing = difference.Existing(self.found.xml, stored, self.found.autostart, sizes)
         return [str(one) for one in difference.differences(domain, existing)]
 
     def _take_out(self, path: str) -> bool:

@@ -126,26 +126,26 @@ def _same_family(domain: Domain, root: Element) -> bool:
     return family_of(str(domain.machine)) == family_of(machine)
 
 
-def changed(xml: str, wanted: Wanted, found: t.Iterable[Difference], kept: Metadata) -> str:
+def changed(xml: str, wanted: Wanted, found: t.Iterable[Difference], stored: Metadata) -> str:
     """The definition ``xml`` with the differences ``found`` mended."""
     root = _lxml.parse(xml, f"domain {wanted.domain.name}")
     for one in found:
-        mend(root, wanted, one, kept)
+        mend(root, wanted, one, stored)
     return _lxml.tostring(root)
 
 
-def mend(root: Element, wanted: Wanted, one: Difference, kept: Metadata) -> None:
+def mend(root: Element, wanted: Wanted, one: Difference, stored: Metadata) -> None:
     """Have one setting in ``root`` as it is asked for."""
     device = device_of(wanted.domain, one.path)
     if device is not None:
-        _device(root, wanted, device, kept)
+        _device(root, wanted, device, stored)
         return
     top, _dot, key = one.path.partition(".")
     top, several, number_in = top.partition("[")
     special = _SPECIAL.get(top)
     row = _row(settings.VM, top)
     if special is not None:
-        special(root, wanted, key, kept)
+        special(root, wanted, key, stored)
     elif isinstance(row, Group) and several:
         _one_more(root, wanted, row, getattr(wanted.domain, top)[int(number_in.rstrip("]"))])
     elif isinstance(row, Group) and row.xml:
@@ -154,8 +154,8 @@ def mend(root: Element, wanted: Wanted, one: Difference, kept: Metadata) -> None
         row.rewrite(root, wanted.domain)
 
 
-def _device(root: Element, wanted: Wanted, device: Device, kept: Metadata) -> None:
-    element = located(root, wanted.domain, device, kept)
+def _device(root: Element, wanted: Wanted, device: Device, stored: Metadata) -> None:
+    element = located(root, wanted.domain, device, stored)
     if device.spec is None:
         _drop(element)
     elif element is None:
@@ -168,16 +168,16 @@ def _device(root: Element, wanted: Wanted, device: Device, kept: Metadata) -> No
         rewrite(element, device, wanted)
 
 
-def located(root: Element, domain: Domain, device: Device, kept: Metadata) -> Element | None:
+def located(root: Element, domain: Domain, device: Device, stored: Metadata) -> Element | None:
     """The disk or NIC in ``root``."""
     spec = device.spec
     if isinstance(spec, Disk):
-        return disk_element(root, domain, spec, kept)
+        return disk_element(root, domain, spec, stored)
     if isinstance(spec, Nic):
-        return nic_element(root, spec, made_as(kept))
+        return nic_element(root, spec, made_as(stored))
     if device.kind == "disks":
-        return absent_disk(root, device.name, kept, made_as(kept))
-    return absent_nic(root, device.name, made_as(kept))
+        return absent_disk(root, device.name, stored, made_as(stored))
+    return absent_nic(root, device.name, made_as(stored))
 
 
 def rewrite(element: Element, device: Device, wanted: Wanted) -> None:
@@ -394,7 +394,7 @@ def _fragment(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None
     fragment.merge(root, wanted.domain.xml)
 
 
-def _boot(root: Element, wanted: Wanted, _key: str, kept: Metadata) -> None:
+def _boot(root: Element, wanted: Wanted, _key: str, stored: Metadata) -> None:
     for old in [*root.findall("devices/*/boot"), *root.findall("os/boot")]:
         _drop(old)
     domain = wanted.domain
@@ -402,7 +402,7 @@ def _boot(root: Element, wanted: Wanted, _key: str, kept: Metadata) -> None:
     devices += [Device("nics", one.name, "", one) for one in domain.nics]
     for order, name in enumerate(domain.boot, 1):
         device = next(one for one in devices if one.name == name)
-        element = located(root, domain, device, kept)
+        element = located(root, domain, device, stored)
         if element is not None:
             _lxml.add(element, "boot", {"order": str(order)})
 

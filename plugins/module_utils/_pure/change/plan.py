@@ -346,13 +346,13 @@ class _Planner:
 
 
 def after(
-    kept: Metadata, wanted: Wanted, attached: t.Collection[str | None], paths: t.Collection[str]
+    stored: Metadata, wanted: Wanted, attached: t.Collection[str | None], paths: t.Collection[str]
 ) -> Metadata:
     """What is kept with the VM once its definition is as asked for."""
     domain = wanted.domain
     volumes = tuple(
         dataclasses.replace(one, role="disk") if one.role == "new" else one
-        for one in kept.volumes
+        for one in stored.volumes
         if one.role != "new" or one.path in attached
     )
     place = domain.placement
@@ -366,7 +366,7 @@ def after(
     }
     changed: dict[str, t.Any] = {key: value for key, value in asked.items() if key in paths}
     return dataclasses.replace(
-        kept, volumes=volumes, request=request.merged(kept.request, domain), **changed
+        stored, volumes=volumes, request=request.merged(stored.request, domain), **changed
     )
 
 
@@ -393,11 +393,11 @@ def _can_be_unplugged(live: Element, count: int) -> bool:
 
 def _noted(new: tuple[OwnVolume, ...]) -> Effect[Facts]:
     def effect(before: Facts) -> Facts:
-        kept = before.metadata
-        known = {one.path for one in kept.volumes}
+        stored = before.metadata
+        known = {one.path for one in stored.volumes}
         more = tuple(one for one in new if one.path not in known)
-        kept = dataclasses.replace(kept, phase=PHASE, volumes=(*kept.volumes, *more))
-        return dataclasses.replace(before, metadata=kept)
+        stored = dataclasses.replace(stored, phase=PHASE, volumes=(*stored.volumes, *more))
+        return dataclasses.replace(before, metadata=stored)
 
     return effect
 
@@ -420,8 +420,8 @@ def _emptied(path: str) -> Effect[Facts]:
             dataclasses.replace(one, made=BEGUN) if one.path == path else one
             for one in before.metadata.volumes
         )
-        kept = dataclasses.replace(before.metadata, volumes=volumes)
-        return dataclasses.replace(before, files=before.files - {path}, metadata=kept)
+        stored = dataclasses.replace(before.metadata, volumes=volumes)
+        return dataclasses.replace(before, files=before.files - {path}, metadata=stored)
 
     return effect
 
@@ -429,8 +429,8 @@ def _emptied(path: str) -> Effect[Facts]:
 def _gone(path: str) -> Effect[Facts]:
     def effect(before: Facts) -> Facts:
         volumes = tuple(one for one in before.metadata.volumes if one.path != path)
-        kept = dataclasses.replace(before.metadata, volumes=volumes)
-        return dataclasses.replace(before, files=before.files - {path}, metadata=kept)
+        stored = dataclasses.replace(before.metadata, volumes=volumes)
+        return dataclasses.replace(before, files=before.files - {path}, metadata=stored)
 
     return effect
 
@@ -463,5 +463,5 @@ def _grown(path: str, size: int) -> Effect[Facts]:
 
 
 def _released(before: Facts) -> Facts:
-    kept = dataclasses.replace(before.metadata, phase=None, owner=None)
-    return dataclasses.replace(before, metadata=kept)
+    stored = dataclasses.replace(before.metadata, phase=None, owner=None)
+    return dataclasses.replace(before, metadata=stored)

@@ -129,12 +129,12 @@ class _Differences(difference_devices.Found):
                 self.add(join(path, key), row.show(wanted), row.show(real))
 
 
-def _places(found: _Differences, domain: Domain, kept: Metadata) -> None:
+def _places(found: _Differences, domain: Domain, stored: Metadata) -> None:
     """What placement looks at, which may be written beside ``placement`` or in it."""
     place = domain.placement
     asked = {"anti_affinity": place.anti_affinity, "tags": place.tags, "zone": place.zone}
     for key, value in asked.items():
-        real = getattr(kept, key)
+        real = getattr(stored, key)
         inside = found.written("placement") and bool(value)
         if (inside or found.written(key)) and value != real:
             listed = not isinstance(value, str) and key != "zone"

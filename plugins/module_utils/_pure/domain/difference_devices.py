@@ -54,20 +54,20 @@ class Found(t.Protocol):
         """Keep a difference for every setting that was written and is not in ``element``."""
 
 
-def own_disks(kept: Metadata) -> dict[str, str]:
+def own_disks(stored: Metadata) -> dict[str, str]:
     """The names of the VM's own disks by their paths, also of one that is just being added."""
-    return {one.path: one.target for one in kept.volumes if one.role in ("disk", "new")}
+    return {one.path: one.target for one in stored.volumes if one.role in ("disk", "new")}
 
 
-def disk_element(root: Element, domain: Domain, disk: Disk, kept: Metadata) -> Element | None:
+def disk_element(root: Element, domain: Domain, disk: Disk, stored: Metadata) -> Element | None:
     """The disk in the definition, None if it has been taken out.
 
     One of an adopted VM is named after its target.
     """
     if disk.exists:
-        return _existing(root, disk, kept)
-    known = own_disks(kept)
-    target = disk.name if kept.adopted else target_names(domain.disks)[disk.name]
+        return _existing(root, disk, stored)
+    known = own_disks(stored)
+    target = disk.name if stored.adopted else target_names(domain.disks)[disk.name]
     second = None
     for element in root.iterfind("devices/disk"):
         source, place = element.find("source"), element.find("target")
@@ -75,29 +75,29 @@ def disk_element(root: Element, domain: Domain, disk: Disk, kept: Metadata) -> E
         if path is not None and known.get(path) == disk.name:
             return element
         same = element.get("device", "disk") == disk.device
-        same = same and (bool(kept.adopted) or element.get("type", "file") == "file")
+        same = same and (bool(stored.adopted) or element.get("type", "file") == "file")
         if same and path not in known and place is not None and place.get("dev") == target:
             second = element
     return second
 
 
-def _existing(root: Element, disk: Disk, kept: Metadata) -> Element | None:
+def _existing(root: Element, disk: Disk, stored: Metadata) -> Element | None:
     """The disk by what it is on, else by what it was on when it was attached."""
-    made = sources.source_made(made_as(kept).get("disks", {}).get(disk.name) or {})
+    made = sources.source_made(made_as(stored).get("disks", {}).get(disk.name) or {})
     by_source = {sources.source_of(one): one for one in root.iterfind("devices/disk")}
     found = by_source.get(sources.source(disk))
     return by_source.get(made) if found is None and made is not None else found
 
 
 def disks(
-    found: Found, domain: Domain, root: Element, kept: Metadata, sizes: Mapping[str, int]
+    found: Found, domain: Domain, root: Element, stored: Metadata, sizes: Mapping[str, int]
 ) -> None:
     """Differences of the disks that were written."""
     for disk in domain.disks:
         path = f"disks.{disk.name}"
         if not found.written(path):
             continue
-        element = disk_element(root, domain, disk, kept)
+        element = disk_element(root, domain, disk, stored)
         if element is None:
             found.add(path, sources.DRIVES.get(disk.device, "a disk"), None)
             continue
@@ -179,10 +179,10 @@ def nic_with(root: Element, *macs: str) -> Element | None:
 
 
 def absent_disk(
-    root: Element, name: str, kept: Metadata, request: Mapping[str, t.Any]
+    root: Element, name: str, stored: Metadata, request: Mapping[str, t.Any]
 ) -> Element | None:
     """The VM's own disk of that name in the definition, or the drive that was made as it."""
-    known = own_disks(kept)
+    known = own_disks(stored)
     target = _targets_made(request).get(name)
     drive = None
     for element in root.iterfind("devices/disk"):
@@ -220,12 +220,12 @@ def absent_nic(root: Element, name: str, request: Mapping[str, t.Any]) -> Elemen
 
 
 def absent(
-    found: Found, domain: Domain, root: Element, kept: Metadata, request: Mapping[str, t.Any]
+    found: Found, domain: Domain, root: Element, stored: Metadata, request: Mapping[str, t.Any]
 ) -> None:
     """Disks and NICs that are not to be there."""
     for name in domain.absent_disks:
-        mine = any(one.target == name for one in kept.volumes if one.role != "seed")
-        element = absent_disk(root, name, kept, request)
+        mine = any(one.target == name for one in stored.volumes if one.role != "seed")
+        element = absent_disk(root, name, stored, request)
         if element is not None:
             kind = sources.DRIVES.get(element.get("device") or "", "a disk")
             found.add(f"disks.{name}", "absent", kind)
@@ -245,13 +245,13 @@ def _nic(found: Found, path: str, nic: Nic, element: Element) -> None:
     found.rows(path, _REST, nic, element)
 
 
-def boot(found: Found, domain: Domain, root: Element, kept: Metadata) -> None:
+def boot(found: Found, domain: Domain, root: Element, stored: Metadata) -> None:
     """Whether the firmware tries the named devices in their order, before any other."""
     if not found.written("boot"):
         return
     places: dict[int, str] = {}
     for disk in domain.disks:
-        _place(places, disk.name, disk_element(root, domain, disk, kept))
+        _place(places, disk.name, disk_element(root, domain, disk, stored))
     macs = {nic.mac: nic.name for nic in domain.nics}
     for element in root.iterfind("devices/interface"):
         mac = element.find("mac")

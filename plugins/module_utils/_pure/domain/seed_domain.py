@@ -24,9 +24,9 @@ if t.TYPE_CHECKING:
     from ..base.json_values import Json
 
 
-def nics_of(domain: Element, kept: Metadata | None) -> list[SeededNic]:
+def nics_of(domain: Element, stored: Metadata | None) -> list[SeededNic]:
     """The domain's NICs in order, with the names they have in the request, else eth0, eth1..."""
-    names = _names(kept)
+    names = _names(stored)
     found: list[SeededNic] = []
     for interface in domain.findall("devices/interface"):
         mac = interface.find("mac")
@@ -36,8 +36,8 @@ def nics_of(domain: Element, kept: Metadata | None) -> list[SeededNic]:
     return found
 
 
-def _names(kept: Metadata | None) -> dict[str, str]:
-    nics = _request(kept).get("nics")
+def _names(stored: Metadata | None) -> dict[str, str]:
+    nics = _request(stored).get("nics")
     names = {}
     for nic in nics if isinstance(nics, list) else ():
         if isinstance(nic, dict):
@@ -45,9 +45,9 @@ def _names(kept: Metadata | None) -> dict[str, str]:
     return names
 
 
-def _request(kept: Metadata | None) -> dict[str, Json]:
+def _request(stored: Metadata | None) -> dict[str, Json]:
     try:
-        found = json.loads(kept.request or "{}") if kept is not None else {}
+        found = json.loads(stored.request or "{}") if stored is not None else {}
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
@@ -60,34 +60,34 @@ def as_plain(seed: Seed, name: str) -> dict[str, Json]:
     return plain
 
 
-def recorded(kept: Metadata | None) -> dict[str, Json] | None:
+def recorded(stored: Metadata | None) -> dict[str, Json] | None:
     """What the VM was seeded with before, as of :func:`as_plain`; None if it never was."""
-    if kept is None:
+    if stored is None:
         return None
-    found = _request(kept).get("seed")
-    if kept.request is None and kept.seed is not None:
+    found = _request(stored).get("seed")
+    if stored.request is None and stored.seed is not None:
         try:
-            found = json.loads(kept.seed)
+            found = json.loads(stored.seed)
         except ValueError:
             return {}
     return found if isinstance(found, dict) else None
 
 
-def with_record(kept: Metadata, seed: Seed, name: str) -> Metadata:
+def with_record(stored: Metadata, seed: Seed, name: str) -> Metadata:
     """The metadata with this seed: in the request, if the VM was made by one."""
     plain = as_plain(seed, name)
-    kept = dataclasses.replace(
-        kept,
+    stored = dataclasses.replace(
+        stored,
         user=seed.user,
         addresses=seed.static_addresses,
         first_boot=first_boot.expected(seed),
     )
-    if kept.request is not None:
-        request = {**_request(kept), "seed": plain}
+    if stored.request is not None:
+        request = {**_request(stored), "seed": plain}
         text = json.dumps(request, sort_keys=True, separators=(",", ":"))
-        return dataclasses.replace(kept, request=text)
+        return dataclasses.replace(stored, request=text)
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
-    return dataclasses.replace(kept, seed=text)
+    return dataclasses.replace(stored, seed=text)
 
 
 def drive_with(domain: Element, paths: t.Collection[str]) -> Element | None:
@@ -99,7 +99,7 @@ def drive_with(domain: Element, paths: t.Collection[str]) -> Element | None:
     return None
 
 
-def with_medium(domain: Element, kept: Metadata, path: str, before: t.Collection[str]) -> str:
+def with_medium(domain: Element, stored: Metadata, path: str, before: t.Collection[str]) -> str:
     """The definition with the medium ``path`` in a drive, and ``kept`` as our metadata.
 
     The drive is the one that has a medium of ``before``, else an empty one on SCSI, else a new one.
@@ -119,7 +119,7 @@ def with_medium(domain: Element, kept: Metadata, path: str, before: t.Collection
                 drive.remove(child)
         drive.append(_lxml.new("source", {"file": path}))
         drive.append(_lxml.new("backingStore"))
-    metadata.put(domain, kept)
+    metadata.put(domain, stored)
     return _lxml.tostring(domain)
 
 

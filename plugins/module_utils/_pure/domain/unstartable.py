@@ -31,14 +31,14 @@ def unmark(root: Element) -> None:
             devices.remove(disk)
 
 
-def marked(root: Element, kept: Metadata, path: str) -> str:
+def marked(root: Element, stored: Metadata, path: str) -> str:
     """The ``<domain>`` ``root`` with ``kept`` as our metadata and a drive that cannot be opened.
 
     ``path`` is the drive's medium: a file that never exists. libvirt looks for it before it starts
     anything (startupPolicy mandatory) and fails. A definition that has such a drive keeps it.
     """
     domain = copy.deepcopy(root)
-    metadata.put(domain, kept)
+    metadata.put(domain, stored)
     devices = domain.find("devices")
     if devices is None:
         devices = _lxml.add(domain, "devices")

@@ -227,14 +227,14 @@ def _gone(item: Removal) -> Effect[Belongings]:
 
 def _refusals(domain: DomainFacts, options: Options) -> list[str]:
     """Why the domain as such is not removed."""
-    name, kept = domain.name, domain.metadata
-    if kept is None:
+    name, stored = domain.name, domain.metadata
+    if stored is None:
         return [
             f"{name!r} was not made by this collection (it has no metadata of it), so which files"
             f" are its own is not known and nothing is removed. By hand: {_WHERE} undefine {name}"
             " --nvram --managed-save --snapshots-metadata, then its files"
         ]
-    if not kept.made_here:
+    if not stored.made_here:
         return [
             f"{name!r} was not made by this collection, which only gave it a seed, so which disks"
             " are its own is not known and nothing is removed. Take its seed medium away with"
@@ -242,14 +242,14 @@ def _refusals(domain: DomainFacts, options: Options) -> list[str]:
             " --managed-save --snapshots-metadata, then its files"
         ]
     found = []
-    if kept.phase not in (None, *_AT_WORK):
+    if stored.phase not in (None, *_AT_WORK):
         found.append(
-            f"{name!r} is in phase {kept.phase}: another run is at work on it, or died at it; let"
+            f"{name!r} is in phase {stored.phase}: another run is at work on it, or died at it; let"
             " that end, or run it again to finish it, before anything is removed"
         )
-    elif kept.phase is not None and domain.owner_alive:
-        work = _AT_WORK[kept.phase]
-        pid = f" (process {kept.owner.pid})" if kept.owner else ""
+    elif stored.phase is not None and domain.owner_alive:
+        work = _AT_WORK[stored.phase]
+        pid = f" (process {stored.owner.pid})" if stored.owner else ""
         found.append(
             f"{name!r} is being {work} by a run on this host{pid}; wait for it and try again"
         )

@@ -16,7 +16,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ..base import metadata as kept_metadata
+from ..base import metadata as read_metadata
 from ..base.metadata import BEGUN, MADE, Metadata, Move, OwnVolume
 from ..plan.steps import Effect, Step
 from . import settling
@@ -63,10 +63,10 @@ class Scene:
 
 def scene(source: Source, seed: str | None = None) -> Scene:
     """Before a move, with nothing of it on the destination."""
-    kept = source.metadata or Metadata()
+    stored = source.metadata or Metadata()
     state = source.state if source.state in ("shutoff", "paused") else "running"
-    held = Held(state, source.autostart, kept.phase, evacuated_from=kept.evacuated_from)
-    return Scene(held, old=frozenset(one.path for one in kept.volumes), seed=seed)
+    held = Held(state, source.autostart, stored.phase, evacuated_from=stored.evacuated_from)
+    return Scene(held, old=frozenset(one.path for one in stored.volumes), seed=seed)
 
 
 def begin(
@@ -164,7 +164,7 @@ def finish(vm: Arrived, *, keep_volumes: bool = False) -> Settled:
     steps.append(_final("release", text, lambda one: replace(one, claim=None)))
     if move is not None and move.autostart == "yes":
         steps.append(_final("autostart", "autostart on", _there(autostart=True)))
-    names = kept_metadata.arriving(vm.metadata, vm.where)
+    names = read_metadata.arriving(vm.metadata, vm.where)
     unmarked = _there(phase=None, before=None, evacuated_from=names)
     steps.append(_final("unmark", f"remove the marks of the move of {name}", unmarked))
     return Settled(tuple(steps), stay, lost)
@@ -186,7 +186,7 @@ def undo(
         steps.append(_final("resume", f"resume {name}", _here(state="running")))
     if move is not None and move.autostart == "yes":
         steps.append(_final("autostart", "autostart on", _here(autostart=True)))
-    names = kept_metadata.arriving(metadata, here)
+    names = read_metadata.arriving(metadata, here)
     unmarked = _here(phase=None, before=None, evacuated_from=names)
     steps.append(_final("unmark", f"remove the marks of the move of {name}", unmarked))
     return Settled(tuple(steps), lost=lost, off=off)
@@ -210,11 +210,11 @@ def predicted(
 
 def marked(source: Source, move: Move, *, evacuating: bool) -> Metadata:
     """What is kept with the VM while it moves, but for who is at work."""
-    kept = source.metadata or Metadata()
-    names = kept.evacuated_from
+    stored = source.metadata or Metadata()
+    names = stored.evacuated_from
     if evacuating:
-        names = kept_metadata.leaving(kept, source.host)
-    return replace(kept, phase=MIGRATING, move=move, evacuated_from=names)
+        names = read_metadata.leaving(stored, source.host)
+    return replace(stored, phase=MIGRATING, move=move, evacuated_from=names)
 
 
 def move_of(source: Source, where: str, run: str) -> Move:

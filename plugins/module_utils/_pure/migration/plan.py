@@ -78,18 +78,18 @@ def plan(source: Source, target: Target, options: Options, *, space: bool = True
 
 def other_move(
     name: str,
-    kept: Metadata | None,
+    stored: Metadata | None,
     here: str,
     where: str,
     is_alive: t.Callable[[Owner | None], bool],
 ) -> str | None:
     """Why the VM on ``here`` does not go to ``where`` now: it is in a move between other ends."""
-    if kept is None or kept.phase != "migrating" or kept.move is None:
+    if stored is None or stored.phase != "migrating" or stored.move is None:
         return None
-    source, destination = kept.move.source, kept.move.destination
+    source, destination = stored.move.source, stored.move.destination
     if (source, destination) == (here, where):
         return None
-    if source == here and is_alive(kept.owner):
+    if source == here and is_alive(stored.owner):
         return (
             f"{name!r} is being moved from {here} to {destination} by another run, so not to"
             f" {where}; wait for that, and move it from there if it is still to go"
@@ -114,11 +114,11 @@ def without_seed_medium(source: Source) -> Source:
         dataclasses.replace(disk, path=None, own=None) if is_seed(disk) else disk
         for disk in source.disks
     )
-    kept = source.metadata
-    if kept is not None:
-        rest = tuple(own for own in kept.volumes if own.role != "seed")
-        kept = dataclasses.replace(kept, volumes=rest)
-    return dataclasses.replace(source, disks=disks, metadata=kept)
+    stored = source.metadata
+    if stored is not None:
+        rest = tuple(own for own in stored.volumes if own.role != "seed")
+        stored = dataclasses.replace(stored, volumes=rest)
+    return dataclasses.replace(source, disks=disks, metadata=stored)
 
 
 def _is_ours(claim: Defined, source: Source) -> bool:
@@ -138,16 +138,16 @@ def claim_uuid(uuid: str) -> str:
 def _vm(source: Source) -> list[str]:
     """What speaks against moving this VM anywhere."""
     name, found = source.name, []
-    kept = source.metadata
-    if kept is None or not kept.made_here:
+    stored = source.metadata
+    if stored is None or not stored.made_here:
         found.append(f"{name!r} was not made by this collection: {_FOREIGN}")
-    if kept is not None and kept.phase not in (None, "migrating"):
+    if stored is not None and stored.phase not in (None, "migrating"):
         found.append(
-            f"{name!r} is in phase {kept.phase}: another run is at work on it, or died at it; let"
-            f" that end, or run it again to finish it{_ENDED_BY.get(kept.phase, '')}"
+            f"{name!r} is in phase {stored.phase}: another run is at work on it, or died at it; let"
+            f" that end, or run it again to finish it{_ENDED_BY.get(stored.phase, '')}"
         )
-    elif kept is not None and kept.phase == "migrating" and source.owner_alive:
-        pid = f" (process {kept.owner.pid})" if kept.owner else ""
+    elif stored is not None and stored.phase == "migrating" and source.owner_alive:
+        pid = f" (process {stored.owner.pid})" if stored.owner else ""
         found.append(f"{name!r} is being moved by a run on {source.host}{pid}; wait for it")
     if not source.persistent:
         found.append(f"{name!r} is transient and has no definition that could go along; define it")

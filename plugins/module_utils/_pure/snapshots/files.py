@@ -219,14 +219,14 @@ def unrevertable(facts: Facts, found: Snapshot) -> list[str]:
 
 
 def own_files(
-    kept: Metadata | None, disks: t.Iterable[Disk], snapshots: t.Collection[Snapshot]
+    stored: Metadata | None, disks: t.Iterable[Disk], snapshots: t.Collection[Snapshot]
 ) -> tuple[OwnVolume, ...]:
     """The files that snapshots of ours have made for the VM, of which none has a note of its own.
 
     They are named by the definition or by a snapshot, and after the volume that lies lowest.
     """
     outside = [one for one in snapshots if one.kind == EXTERNAL]
-    if kept is None or not kept.made_here or not all(one.ours for one in outside):
+    if stored is None or not stored.made_here or not all(one.ours for one in outside):
         return ()
     if not outside:
         return ()
@@ -234,8 +234,8 @@ def own_files(
     for one in outside:
         named += [path for _target, path in one.files]
         named += [disk.source for disk in one.disks]
-    known = {own.path for own in kept.volumes}
-    stems = {posixpath.splitext(own.path)[0]: own for own in kept.volumes if own.role != "seed"}
+    known = {own.path for own in stored.volumes}
+    stems = {posixpath.splitext(own.path)[0]: own for own in stored.volumes if own.role != "seed"}
     found = {}
     for path in named:
         fits = [

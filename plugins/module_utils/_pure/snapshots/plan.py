@@ -225,16 +225,16 @@ def _reverted(facts: Facts, name: str, found: Snapshot | None) -> Plan[Facts]:
     return Plan(tuple(steps))
 
 
-def _redefine(found: Snapshot, kept: Metadata) -> Step[Facts]:
+def _redefine(found: Snapshot, stored: Metadata) -> Step[Facts]:
     def noted(before: Facts) -> Facts:
         snapshots = tuple(
-            dataclasses.replace(one, stored=kept) if one.name == found.name else one
+            dataclasses.replace(one, stored=stored) if one.name == found.name else one
             for one in before.snapshots
         )
         return dataclasses.replace(before, snapshots=snapshots)
 
     text = f"note in snapshot {found.name} what the VM owns now"
-    return Step("redefine", text, noted, about=(found.name, kept))
+    return Step("redefine", text, noted, about=(found.name, stored))
 
 
 def stored_after(now: Metadata | None, then: Metadata | None) -> Metadata | None:

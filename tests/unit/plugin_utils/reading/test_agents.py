@@ -32,8 +32,8 @@ class Agents:
         self.busy: dict[int, str] = {}
         self.used: set[int] = set()
 
-    def told(self, raw: t.Any, uuid: str) -> _agents.Told:
-        key = id(raw)
+    def told(self, conn: t.Any, uuid: str) -> _agents.Told:
+        key = id(conn)
         assert key not in self.busy, "two calls over one connection"
         self.busy[key] = uuid
         self.used.add(key)
@@ -60,9 +60,9 @@ def ask(connection: Connection, *uuids: str) -> list[bool]:
 def test_one_connection_is_enough_for_few(agents: Agents) -> None:
     with connect(URI, 5) as connection:
         assert ask(connection, *map(str, range(9))) == [True] * 9
-        assert agents.used == {id(connection.raw)}
+        assert agents.used == {id(connection.conn)}
         assert connection.hanging == 0
-        assert connection.raw.getHostname()
+        assert connection.conn.getHostname()
 
 
 def test_more_share_more(agents: Agents) -> None:

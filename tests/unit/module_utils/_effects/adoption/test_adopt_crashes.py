@@ -36,10 +36,10 @@ def _define(
 ) -> str:
     path = machine.pool / disk
     if not path.exists():
-        pool = machine.connection.raw.storagePoolLookupByName("default")
+        pool = machine.connection.conn.storagePoolLookupByName("default")
         pool.createXML(f"<volume><name>{disk}</name><capacity>4096</capacity></volume>", 0)
         path.write_bytes(b"data" * 1024)
-    domain = machine.connection.raw.defineXML(_DOMAIN.format(name=name, path=path))
+    domain = machine.connection.conn.defineXML(_DOMAIN.format(name=name, path=path))
     if start:
         domain.create()
     return str(domain.XMLDesc(2))
@@ -93,9 +93,9 @@ def test_killed_or_failed_anywhere_the_next_ends_it(
                 assert stored is not None
                 assert stored.made_here
                 assert stored.phase is None
-                raw = machine.connection.raw.lookupByName("old1")
-                assert _without_ours(str(raw.XMLDesc(2))) == before
-                assert ("adopted" in raw.XMLDesc(0)) or not start
+                dom = machine.connection.conn.lookupByName("old1")
+                assert _without_ours(str(dom.XMLDesc(2))) == before
+                assert ("adopted" in dom.XMLDesc(0)) or not start
                 third = machine.call(_adopt(disks))
                 assert third is not None
                 assert not third["changed"]

@@ -92,13 +92,13 @@ def test_nobody_answers(tmp_path: Path) -> None:
 def stuck() -> Connection:
     """A connection on which calls may hang."""
     with connect("test:///default", 0.1) as opened:
-        return Connection(opened.raw, opened.uri, 0.1)
+        return Connection(opened.conn, opened.uri, 0.1)
 
 
 def test_libvirts_error_becomes_ours() -> None:
     with connect("test:///default", 5) as connection:
         with pytest.raises(LibvirtFailure) as caught:
-            connection.call("look up nope", connection.raw.lookupByName, "nope")
+            connection.call("look up nope", connection.conn.lookupByName, "nope")
         assert str(caught.value).startswith("look up nope: ")
         assert caught.value.code == 42  # VIR_ERR_NO_DOMAIN
         with pytest.raises(DeadlineExceeded, match=r"wait: no answer within 0\.1 seconds"):
@@ -127,10 +127,10 @@ def test_a_reading_whose_reason_was_lost_is_done_once_more() -> None:
     def read(connection: Connection, name: str) -> str:
         seen.append(name)
         if seen.count(name) <= {"fails once": 1, "fails": 2}.get(name, 0):
-            connection.raw.virConnGetLastError()  # as virResetLastError: nothing is known
+            connection.conn.virConnGetLastError()  # as virResetLastError: nothing is known
             raise libvirt.libvirtError("virDomainGetState() failed")
         if name == "gone":
-            connection.raw.lookupByName(name)
+            connection.conn.lookupByName(name)
         return name
 
     names = ["there", "fails once", "fails", "gone"]
@@ -146,9 +146,9 @@ def test_why_a_call_failed_is_known_though_another_object_was_freed_meanwhile() 
     with connect("test:///default", 10.0) as connection:
 
         def fail() -> None:
-            domain = connection.raw.lookupByName("test")
+            domain = connection.conn.lookupByName("test")
             with contextlib.suppress(libvirt.libvirtError):
-                connection.raw.lookupByName("nope")
+                connection.conn.lookupByName("nope")
             del domain
             lost = libvirt.libvirtError("virDomainLookupByName() failed")
             assert not lost.get_error_code()
@@ -183,7 +183,7 @@ def test_what_fails_leaves_nothing_for_the_collector() -> None:
             raise LibvirtFailure("", "", outcome.error.code)
 
         def left(function: t.Callable[[libvirt.virDomain], None]) -> weakref.ref[libvirt.virDomain]:
-            domain = connection.raw.lookupByName("test")
+            domain = connection.conn.lookupByName("test")
             try:
                 function(domain)
             except LibvirtFailure:
@@ -207,17 +207,17 @@ def test_what_vanished_after_it_was_listed_is_left_out() -> None:
     )
     with connect("test:///default", 10.0) as connection:
         for name in ("stays", "goes"):
-            connection.raw.defineXML(xml.format(name))
-        listed = connection.raw.listAllDomains(0)
-        connection.raw.lookupByName("goes").undefine()
+            connection.conn.defineXML(xml.format(name))
+        listed = connection.conn.listAllDomains(0)
+        connection.conn.lookupByName("goes").undefine()
 
         def read(gone: int) -> list[str]:
-            found = connection.each_there(lambda raw: raw.XMLDesc(0), listed, str, gone)
-            return sorted(raw.name() for raw, text in found if "<domain" in text)
+            found = connection.each_there(lambda dom: dom.XMLDesc(0), listed, str, gone)
+            return sorted(dom.name() for dom, text in found if "<domain" in text)
 
         try:
             assert read(ERR_NO_DOMAIN) == ["stays", "test"]
             with pytest.raises(LibvirtFailure, match="goes"):
                 read(ERR_NO_STORAGE_VOL)
         finally:  # others share the driver's node
-            connection.raw.lookupByName("stays").undefine()
+            connection.conn.lookupByName("stays").undefine()

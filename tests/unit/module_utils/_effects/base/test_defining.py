@@ -46,8 +46,8 @@ def connection(tmp_path: Path) -> Iterator[Connection]:
 
 
 def marked(connection: Connection, live: bool) -> Metadata | None:
-    raw = connection.raw.lookupByName("test")
-    text = raw.XMLDesc(0 if live else libvirt.VIR_DOMAIN_XML_INACTIVE)
+    dom = connection.conn.lookupByName("test")
+    text = dom.XMLDesc(0 if live else libvirt.VIR_DOMAIN_XML_INACTIVE)
     return metadata.parse(_lxml.parse(text, "test"))
 
 
@@ -56,7 +56,7 @@ def test_a_definition_replaces_the_former_one(connection: Connection) -> None:
     text = _VM.format(more=f"<uuid>{first.UUIDString()}</uuid><title>changed</title>")
     again = domains.define(connection, "define web1", text)
     assert "<title>changed</title>" in again.XMLDesc(0)
-    assert [one.name() for one in connection.raw.listAllDomains(0)].count("web1") == 1
+    assert [one.name() for one in connection.conn.listAllDomains(0)].count("web1") == 1
 
 
 def test_what_libvirt_does_not_take_is_told_with_what_was_being_done(
@@ -80,7 +80,7 @@ def test_a_definition_goes_with_checkpoints_and_its_nvram_unless_that_is_kept(
     connection: Connection, keep: bool, flags: int
 ) -> None:
     """libvirt's test driver has neither, and names what it was asked for."""
-    dom = connection.raw.lookupByName("test")
+    dom = connection.conn.lookupByName("test")
     unknown = flags | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
     with pytest.raises(LibvirtFailure, match=rf"^undefine test: .*\({unknown:#x}\)"):
         domains.undefine(connection, dom, keep_nvram=keep)
@@ -88,7 +88,7 @@ def test_a_definition_goes_with_checkpoints_and_its_nvram_unless_that_is_kept(
 
 
 def test_metadata_are_written_where_they_are_asked_for(connection: Connection) -> None:
-    dom = connection.raw.lookupByName("test")
+    dom = connection.conn.lookupByName("test")
     lookup.write_metadata(connection, dom, _OURS, lookup.AFFECT_CONFIG)
     assert (marked(connection, live=True), marked(connection, live=False)) == (None, _OURS)
     busy = dataclasses.replace(_OURS, phase="seeding")
@@ -98,9 +98,9 @@ def test_metadata_are_written_where_they_are_asked_for(connection: Connection) -
 
 @pytest.mark.parametrize("before", [None, _OURS])
 def test_metadata_become_what_they_were(connection: Connection, before: Metadata | None) -> None:
-    dom = connection.raw.lookupByName("test")
+    dom = connection.conn.lookupByName("test")
     lookup.restore_metadata(connection, dom, before)
     lookup.write_metadata(connection, dom, Metadata(phase="seeding"), lookup.AFFECT_CONFIG)
     lookup.restore_metadata(connection, dom, before)
     assert marked(connection, live=False) == before
-    assert lookup.kept_metadata(connection, dom) == before
+    assert lookup.read_metadata(connection, dom) == before

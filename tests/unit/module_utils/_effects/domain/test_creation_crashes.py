@@ -146,7 +146,7 @@ def _faults(machine: Machine, *names: str) -> list[str]:
 
 def _definitions(machine: Machine, *names: str) -> list[dict[str, str]]:
     """The VMs' definitions, without what is another's folder or number."""
-    texts = [machine.connection.raw.lookupByName(name).XMLDesc(2) for name in names]
+    texts = [machine.connection.conn.lookupByName(name).XMLDesc(2) for name in names]
     return [plain(text.replace(str(machine.root), "")) for text in texts]
 
 
@@ -202,21 +202,21 @@ def _comparable(facts: Facts) -> dict[str, t.Any]:
 
 def _found(machine: Machine, name: str) -> dict[str, t.Any]:
     """The same as it is, read by other means than the product's."""
-    raw = machine.domains().get(name)
+    dom = machine.domains().get(name)
     files = {
         str(path): FILLED if path.read_bytes().strip(b"\0") else EMPTY
         for path in machine.pool.glob(f"{name}_*")
     }
-    if raw is None:
+    if dom is None:
         return _comparable(Facts(name, files=files))
     return _comparable(
         Facts(
             name,
-            raw.UUIDString(),
+            dom.UUIDString(),
             machine.stored(name),
-            startable="startupPolicy='mandatory'" not in raw.XMLDesc(2),
-            autostart=bool(raw.autostart()),
-            state={1: "running", 3: "paused"}.get(raw.state(0)[0]),
+            startable="startupPolicy='mandatory'" not in dom.XMLDesc(2),
+            autostart=bool(dom.autostart()),
+            state={1: "running", 3: "paused"}.get(dom.state(0)[0]),
             files=files,
         )
     )
@@ -359,21 +359,21 @@ def test_a_claim_of_the_living_is_left_alone(
         kept = machine.stored("web1")
         assert kept is not None
         assert machine.files()
-        raw = machine.domains()["web1"]
+        dom = machine.domains()["web1"]
         at_work = dataclasses.replace(kept, owner=owner.of(number, _RUN))
         creation.definition.write_metadata(
-            t.cast("t.Any", machine), raw, at_work, creation.definition.AFFECT_CONFIG
+            t.cast("t.Any", machine), dom, at_work, creation.definition.AFFECT_CONFIG
         )
-        before = machine.files(), machine.connection.raw.lookupByName("web1").XMLDesc(2)
+        before = machine.files(), machine.connection.conn.lookupByName("web1").XMLDesc(2)
         result = machine.call(functools.partial(create, run=_NEXT_RUN))
         assert result is not None
         assert "is being created by a run on this host" in result["msg"]
-        after = machine.files(), machine.connection.raw.lookupByName("web1").XMLDesc(2)
+        after = machine.files(), machine.connection.conn.lookupByName("web1").XMLDesc(2)
         assert after == before
         assert machine.effects.done == []
         # nor does another run finish it in its name
         result = machine.call(functools.partial(create, run=_NEXT_RUN, stage="finish"))
-        assert machine.connection.raw.lookupByName("web1").XMLDesc(2) == before[1]
+        assert machine.connection.conn.lookupByName("web1").XMLDesc(2) == before[1]
 
 
 @pytest.mark.parametrize("ends", ["well", "dead"])
@@ -386,16 +386,16 @@ def test_a_living_run_is_waited_for_and_what_it_left_is_looked_at_again(
         machine.call(functools.partial(create, run=_RUN), kill_at=0 if ends == "well" else 8)
         kept = machine.stored("web1")
         assert kept is not None
-        raw = machine.domains()["web1"]
+        dom = machine.domains()["web1"]
         phase = "starting" if ends == "well" else "creating"
         at_work = dataclasses.replace(kept, phase=phase, owner=owner.of(number, _RUN))
-        lookup.write_metadata(machine.connection, raw, at_work, lookup.AFFECT_CONFIG)
+        lookup.write_metadata(machine.connection, dom, at_work, lookup.AFFECT_CONFIG)
         turns = []
 
         def sleep(seconds: float) -> None:
             turns.append(seconds)
             if len(turns) == 3:
-                lookup.write_metadata(machine.connection, raw, kept, lookup.AFFECT_CONFIG)
+                lookup.write_metadata(machine.connection, dom, kept, lookup.AFFECT_CONFIG)
 
         with monkeypatch.context() as patch:
             patch.setattr(time, "sleep", sleep)
@@ -417,12 +417,12 @@ def test_a_run_that_was_faster_with_a_dead_claim_is_left_alone(
         machine.call(functools.partial(create, run=_RUN), kill_at=8)
         before = machine.files()
 
-        def take_over(connection: Connection, raw: t.Any, *given: t.Any) -> t.Any:
+        def take_over(connection: Connection, dom: t.Any, *given: t.Any) -> t.Any:
             kept = machine.stored("web1")
             assert kept is not None
             other = dataclasses.replace(kept, owner=owner.of(number, _THIRD_RUN))
-            lookup.write_metadata(connection, raw, other, lookup.AFFECT_CONFIG)
-            return real(connection, raw, *given)
+            lookup.write_metadata(connection, dom, other, lookup.AFFECT_CONFIG)
+            return real(connection, dom, *given)
 
         monkeypatch.setattr(lease, "take_over", take_over)
         result = machine.call(functools.partial(create, run=_NEXT_RUN))

@@ -86,22 +86,22 @@ def test_moving(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", _FAULTS)
 def test_starting(name: str, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     error, text = _FAULTS[name]
-    bad = connection.raw.defineXML(
+    bad = connection.conn.defineXML(
         "<domain type='test'><name>bad</name><memory>131072</memory><os><type>hvm</type></os>"
         "</domain>"
     )
     real = state._step
 
     def step(opened: Connection, job: t.Any, *rest: t.Any) -> t.Any:
-        if job.raw.name() == "bad":
+        if job.dom.name() == "bad":
             raise error
         yield from real(opened, job, *rest)
 
     monkeypatch.setattr(state, "_step", step)
-    connection.raw.lookupByName("test").destroy()
+    connection.conn.lookupByName("test").destroy()
     result = state.run(connection, ["bad", "test"], Wanted(state="running"), check=False)
     assert [(one["failed"], one["msg"]) for one in result["vms"]] == [(True, text), (False, None)]
-    assert connection.raw.lookupByName("test").isActive()
+    assert connection.conn.lookupByName("test").isActive()
     bad.undefine()  # the driver's default node is one for all
 
 

@@ -92,10 +92,10 @@ def test_every_doubt_is_left_to_who_claims(machine: Machine, other: t.Mapping[st
 
 
 def test_one_at_which_a_run_is_at_work_is_not_settled(machine: Machine) -> None:
-    raw = machine.domains()["web1"]
-    kept = lookup.kept_metadata(machine.connection, raw)
-    assert kept is not None
+    dom = machine.domains()["web1"]
+    stored = lookup.read_metadata(machine.connection, dom)
+    assert stored is not None
     for phase in ("changing", "moving"):
-        changed = dataclasses.replace(kept, phase=phase)
-        lookup.write_metadata(machine.connection, raw, changed, lookup.AFFECT_CONFIG)
+        changed = dataclasses.replace(stored, phase=phase)
+        lookup.write_metadata(machine.connection, dom, changed, lookup.AFFECT_CONFIG)
         assert _facts(machine, _VM)["vms"] == []

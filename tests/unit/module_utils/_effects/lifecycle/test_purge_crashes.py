@@ -47,20 +47,20 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
 
 def _define(machine: Machine, *, start: bool = False, **more: t.Any) -> None:
     """The VM, with volumes whose files are there."""
-    raw = machine.connection.raw.storagePoolLookupByName("default")
+    pool = machine.connection.conn.storagePoolLookupByName("default")
     own = []
     for name, role in _VOLUMES.items():
         path = machine.pool / name
         if not path.exists():
-            raw.createXML(f"<volume><name>{name}</name><capacity>4096</capacity></volume>", 0)
+            pool.createXML(f"<volume><name>{name}</name><capacity>4096</capacity></volume>", 0)
             path.write_bytes(name.encode())
         made = identity.of_file(str(path))
         own.append(OwnVolume("default", name, str(path), name.split("_")[1], role, made))
-    kept = Metadata(home="hv1", request="{}", volumes=tuple(own))
-    kept = dataclasses.replace(kept, **more)
-    text = etree.tostring(metadata.to_element(kept)).decode()
+    stored = Metadata(home="hv1", request="{}", volumes=tuple(own))
+    stored = dataclasses.replace(stored, **more)
+    text = etree.tostring(metadata.to_element(stored)).decode()
     xml = _DOMAIN.format(uuid=_UUID, metadata=text, pool=machine.pool)
-    domain = machine.connection.raw.defineXML(xml)
+    domain = machine.connection.conn.defineXML(xml)
     if start:
         domain.create()
 
@@ -113,7 +113,7 @@ def test_it_says_how_far_it_came_and_goes_on(machines: Machines) -> None:
     for number in range(1, effects + 1):
         with machines.new() as machine:
             _define(machine)
-            before = plain(machine.connection.raw.lookupByName("web1").XMLDesc(2))
+            before = plain(machine.connection.conn.lookupByName("web1").XMLDesc(2))
             result = machine.call(_purge, fail_at=number)
             assert result is not None
             where = f"{machine.effects.failed!r} ({number}) failed"
@@ -121,7 +121,7 @@ def test_it_says_how_far_it_came_and_goes_on(machines: Machines) -> None:
             if result.get("failed"):
                 assert "it fails here" in result["msg"], where
                 # the definition is there as long as anything that it names
-                domain = machine.connection.raw.lookupByName("web1")
+                domain = machine.connection.conn.lookupByName("web1")
                 whole = machine.files().keys() == _VOLUMES.keys()
                 if not result["changed"] and whole and number == 1:
                     assert plain(domain.XMLDesc(2)) == before, where
@@ -187,7 +187,7 @@ def test_the_rest_of_a_dead_run_goes_and_what_came_later_stays(machines: Machine
 def test_what_is_anothers_too_stops_all(machines: Machines) -> None:
     with machines.new() as machine:
         _define(machine)
-        machine.connection.raw.defineXML(
+        machine.connection.conn.defineXML(
             "<domain type='test'><name>clone</name><memory>131072</memory><os><type>hvm</type></os>"
             "<devices><disk type='file' device='disk'>"
             f"<source file='{machine.pool}/web1_data.raw'/><target dev='sda' bus='scsi'/>"

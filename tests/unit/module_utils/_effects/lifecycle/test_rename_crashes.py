@@ -64,7 +64,7 @@ def _define(machine: Machine, monkeypatch: pytest.MonkeyPatch, *, volumes: bool 
     machine._refresh()
     kept = Metadata(request='{"name":"a"}', host_key="k", volumes=tuple(own))
     ours = _lxml.tostring(metadata.to_element(kept))
-    machine.connection.raw.defineXML(
+    machine.connection.conn.defineXML(
         _DOMAIN.format(uuid=_UUID, root=folder, metadata=ours, disk=disk)
     )
     return folder
@@ -82,7 +82,7 @@ def _content(folder: Path) -> dict[str, str]:
 
 def _ended(machine: Machine, folder: Path, where: str = "") -> None:
     assert list(machine.domains()) == ["b"], where
-    text = str(machine.connection.raw.lookupByName("b").XMLDesc(2))
+    text = str(machine.connection.conn.lookupByName("b").XMLDesc(2))
     for name in _MOVED:
         assert str(folder / name) in text, where
     assert _content(folder) == _MOVED, where

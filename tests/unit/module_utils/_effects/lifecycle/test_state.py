@@ -55,7 +55,7 @@ def bring(connection: Connection, name: str, *, check: bool = False, **wanted: t
 @pytest.mark.parametrize("wanted", ["running", "shutoff"])
 def test_from_every_state(connection: Connection, name: str, wanted: str) -> None:
     predicted = bring(connection, name, state=wanted, check=True)
-    assert state.read_facts(connection, connection.raw.lookupByName(name)).state == name
+    assert state.read_facts(connection, connection.conn.lookupByName(name)).state == name
     real = bring(connection, name, state=wanted)
     assert real == predicted
     assert real["state"] == wanted
@@ -69,7 +69,7 @@ def test_from_every_state(connection: Connection, name: str, wanted: str) -> Non
 
 
 def test_saved_memory(connection: Connection) -> None:
-    connection.raw.lookupByName("running").managedSave(0)
+    connection.conn.lookupByName("running").managedSave(0)
     assert not bring(connection, "running", state="shutoff")["changed"]
     assert bring(connection, "running", state="running")["steps"] == [
         "start, going on from its saved memory"
@@ -81,7 +81,7 @@ def test_autostart(connection: Connection) -> None:
     assert (done["changed"], done["autostart"], done["state"]) == (True, True, "shutoff")
     assert done["diff"][0]["before"] != done["diff"][0]["after"]
     assert not bring(connection, "shutoff", state="shutoff")["changed"]
-    assert connection.raw.lookupByName("shutoff").autostart() == 1
+    assert connection.conn.lookupByName("shutoff").autostart() == 1
 
 
 @pytest.mark.parametrize("check", [True, False])
@@ -158,7 +158,7 @@ def test_a_reboot_is_a_change_each_time(connection: Connection) -> None:
 
 def test_a_look_finds_names_and_members_of_groups(connection: Connection) -> None:
     text = "".join(f"<f:group>{one}</f:group>" for one in ("web", "db"))
-    domain = connection.raw.lookupByName("paused")
+    domain = connection.conn.lookupByName("paused")
     domain.setMetadata(2, f"<fleet>{text.replace('f:', '')}</fleet>", "fleet", NAMESPACE, 2)
     found = state.look(connection, ["running", "nobody"], ["web", "mail"])["vms"]
     assert [(vm["name"], vm["groups"]) for vm in found] == [

@@ -186,12 +186,12 @@ def test_each_unknown_name_is_told_with_what_there_is(node: Opened) -> None:
 def test_domains_that_vanish_meanwhile(node: Opened) -> None:
     """Somebody defines and undefines domains all the time; every answer is whole."""
     connection = node(domain("stays"))
-    raw = connection.raw
+    conn = connection.conn
     stop = threading.Event()
 
     def churn() -> None:
         while not stop.is_set():
-            made = [raw.defineXML(domain(f"churn{number}")) for number in range(20)]
+            made = [conn.defineXML(domain(f"churn{number}")) for number in range(20)]
             for one in made:
                 one.undefine()
 
@@ -219,7 +219,7 @@ def test_domains_that_vanish_meanwhile(node: Opened) -> None:
 
 def test_a_connection_that_is_gone(node: Opened) -> None:
     connection = node(domain("one"))
-    connection.raw.close()
+    connection.conn.close()
     with pytest.raises(LibvirtFailure, match="list domains: "):
         read_domains(connection, Wanted())
 

@@ -60,8 +60,8 @@ def test_the_test_driver(connection: Connection) -> None:
 
 
 def test_the_mark_and_an_inactive_pool(connection: Connection) -> None:
-    raw = connection.raw
-    pool = raw.storagePoolDefineXML(
+    conn = connection.conn
+    pool = conn.storagePoolDefineXML(
         "<pool type='dir'><name>base</name><target><path>/base</path></target></pool>", 0
     )
     try:

@@ -57,7 +57,7 @@ def test_a_pool_that_is_not_there_is_part_of_what_is_predicted(connection: Conne
 
 
 def test_an_inactive_pool_is_refused(connection: Connection) -> None:
-    pool = connection.raw.storagePoolLookupByName("default-pool")
+    pool = connection.conn.storagePoolLookupByName("default-pool")
     pool.destroy()
     try:
         with pytest.raises(PlanRefused, match="virsh pool-start default-pool"):

@@ -19,7 +19,7 @@ _NETWORKS = {
 def test_networks_that_carry_vlan_tags_and_what_the_driver_does_not_tell() -> None:
     with connect("test:///default", 5) as connection:
         made = [
-            connection.raw.networkDefineXML(f"<network><name>{name}</name>{text}</network>")
+            connection.conn.networkDefineXML(f"<network><name>{name}</name>{text}</network>")
             for name, text in _NETWORKS.items()
         ]
         try:

@@ -44,12 +44,12 @@ class _Noted(Connection):
 
 def test_nothing_that_is_asked_of_libvirt_may_take_hours() -> None:
     with connect("test:///default", 10) as opened:
-        connection = _Noted(opened.raw, opened.uri, opened.timeout)
+        connection = _Noted(opened.conn, opened.uri, opened.timeout)
         pool = storage.find_pool(connection, "default-pool", None)
         assert pool is not None
         new = {"size": 1 << 20, "volume_format": "raw"}
         storage.create_volume(connection, pool, "empty", **new)
-        storage.patiently(connection, "refresh", lambda: pool.raw.refresh(0))
+        storage.patiently(connection, "refresh", lambda: pool.handle.refresh(0))
         assert storage.delete_volume(connection, pool, "empty")
     long = {action: seconds for action, seconds in connection.limits.items() if seconds > _MINUTES}
     assert long == {}

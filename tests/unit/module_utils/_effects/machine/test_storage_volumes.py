@@ -53,7 +53,7 @@ def test_a_pool_is_found_by_its_name_before_its_folder(machines: Machines) -> No
 
 def test_a_pool_that_is_not_started_is_refused_and_known(machines: Machines) -> None:
     with machines.new() as machine:
-        machine.connection.raw.storagePoolLookupByName("default").destroy()
+        machine.connection.conn.storagePoolLookupByName("default").destroy()
         with pytest.raises(PlanRefused, match="virsh pool-start default"):
             storage.find_pool(machine.connection, "default", None)
         assert storage.pool_at(machine.connection, str(machine.pool)) == "default"
@@ -66,7 +66,7 @@ def test_a_pool_that_is_made_starts_at_boot(machines: Machines) -> None:
         found = storage.find_pool(machine.connection, "more", None)
         assert found is not None
         assert found.path == made.path == f"{machine.root}/more"
-        assert found.raw.autostart()
+        assert found.handle.autostart()
 
 
 def test_a_name_is_taken_by_a_volume_or_a_file(machines: Machines) -> None:

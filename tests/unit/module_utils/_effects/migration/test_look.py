@@ -51,8 +51,8 @@ def connection(tmp_path: Path) -> Iterator[Connection]:
     node.write_text(f"<node>{text}</node>")
     with connect(f"test://{node}", 10) as opened:
         for name, kept in _KEPT.items():
-            raw = lookup.find_domain(opened, name)
-            lookup.write_metadata(opened, raw, kept, lookup.AFFECT_CONFIG)
+            dom = lookup.find_domain(opened, name)
+            lookup.write_metadata(opened, dom, kept, lookup.AFFECT_CONFIG)
         yield opened
 
 

@@ -79,14 +79,14 @@ def connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Conn
         yield opened
 
 
-def define(connection: Connection, name: str, uuid: str, kept: Metadata) -> None:
-    connection.raw.defineXML(_DOMAIN.format(name=name, uuid=uuid))
-    raw = lookup.find_domain(connection, name)
-    lookup.write_metadata(connection, raw, kept, lookup.AFFECT_CONFIG)
+def define(connection: Connection, name: str, uuid: str, stored: Metadata) -> None:
+    connection.conn.defineXML(_DOMAIN.format(name=name, uuid=uuid))
+    dom = lookup.find_domain(connection, name)
+    lookup.write_metadata(connection, dom, stored, lookup.AFFECT_CONFIG)
 
 
-def claim(connection: Connection, kept: Metadata = _CLAIM) -> None:
-    define(connection, "web1.migration", migration_plan.claim_uuid(_UUID), kept)
+def claim(connection: Connection, stored: Metadata = _CLAIM) -> None:
+    define(connection, "web1.migration", migration_plan.claim_uuid(_UUID), stored)
 
 
 def settle(connection: Connection, *addresses: str, check: bool = False) -> tuple[Job, str | None]:
@@ -100,7 +100,7 @@ def settle(connection: Connection, *addresses: str, check: bool = False) -> tupl
 
 
 def there(connection: Connection) -> list[str]:
-    return sorted(raw.name() for raw in connection.raw.listAllDomains())
+    return sorted(dom.name() for dom in connection.conn.listAllDomains())
 
 
 @pytest.mark.parametrize("claimed", [False, True])
@@ -110,11 +110,11 @@ def test_one_that_has_arrived_is_finished(connection: Connection, claimed: bool)
         claim(connection)
     predicted, problem = settle(connection, check=True)
     assert problem is None
-    raw = lookup.find_domain(connection, "web1")
-    assert raw is not None
-    kept = lookup.kept_metadata(connection, raw)
-    assert kept is not None
-    assert kept.phase == "migrating"
+    dom = lookup.find_domain(connection, "web1")
+    assert dom is not None
+    stored = lookup.read_metadata(connection, dom)
+    assert stored is not None
+    assert stored.phase == "migrating"
     done, problem = settle(connection)
     assert problem is None
     assert (done.flow, done.changed, done.steps, done.note) == (
@@ -122,12 +122,12 @@ def test_one_that_has_arrived_is_finished(connection: Connection, claimed: bool)
         *(predicted.steps, predicted.note),
     )
     assert there(connection) == ["web1"]
-    assert raw.autostart()
-    assert not raw.isActive(), "nothing is started"
-    kept = lookup.kept_metadata(connection, raw)
-    assert kept is not None
-    assert (kept.phase, kept.move, kept.home) == (None, None, "hv1")
-    assert kept.volumes[0].made == ("" if claimed else MADE)
+    assert dom.autostart()
+    assert not dom.isActive(), "nothing is started"
+    stored = lookup.read_metadata(connection, dom)
+    assert stored is not None
+    assert (stored.phase, stored.move, stored.home) == (None, None, "hv1")
+    assert stored.volumes[0].made == ("" if claimed else MADE)
     note = str(done.note)
     assert "it ran before the move and is shut off on hv2 now" in note
     assert "hv1, which is declared lost, may still have its old definition" in note
@@ -149,8 +149,8 @@ def test_a_run_that_ended_after_it_had_defined_the_vm_is_gone_on_with(
 def test_one_that_only_runs_is_defined_first(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    raw = connection.raw.createXML(_DOMAIN.format(name="web1", uuid=_UUID), 0)
-    lookup.write_metadata(connection, raw, _PLAIN, lookup.AFFECT_LIVE)
+    dom = connection.conn.createXML(_DOMAIN.format(name="web1", uuid=_UUID), 0)
+    lookup.write_metadata(connection, dom, _PLAIN, lookup.AFFECT_LIVE)
     claim(connection)
     monkeypatch.setattr(_JOB_OF, lambda *_given: "unbounded")
     done, problem = settle(connection)
@@ -158,14 +158,14 @@ def test_one_that_only_runs_is_defined_first(
     assert "libvirt on hv2 is still at work on 'web1'" in str(problem)
     monkeypatch.setattr(_JOB_OF, lambda *_given: None)
     predicted, problem = settle(connection, check=True)
-    assert (predicted.changed, problem, raw.isPersistent()) == (True, None, 0)
+    assert (predicted.changed, problem, dom.isPersistent()) == (True, None, 0)
     done, problem = settle(connection)
     assert (done.flow, done.steps, problem) == ("finish", predicted.steps, None)
-    assert (raw.isPersistent(), raw.isActive(), raw.autostart()) == (1, 1, 1)
+    assert (dom.isPersistent(), dom.isActive(), dom.autostart()) == (1, 1, 1)
     assert there(connection) == ["web1"]
-    kept = lookup.kept_metadata(connection, raw)
-    assert kept is not None
-    assert (kept.phase, kept.home, kept.volumes[0].made) == (None, "hv1", "")
+    stored = lookup.read_metadata(connection, dom)
+    assert stored is not None
+    assert (stored.phase, stored.home, stored.volumes[0].made) == (None, "hv1", "")
     assert settle(connection)[0].changed is False
 
 
@@ -173,13 +173,13 @@ def test_one_that_waits_for_its_memory_is_left_to_libvirt(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_JOB_OF, lambda *_given: None)
-    raw = connection.raw.createXML(_DOMAIN.format(name="web1", uuid=_UUID), 0)
-    raw.suspend()
+    dom = connection.conn.createXML(_DOMAIN.format(name="web1", uuid=_UUID), 0)
+    dom.suspend()
     claim(connection)
     done, problem = settle(connection)
     assert (done.flow, done.changed) == (None, False)
     assert "libvirt on hv2 still waits for the rest of 'web1'" in str(problem)
-    assert (raw.isPersistent(), raw.state()[0]) == (0, 3)
+    assert (dom.isPersistent(), dom.state()[0]) == (0, 3)
     assert there(connection) == ["web1", "web1.migration"]
 
 
@@ -190,13 +190,13 @@ def test_one_that_was_shut_off_before_is_stopped_and_stays_off(
     monkeypatch.setattr(_JOB_OF, lambda *_given: None)
     off = Move("hv1", "hv2", "run", "no", "shutoff")
     define(connection, "web1", _UUID, Metadata(request="{}", phase="migrating", move=off))
-    raw = lookup.find_domain(connection, "web1")
-    assert raw is not None
-    raw.create()
-    raw.suspend()
+    dom = lookup.find_domain(connection, "web1")
+    assert dom is not None
+    dom.create()
+    dom.suspend()
     done, problem = settle(connection)
     assert (done.flow, problem) == ("finish", None)
-    assert (raw.isActive(), raw.isPersistent(), raw.autostart()) == (0, 1, 0)
+    assert (dom.isActive(), dom.isPersistent(), dom.autostart()) == (0, 1, 0)
     assert "it ran before" not in str(done.note)
 
 
@@ -216,7 +216,7 @@ def test_copies_that_hold_something_stay_with_their_claim(
 ) -> None:
     """The test driver's volumes have no content to read."""
     claim(connection)
-    pool = connection.raw.storagePoolLookupByName("default-pool")
+    pool = connection.conn.storagePoolLookupByName("default-pool")
     pool.createXML("<volume><name>web1_system.qcow2</name><capacity>1048576</capacity></volume>", 0)
     monkeypatch.setattr(f"{_VOLUMES_MODULE}._is_blank", lambda *_given: False)
     for _turn in range(2):
@@ -242,17 +242,17 @@ _OTHERS: dict[str, tuple[str, Metadata]] = {
 }
 
 
-@pytest.mark.parametrize(("uuid", "kept"), _OTHERS.values(), ids=_OTHERS.keys())
+@pytest.mark.parametrize(("uuid", "stored"), _OTHERS.values(), ids=_OTHERS.keys())
 def test_what_is_not_the_vm_of_the_move_is_not_touched(
-    connection: Connection, uuid: str, kept: Metadata
+    connection: Connection, uuid: str, stored: Metadata
 ) -> None:
-    define(connection, "web1", uuid, kept)
+    define(connection, "web1", uuid, stored)
     claim(connection)
     done, problem = settle(connection)
     assert (done.flow, done.changed) == (None, False)
     assert "is not the VM whose move from hv1 is unfinished" in str(problem)
     assert there(connection) == ["web1", "web1.migration"]
-    assert lookup.kept_metadata(connection, lookup.find_domain(connection, "web1")) == kept
+    assert lookup.read_metadata(connection, lookup.find_domain(connection, "web1")) == stored
 
 
 def test_a_claim_of_another_move_is_none_of_this_one(connection: Connection) -> None:

@@ -59,24 +59,24 @@ def _before(machines: Machines, state: str) -> Iterator[Fleet]:
     """The VM on the first, which starts with it, and nothing of it on the second."""
     with two_ends(machines, None, None) as fleet:
         for name in FILES:
-            pool = fleet.two.connection.raw.storagePoolLookupByName("default")
+            pool = fleet.two.connection.conn.storagePoolLookupByName("default")
             pool.storageVolLookupByName(name).delete(0)
             (fleet.two.pool / name).unlink()
-        fleet.two.connection.raw.lookupByName(f"web1{CLAIM}").undefine()
+        fleet.two.connection.conn.lookupByName(f"web1{CLAIM}").undefine()
         fleet.define(fleet.one, state, None, "", autostart=True)
         yield fleet
 
 
 def _held(machine: Machine) -> Held | None:
-    raw = machine.domains().get("web1")
-    if raw is None:
+    dom = machine.domains().get("web1")
+    if dom is None:
         return None
     kept = machine.stored("web1")
     assert kept is not None
-    state = _STATES[int(raw.state(0)[0])]
+    state = _STATES[int(dom.state(0)[0])]
     before = kept.move and (kept.move.state, kept.move.autostart)
-    coming = not raw.isPersistent()
-    return Held(state, bool(raw.autostart()), kept.phase, before, kept.evacuated_from, coming)
+    coming = not dom.isPersistent()
+    return Held(state, bool(dom.autostart()), kept.phase, before, kept.evacuated_from, coming)
 
 
 def _read(fleet: Fleet) -> Scene:
@@ -114,15 +114,15 @@ class Mover:
 
     def __call__(self, connection: Connection) -> str | None:
         """Why it has not moved; None if it has."""
-        raw = connection.raw.lookupByName("web1")
-        source = self.source(raw)
+        dom = connection.conn.lookupByName("web1")
+        source = self.source(dom)
         found = self.plan(source)
         ends = self.fleet.ends(connection, self.job)
         works = _Compared(
-            *(self.fleet.two.connection, raw, source, self.target(), found),
+            *(self.fleet.two.connection, dom, source, self.target(), found),
             Settings("hv1", "base", Options(), evacuating=True),
             settle.Settler(ends, self.job, keep_volumes=False),
-            *("run", lambda: source, lambda _seconds: self.watched(raw)),
+            *("run", lambda: source, lambda _seconds: self.watched(dom)),
         )
         works.fleet = self.fleet
         try:
@@ -131,8 +131,8 @@ class Mover:
             return f"{type(error).__name__}: {error}"
         return None
 
-    def source(self, raw: t.Any) -> Source:
-        state = _STATES[int(raw.state(0)[0])]
+    def source(self, dom: t.Any) -> Source:
+        state = _STATES[int(dom.state(0)[0])]
         kept = self.fleet.one.stored("web1")
         assert kept is not None
         disks = tuple(
@@ -140,7 +140,7 @@ class Mover:
             for one in kept.volumes
         )
         return Source(
-            *("web1", UUID, "hv1", state, bool(raw.isActive()), True, bool(raw.autostart()), kept),
+            *("web1", UUID, "hv1", state, bool(dom.isActive()), True, bool(dom.autostart()), kept),
             *("test", "i686", "pc", 128, 1, disks),
         )
 
@@ -156,20 +156,20 @@ class Mover:
     def target(self) -> Target:
         return Target(self.job.destination, "host-2", (), ())
 
-    def watched(self, raw: t.Any) -> migration_job.Watched:
+    def watched(self, dom: t.Any) -> migration_job.Watched:
         """libvirt moves it, or says that it cannot."""
         fleet = self.fleet
         fleet.one.effects.next("libvirt begins to move it")
         if not self.arrives:
             return migration_job.Watched("the network is down")
-        state, xml = _STATES[int(raw.state(0)[0])], raw.XMLDesc(2)
-        new = fleet.two.connection.raw.defineXML(xml)
+        state, xml = _STATES[int(dom.state(0)[0])], dom.XMLDesc(2)
+        new = fleet.two.connection.conn.defineXML(xml)
         new.create()
         if state == "paused":
             new.suspend()
-        raw.destroy()
+        dom.destroy()
         fleet.one.effects.next("libvirt has it there, and defined here")
-        raw.undefine()
+        dom.undefine()
         fleet.one.effects.next("libvirt has moved it")
         return migration_job.Watched()
 

@@ -111,9 +111,9 @@ def test_what_waits_there_and_goes_just_when_it_is_stopped_is_no_obstacle(
     """As QEMU does whose connection was cut: the move is undone, as if it had not waited."""
     stop = BothEnds.stop
 
-    def gone(self: BothEnds, connection: Connection, raw: t.Any) -> None:
-        raw.destroy()
-        stop(self, connection, raw)
+    def gone(self: BothEnds, connection: Connection, dom: t.Any) -> None:
+        dom.destroy()
+        stop(self, connection, dom)
 
     monkeypatch.setattr(BothEnds, "stop", gone)
     with two_ends(machines, ("running", _M), ("coming", _M)) as fleet:

@@ -96,23 +96,23 @@ def test_nobody_waits_for_the_dead(connection: Connection, clock: Clock) -> None
 
 def _take(connection: Connection, name: str, expected: Owner | None = None) -> str | None:
     """Who the owner was, if it could be taken over."""
-    raw = connection.raw.lookupByName(name)
-    was = lease.take_over(connection, raw, "creating", expected or _OWNERS[name], "mine")
+    dom = connection.conn.lookupByName(name)
+    was = lease.take_over(connection, dom, "creating", expected or _OWNERS[name], "mine")
     return was.owner.run if was and was.owner else None
 
 
 def test_the_lease_of_the_living_is_never_taken(connection: Connection) -> None:
     assert _take(connection, "busy1") is None
-    raw = connection.raw.lookupByName("busy1")
-    stored = lookup.kept_metadata(connection, raw)
+    dom = connection.conn.lookupByName("busy1")
+    stored = lookup.read_metadata(connection, dom)
     assert stored
     assert stored.owner == _OWNERS["busy1"]
 
 
 def test_the_lease_of_the_dead_is_taken_once(connection: Connection) -> None:
     assert _take(connection, "left") == "f"
-    raw = connection.raw.lookupByName("left")
-    stored = lookup.kept_metadata(connection, raw)
+    dom = connection.conn.lookupByName("left")
+    stored = lookup.read_metadata(connection, dom)
     assert stored
     assert stored.phase == "creating"
     assert stored.owner
@@ -122,8 +122,8 @@ def test_the_lease_of_the_dead_is_taken_once(connection: Connection) -> None:
 
 def test_a_lease_that_is_another_by_now_is_not_taken(connection: Connection) -> None:
     assert _take(connection, "left", owner.reserved("else")) is None
-    raw = connection.raw.lookupByName("left")
-    assert lease.take_over(connection, raw, "migrating", _OWNERS["left"], "mine") is None
+    dom = connection.conn.lookupByName("left")
+    assert lease.take_over(connection, dom, "migrating", _OWNERS["left"], "mine") is None
 
 
 def test_a_run_between_two_steps_is_dead_once_it_has_not_moved(clock: Clock) -> None:
@@ -140,14 +140,14 @@ def test_a_run_between_two_steps_is_dead_once_it_has_not_moved(clock: Clock) -> 
 
 
 def _waited(connection: Connection, name: str, over: Iterator[bool]) -> lease.Waited:
-    raw = connection.raw.lookupByName(name)
+    dom = connection.conn.lookupByName(name)
 
     def kept() -> Metadata:
-        found = lookup.kept_metadata(connection, raw)
+        found = lookup.read_metadata(connection, dom)
         assert found
         return found
 
-    return lease.take_over_when_dead(connection, raw, kept, "mine", lambda: next(over))
+    return lease.take_over_when_dead(connection, dom, kept, "mine", lambda: next(over))
 
 
 def test_one_lease_is_waited_for_until_its_owner_is_dead_or_done(
@@ -165,7 +165,7 @@ def test_one_lease_is_waited_for_until_its_owner_is_dead_or_done(
     dying = iter([True, True])
     monkeypatch.setattr(owner, "is_alive", dies)
     assert _waited(connection, "busy1", itertools.repeat(False)) is lease.Waited.OWNED
-    stored = lookup.kept_metadata(connection, connection.raw.lookupByName("busy1"))
+    stored = lookup.read_metadata(connection, connection.conn.lookupByName("busy1"))
     assert stored
     assert stored.owner
     assert stored.owner.run == "mine"

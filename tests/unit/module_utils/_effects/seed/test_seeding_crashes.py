@@ -63,7 +63,7 @@ def _seed(connection: Connection, hostname: str | None) -> t.Any:
 
 
 def _define(machine: Machine, hostname: str | None) -> None:
-    machine.connection.raw.defineXML(_DOMAIN.format(pool=machine.pool))
+    machine.connection.conn.defineXML(_DOMAIN.format(pool=machine.pool))
     if hostname:
         result = machine.call(functools.partial(_seed, hostname=hostname))
         assert result["changed"], result
@@ -71,7 +71,7 @@ def _define(machine: Machine, hostname: str | None) -> None:
 
 def _media(machine: Machine) -> dict[str, bytes]:
     """What is in the VM's CD drives."""
-    text = machine.connection.raw.lookupByName("web1").XMLDesc(2)
+    text = machine.connection.conn.lookupByName("web1").XMLDesc(2)
     found = {}
     for disk in _lxml.parse(text, "web1").findall("devices/disk[@device='cdrom']"):
         source = disk.find("source")
@@ -84,7 +84,7 @@ def _media(machine: Machine) -> dict[str, bytes]:
 def _faults(machine: Machine, hostname: str | None) -> list[str]:
     found = machine.faults()
     media, files = _media(machine), machine.files().keys()
-    uuid = machine.connection.raw.lookupByName("web1").UUIDString()
+    uuid = machine.connection.conn.lookupByName("web1").UUIDString()
     wanted = [_content(hostname, uuid)] if hostname else []
     if list(media.values()) != wanted:
         found.append(f"media {media}")
@@ -111,7 +111,7 @@ def test_a_medium_is_there_whole_or_the_one_before(
     for number in range(1, effects + 1):
         with machines.new() as machine:
             _define(machine, before)
-            uuid = machine.connection.raw.lookupByName("web1").UUIDString()
+            uuid = machine.connection.conn.lookupByName("web1").UUIDString()
             allowed = [[_content(one, uuid)] if one else [] for one in (before, after)]
             machine.call(seed, kill_at=number)
             where = f"killed before {machine.effects.done[-1]!r} ({number})"
@@ -137,14 +137,14 @@ def test_a_seed_that_fails_changes_nothing(
     for number in range(1, len(steps) + 1):
         with machines.new() as machine:
             _define(machine, before)
-            was = plain(machine.connection.raw.lookupByName("web1").XMLDesc(2))
+            was = plain(machine.connection.conn.lookupByName("web1").XMLDesc(2))
             answer = machine.call(seed, fail_at=number)
             where = f"{machine.effects.failed!r} ({number}) failed"
             assert machine.faults() == [], where
             if number <= defined:
                 assert "it fails here" in str(answer), where
                 assert _faults(machine, before) == [], where
-                assert plain(machine.connection.raw.lookupByName("web1").XMLDesc(2)) == was, where
+                assert plain(machine.connection.conn.lookupByName("web1").XMLDesc(2)) == was, where
             again = machine.call(seed)
             assert isinstance(again, dict), (where, again)
             assert _faults(machine, after) == [], where

@@ -60,4 +60,4 @@ def test_somebody_was_faster(
         seeding._seed(connection, vm, seed, [], pool, volume, None)
     assert storage.find_volume(connection, pool, _NAME) is not None
     assert theirs.read_bytes() == b"somebody's"
-    assert lookup.kept_metadata(connection, vm.raw) is None
+    assert lookup.read_metadata(connection, vm.dom) is None

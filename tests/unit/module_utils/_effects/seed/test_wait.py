@@ -127,19 +127,19 @@ def test_an_address_is_enough_where_no_more_is_waited_for(connection: Connection
 
 
 def test_one_that_is_removed_meanwhile(connection: Connection) -> None:
-    raw = connection.raw.lookupByName("runs")
-    guest = Guest(connection, connection, raw)
+    dom = connection.conn.lookupByName("runs")
+    guest = Guest(connection, connection, dom)
     guest.look()
     assert (guest.state, guest.ended) == ("running", None)
-    raw.destroy()
-    raw.undefine()
+    dom.destroy()
+    dom.undefine()
     guest.look()
     assert guest.ended is not None
     assert "removed or moved" in guest.ended
 
 
 def test_addresses_in_the_order_they_are_believed(connection: Connection) -> None:
-    guest = Guest(connection, connection, connection.raw.lookupByName("there"))
+    guest = Guest(connection, connection, connection.conn.lookupByName("there"))
     guest.look()
     table = {"192.0.2.9": MAC, "192.0.2.5": MAC, "192.0.2.8": "52:54:00:00:00:01"}
     assert guest.candidates({}) == {"192.0.2.5": "static"}
@@ -150,7 +150,7 @@ def test_addresses_in_the_order_they_are_believed(connection: Connection) -> Non
 
 
 def test_loopback_is_no_address_of_a_vm(connection: Connection) -> None:
-    guest = Guest(connection, connection, connection.raw.lookupByName("static"))
+    guest = Guest(connection, connection, connection.conn.lookupByName("static"))
     guest.look()
     assert guest.candidates({}) == {}
 
@@ -161,7 +161,7 @@ def test_an_address_of_the_hypervisor_is_none_of_a_vm(
     """Its own SSH server would answer, and the VM would seem to be there."""
     monkeypatch.setattr(Connection, "local", True)
     monkeypatch.setattr(addresses, "is_local", lambda address: address == "192.0.2.5")
-    guest = Guest(connection, connection, connection.raw.lookupByName("there"))
+    guest = Guest(connection, connection, connection.conn.lookupByName("there"))
     guest.look()
     assert guest.candidates({"192.0.2.9": MAC}) == {"192.0.2.9": "neighbour"}
     result = run(connection, "there", wait_timeout=0.3)
@@ -240,10 +240,10 @@ def answers(connection: Connection, said: str) -> wait._Watched:
 
 
 def noted(connection: Connection) -> str | None:
-    raw = connection.raw.lookupByName("booting")
-    kept = lookup.kept_metadata(connection, raw)
-    assert kept is not None
-    return kept.first_boot
+    dom = connection.conn.lookupByName("booting")
+    stored = lookup.read_metadata(connection, dom)
+    assert stored is not None
+    return stored.first_boot
 
 
 def test_the_end_of_the_first_boot_is_waited_for(connection: Connection) -> None:

@@ -44,14 +44,14 @@ def _verb(wanted: Wanted, *, check: bool = False) -> t.Callable[[Connection], di
 
 def _define(machine: Machine, *names: str, then: Metadata = _MADE) -> None:
     """The VM with ``names``, taken while its metadata was ``then``, and one of somebody's."""
-    raw = machine.connection.raw
+    conn = machine.connection.conn
 
     def define(stored: Metadata) -> None:
         ours = _lxml.tostring(metadata.to_element(stored))
-        raw.defineXML(_DOMAIN.format(metadata=ours, disk=machine.root / "a.qcow2"))
+        conn.defineXML(_DOMAIN.format(metadata=ours, disk=machine.root / "a.qcow2"))
 
     define(then)
-    raw.lookupByName("a").snapshotCreateXML(_THEIRS, 0)
+    conn.lookupByName("a").snapshotCreateXML(_THEIRS, 0)
     for name in names:
         result = machine.call(_verb(Wanted(name)))
         assert result is not None
@@ -60,7 +60,7 @@ def _define(machine: Machine, *names: str, then: Metadata = _MADE) -> None:
 
 
 def _names(machine: Machine) -> list[str]:
-    listed = machine.connection.raw.lookupByName("a").listAllSnapshots(0)
+    listed = machine.connection.conn.lookupByName("a").listAllSnapshots(0)
     return sorted(one.getName() for one in listed)
 
 
@@ -122,8 +122,8 @@ def test_those_in_files_of_their_own_killed_or_failed_anywhere(
     """What was begun to be merged is never gone back to, and what lies below is said before."""
 
     def begin(machine: Machine) -> None:
-        raw, ours = machine.connection.raw, _lxml.tostring(metadata.to_element(_MADE))
-        raw.defineXML(_DOMAIN.format(metadata=ours, disk=machine.root / "a.qcow2"))
+        conn, ours = machine.connection.conn, _lxml.tostring(metadata.to_element(_MADE))
+        conn.defineXML(_DOMAIN.format(metadata=ours, disk=machine.root / "a.qcow2"))
         for name in ("a", "b"):
             result = machine.call(_verb(Wanted(name, disk_only=True)))
             assert result is not None
@@ -136,7 +136,7 @@ def test_those_in_files_of_their_own_killed_or_failed_anywhere(
         assert _names(machine) == ["a", "b"]
         assert machine.call(_verb(wanted)) == asked
         assert _names(machine) == names
-        if count > 1 and machine.connection.raw.getLibVersion() < files.CAN_REVERT:
+        if count > 1 and machine.connection.conn.getLibVersion() < files.CAN_REVERT:
             count += 1
         assert len(machine.effects.done) == count, machine.effects.done
         again = machine.call(_verb(wanted))
@@ -165,7 +165,7 @@ def test_what_needs_a_file_beside_the_disks_is_left_alone(machines: Machines) ->
     """A file in the way of a new one, and files of which others have made use."""
     with machines.new() as machine:
         _define(machine)
-        machine.connection.raw.lookupByName("a").snapshotLookupByName("theirs").delete(0)
+        machine.connection.conn.lookupByName("a").snapshotLookupByName("theirs").delete(0)
         (machine.root / "a.b.qcow2").write_bytes(b"somebody's")
         result = machine.call(_verb(Wanted("b", disk_only=True)))
         assert result is not None
@@ -174,7 +174,9 @@ def test_what_needs_a_file_beside_the_disks_is_left_alone(machines: Machines) ->
         assert taken is not None
         assert taken["changed"], taken
         other = _DOMAIN.replace(">a<", ">b<").replace("6f3a0d4c", "6f3a0d4d")
-        machine.connection.raw.defineXML(other.format(metadata="", disk=machine.root / "a.c.qcow2"))
+        machine.connection.conn.defineXML(
+            other.format(metadata="", disk=machine.root / "a.c.qcow2")
+        )
         result = machine.call(_verb(Wanted("c", "absent")))
         assert result is not None
         assert "needed by others: used by domain 'b'" in str(result["msg"])

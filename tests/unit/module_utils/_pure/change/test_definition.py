@@ -29,11 +29,11 @@ def _changed(top: str = "", devices: str = "", **options: t.Any) -> str:
     plain = {"name": "v", "disk_profile": "none", "nic_profile": "none", **options}
     domain, problems = from_options(plain)
     assert domain is not None, problems
-    kept = Metadata(adopted="yes")
-    found = difference.differences(domain, difference.Existing(text, kept, False, {}))
+    stored = Metadata(adopted="yes")
+    found = difference.differences(domain, difference.Existing(text, stored, False, {}))
     assert found
     made = _lxml.tostring(undescribed.rendered(domain, _lxml.parse(text, "v")))
-    after = definition.changed(text, definition.Wanted(domain, made), found, kept)
+    after = definition.changed(text, definition.Wanted(domain, made), found, stored)
     assert_valid(after, "domain")
     return after
 

@@ -91,7 +91,7 @@ class Vm:
             metadata=metadata.to_element(kept),
         )
         self.connection = connection
-        self.raw = connection.raw.defineXML(text)
+        self.raw = connection.conn.defineXML(text)
         self.sizes = {
             volumes[disk.name].path: (disk.size or 0) * _MIB
             for disk in domain.disks
@@ -103,15 +103,15 @@ class Vm:
         """As virsh edit."""
         text, count = re.subn(pattern, replacement, self.raw.XMLDesc(_CONFIG), flags=re.DOTALL)
         assert count, pattern
-        self.raw = self.connection.raw.defineXML(text)
+        self.raw = self.connection.conn.defineXML(text)
 
     def differences(
         self, options: t.Any, bases: t.Mapping[str, str] | None = None, **defaults: t.Any
     ) -> list[str]:
         text = self.raw.XMLDesc(_CONFIG)
-        kept = metadata.parse(_lxml.parse(text, "web1"))
-        assert kept is not None
-        existing = difference.Existing(text, kept, self.autostart, self.sizes, bases or {})
+        stored = metadata.parse(_lxml.parse(text, "web1"))
+        assert stored is not None
+        existing = difference.Existing(text, stored, self.autostart, self.sizes, bases or {})
         found = difference.differences(domain_of(options, **defaults), existing)
         return [str(one) for one in found]
 
@@ -317,10 +317,10 @@ def test_a_disk_with_a_snapshot_beside_it_is_still_that_disk(make: Callable[...,
 def test_a_vm_whose_request_is_lost_is_still_compared(make: Callable[..., Vm]) -> None:
     vm = make()
     text = vm.raw.XMLDesc(_CONFIG)
-    kept = metadata.parse(_lxml.parse(text, "web1"))
-    assert kept is not None
+    stored = metadata.parse(_lxml.parse(text, "web1"))
+    assert stored is not None
     for lost in (None, "no json", "[]", "{}", '{"disks": 3, "nics": null}'):
-        other = dataclasses.replace(kept, request=lost)
+        other = dataclasses.replace(stored, request=lost)
         existing = difference.Existing(text, other, False, vm.sizes)
         found = difference.differences(domain_of({**_MADE, "vcpus": 4}), existing)
         assert [str(one) for one in found] == ["vcpus: asked 4, is 2"]
@@ -328,11 +328,11 @@ def test_a_vm_whose_request_is_lost_is_still_compared(make: Callable[..., Vm]) -
 
 def test_the_disks_whose_sizes_are_to_be_read(make: Callable[..., Vm]) -> None:
     text = make().raw.XMLDesc(_CONFIG)
-    kept = metadata.parse(_lxml.parse(text, "web1"))
-    assert kept is not None
-    found = difference.sized_disks(domain_of(_MADE), text, kept)
+    stored = metadata.parse(_lxml.parse(text, "web1"))
+    assert stored is not None
+    found = difference.sized_disks(domain_of(_MADE), text, stored)
     assert found == {"vdb": "/pool/web1_data.qcow2"}
-    assert difference.sized_disks(domain_of({"name": "web1"}), text, kept) == {}
+    assert difference.sized_disks(domain_of({"name": "web1"}), text, stored) == {}
 
 
 def test_a_cd_drive_is_compared_by_its_settings(make: Callable[..., Vm]) -> None:

@@ -25,19 +25,19 @@ OLD = """
 
 
 def test_marked_keeps_everything_else() -> None:
-    kept = Metadata(phase="purging", groups=("b",))
+    stored = Metadata(phase="purging", groups=("b",))
     for text in (PLAIN, OLD):
         before = _lxml.parse(text, "domain")
         same = _lxml.tostring(_lxml.parse(text, "domain"))
-        once = marked(before, kept, "/nowhere")
+        once = marked(before, stored, "/nowhere")
         assert _lxml.tostring(before) == same
         root = _lxml.parse(once, "domain")
-        assert metadata.parse(root) == kept
+        assert metadata.parse(root) == stored
         drives = [one for one in root.iter("source") if one.get("file") == "/nowhere"]
         assert [drive.get("startupPolicy") for drive in drives] == ["mandatory"]
-        again = _lxml.parse(marked(root, kept, "/elsewhere"), "domain")
+        again = _lxml.parse(marked(root, stored, "/elsewhere"), "domain")
         assert len(list(again.iter("disk"))) == len(list(root.iter("disk")))
-    root = _lxml.parse(marked(_lxml.parse(OLD, "domain"), kept, "/nowhere"), "domain")
+    root = _lxml.parse(marked(_lxml.parse(OLD, "domain"), stored, "/nowhere"), "domain")
     assert root.find("metadata/{urn:other}other") is not None
     assert root.find("devices/disk/source").get("file") == "/a"
 

@@ -231,15 +231,15 @@ SEEDED = [
 ]
 
 
-@pytest.mark.parametrize("kept", SEEDED)
-def test_a_domain_that_was_only_seeded_is_somebody_elses(kept: Metadata) -> None:
-    assert not kept.made_here
+@pytest.mark.parametrize("stored", SEEDED)
+def test_a_domain_that_was_only_seeded_is_somebody_elses(stored: Metadata) -> None:
+    assert not stored.made_here
     for changes in ({}, {"active": True, "state": "running"}):
-        found = go(domain(metadata=kept, **changes), force=True)
+        found = go(domain(metadata=stored, **changes), force=True)
         assert "was not made by this collection" in "; ".join(found.problems)
         assert "virt_seed (state absent)" in "; ".join(found.problems)
         assert found.removed == found.volumes == []
-    same = dataclasses.replace(kept, phase=None, owner=None, request="{}")
+    same = dataclasses.replace(stored, phase=None, owner=None, request="{}")
     assert same.made_here
     assert go(domain(metadata=same)).problems == []
 

@@ -272,11 +272,13 @@ def test_only_from_libvirts_move_on_nothing_goes_back() -> None:
 
 
 def test_one_that_arrived_and_does_not_run_keeps_its_old_disks() -> None:
-    kept = dataclasses.replace(
+    stored = dataclasses.replace(
         KEPT, phase="migrating", move=Move("hv1", "hv2", "run", "no", "running")
     )
     found = moving.finish(
-        moving.Arrived(*("web1", "hv2", Arrival.OFF, kept), {SYSTEM.path: "images"}, [SYSTEM.path])
+        moving.Arrived(
+            *("web1", "hv2", Arrival.OFF, stored), {SYSTEM.path: "images"}, [SYSTEM.path]
+        )
     )
     assert found.lost
     assert [step.kind for step in found.steps] == ["release", "unmark"]

@@ -469,8 +469,10 @@ def test_the_downtime_is_raised_in_stages(
 def test_the_second_of_two_moves_is_told_of_the_first(
     move: tuple[str, str], alive: bool, words: str | None
 ) -> None:
-    kept = Metadata(phase="migrating", move=Move(*move, "run", "no", "running"))
-    text = other_move("web1", kept, "hv1", "hv2", lambda _owner: alive)
+    stored = Metadata(phase="migrating", move=Move(*move, "run", "no", "running"))
+    text = other_move("web1", stored, "hv1", "hv2", lambda _owner: alive)
     assert (text is None) == (words is None)
     assert words is None or re.search(words, str(text))
-    assert other_move("web1", Metadata(move=kept.move), "hv1", "hv2", lambda _owner: alive) is None
+    assert (
+        other_move("web1", Metadata(move=stored.move), "hv1", "hv2", lambda _owner: alive) is None
+    )
