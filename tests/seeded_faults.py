@@ -73,8 +73,8 @@ FAULTS = (
     Fault(
         "that making the volumes has begun is not noted",
         "domain/creation.py",
-        "        mine = dataclasses.replace(stored, owner=me, volumes=own)\n",
-        "        mine = dataclasses.replace(stored, owner=me)\n",
+        "        claimed = dataclasses.replace(stored, owner=me, volumes=own)\n",
+        "        claimed = dataclasses.replace(stored, owner=me)\n",
         f"{_CREATION}::test_a_killed_creation_is_finished_by_the_next",
     ),
     Fault(
@@ -145,8 +145,8 @@ FAULTS = (
     Fault(
         "what came under the name of a volume is taken for it",
         "machine/owned.py",
-        '            return "it came after the name was claimed and before anything was'
-        ' made there"\n',
+        '            return "it appeared after the name was claimed and before the volume'
+        ' was created"\n',
         "            return None\n",
         f"{_PURGE}::test_the_rest_of_a_dead_run_goes_and_what_came_later_stays",
     ),
@@ -247,8 +247,8 @@ FAULTS = (
     Fault(
         "a definition that no move has marked is taken away",
         "migration/settle.py",
-        "        if here.stored is None or here.stored.phase != moving.MIGRATING:\n",
-        "        if here.stored is None:\n",
+        "        if source.stored is None or source.stored.phase != moving.MIGRATING:\n",
+        "        if source.stored is None:\n",
         f"{_SETTLE}::test_where_they_do_not_nothing_is_done",
     ),
     Fault(
@@ -256,8 +256,9 @@ FAULTS = (
         "migration/settle.py",
         "        self.job.changed = True\n",
         "        self.job.changed = True\n"
-        "        bare = dataclasses.replace(there.stored or metadata.Metadata(), phase=None)\n"
-        "        migration_ends.write_everywhere(remote, there.dom, bare)\n",
+        "        stored = destination.stored or metadata.Metadata()\n"
+        "        bare = dataclasses.replace(stored, phase=None)\n"
+        "        migration_ends.write_everywhere(remote, destination.dom, bare)\n",
         f"{_SETTLE}::test_settling_may_be_killed_and_is_done_again",
     ),
     Fault(

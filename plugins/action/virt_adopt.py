@@ -36,7 +36,7 @@ class Options(Connected):
 
 
 class ActionModule(FleetAction):
-    """Stages of the hypervisor go to the module; those of the controller are here."""
+    """The module runs the stages on the hypervisor; this runs those on the controller."""
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         stage = self._task.args.get("_stage", "all")
@@ -54,8 +54,8 @@ class ActionModule(FleetAction):
             options["names"], options["_host"], seen, taken, _batch.defaults(variables)
         )
         if options["_output_file"]:
-            coming = adopt_decision.specifications(decision, seen)
-            _vms_file.require_nothing_lost(options["_output_file"], coming)
+            specifications = adopt_decision.specifications(decision, seen)
+            _vms_file.require_nothing_lost(options["_output_file"], specifications)
         return {"changed": False, **vars(decision)}
 
     def _report(self, options: Options, task_vars: Values) -> Answer:

@@ -22,10 +22,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.bridge.options im
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 
-_ROUNDS = 3  # an interrupted run is finished, or told, and then this one has its turn
-_CONNECT = 3  # seconds for a connection to a machine that is perhaps cut off
+_ROUNDS = 3  # first an interrupted run is finished or reported, then this one runs
+_CONNECT = 3  # seconds to connect to a machine that may be cut off
 _PAUSE = 0.5
-_GRACE = 60.0  # seconds after the window in which the former network has to answer again
+_GRACE = 60.0  # seconds after the window for the former network to respond again
 
 
 class Bridge(t.TypedDict):
@@ -46,7 +46,7 @@ class Options(Connected):
 
 
 class ActionModule(FleetAction):
-    """Starts the switch, and confirms it over a new connection."""
+    """Starts the switch and confirms it over a new connection."""
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         options = self.options(Options, ARGUMENTS, INTERNAL)
@@ -61,7 +61,9 @@ class ActionModule(FleetAction):
             if pending is None:
                 return {**answer, "changed": bool(answer.get("changed")) or finished}
             if resumed:
-                _say(f"{host}: an earlier run was interrupted after its switch; looking at it")
+                _say(
+                    f"{host}: an earlier run was interrupted after its switch; checking the result"
+                )
             else:
                 _tell(host, answer, window)
             outcome, why = self._confirm({**options, "_switch": pending}, window, task_vars)
@@ -73,12 +75,12 @@ class ActionModule(FleetAction):
             if resumed and outcome == "rolled back":
                 continue
             return {**answer, **_failure(outcome, why)}
-        raise AnsibleActionFail("other runs change this machine's bridges at the same time")
+        raise AnsibleActionFail("other runs are changing this machine's bridges at the same time")
 
     def _confirm(
         self, options: t.Mapping[str, object], window: float, task_vars: Values
     ) -> tuple[str, str]:
-        """What became of the switch, and why."""
+        """The outcome of the switch, and the reason."""
         deadline = time.monotonic() + window + _GRACE
         self._impatient()
         why = ""
@@ -101,7 +103,7 @@ class ActionModule(FleetAction):
         return "silent", why
 
     def _impatient(self) -> None:
-        """Let a connection to a machine that is cut off fail soon, whatever is configured."""
+        """Make a connection to a machine that is cut off fail soon, whatever is configured."""
         with contextlib.suppress(Exception):  # other connections than ssh have no such options
             common = self._connection.get_option("ssh_common_args") or ""
             alive = "-o ServerAliveInterval=2 -o ServerAliveCountMax=2"  # ssh takes the first
@@ -124,8 +126,8 @@ def _tell(host: str, answer: t.Mapping[str, object], window: float) -> None:
             over = f"over {bridge['uplink']}" if bridge.get("uplink") else "without uplink"
             name, backend = bridge.get("name"), bridge.get("backend")
             _say(
-                f"{host}: bridge {name} {over} ({backend}); the former network"
-                f" comes back after {window:g} s unless this controller reaches it again"
+                f"{host}: bridge {name} {over} ({backend}); the former network configuration"
+                f" is restored after {window:g} s unless this controller can connect again"
             )
 
 
@@ -134,8 +136,8 @@ def _failure(outcome: str, why: str) -> Answer:
         text = f"rolled back, the former network configuration is in place again: {why}"
     else:
         text = (
-            f"no answer, though its former network configuration had to be in place again: {why};"
-            " look at the machine's console and at /var/lib/fleet-virt/bridge/rollback.log there"
+            f"no response, although the former network configuration should be restored: {why};"
+            " check the machine's console and /var/lib/fleet-virt/bridge/rollback.log there"
         )
     return {"failed": True, "changed": False, "msg": text}
 

@@ -34,7 +34,7 @@ class Options(Connected):
 
 
 class ActionModule(FleetAction):
-    """Reading goes to the module; what is decided on the controller is here."""
+    """The module reads; this decides on the controller."""
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         stage = self._task.args.get("_stage", "look")
@@ -61,7 +61,7 @@ class ActionModule(FleetAction):
         return {"changed": False, **vms, "intermediate": found.intermediate}
 
     def _overrides(self, task_vars: Values) -> Answer:
-        """What the variables ``vm_*`` ask for besides the name."""
+        """The settings in ``vm_*`` variables, except the name."""
         given = _batch.Variables(task_vars, self._templar).given("vm_")
         return {
             key: value

@@ -34,7 +34,7 @@ class Options(Connected):
 
 
 class ActionModule(FleetAction):
-    """The module says what there is; a console is opened, and waited for, here."""
+    """The module lists consoles; this opens one and waits until it is closed."""
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         options = self.options(Options, ARGUMENTS, INTERNAL)

@@ -21,7 +21,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Con
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered, sound
 
-_PAUSE = 1.0  # seconds between two looks at what is followed
+_PAUSE = 1.0  # seconds between two reads of the consoles that are followed
 
 
 class Options(Connected):
@@ -37,7 +37,7 @@ class Options(Connected):
 
 
 class ActionModule(FleetAction):
-    """The module reads; what a guest wrote is shown here, as text alone."""
+    """The module reads; this shows what a guest wrote, as plain text."""
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         options = self.options(Options, ARGUMENTS, INTERNAL)
@@ -53,18 +53,18 @@ class ActionModule(FleetAction):
         return self.shown(text, report.problems(found, options["names"], given, silent))
 
     def _read(self, options: Options, task_vars: Values) -> Answer:
-        """The end of each, once they have been followed for as long as is asked for."""
+        """Follow the consoles for the requested time; returns the end of each."""
         found = sound(self.module(task_vars), "consoles")
         limit = time.monotonic() + (0 if self.check else options["follow"])
-        said = report.followed(found)
-        while said.read_to and time.monotonic() < limit:
-            for line in said.lines:
+        followed = report.followed(found)
+        while followed.read_to and time.monotonic() < limit:
+            for line in followed.lines:
                 Display().display(line)
             time.sleep(_PAUSE)
-            more = sound(self.module(task_vars, self._again(options, said.read_to)), "consoles")
+            more = sound(self.module(task_vars, self._again(options, followed.read_to)), "consoles")
             if more.get("failed"):
                 return more
-            said = report.followed(more)
+            followed = report.followed(more)
         return found if not options["follow"] or self.check else self._end(options, task_vars)
 
     def _again(self, options: Options, read_to: t.Mapping[str, int]) -> Answer:
@@ -75,6 +75,6 @@ class ActionModule(FleetAction):
 
 
 def _given(options: Options) -> Answer:
-    """The options of the module that were written."""
+    """The module's options that were set."""
     both: Answer = {**options}
     return {key: one for key, one in both.items() if not key.startswith("_") and one is not None}

@@ -12,7 +12,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Valu
 
 
 class ActionModule(FleetAction):
-    """Fills in who the peers are, which only the inventory knows; the module does the rest."""
+    """Fills in the peers, which only the inventory knows; the module does the rest."""
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         arguments = self.given
@@ -21,6 +21,6 @@ class ActionModule(FleetAction):
             found = [_peers.addresses(name, task_vars) for name in _peers.names(group, task_vars)]
             arguments["networks"] = [one for several in found for one in several]
             if arguments.get("controller") is None:
-                # a login that leads to this machine itself says nothing of a controller
+                # a local connection does not come from a separate controller
                 arguments["controller"] = self._connection.transport != "local"
         return self.module(task_vars, arguments)

@@ -37,7 +37,7 @@ class ActionModule(FleetAction):
         return _images.ensure_on_host(self, task_vars, local, options)
 
     def _local(self, options: Answer, folder: object, by: object) -> _images.LocalImage | None:
-        """The image as a file of the controller, None for one that the hypervisor gets itself."""
+        """The image as a file on the controller; None if the hypervisor gets it itself."""
         by_controller = _images.downloads_by_controller(by)
         source = _parsed(options)
         if source.kind not in ("file", "url"):
@@ -63,10 +63,10 @@ class ActionModule(FleetAction):
 
 
 def _with_sole_pools(options: Answer, task_vars: Values) -> Answer:
-    """The options, with what all hypervisors said of their pools in place of where they said it."""
+    """The options, with all hypervisors' pools in place of the variable that holds them."""
     results, expected, lost = (options.pop(key, None) for key in _INTERNAL)
     if results and expected:
-        # Ansible compiles it anew in each run, and bringing an image needs none of it
+        # Ansible compiles it in every run, and transferring an image does not need it
         from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import (
             purge_decision,
         )
@@ -81,7 +81,7 @@ def _with_sole_pools(options: Answer, task_vars: Values) -> Answer:
 
 
 def _parsed(options: Answer) -> ImageSource:
-    """The image that the options name, which they name by one string then."""
+    """The image that the options name; replaces it there by one string."""
     checksum = options.pop("checksum", None)
     try:
         source = parse_image(

@@ -47,7 +47,7 @@ class ActionModule(FleetAction):
         if not arguments["vms"] and not arguments.get("_withdraw"):
             return {"changed": False, "vms": []}
         if arguments.get("_stage", "all") == "all" and _elsewhere.others(task_vars):
-            return self._alone(arguments, task_vars)
+            return self._all_stages(arguments, task_vars)
         return self.module(task_vars, arguments)
 
     def _reading(self, task_vars: Values) -> Answer:
@@ -58,26 +58,26 @@ class ActionModule(FleetAction):
         return given
 
     def _looking(self, task_vars: Values) -> Answer:
-        """With all VMs of the batch, as they are written: whoever places them checks them too.
+        """Options with all VMs of the batch as written; placement validates them too.
 
-        Each hypervisor looks for itself which of them it has. Those that may hold secrets are not
-        among them: a hypervisor that has nothing to do with them is not to know those.
+        Each hypervisor finds out which of them it has. VMs that may hold secrets are left out, so
+        that no hypervisor learns the secrets of VMs it does not have.
         """
         given = self._reading(task_vars)
         variables = _batch.Variables(task_vars, self._templar)
         chosen = _chosen(given, variables)
-        asked = _seeds.packed(_seeds.fit_for_all(_batch.requested(given, variables)))
+        batch = _seeds.packed(_seeds.fit_for_all(_batch.requested(given, variables)))
         return {
             **{key: value for key, value in given.items() if key not in ("vms", "_only")},
             **_of_all(chosen),
             "limits": variables.limits(),
-            "_asked": asked,
+            "_asked": batch,
         }
 
-    def _alone(self, arguments: Answer, task_vars: Values) -> Answer:
-        """All stages, with a look at the other hypervisors while the claims are held.
+    def _all_stages(self, arguments: Answer, task_vars: Values) -> Answer:
+        """Run all stages, and read the other hypervisors while the claims are held.
 
-        Whoever claims a name elsewhere at the same moment sees this claim, or is seen here.
+        A run that claims a name elsewhere at the same moment sees this claim, or is seen here.
         """
         arguments = {**arguments, "_run": arguments.get("_run") or str(uuid.uuid4())}
         answer = self.module(task_vars, {**arguments, "_stage": "claim"})
@@ -89,7 +89,7 @@ class ActionModule(FleetAction):
         if claimed.get("failed") or claimed.get("unreachable") or not (names or changing):
             return {**claimed}
         try:
-            _elsewhere.require_absent(  # of those that exist nothing is claimed
+            _elsewhere.require_absent(  # VMs that exist are not claimed
                 names,
                 task_vars,
                 _batch.Variables(task_vars, self._templar),
@@ -109,7 +109,7 @@ class ActionModule(FleetAction):
         return self.module(task_vars, {**arguments, "_stage": "finish"})
 
     def _module_arguments(self, task_vars: Values) -> Answer:
-        """The module's options: everything that variables and the controller's files decide."""
+        """The module's options, with all that variables and files on the controller determine."""
         given = self.given
         variables = _batch.Variables(task_vars, self._templar)
         hosts = as_list(task_vars.get("ansible_play_hosts_all"))
@@ -121,7 +121,7 @@ class ActionModule(FleetAction):
                 )
             if len(hosts) > 1 and task_vars.get("ansible_play_name") == _AD_HOC:
                 raise PlanRefused(
-                    f"{single.get('name')!r} would be made on {len(hosts)} hypervisors"
+                    f"{single.get('name')!r} would be created on {len(hosts)} hypervisors"
                     f" ({', '.join(str(host) for host in hosts)}); a VM exists once: name one"
                     " hypervisor, or let fleet.virt.provision_vm choose"
                 )
@@ -137,7 +137,7 @@ class ActionModule(FleetAction):
         if common.get("_stage", "all") == "all" and not check:
             self._bring(images, common, task_vars, variables)
         unseeded, seeds = _seeds.taken_out(as_mappings(vms))
-        kept = (
+        passed_on = (
             "uri",
             "timeout",
             "_stage",
@@ -147,9 +147,9 @@ class ActionModule(FleetAction):
             "_fleet_seen",
             "_withdraw",
         )
-        arguments = {key: common[key] for key in kept if common.get(key) is not None}
+        arguments = {key: common[key] for key in passed_on if common.get(key) is not None}
         if arguments.get("uri", _SYSTEM) != _SYSTEM:
-            arguments.pop("_fleet_seen", None)  # others are asked at that URI
+            arguments.pop("_fleet_seen", None)  # the others are read at that URI
         return {
             **arguments,
             "vms": unseeded,
@@ -177,7 +177,7 @@ class ActionModule(FleetAction):
         task_vars: Values,
         variables: _batch.Variables,
     ) -> None:
-        """Have each image of the controller among the base images of this hypervisor."""
+        """Ensure that this hypervisor has each image of the controller as a base image."""
         base_pool = str(common.get("base_pool") or variables.base_pool())
         options = {
             "base_pool": base_pool,
@@ -200,17 +200,17 @@ def _converges(option: object, variables: _batch.Variables) -> bool:
 
 
 def _again(earlier: Made) -> Answer:
-    """What an earlier task returned; that one may have been told that nothing is a failure."""
+    """The result of an earlier task, failed if a VM failed, whatever its failed_when said."""
     vms = earlier.get("vms")
     if vms is None:
         return {**earlier}
-    kept = ("changed", "vms", "diff", "msg")
-    result = {key: value for key, value in earlier.items() if key in kept}
+    shown = ("changed", "vms", "diff", "msg")
+    result = {key: value for key, value in earlier.items() if key in shown}
     return {**result, "failed": any(vm["failed"] for vm in vms)}
 
 
 def _of_all(chosen: Defaults) -> Answer:
-    """What holds for all VMs, as options."""
+    """The settings for all VMs, as options."""
     return {
         "disk_profiles": chosen.disk_profiles or {},
         "nic_profiles": chosen.nic_profiles or {},
@@ -221,7 +221,7 @@ def _of_all(chosen: Defaults) -> Answer:
 
 
 def _chosen(common: Answer, variables: _batch.Variables) -> Defaults:
-    """The fleet's variables, each replaced by the option of that name if it is given."""
+    """The fleet's variables, each overridden by the option of that name if it is set."""
     chosen = _batch.defaults(variables)
     given = {key: value for key, value in common.items() if value is not None}
     keys = chosen.ssh_public_keys

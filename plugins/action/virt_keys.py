@@ -33,7 +33,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.keys import (
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._cryptography import require
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import KeyStore
 
-_ROUNDS = 5  # an exchange of a CA takes four
+_ROUNDS = 5  # the rotation of a CA takes four
 
 
 class Options(Connected):
@@ -64,7 +64,7 @@ class Options(Connected):
 
 
 class ActionModule(FleetAction):
-    """CAs are here, on the controller; a hypervisor's own files are the module's."""
+    """Handles the CAs on the controller; the module handles a hypervisor's own files."""
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         if self._task.args.get("_stage") in ON_HYPERVISOR:
@@ -72,7 +72,7 @@ class ActionModule(FleetAction):
         options = self.options(Options, ARGUMENTS, INTERNAL)
         require()
         if options["_stage"] == "all":
-            return self._alone(options, task_vars)
+            return self._all_stages(options, task_vars)
         host = str(task_vars["inventory_hostname"])
 
         def look(name: str) -> _keys.Look | None:
@@ -83,15 +83,15 @@ class ActionModule(FleetAction):
         prepared = _keys_apply.Prepared.of(of_host(task_vars, host, options["_prepared"]))
         return self._apply(options, task_vars, look(host), prepared).result()
 
-    def _alone(self, options: Options, values: Values) -> Answer:
-        """All of it for one hypervisor; the others of the fleet are not asked, so they are silent.
+    def _all_stages(self, options: Options, values: Values) -> Answer:
+        """Run all stages for one hypervisor; the rest of the fleet is not read, so it is silent.
 
-        An exchange of a CA takes several rounds; what was ordered is done in the first.
+        The rotation of a CA takes several rounds; orders are carried out in the first.
         """
         host = str(values["inventory_hostname"])
         given = options["expected"] or _peers.names("hypervisors", values)
         options = {**options, "expected": given}
-        said: Answer = {}
+        prepared_result: Answer = {}
         changed = False
         diffs: list[dict[str, str]] = []
         issued: dict[str, str] = {}
@@ -105,7 +105,7 @@ class ActionModule(FleetAction):
                 return {**own}
             look = _keys.look_of(own)
             prepared = self._prepare(options, values, {host: look}.get)
-            said.update(prepared)
+            prepared_result.update(prepared)
             changed = changed or prepared["changed"]
             diffs.append(prepared["diff"])
             if host not in prepared["revoked"]:
@@ -121,7 +121,7 @@ class ActionModule(FleetAction):
                 break
             options = {**options, "renew": False, "rotate": [], "revoke": [], "readmit": []}
         done = {"changed": changed, "diff": diffs, "issued": issued, "reloaded": sorted(reloaded)}
-        return {**said, **done}
+        return {**prepared_result, **done}
 
     def _on_hypervisor(
         self, options: Options, values: Values, stage: str, more: t.Mapping[str, object]
@@ -143,9 +143,9 @@ class ActionModule(FleetAction):
         look: t.Callable[[str], _keys.Look | None],
     ) -> _keys.Prepared:
         store, now = self._store(options, values), time.time()
-        everybody = options["rotate"] == ["all"]
+        all_kinds = options["rotate"] == ["all"]
         orders = _keys.Orders(
-            tuple(keys.KINDS if everybody else options["rotate"]),
+            tuple(keys.KINDS if all_kinds else options["rotate"]),
             tuple(options["revoke"]),
             tuple(options["readmit"]),
             options["replace"],
@@ -168,7 +168,7 @@ class ActionModule(FleetAction):
     ) -> _keys_apply.Applied:
         host = str(values["inventory_hostname"])
         if look is None:
-            raise FleetVirtError(f"{host} gave no answer")
+            raise FleetVirtError(f"{host} did not respond")
         address = Variables(values, self._templar).get("ansible_host")
         others = [*_peers.names("hypervisors", values), *hosts(values)]
         job = _keys_apply.Job(
@@ -219,8 +219,8 @@ def _settings(options: Options) -> _keys_signing.Settings:
     days, renew_days = options["days"], options["renew_days"]
     if not 1 <= renew_days < days or options["ca_days"] < days:
         raise FleetVirtError(
-            f"libvirt_keys_renew_days ({renew_days}) has to be at least 1 and below"
-            f" libvirt_keys_days ({days}), and that at most libvirt_keys_ca_days"
+            f"libvirt_keys_renew_days ({renew_days}) must be at least 1 and less than"
+            f" libvirt_keys_days ({days}), which must not exceed libvirt_keys_ca_days"
             f" ({options['ca_days']}): a certificate is renewed before it expires"
         )
     return _keys_signing.Settings(
@@ -234,7 +234,7 @@ def _settings(options: Options) -> _keys_signing.Settings:
 
 
 def _look(values: Values, host: str, variable: str | None) -> _keys.Look | None:
-    """What a host of the play answered, or None."""
+    """What a host of the play returned, or None."""
     if host not in hosts(values):
         return None
     found = of_host(values, host, variable, KEYS)

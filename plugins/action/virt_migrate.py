@@ -96,7 +96,7 @@ class Options(Connected):
 
 
 class ActionModule(FleetAction):
-    """Stages of the hypervisor go to the module; those of the controller are here."""
+    """The module runs the stages on the hypervisor; this runs those on the controller."""
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         given = self.given
@@ -107,11 +107,11 @@ class ActionModule(FleetAction):
         given.setdefault("source", str(task_vars["inventory_hostname"]))
         if self.check and given.get("_results"):
             vms = as_mappings(to_plain(given["vms"]))
-            given["vms"] = _with_coming(vms, str(given["_results"]), task_vars)
+            given["vms"] = _with_incoming(vms, str(given["_results"]), task_vars)
         return self.module(task_vars, given) if stage != "all" else self._move(given, task_vars)
 
     def _move(self, given: Answer, task_vars: Values) -> Answer:
-        """The module's answer; meanwhile is shown how far it is."""
+        """Run the module and show its progress; returns its result."""
         if self.check:
             return self.module(task_vars, given)
         vms = as_mappings(to_plain(given.get("vms")))
@@ -123,12 +123,12 @@ class ActionModule(FleetAction):
 
     def _bases(self, options: Options, task_vars: Values) -> Answer:
         host = str(task_vars["inventory_hostname"])
-        there: list[str] = []
+        present: list[str] = []
         changed = False
         diffs: list[object] = []
         for base in options["_bases"]:
             volume = base["volume"]
-            Display().display(f"{host}: getting base image {volume} from {base['peers'][0]}")
+            Display().display(f"{host}: fetching base image {volume} from {base['peers'][0]}")
             source = migration_bases.as_source(volume)
             arguments = {
                 "uri": options["uri"],
@@ -143,46 +143,48 @@ class ActionModule(FleetAction):
             steps = texts(answer.get("steps"))
             if answer.get("failed") or answer.get("missing"):
                 why = answer.get("msg") or answer.get("alone") or "; ".join(steps)
-                Display().display(f"{host}: base image {volume} did not come: {why}")
+                Display().display(f"{host}: base image {volume} could not be transferred: {why}")
                 continue
-            there.append(volume)
+            present.append(volume)
             changed = changed or bool(answer.get("changed"))
             diffs += [answer["diff"]] if answer.get("diff") else []
-            Display().display(f"{host}: base image {volume}: {'; '.join(steps) or 'is there'}")
-        return {"changed": changed, "bases": there, "diff": diffs}
+            Display().display(
+                f"{host}: base image {volume}: {'; '.join(steps) or 'already present'}"
+            )
+        return {"changed": changed, "bases": present, "diff": diffs}
 
     def _decide(self, options: Options, task_vars: Values) -> Answer:
-        migration_request.options(options)  # or somebody is marked who then moves nothing
+        migration_request.options(options)  # before a hypervisor is marked in vain
         answers = registered(task_vars, options["_results"], MIGRATE_LOOK)
         lost = options["_lost"]
         expected = options["_expected"] or []
         problem = proofs.unknown_lost(lost, list(dict.fromkeys([*answers, *expected])))
         if problem:
             raise PlanRefused(problem)
-        heard = {name: one for name, one in answers.items() if one.get("host") is not None}
-        mute = proofs.silences(answers, heard, expected, lost)
+        answered = {name: one for name, one in answers.items() if one.get("host") is not None}
+        silent = proofs.silences(answers, answered, expected, lost)
         limits = {name: _limits(_peers.of_host(name, task_vars)) for name in answers}
         variables = Variables(task_vars, self._templar)
         policy = placement.Policy(
             pool_paths=variables.pool_paths(), base_pool=variables.base_pool()
         )
         if options["state"] == "repaired":
-            decision = migration_decision.repair(options["_names"], heard, mute, lost)
+            decision = migration_decision.repair(options["_names"], answered, silent, lost)
         else:
             hosts = _placing.hosts_of(answers, limits, lost)
             if options["_evacuated"]:
                 decision = migration_evacuation.leave(
-                    options["_evacuated"], heard, hosts, mute, policy
+                    options["_evacuated"], answered, hosts, silent, policy
                 )
             elif options["_home"]:
                 decision = migration_evacuation.come_back(
-                    options["_home"], heard, hosts, mute, policy
+                    options["_home"], answered, hosts, silent, policy
                 )
             else:
                 decision = migration_decision.decide(
-                    options["_names"], options["_host"], heard, hosts, mute, policy
+                    options["_names"], options["_host"], answered, hosts, silent, policy
                 )
-        # it is removed before they come, which check mode does not do
+        # the mark is removed before they arrive, which check mode does not do
         marked = {"marked": True} if options["_home"] else {}
         shares = {
             source: [
@@ -208,7 +210,7 @@ class ActionModule(FleetAction):
                 {"volume": volume, "peers": [_peers.address(name, task_vars) for name in have]}
                 for volume, have in sorted(wanted.items())
             ]
-            for to, wanted in migration_bases.lacking(decision.shares, heard).items()
+            for to, wanted in migration_bases.lacking(decision.shares, answered).items()
         }
         return {
             "changed": False,
@@ -257,7 +259,7 @@ def _limit(
     answers: t.Mapping[str, MigrateLook],
     options: Options,
 ) -> int:
-    """Seconds that these moves may take; a VM that has arrived by half is not at its source."""
+    """Seconds that these moves may take; a half-moved VM is not at its source."""
     sizes = {
         vm["name"]: vm["memory_mib"] * MIB + sum(one["bytes"] for one in vm["disks"])
         for vm in answers[source].get("vms") or ()
@@ -267,20 +269,21 @@ def _limit(
     )
 
 
-def _with_coming(
+def _with_incoming(
     vms: list[t.Mapping[str, object]], variable: str, task_vars: Values
 ) -> list[Answer]:
-    """The VMs, their destinations with the base images that check mode says would come there."""
+    """The VMs, their destinations with the base images that check mode would transfer there."""
     found = []
     for vm in vms:
-        there = as_mapping(vm.get("destination"))
-        said = of_host(task_vars, str(there.get("name")), variable)
-        found.append({**vm, "destination": {**there, "coming": said.get("bases") or []}})
+        destination = as_mapping(vm.get("destination"))
+        predicted = of_host(task_vars, str(destination.get("name")), variable)
+        incoming = predicted.get("bases") or []
+        found.append({**vm, "destination": {**destination, "coming": incoming}})
     return found
 
 
 def _marked(options: Options, task_vars: Values, *, check: bool) -> str:
-    """That the hypervisor is in maintenance now, or no longer, whatever became of its VMs."""
+    """Say that the hypervisor is in maintenance now, or no longer, whatever happened to its VMs."""
     host = options["_evacuated"] or options["_home"]
     if not options["_marked"] or not host:
         return ""
@@ -289,13 +292,14 @@ def _marked(options: Options, task_vars: Values, *, check: bool) -> str:
 
 
 def _unmarked(options: Options, task_vars: Values) -> list[str]:
-    """That the maintenance mark could not be set, or removed, in words."""
+    """Messages for a maintenance mark that could not be set or removed."""
     host = options["_evacuated"] or options["_home"]
     if not options["_marked"] or not host:
         return []
     answers = registered(task_vars, options["_marked"])
-    done = "be marked as in maintenance" if options["_evacuated"] else "lose its maintenance mark"
+    done = "set" if options["_evacuated"] else "removed"
     return [
-        f"{name}: it could not {done}, so no VM was moved: {outcomes.told(answers.get(name) or {})}"
+        f"{name}: its maintenance mark could not be {done}, so no VM was moved:"
+        f" {outcomes.told(answers.get(name) or {})}"
         for name in outcomes.unheard([host], answers, "maintenance")
     ]

@@ -28,7 +28,7 @@ class Options(Connected):
 
 
 class ActionModule(FleetAction):
-    """Ansible's own modules do the work on the host; what they return is data, like our own's."""
+    """Ansible's own modules do the work on the host; their results are data, as those of ours."""
 
     _noted: list[Answer]
 
@@ -65,7 +65,7 @@ class ActionModule(FleetAction):
             raise FleetVirtError(packages.refused(names, packages.reason(answer)))
 
     def _finished(self) -> bool:
-        """Whether an installation had been interrupted, which is finished then."""
+        """Finish an interrupted installation; whether there was one."""
         audit = self._done(packages.COMMAND, packages.AUDIT, "read").answer
         if not audit.get("stdout"):
             return False
@@ -73,13 +73,13 @@ class ActionModule(FleetAction):
         if answer.get("failed"):
             why = packages.reason({**answer, "msg": answer.get("stderr") or answer.get("msg")})
             raise FleetVirtError(
-                "an installation was interrupted there, and 'dpkg --configure --pending' cannot"
+                "a package installation was interrupted, and 'dpkg --configure --pending' cannot"
                 f" finish it: {why}"
             )
         return True
 
     def _defaults(self, module: str) -> Answer:
-        """What ``module_defaults`` of the play say of a module, which Ansible reads for tasks."""
+        """The play's ``module_defaults`` of a module, which Ansible applies to tasks only."""
         found: Answer = {}
         for one in self._task.module_defaults or ():
             found.update(one.get(module) or {})
@@ -100,7 +100,7 @@ class ActionModule(FleetAction):
 
 
 def _beside(answers: list[Answer]) -> Answer:
-    """What Ansible is to know of several answers: warnings, and the Python it discovered."""
+    """What Ansible needs from several results: warnings, and the Python it discovered."""
     found: Answer = {}
     for key in ("warnings", "deprecations"):
         texts = [text for answer in answers for text in as_list(answer.get(key))]

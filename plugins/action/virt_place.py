@@ -42,7 +42,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import shar
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import hosts, registered
 from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _batch, _placing
 
-# rounds in which others may be faster before a VM is given up
+# rounds lost to other controllers before giving up on a VM
 _ATTEMPTS = 6
 # What virt_restart may be
 RESTART = ("never", "when_required")
@@ -92,14 +92,14 @@ class ActionModule(FleetAction):
         options = self.options(Options, _ARGUMENTS, _INTERNAL)
         if options["_restart"] not in RESTART:
             raise PlanRefused(
-                f"virt_restart: {show(options['_restart'])} is none of {', '.join(RESTART)}"
+                f"virt_restart: {show(options['_restart'])} is not one of {', '.join(RESTART)}"
             )
         work = _Work(self, options, task_vars)
         return work.confirm() if options["_claims"] else work.place()
 
 
 class _Work:
-    """One call: the batch, the answers of the hypervisors, and what to make of both."""
+    """One call: the batch, the hypervisors' facts, and the decisions from both."""
 
     def __init__(self, action: FleetAction, options: Options, task_vars: Values) -> None:
         self.options = options
@@ -124,27 +124,27 @@ class _Work:
         self.images.update(_batch.known_images(options["_images"]))
 
     def place(self) -> Answer:
-        """Where each VM goes; fails, with every reason, when one of them fits nowhere."""
+        """Place each VM; fails, with every reason, when one of them fits nowhere."""
         lost = self.options["lost"]
         unproven = self._unproven()
         if unproven:
             raise PlanRefused(unproven)
         if self.options["_attempt"]:
-            # others were faster, perhaps in step with us: no order between controllers is known
+            # others were faster, perhaps in step with us: controllers have no order
             time.sleep(random.uniform(0.2, 1.5) * self.options["_attempt"])  # noqa: S311
         seen = _placing.hosts_of(self.answers, self.limits, lost)
         found = _placing.place(self.domains, self.images, seen, self.policy)
         every = Display().verbosity > 0
         table = tables.placements([one.as_dict() for one in found], every=every)
         if not found:
-            table = "nothing to do: virt_vms names no VM"
+            table = "nothing to do: virt_vms is empty"
         Display().display(table.rstrip("\n"))
         nowhere = [one for one in found if one.host is None and not one.existing]
         if nowhere:
             raise PlanRefused("\n".join(placement.describe(one) for one in nowhere))
         _placing.require_own_macs(self.domains, found, self.answers)
-        settled = self._settled(found)
-        done = {entry["name"] for entries in settled.values() for entry in entries}
+        up_to_date = self._up_to_date(found)
+        done = {entry["name"] for entries in up_to_date.values() for entry in entries}
         shares: dict[str, list[str]] = {}
         requested: dict[str, list[str]] = {}
         copies: dict[str, list[str]] = {}
@@ -182,34 +182,34 @@ class _Work:
             "creates": bool(self.options["_earlier"].get("creates"))
             or any(not one.existing for one in found),
             "attempt": self.options["_attempt"],
-            # What became of all, if the hypervisors finish what they claim
-            "settled": settled,
+            # The results of all, if the hypervisors finish what they claim
+            "settled": up_to_date,
             "requested": requested,
-            "done": settled,
+            "done": up_to_date,
             "refused": {},
             "problems": [],
         }
 
-    def _settled(self, found: t.Sequence[placement.Placement]) -> dict[str, list[Answer]]:
-        """What hypervisors said of those VMs that are there as they are asked for."""
-        said = {
+    def _up_to_date(self, found: t.Sequence[placement.Placement]) -> dict[str, list[Answer]]:
+        """The entries of VMs that exist and are up to date, by hypervisor."""
+        entries_read = {
             (host, entry["name"]): entry
             for host, answer in self.looked.items()
             for entry in answer.get("vms") or ()
         }
-        settled: dict[str, list[Answer]] = {}
+        up_to_date: dict[str, list[Answer]] = {}
         for domain, one in zip(self.domains, found):
             if not one.existing:
                 continue
             host = one.existing[0]
             _sizes, problems = demand.disk_sizes(domain, self.images)
-            entry = said.get((host, domain.name))
+            entry = entries_read.get((host, domain.name))
             if entry and not (entry["changed"] or entry["failed"] or problems):
-                settled.setdefault(host, []).append({**entry})
-        return settled
+                up_to_date.setdefault(host, []).append({**entry})
+        return up_to_date
 
     def _limit(self, names: t.Collection[str]) -> int:
-        """Seconds that making these VMs may take."""
+        """Seconds that creating these VMs may take."""
         return durations.creation(
             sum(demand.disk_sizes(domain, self.images)[0].values())
             for domain in self.domains
@@ -241,7 +241,7 @@ class _Work:
         ]
 
     def _waits(self, shares: t.Mapping[str, t.Collection[str]]) -> dict[str, list[str]]:
-        """Those of each share that are to answer: seeded, started, and not shut off before."""
+        """The VMs to wait for, by hypervisor: seeded, started, and not shut off before."""
         again = {domain.name for domain in self.domains}
         before = shares_of(self.options["_earlier"].get("waits"))
         waits = {host: [name for name in before[host] if name not in again] for host in before}
@@ -256,67 +256,67 @@ class _Work:
         return waits
 
     def confirm(self) -> Answer:
-        """Which claims may be finished, which go back and are tried again, and what is hopeless."""
+        """Decide which claims to finish, which to withdraw and retry, and which failed for good."""
         confirmed: dict[str, list[str]] = {}
         refused: dict[str, list[str]] = {}
         retry: dict[str, str] = {}
-        hopeless: list[str] = []
+        permanent: list[str] = []
         known = {domain.name: domain for domain in self.domains}
         claimed = registered(self.task_vars, self.options["_claims"], CLAIMS)
         if sum(bool(answer.get("host")) for answer in claimed.values()) == 1:
-            # nobody else of this run claimed later than it looked at itself
+            # no other hypervisor of this run claimed after it read itself
             self.answers.update({host: one for host, one in claimed.items() if one.get("host")})
         unproven = self._unproven()
-        hopeless += self._not_brought()
+        permanent += self._not_brought()
         for one in outcomes.outcomes(shares_of(self.options["_shares"]), claimed):
             host, name, entry = one.host, one.name, one.entry
             if entry is None:
-                hopeless.append(str(one.problem))
+                permanent.append(str(one.problem))
                 if claimed.get(host) and not self.check:
                     refused.setdefault(host, []).append(name)  # it may have claimed it before
                 continue
-            if claimed[host].get("finished"):  # what failed of it is told when all is shown
+            if claimed[host].get("finished"):  # its failures are reported with the results
                 confirmed.setdefault(host, []).append(name)
                 continue
             if one.problem:
                 if entry.get("refused"):
                     retry[name] = f"{host}: {entry['msg']}"
                 else:
-                    hopeless.append(one.problem)
+                    permanent.append(one.problem)
                 continue
             reasons = []
             if entry["changed"] and not self.check:
                 reasons = [unproven] if unproven else self._conflicts(known[name], host)
             if unproven and reasons:
-                hopeless.append(unproven)
+                permanent.append(unproven)
             elif reasons:
                 retry[name] = f"{host}: {'; '.join(reasons)}"
             (refused if reasons else confirmed).setdefault(host, []).append(name)
-        if hopeless:  # every error of all of them counts before the first is touched
+        if permanent:  # any error stops the batch before the first VM is touched
             for host, names in confirmed.items():
                 refused.setdefault(host, []).extend(names)
             confirmed = {}
         attempt = self.options["_attempt"] + 1
         if attempt >= _ATTEMPTS:
-            hopeless += [f"{name} on {reason}" for name, reason in retry.items()]
-        elif not hopeless:
+            permanent += [f"{name} on {reason}" for name, reason in retry.items()]
+        elif not permanent:
             for name, reason in retry.items():
-                Display().display(f"{name}: the claim on {reason}; trying again")
-        settled = {} if hopeless else as_mapping(self.options["_settled"])
-        kept = {host: as_mappings(entries) for host, entries in settled.items()}
+                Display().display(f"{name}: claim on {reason}; retrying")
+        given = {} if permanent else as_mapping(self.options["_settled"])
+        up_to_date = {host: as_mappings(entries) for host, entries in given.items()}
         return {
             "changed": False,
             "confirmed": confirmed,
             "refused": refused,
-            "requested": self._requested(confirmed, kept),
-            "pending": [] if hopeless else sorted(retry),
+            "requested": self._requested(confirmed, up_to_date),
+            "pending": [] if permanent else sorted(retry),
             "attempt": attempt,
-            "problems": list(dict.fromkeys(hopeless)),
-            "done": self._done(kept),
+            "problems": list(dict.fromkeys(permanent)),
+            "done": self._done(up_to_date),
         }
 
     def _unproven(self) -> str:
-        """Why nobody knows that the VMs are not there already; empty if that is known."""
+        """Why it is unproven that the VMs do not exist yet; empty if it is proven."""
         try:
             _placing.require_all(self.answers, self.options["lost"], self.options["expected"])
         except PlanRefused as error:
@@ -324,14 +324,16 @@ class _Work:
         return ""
 
     def _not_brought(self) -> list[str]:
-        """The images that a hypervisor was to get and has not, with what they were for."""
+        """Messages for images that a hypervisor did not get, with the VMs that need them."""
         found = []
         for host, answer in registered(self.task_vars, self.options["_brought"]).items():
             names = ", ".join(texts(self.options["_shares"].get(host)))
             for item in as_mappings(answer.get("results")):
                 if not isinstance(item.get("image"), dict):
                     image = item.get(str(item.get("ansible_loop_var")))
-                    found.append(f"{host}: {image} for {names} did not come: {outcomes.told(item)}")
+                    found.append(
+                        f"{host}: {image} for {names} was not transferred: {outcomes.told(item)}"
+                    )
         return found
 
     def _conflicts(self, domain: Domain, host: str) -> list[str]:
@@ -346,21 +348,21 @@ class _Work:
         )
 
     def _requested(
-        self, confirmed: t.Mapping[str, list[str]], settled: t.Mapping[str, t.Sequence[Values]]
+        self, confirmed: t.Mapping[str, list[str]], up_to_date: t.Mapping[str, t.Sequence[Values]]
     ) -> dict[str, list[str]]:
-        """What was to be made in this round and before it, by hypervisor."""
+        """The VMs requested in this round and before it, by hypervisor."""
         found = shares_of(self.options["_earlier"].get("requested"))
-        here = {str(one["name"]): host for host, entries in settled.items() for one in entries}
-        here.update({name: host for host, names in confirmed.items() for name in names})
+        host_by_name = {
+            str(one["name"]): host for host, entries in up_to_date.items() for one in entries
+        }
+        host_by_name.update({name: host for host, names in confirmed.items() for name in names})
         for domain in self.domains:
-            if domain.name in here:
-                found.setdefault(here[domain.name], []).append(domain.name)
+            if domain.name in host_by_name:
+                found.setdefault(host_by_name[domain.name], []).append(domain.name)
         return found
 
-    def _done(self, settled: t.Mapping[str, t.Sequence[Values]]) -> dict[str, list[Answer]]:
-        """What became of what the rounds before this one were to create, by hypervisor, and of what
-        was as it is asked for in this one.
-        """
+    def _done(self, up_to_date: t.Mapping[str, t.Sequence[Values]]) -> dict[str, list[Answer]]:
+        """The results of earlier rounds, and of VMs up to date in this one, by hypervisor."""
         earlier = self.options["_earlier"]
         done = {
             host: [{**entry} for entry in as_mappings(entries)]
@@ -371,6 +373,6 @@ class _Work:
             for one in outcomes.outcomes(shares_of(earlier.get("confirmed")), answers):
                 entry = one.entry or outcomes.failed_entry(one, answers.get(one.host) or {})
                 done.setdefault(one.host, []).append(dict(entry))
-        for host, entries in settled.items():
+        for host, entries in up_to_date.items():
             done.setdefault(host, []).extend({**entry} for entry in entries)
         return done

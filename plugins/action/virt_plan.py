@@ -59,9 +59,9 @@ class ActionModule(FleetAction):
         )
         _peers.refuse_hypervisors([one.name for one in domains], task_vars)
         given = registered(task_vars, options["results"], "compared")
-        heard, silent = located.sort(given, "host", options["expected"], options["lost"])
+        answered, silent = located.sort(given, "host", options["expected"], options["lost"])
         silent = proofs.missing("absent", silent)
-        answers = {name: fleet_plan.read(one) for name, one in heard.items()}
+        answers = {name: fleet_plan.read(one) for name, one in answered.items()}
         names = [domain.name for domain in domains]
         absent = [] if silent else fleet_plan.missing(names, answers)
         placing = registered(task_vars, options["results"], PLACING)
@@ -130,10 +130,10 @@ class ActionModule(FleetAction):
             if one.action in ("conflict", "nowhere")
             or (one.action == "unknown" and one.hypervisor is None)
         ]
-        told = [*(f"{one.name}: {'; '.join(one.details)}" for one in unknown), *cut]
-        if options["strict"] and not empty and not told:
-            told = [f"the fleet is not as asked for: {fleet_plan.summary(entries)}"]
-            told += [f"not all hypervisors answered: {proofs.named(silent)}"] if silent else []
-        if told:
-            result.update(failed=True, msg="\n".join(told))
+        problems = [*(f"{one.name}: {'; '.join(one.details)}" for one in unknown), *cut]
+        if options["strict"] and not empty and not problems:
+            problems = [f"the fleet does not match the request: {fleet_plan.summary(entries)}"]
+            problems += [f"not all hypervisors answered: {proofs.named(silent)}"] if silent else []
+        if problems:
+            result.update(failed=True, msg="\n".join(problems))
         return result

@@ -7,4 +7,4 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Fle
 
 
 class ActionModule(FleetModule):
-    """The module does everything; its answer passes here."""
+    """The module does everything; this sanitises its result."""

@@ -61,23 +61,23 @@ class Options(Connected):
 
 
 class ActionModule(FleetAction):
-    """Stages of the hypervisor go to the module; what spans hosts is here."""
+    """The module runs the stages of a hypervisor; this runs those that compare hypervisors."""
 
     def work(self, task_vars: Values) -> Answer:
         options = self.options(Options, ARGUMENTS, INTERNAL)
         stages = {"read": self._read, "compare": self._compare, "report": self._report}
-        return stages.get(options["_stage"], self._alone)(options, task_vars)
+        return stages.get(options["_stage"], self._single)(options, task_vars)
 
-    def _alone(self, options: Options, variables: Values) -> Answer:
-        """What speaks against this hypervisor, as far as it can tell without the others."""
+    def _single(self, options: Options, variables: Values) -> Answer:
+        """The findings about this hypervisor, as far as they need no other."""
         read = self._read(options, variables)
         if read.get("failed") or read.get("unreachable"):
             return read
         own = str(variables["inventory_hostname"])
         ((_name, answer),) = _judged({own: checked(plain(read), FACTS)}).items()
         facts = answer.get("facts")
-        said = None if facts else str(answer.get("msg"))
-        one = preflight.Answer(own, _whole(facts) if facts else None, said)
+        reason = None if facts else str(answer.get("msg"))
+        one = preflight.Answer(own, _complete(facts) if facts else None, reason)
         return {**read, **self._findings([one], [own], options)}
 
     def _read(self, options: Options, variables: Values) -> Answer:
@@ -129,7 +129,7 @@ class ActionModule(FleetAction):
             facts: Answer = {**seen, "baseline": baseline}
             if options["_compared"] and baseline is None:
                 facts["not_compared"] = outcomes.reason(compared[name])
-            answers.append(preflight.Answer(name, _whole(facts)))
+            answers.append(preflight.Answer(name, _complete(facts)))
         return self._findings(answers, _expected(options, variables), options)
 
     def _findings(
@@ -163,8 +163,10 @@ class ActionModule(FleetAction):
         result = {**found, "output": text, **delivered}
         if summary["error"]:
             errors = [one for one in findings if one.severity == "error"]
-            told = "; ".join(f"{one.id} ({', '.join(one.hosts)}): {one.message}" for one in errors)
-            result.update(failed=True, msg=told)
+            message = "; ".join(
+                f"{one.id} ({', '.join(one.hosts)}): {one.message}" for one in errors
+            )
+            result.update(failed=True, msg=message)
         return result
 
 
@@ -173,7 +175,7 @@ def _expected(options: Options, variables: Values) -> list[str]:
 
 
 def _answers(variables: Values, name: str) -> dict[str, Facts]:
-    """What was registered; facts that cannot be judged alone are none."""
+    """The registered results; facts that cannot be judged by themselves count as failed."""
     return _judged(registered(variables, name, FACTS))
 
 
@@ -182,14 +184,14 @@ def _judged(answers: dict[str, Facts]) -> dict[str, Facts]:
         facts = answer.get("facts")
         if facts is not None:
             try:
-                preflight.judge([preflight.Answer(host, _whole(facts))], [host], Limits())
+                preflight.judge([preflight.Answer(host, _complete(facts))], [host], Limits())
             except Exception as error:
                 answers[host] = {"failed": True, "msg": unsound(f"facts: {error!r}")["msg"]}
     return answers
 
 
-def _whole(facts: t.Mapping[str, object]) -> preflight_facts.Facts:
-    """Facts as they are judged, which is tried with each host's alone before they are used."""
+def _complete(facts: t.Mapping[str, object]) -> preflight_facts.Facts:
+    """Facts in the type that judging needs; each host's are tried separately before use."""
     return t.cast("preflight_facts.Facts", facts)
 
 

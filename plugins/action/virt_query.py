@@ -9,4 +9,4 @@ INTERNAL = ("_direct",)
 
 
 class ActionModule(FleetReader):
-    """The module does everything; its answer passes here."""
+    """The module does everything; this sanitises its result."""

@@ -33,7 +33,7 @@ class Options(Connected):
 
 
 class ActionModule(FleetAction):
-    """Stages of the hypervisor go to the module; those of the controller are here."""
+    """The module runs the stages on the hypervisor; this runs those on the controller."""
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         stage = self._task.args.get("_stage", "all")
@@ -51,7 +51,7 @@ class ActionModule(FleetAction):
         return {"changed": False, "hypervisor": rename_decision.decide(old, new, seen)}
 
     def _confirm(self, options: Options, answers: dict[str, Answer], task_vars: Values) -> Answer:
-        """What speaks against the new name by now; nothing can if it was not taken."""
+        """Check for conflicts with the new name; there are none if it was not taken."""
         old, new, host = options["name"], options["new_name"], _host(options)
         taken = registered(task_vars, options["_taken"], "renamed")
         _text, failures = rename_decision.report(old, new, host, taken, "", check=self.check)

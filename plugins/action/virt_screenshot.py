@@ -41,7 +41,7 @@ class Options(Connected):
 
 
 class ActionModule(FleetAction):
-    """The module takes the pictures; they become files here."""
+    """The module takes the screenshots; this writes them to files."""
 
     def work(self, task_vars: Values) -> Answer:
         options = self.options(Options, ARGUMENTS, INTERNAL)
@@ -97,7 +97,7 @@ class ActionModule(FleetAction):
                     is not None
                 )
         except (FleetVirtError, binascii.Error) as error:
-            found.update(failed=True, msg=f"its picture is not kept: {error}")
+            found.update(failed=True, msg=f"its screenshot was not saved: {error}")
             return found
         found.update(
             path=str(path),
@@ -122,16 +122,18 @@ class ActionModule(FleetAction):
                 changed = True
             else:
                 page = report.page(screens).encode("utf-8")
-                kept = _files.replace_if_changed(str(sheet), page, check=self.check, option="dest")
-                changed = kept is not None
-            text += f"all of them: {sheet}\n"
+                before = _files.replace_if_changed(
+                    str(sheet), page, check=self.check, option="dest"
+                )
+                changed = before is not None
+            text += f"all screenshots: {sheet}\n"
         problems = report.problems(screens, options["names"] or (), given, silent)
         return self.shown(text, problems, changed=changed)
 
 
 def _below(host: str, name: str) -> str:
-    """Its file's path below the folder of all. Raises PlanRefused for a name that is none."""
+    """The path of a VM's file below the folder. Raises PlanRefused for a name that is too long."""
     folder, file = report.file_name(host), report.file_name(name)
     if folder is None or file is None:
-        raise PlanRefused("its name is too long for a file")
+        raise PlanRefused("its name is too long for a file name")
     return f"{folder}/{file}.png"

@@ -16,24 +16,24 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Fle
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, plain
 from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _batch, _seeds
 
-_KEPT = ("name", "state", "pool", "uri", "timeout")
+_PASSED_ON = ("name", "state", "pool", "uri", "timeout")
 
 
 class ActionModule(FleetAction):
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         options = plain(self.given)
-        arguments = {key: options.pop(key) for key in _KEPT if key in options}
+        arguments = {key: options.pop(key) for key in _PASSED_ON if key in options}
         if arguments.get("state") != "absent":
             arguments["_seed"] = _seeds.packed(self._seed(options, task_vars))
         elif options:
             raise PlanRefused(
-                f"{', '.join(sorted(options))}: with state absent nothing is said of a seed; leave"
-                " it out"
+                f"{', '.join(sorted(options))}: with state absent no seed options are accepted;"
+                " leave them out"
             )
         return self.module(task_vars, arguments)
 
     def _seed(self, options: Answer, task_vars: Values) -> Answer:
-        """The options, valid but for the VM's NICs, which only the hypervisor knows."""
+        """The validated options, except for the VM's NICs, which only the hypervisor knows."""
         problems: list[Problem] = []
         defaults = _batch.defaults(_batch.Variables(task_vars, self._templar))
         keys = defaults.ssh_public_keys

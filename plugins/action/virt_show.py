@@ -77,7 +77,7 @@ _INTERNAL: Spec = {
     "_waits": {"type": "dict", "default": {}},
     "_withdrawn": {"type": "dict", "default": {}},
     "_earlier": {"type": "dict", "default": {}},
-    # Seconds for each hypervisor that is read here, because it was not asked on its own machine
+    # Seconds for each hypervisor that the controller reads itself
     "_direct": {"type": "float"},
 }
 
@@ -153,7 +153,7 @@ class ActionModule(FleetAction):
         options: Options,
         found: t.Mapping[str, Answer],
     ) -> dict[str, Answer]:
-        """What those answer who were not asked on their own machine, in the order of the play."""
+        """The results of hypervisors that the controller reads itself, in the order of the play."""
         names = [name for name, answer in found.items() if answer.get("direct")]
         seconds = options["_direct"]
         if not names or seconds is None:
@@ -174,7 +174,7 @@ class ActionModule(FleetAction):
 
 
 def _selected(hypervisors: list[Answer], options: Options) -> tuple[list[Answer], str]:
-    """What of the domains is shown, and how many that are where not all of them are."""
+    """The domains to show, and their count if some are left out."""
     chosen = selection.Selection(
         tuple(options["states"]),
         tuple(options["groups"]),
@@ -185,8 +185,8 @@ def _selected(hypervisors: list[Answer], options: Options) -> tuple[list[Answer]
         return selection.select(hypervisors, chosen, options["sort"])
     if chosen or options["sort"]:
         raise AnsibleActionFail(
-            f"view: {options['view']} shows no domains that states, groups, patterns, managed or"
-            " sort could choose among; use them with list or query"
+            f"view: {options['view']} shows no domains, so states, groups, patterns, managed and"
+            " sort do not apply; use them with list or query"
         )
     return hypervisors, ""
 
@@ -200,7 +200,7 @@ def _table(hypervisors: list[Answer], options: Options, count: str, *, check: bo
 
 
 def _made(task_vars: Values, options: Options, *, check: bool) -> tuple[list[Answer], list[str]]:
-    """What became of VMs that were to be made; without ``requested``, of those in the results."""
+    """The results of requested VMs; without ``requested``, of those in the results."""
     created = registered(task_vars, options["results"], MADE)
     waited = registered(task_vars, options["addresses"], "waited")
     requested = shares(options["_requested"])
@@ -223,7 +223,7 @@ def _made(task_vars: Values, options: Options, *, check: bool) -> tuple[list[Ans
 
 
 def _collect(answers: t.Mapping[str, Answer], view: str) -> list[Answer]:
-    """What each host of the play answered, as it is shown."""
+    """What each host of the play returned, as it is shown."""
     key = _VIEWS[view]
     entries: list[Answer] = []
     for name, answer in answers.items():
@@ -239,7 +239,7 @@ def _collect(answers: t.Mapping[str, Answer], view: str) -> list[Answer]:
 
 
 def _undone(task_vars: Values, options: Options) -> list[str]:
-    """Of each step that all hypervisors but the lost were to do, who gave no result."""
+    """Messages for hypervisors, except lost ones, that returned no result of a step."""
     names = [name for name in hosts(task_vars) if name not in options["lost"]]
     found = []
     for step in options["acted"]:
@@ -251,16 +251,15 @@ def _undone(task_vars: Values, options: Options) -> list[str]:
 
 def _unmarked(answers: t.Mapping[str, Answer]) -> list[str]:
     return [
-        f"{name}: its maintenance mark is what it was, or nobody knows:"
-        f" {outcomes.told(answers[name])}"
+        f"{name}: its maintenance mark is unchanged or unknown: {outcomes.told(answers[name])}"
         for name in outcomes.unheard(answers, answers, "maintenance")
     ]
 
 
 def _cut(answers: t.Mapping[str, Answer], failures: t.Sequence[str]) -> list[str]:
-    """Whose module was killed or raised, unless nobody answered, which says so already.
+    """Messages for modules that were killed or raised, unless no hypervisor answered at all.
 
-    A hypervisor that cannot be reached is no failure of reading the others; this is.
+    An unreachable hypervisor does not make reading the others fail; this does.
     """
     silent = {} if failures else answers
     return [
@@ -272,8 +271,8 @@ def _cut(answers: t.Mapping[str, Answer], failures: t.Sequence[str]) -> list[str
 
 def _damage(hypervisors: t.Sequence[Answer]) -> list[str]:
     return [
-        f"{entry['name']}: {image['path']} is not what it was any more, so that every VM on it is"
-        f" in doubt (used by {', '.join(texts(image['users'])) or 'nobody'})"
+        f"{entry['name']}: {image['path']} no longer matches its digest, so every VM that uses it"
+        f" is suspect (used by {', '.join(texts(image['users'])) or 'no VM'})"
         for entry in hypervisors
         for image in as_mappings(entry["images"])
         if image["intact"] is False
@@ -285,10 +284,10 @@ def _problems(hypervisors: t.Sequence[Answer], names: t.Sequence[str]) -> list[s
     if len(silent) == len(hypervisors):
         reasons = "; ".join(f"{entry['name']}: {entry['error']}" for entry in hypervisors)
         return [f"no hypervisor answered: {reasons}"]
-    there = {
+    found = {
         domain["name"] for entry in hypervisors for domain in as_mappings(entry.get("domains"))
     }
-    unknown = [name for name in names if name not in there]
+    unknown = [name for name in names if name not in found]
     if unknown:
         which = ", ".join(unknown)
         if silent:

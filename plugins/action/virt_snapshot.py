@@ -35,7 +35,7 @@ class Options(Connected):
 
 
 class ActionModule(FleetAction):
-    """Stages of the hypervisor go to the module; those of the controller are here."""
+    """The module runs the stages on the hypervisor; this runs those on the controller."""
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         stage = self._task.args.get("_stage", "all")
@@ -46,8 +46,8 @@ class ActionModule(FleetAction):
             if options["_shares"] is None:
                 raise AnsibleActionFail("_shares: missing; give what _stage: decide returned")
             answers = registered(task_vars, options["_results"], "snapshot")
-            told = decision.report(shares(options["_shares"]), answers, check=self.check)
-            return self.shown(*told)
+            outcome = decision.report(shares(options["_shares"]), answers, check=self.check)
+            return self.shown(*outcome)
         answers = registered(task_vars, options["_results"], "snapshot_look")
         seen = decision.fleet(answers, options["_expected"], options["_lost"])
         if options["_list"]:

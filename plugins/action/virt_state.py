@@ -22,7 +22,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answ
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
 
 # The stages of the controller
-_HERE = ("decide", "note", "report", "order_restarts", "note_restarts")
+_ON_CONTROLLER = ("decide", "note", "report", "order_restarts", "note_restarts")
 
 
 class Options(Connected):
@@ -51,11 +51,11 @@ class Options(Connected):
 
 
 class ActionModule(FleetAction):
-    """Stages of the hypervisor go to the module; those of the controller are here."""
+    """The module runs the stages on the hypervisor; this runs those on the controller."""
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         stage = self._task.args.get("_stage", "all")
-        if stage not in _HERE:
+        if stage not in _ON_CONTROLLER:
             return self.module(task_vars)
         options = self.options(Options, ARGUMENTS, INTERNAL)
         if stage == "order_restarts":
@@ -74,16 +74,16 @@ class ActionModule(FleetAction):
         return {"changed": False, **vars(decision)}
 
     def _note(self, options: Options, task_vars: Values) -> Answer:
-        told = state_decision.tell(
+        noted = state_decision.tell(
             shares(options["_round"]),
             registered(task_vars, options["_results"], "brought"),
             state_decision.told_earlier(options["_earlier"]),
         )
-        return {"changed": False, **vars(told)}
+        return {"changed": False, **vars(noted)}
 
     def _report(self, options: Options) -> Answer:
-        told = state_decision.told_earlier(options["_earlier"])
-        text, failures = state_decision.report(told, options["_silent"], check=self.check)
+        noted = state_decision.told_earlier(options["_earlier"])
+        text, failures = state_decision.report(noted, options["_silent"], check=self.check)
         return self.shown(text, failures)
 
 

@@ -35,7 +35,7 @@ class Options(Connected):
 
 
 class ActionModule(FleetAction):
-    """Stages of the hypervisor go to the module; those of the controller are here."""
+    """The module runs the stages on the hypervisor; this runs those on the controller."""
 
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         stage = self._task.args.get("_stage", "all")

@@ -28,12 +28,12 @@ _ARGUMENTS: Spec = {
 }
 _INTERNAL: Spec = {
     "_earlier": {"type": "dict", "default": {}},
-    # Prints nothing, and no answer is no failure: who answers now is all that is asked
+    # Prints nothing, and no response is no failure: only reports which VMs respond now
     "_quiet": {"type": "bool", "default": False},
 }
 _RETRY_PAUSE = 2.0  # after a call that did not reach the hypervisor
-_LAST = 1.0  # seconds for one last look, however late it is
-# What may be gone when asked again: the daemon is started anew, a call hung
+_LAST = 1.0  # seconds for a last attempt, however late it is
+# Errors that a retry may resolve: the daemon restarts, a call hung
 _PASSING = ("HostUnreachable", "DeadlineExceeded", "LibvirtFailure")
 
 
@@ -54,10 +54,10 @@ class ActionModule(FleetAction):
         for name, seconds in limits.items():
             if seconds <= 0:
                 raise AnsibleActionFail(
-                    f"{name}: {seconds:g} is not a time limit; it is a number of seconds above 0"
+                    f"{name}: {seconds:g} is not a time limit; use a number of seconds above 0"
                 )
         if not 0 < options["port"] < 65536:
-            raise AnsibleActionFail(f"port: {options['port']} is no TCP port; it is 1 to 65535")
+            raise AnsibleActionFail(f"port: {options['port']} is not a TCP port; use 1 to 65535")
         earlier = options["_earlier"]
         progress = Progress(
             str(task_vars.get("inventory_hostname")),
@@ -94,7 +94,7 @@ class ActionModule(FleetAction):
         task_vars: Values,
         result: Answer,
     ) -> Answer | None:
-        """Ask until nobody is waited for; the failed result of a call that cannot go on."""
+        """Ask until no VM is waited for; returns the failed result if it cannot go on."""
         first = True
         while progress.pending:
             passed = time.monotonic() - begun
@@ -109,7 +109,7 @@ class ActionModule(FleetAction):
             elif left <= 0 or answer.get("error") not in _PASSING or first:
                 return answer
             else:
-                self._say(options, [f"{progress.host}: {answer.get('msg')}; asking again"])
+                self._say(options, [f"{progress.host}: {answer.get('msg')}; retrying"])
                 time.sleep(_RETRY_PAUSE)
         return None
 
@@ -121,13 +121,13 @@ class ActionModule(FleetAction):
         task_vars: Values,
         first: bool,
     ) -> Answer:
-        """As :meth:`_ask`; once it has answered, a hypervisor out of reach is no reason to stop."""
+        """As :meth:`_ask`; after a first response, an unreachable hypervisor is retried."""
         if first:
             return self._ask(options, seconds, progress, task_vars)
         try:
             return self._ask(options, seconds, progress, task_vars)
         except AnsibleConnectionFailure as error:
-            with contextlib.suppress(Exception):  # a master connection that hangs is given up
+            with contextlib.suppress(Exception):  # drop a master connection that hangs
                 self._connection.reset()
             if seconds <= _LAST:
                 raise

@@ -13,7 +13,7 @@ attributes:
   diff_mode:
     description: Returns details of what changed or would change, in diff mode.
   idempotent:
-    description: Run a second time with the same options, it changes nothing.
+    description: When run again with the same options, it changes nothing.
   platform:
     description: Operating systems the module runs on.
     support: full

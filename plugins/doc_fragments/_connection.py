@@ -18,8 +18,8 @@ options:
   timeout:
     description:
       - Limit for a single call to libvirt, in seconds.
-      - What exceeds it (a guest agent that is dead, a mount that hangs) is reported with what it
-        belongs to, and the rest goes on.
+      - A call that exceeds it (a dead guest agent, a hanging mount) is reported with the object it
+        concerns, and the rest continues.
     type: float
     default: 10.0
 requirements:

@@ -11,78 +11,79 @@ class ModuleDocFragment:
 options:
   hostname:
     description:
-      - Host name of the guest, at most 63 characters; the VM's name if left out. One with dots is
-        the full name.
+      - Host name of the guest, at most 63 characters; defaults to the VM's name. A name with dots
+        is the fully qualified name.
     type: str
   fqdn:
     description:
-      - Full name of the guest. Each part has at most 63 characters, all together 253.
+      - Fully qualified name of the guest, at most 253 characters, 63 in each part.
     type: str
   user:
     description:
-      - User Ansible logs in as. V(root) is possible.
+      - User that Ansible logs in as. V(root) is allowed.
     type: str
     default: ansible
   ssh_public_keys:
     description:
-      - Keys that may log in as O(user), a list or text with one on each line. Left out, the
-        variable C(virt_ssh_public_key), else the first of the controller's own.
+      - Public keys that may log in as O(user), as a list or as text with one key per line. Defaults
+        to the variable C(virt_ssh_public_key), else to the first of the controller's own keys.
     type: list
     elements: str
   password_hash:
     description:
-      - Hash of the password of O(user), as C(openssl passwd -6) prints it. Left out, the password
-        is locked. SSH takes keys only.
+      - Hash of the password of O(user), as C(openssl passwd -6) prints it. If omitted, the password
+        is locked. SSH accepts keys only.
     type: str
   sudo:
     description:
-      - What O(user) may do with sudo. V(true) is everything without a password, which holds if it
-        is left out; V(false) is nothing; other text is the rule, as in C(sudoers).
+      - Sudo rights of O(user). V(true), the default, allows everything without a password; V(false)
+        allows nothing; any other text is the rule itself, as in C(sudoers).
     type: str
   users:
     description:
-      - Further users.
+      - Additional users.
     type: list
     elements: dict
     suboptions:
       name:
         description:
-          - Name of the user; has to be given.
+          - Name of the user. Required.
         type: str
         default: ""
       ssh_public_keys:
         description:
-          - Keys that may log in, a list or text with one on each line.
+          - Public keys that may log in, as a list or as text with one key per line.
         type: list
         elements: str
       password_hash:
         description:
-          - Hash of the password. Left out, it is locked.
+          - Hash of the password. If omitted, the password is locked.
         type: str
       sudo:
         description:
-          - What the user may do with sudo, as for the first user. Left out, nothing.
+          - Sudo rights of the user, as for the first user. None by default.
         type: str
       groups:
         description:
-          - Groups of the guest.
+          - Groups in the guest that the user is in.
         type: list
         elements: str
       shell:
         description:
-          - Login shell; the image's if left out.
+          - Login shell; defaults to the image's.
         type: str
   network:
     description:
-      - NICs that are not simply to ask a DHCP server. A list, or a mapping from names to the rest.
-      - The NIC is found by its MAC address, whatever the guest calls it. The boot waits for the NIC
-        with a gateway, else for the first.
+      - NICs that need more than DHCP. A list, or a mapping from NIC names to the other options.
+      - A NIC is matched by its MAC address, whatever its name in the guest. The boot waits for the
+        NIC with a gateway, else for the first one.
     type: raw
     suboptions:
       name:
         description:
-          - Name of the VM's NIC, in the order of its definition V(eth0), V(eth1) and so on for a VM
-            that this collection did not make. Either this or O(network.mac) has to be given.
+          - Name of the VM's NIC. In a VM that this collection did not create, NICs are V(eth0),
+            V(eth1) and so on, in the order of its definition. Either this or O(network.mac) is
+            required.
         type: str
       mac:
         description:
@@ -95,27 +96,27 @@ options:
         elements: str
       gateway:
         description:
-          - Router, one for IPv4 and one for IPv6 at most.
+          - Default gateway, at most one for IPv4 and one for IPv6.
         type: list
         elements: str
       dhcp4:
         description:
-          - Whether to ask a DHCP server. Left out, true without an IPv4 address.
+          - Whether to use DHCP. Defaults to true if no IPv4 address is given.
         type: bool
       dhcp6:
         description:
-          - Whether to ask a DHCPv6 server.
+          - Whether to use DHCPv6.
         type: bool
         default: false
       routes:
         description:
-          - Further routes.
+          - Additional routes.
         type: list
         elements: dict
         suboptions:
           to:
             description:
-              - Network it leads to, such as V(198.51.100.0/24).
+              - Destination network, such as V(198.51.100.0/24).
             type: str
             required: true
           via:
@@ -125,7 +126,7 @@ options:
             required: true
           metric:
             description:
-              - Metric; lower is preferred. From 0 to 4294967295.
+              - Route metric; lower is preferred. From 0 to 4294967295.
             type: int
       dns_servers:
         description:
@@ -134,7 +135,7 @@ options:
         elements: str
       dns_search:
         description:
-          - Domains that names are looked up in.
+          - DNS search domains.
         type: list
         elements: str
       mtu:
@@ -143,44 +144,44 @@ options:
         type: int
   dns_servers:
     description:
-      - Addresses of name servers, for the NIC the boot waits for.
+      - Addresses of name servers, for the NIC that the boot waits for.
     type: list
     elements: str
   dns_search:
     description:
-      - Domains that names are looked up in, for the NIC the boot waits for.
+      - DNS search domains, for the NIC that the boot waits for.
     type: list
     elements: str
   timezone:
     description:
-      - Time zone, such as V(Europe/Berlin). Left out, the image's.
+      - Time zone, such as V(Europe/Berlin). Defaults to the image's.
     type: str
   locale:
     description:
-      - Locale, such as V(de_DE.UTF-8). Left out, the image's.
+      - Locale, such as V(de_DE.UTF-8). Defaults to the image's.
     type: str
   ca_certificates:
     description:
-      - Certificates the guest trusts, as text in PEM or a list of such texts.
+      - CA certificates that the guest trusts, as PEM text or a list of such texts.
     type: list
     elements: str
   files:
     description:
-      - Files of the guest, at most 1 MiB each.
+      - Files to write in the guest, at most 1 MiB each.
     type: list
     elements: dict
     suboptions:
       path:
         description:
-          - Absolute path, without C(.) or C(..); has to be given.
+          - Absolute path, without C(.) or C(..). Required.
         type: str
       content:
         description:
-          - What is in it; has to be given.
+          - Content of the file. Required.
         type: str
       encoding:
         description:
-          - How O(files[].content) is written.
+          - Encoding of O(files[].content).
         type: str
         choices: [text, base64]
         default: text
@@ -191,18 +192,18 @@ options:
         default: "0644"
       owner:
         description:
-          - Its user, or user and group, such as V(root:adm).
+          - Owner, or owner and group, such as V(root:adm).
         type: str
         default: root:root
   packages:
     description:
-      - Packages that are installed at the first boot, from where the image gets its packages.
+      - Packages to install at the first boot, from the package sources configured in the image.
     type: list
     elements: str
   commands:
     description:
-      - Commands at the end of the first boot, as root. Each is a line for the shell, or a list of a
-        program and its arguments.
+      - Commands to run as root at the end of the first boot. Each is a shell command, or a list of
+        a program and its arguments.
     type: list
     elements: raw
   grow_root:
@@ -212,21 +213,21 @@ options:
     default: true
   user_data:
     description:
-      - More of cloud-init's cloud-config, as a mapping or as YAML text, for what has no option.
-        Lists are added to those of the other options, mappings are merged, the rest prevails. What
-        decides who the guest is (host keys, host name, network) cannot be set here. Not with
-        O(method=offline).
+      - Additional cloud-config for cloud-init, as a mapping or as YAML text, for settings without
+        an option here. Lists are appended to those of the other options, mappings are merged, other
+        values override. The guest's identity (host keys, host name, network) cannot be set here.
+        Not with O(method=offline).
     type: raw
   method:
     description:
-      - How the seed reaches the guest. V(nocloud) is a medium that cloud-init reads. V(offline)
-        writes into the VM's own disk before it can be started, for images without cloud-init; it
-        needs libguestfs with its Python binding on the hypervisor, and systemd in the image.
-        V(auto) looks into the disk and takes V(nocloud) if cloud-init is installed, else
-        V(offline); without libguestfs it takes V(nocloud).
-      - With V(offline), commands, packages and growing the root file system are left to a unit of
-        the first boot that removes itself. An SSH server, Python and sudo are installed by it if
-        the image has none. What is written into the disk cannot be taken away again.
+      - How the seed is delivered to the guest. V(nocloud) is a medium that cloud-init reads.
+        V(offline) writes into the VM's own disk before the VM can be started, for images without
+        cloud-init; it needs libguestfs with its Python binding on the hypervisor, and systemd in
+        the image. V(auto) inspects the disk and uses V(nocloud) if cloud-init is installed, else
+        V(offline); without libguestfs it uses V(nocloud).
+      - With V(offline), commands, packages and growing the root file system are left to a systemd
+        unit at the first boot, which removes itself. It also installs an SSH server, Python and
+        sudo if the image lacks them. What was written into the disk cannot be removed again.
     type: str
     choices: [nocloud, offline, auto]
     default: nocloud
@@ -236,88 +237,88 @@ options:
 options:
   seed:
     description:
-      - What the guest is told before its first boot; V(false) for nothing. Left out, a VM made from
-        an image is seeded with the defaults.
-      - The guest's SSH host key is made for it, so that it is known before it boots; its public
-        half is in the VM's metadata.
+      - Configuration of the guest at its first boot; V(false) for none. If omitted, a VM created
+        from an image is seeded with the defaults.
+      - The guest's SSH host key is generated in advance, so that it is known before the guest
+        boots; the public key is stored in the VM's metadata.
     type: raw
     suboptions:
       hostname:
         description:
-          - Host name of the guest, at most 63 characters; the VM's name if left out. One with dots
-            is the full name.
+          - Host name of the guest, at most 63 characters; defaults to the VM's name. A name with
+            dots is the fully qualified name.
         type: str
       fqdn:
         description:
-          - Full name of the guest. Each part has at most 63 characters, all together 253.
+          - Fully qualified name of the guest, at most 253 characters, 63 in each part.
         type: str
       user:
         description:
-          - User Ansible logs in as. V(root) is possible.
+          - User that Ansible logs in as. V(root) is allowed.
         type: str
         default: ansible
       ssh_public_keys:
         description:
-          - Keys that may log in as O(seed.user), a list or text with one on each line. Left out,
-            the variable C(virt_ssh_public_key), else the first of the controller's own.
+          - Public keys that may log in as O(seed.user), as a list or as text with one key per line.
+            Defaults to the variable C(virt_ssh_public_key), else to the first of the controller's
+            own keys.
         type: list
         elements: str
       password_hash:
         description:
-          - Hash of the password of O(seed.user), as C(openssl passwd -6) prints it. Left out, the
-            password is locked. SSH takes keys only.
+          - Hash of the password of O(seed.user), as C(openssl passwd -6) prints it. If omitted, the
+            password is locked. SSH accepts keys only.
         type: str
       sudo:
         description:
-          - What O(seed.user) may do with sudo. V(true) is everything without a password, which
-            holds if it is left out; V(false) is nothing; other text is the rule, as in C(sudoers).
+          - Sudo rights of O(seed.user). V(true), the default, allows everything without a password;
+            V(false) allows nothing; any other text is the rule itself, as in C(sudoers).
         type: str
       users:
         description:
-          - Further users.
+          - Additional users.
         type: list
         elements: dict
         suboptions:
           name:
             description:
-              - Name of the user; has to be given.
+              - Name of the user. Required.
             type: str
             default: ""
           ssh_public_keys:
             description:
-              - Keys that may log in, a list or text with one on each line.
+              - Public keys that may log in, as a list or as text with one key per line.
             type: list
             elements: str
           password_hash:
             description:
-              - Hash of the password. Left out, it is locked.
+              - Hash of the password. If omitted, the password is locked.
             type: str
           sudo:
             description:
-              - What the user may do with sudo, as for the first user. Left out, nothing.
+              - Sudo rights of the user, as for the first user. None by default.
             type: str
           groups:
             description:
-              - Groups of the guest.
+              - Groups in the guest that the user is in.
             type: list
             elements: str
           shell:
             description:
-              - Login shell; the image's if left out.
+              - Login shell; defaults to the image's.
             type: str
       network:
         description:
-          - NICs that are not simply to ask a DHCP server. A list, or a mapping from names to the
-            rest.
-          - The NIC is found by its MAC address, whatever the guest calls it. The boot waits for the
-            NIC with a gateway, else for the first.
+          - NICs that need more than DHCP. A list, or a mapping from NIC names to the other options.
+          - A NIC is matched by its MAC address, whatever its name in the guest. The boot waits for
+            the NIC with a gateway, else for the first one.
         type: raw
         suboptions:
           name:
             description:
-              - Name of the VM's NIC, in the order of its definition V(eth0), V(eth1) and so on for
-                a VM that this collection did not make. Either this or O(seed.network.mac) has to be
-                given.
+              - Name of the VM's NIC. In a VM that this collection did not create, NICs are V(eth0),
+                V(eth1) and so on, in the order of its definition. Either this or
+                O(seed.network.mac) is required.
             type: str
           mac:
             description:
@@ -330,27 +331,27 @@ options:
             elements: str
           gateway:
             description:
-              - Router, one for IPv4 and one for IPv6 at most.
+              - Default gateway, at most one for IPv4 and one for IPv6.
             type: list
             elements: str
           dhcp4:
             description:
-              - Whether to ask a DHCP server. Left out, true without an IPv4 address.
+              - Whether to use DHCP. Defaults to true if no IPv4 address is given.
             type: bool
           dhcp6:
             description:
-              - Whether to ask a DHCPv6 server.
+              - Whether to use DHCPv6.
             type: bool
             default: false
           routes:
             description:
-              - Further routes.
+              - Additional routes.
             type: list
             elements: dict
             suboptions:
               to:
                 description:
-                  - Network it leads to, such as V(198.51.100.0/24).
+                  - Destination network, such as V(198.51.100.0/24).
                 type: str
                 required: true
               via:
@@ -360,7 +361,7 @@ options:
                 required: true
               metric:
                 description:
-                  - Metric; lower is preferred. From 0 to 4294967295.
+                  - Route metric; lower is preferred. From 0 to 4294967295.
                 type: int
           dns_servers:
             description:
@@ -369,7 +370,7 @@ options:
             elements: str
           dns_search:
             description:
-              - Domains that names are looked up in.
+              - DNS search domains.
             type: list
             elements: str
           mtu:
@@ -378,44 +379,44 @@ options:
             type: int
       dns_servers:
         description:
-          - Addresses of name servers, for the NIC the boot waits for.
+          - Addresses of name servers, for the NIC that the boot waits for.
         type: list
         elements: str
       dns_search:
         description:
-          - Domains that names are looked up in, for the NIC the boot waits for.
+          - DNS search domains, for the NIC that the boot waits for.
         type: list
         elements: str
       timezone:
         description:
-          - Time zone, such as V(Europe/Berlin). Left out, the image's.
+          - Time zone, such as V(Europe/Berlin). Defaults to the image's.
         type: str
       locale:
         description:
-          - Locale, such as V(de_DE.UTF-8). Left out, the image's.
+          - Locale, such as V(de_DE.UTF-8). Defaults to the image's.
         type: str
       ca_certificates:
         description:
-          - Certificates the guest trusts, as text in PEM or a list of such texts.
+          - CA certificates that the guest trusts, as PEM text or a list of such texts.
         type: list
         elements: str
       files:
         description:
-          - Files of the guest, at most 1 MiB each.
+          - Files to write in the guest, at most 1 MiB each.
         type: list
         elements: dict
         suboptions:
           path:
             description:
-              - Absolute path, without C(.) or C(..); has to be given.
+              - Absolute path, without C(.) or C(..). Required.
             type: str
           content:
             description:
-              - What is in it; has to be given.
+              - Content of the file. Required.
             type: str
           encoding:
             description:
-              - How O(seed.files[].content) is written.
+              - Encoding of O(seed.files[].content).
             type: str
             choices: [text, base64]
             default: text
@@ -426,17 +427,17 @@ options:
             default: "0644"
           owner:
             description:
-              - Its user, or user and group, such as V(root:adm).
+              - Owner, or owner and group, such as V(root:adm).
             type: str
             default: root:root
       packages:
         description:
-          - Packages that are installed at the first boot, from where the image gets its packages.
+          - Packages to install at the first boot, from the package sources configured in the image.
         type: list
         elements: str
       commands:
         description:
-          - Commands at the end of the first boot, as root. Each is a line for the shell, or a list
+          - Commands to run as root at the end of the first boot. Each is a shell command, or a list
             of a program and its arguments.
         type: list
         elements: raw
@@ -447,21 +448,22 @@ options:
         default: true
       user_data:
         description:
-          - More of cloud-init's cloud-config, as a mapping or as YAML text, for what has no option.
-            Lists are added to those of the other options, mappings are merged, the rest prevails.
-            What decides who the guest is (host keys, host name, network) cannot be set here. Not
-            with O(seed.method=offline).
+          - Additional cloud-config for cloud-init, as a mapping or as YAML text, for settings
+            without an option here. Lists are appended to those of the other options, mappings are
+            merged, other values override. The guest's identity (host keys, host name, network)
+            cannot be set here. Not with O(seed.method=offline).
         type: raw
       method:
         description:
-          - How the seed reaches the guest. V(nocloud) is a medium that cloud-init reads. V(offline)
-            writes into the VM's own disk before it can be started, for images without cloud-init;
-            it needs libguestfs with its Python binding on the hypervisor, and systemd in the image.
-            V(auto) looks into the disk and takes V(nocloud) if cloud-init is installed, else
-            V(offline); without libguestfs it takes V(nocloud).
-          - With V(offline), commands, packages and growing the root file system are left to a unit
-            of the first boot that removes itself. An SSH server, Python and sudo are installed by
-            it if the image has none. What is written into the disk cannot be taken away again.
+          - How the seed is delivered to the guest. V(nocloud) is a medium that cloud-init reads.
+            V(offline) writes into the VM's own disk before the VM can be started, for images
+            without cloud-init; it needs libguestfs with its Python binding on the hypervisor, and
+            systemd in the image. V(auto) inspects the disk and uses V(nocloud) if cloud-init is
+            installed, else V(offline); without libguestfs it uses V(nocloud).
+          - With V(offline), commands, packages and growing the root file system are left to a
+            systemd unit at the first boot, which removes itself. It also installs an SSH server,
+            Python and sudo if the image lacks them. What was written into the disk cannot be
+            removed again.
         type: str
         choices: [nocloud, offline, auto]
         default: nocloud

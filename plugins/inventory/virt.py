@@ -6,38 +6,38 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: virt
-short_description: The guests of a fleet of libvirt hypervisors as Ansible hosts
+short_description: Inventory of the guests of a fleet of libvirt hypervisors
 version_added: 0.1.0
 description:
   - Reads the domains of all hypervisors of an inventory group (or of given connection URIs), live
-    and in parallel in one process, and makes each VM of this collection a host.
+    and in parallel in one process, and adds each VM of this collection as a host.
   - The file must end in C(virt.yml) or C(virt.yaml), and sort after the one that lists the
     hypervisors, for example C(10-hypervisors.yml) and C(20-guests.virt.yml) in one folder.
-  - A hypervisor that does not answer costs at most O(host_timeout) seconds and is named in a
-    warning; it gets the variable C(virt_unreachable) with the reason.
-  - Whatever a guest or its definition says (titles, metadata, answers of its agent) is data and
+  - A hypervisor that does not respond takes at most O(host_timeout) seconds and is named in a
+    warning; its variable C(virt_unreachable) is set to the reason.
+  - Anything from a guest or its definition (titles, metadata, responses of its agent) is data and
     never evaluated.
   - A guest's variables are C(virt_hypervisor), C(virt_uuid), C(virt_state), C(virt_vcpus),
     C(virt_memory_mib), C(virt_title), C(virt_metadata) and C(virt_error), with the meaning of the
     return values of M(fleet.virt.virt_query); C(virt_managed), C(virt_groups), C(virt_tags) and
-    C(virt_image) from the metadata; C(virt_zone), the hypervisor's or else the one that was asked
-    for; C(virt_hostname) as its agent says; C(virt_addresses), all that are known; and
+    C(virt_image) from the metadata; C(virt_zone), the hypervisor's or else the requested one;
+    C(virt_hostname), reported by its agent; C(virt_addresses), all that are known; and
     C(virt_address_source), which is V(static), V(lease), V(agent), V(arp), V(neighbour) or
     V(console).
   - C(ansible_host) is the first address, in the order of these sources. C(ansible_user) is set
     where the metadata names a user.
-  - An address is dropped with a warning when it belongs to a hypervisor, to the controller, or by a
-    better source to another guest, and where it cannot be told which of two guests has it. Of two
-    that say so themselves it cannot, whoever answers to ARP. A guest whose host key is known keeps
-    one that is only in doubt.
-  - A guest whose host key is in its metadata is connected to with this key only, whatever files of
-    known hosts and C(host_key_checking) say. This needs OpenSSH 8.5 or newer on the controller.
-  - A guest on a network of libvirt that translates addresses (NAT) or has no way out is connected
-    to through its hypervisor, with the hypervisor's own connection variables.
-  - No connection that ssh keeps (ControlPersist) is shared by a guest and another machine, whatever
-    address the guest claims. C(ansible_control_path), or C(ControlPath) where the user sets one, is
-    each guest's own, in the folder where it would be otherwise.
-  - For that, C(ansible_ssh_args) of a guest is what it would be otherwise, with options before it.
+  - An address is dropped with a warning if it belongs to a hypervisor, to the controller, or (from
+    a better source) to another guest, and if it cannot be determined which of two guests has it. If
+    both guests claim it themselves it cannot, whichever responds to ARP. A guest whose host key is
+    known keeps an address that is only in doubt.
+  - For a guest whose host key is in its metadata, SSH accepts this key only, whatever known_hosts
+    files and C(host_key_checking) say. This needs OpenSSH 8.5 or newer on the controller.
+  - A guest on a libvirt network with NAT, or on an isolated one, is reached through its hypervisor,
+    with the hypervisor's own connection variables.
+  - A guest and another machine never share a persistent SSH connection (ControlPersist), whatever
+    address the guest claims. Each guest has its own C(ansible_control_path), or C(ControlPath)
+    where the user sets one, in the usual folder.
+  - For this purpose, options are prepended to the usual C(ansible_ssh_args) of a guest.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -49,25 +49,25 @@ requirements:
 options:
   plugin:
     description:
-      - Marks the file as this plugin's.
+      - Marks the file as a configuration of this plugin.
     type: str
     required: true
     choices: [fleet.virt.virt]
   group:
     description:
       - Inventory group whose hosts are the hypervisors. Each is reached over SSH as Ansible itself
-        would reach it (user, port, key, arguments, checking of host keys, become), or directly
-        where C(ansible_connection) is V(local). A host's variable C(virt_inventory_uri) is used
-        instead of O(uri) if it is set.
+        would reach it (user, port, key, arguments, host key checking, become), or directly where
+        C(ansible_connection) is V(local). A host's variable C(virt_inventory_uri) is used instead
+        of O(uri) if it is set.
     type: str
     default: hypervisors
   uri:
     description:
-      - What to open on each hypervisor of O(group).
-      - With V(qemu+tls:///system) libvirt's TLS is used, to the hypervisor's C(ansible_host) or
-        name, for which its certificate has to be; V(qemu+tls:///system?pkipath=FOLDER) says where
-        the controller's own certificate is.
-      - V(qemu:///system) and V(qemu+ssh:///system) go over SSH.
+      - Connection URI to open on each hypervisor of O(group).
+      - V(qemu+tls:///system) connects with libvirt's TLS to the hypervisor's C(ansible_host) or
+        name, which its certificate has to contain; V(qemu+tls:///system?pkipath=FOLDER) specifies
+        where the controller's own certificate is.
+      - V(qemu:///system) and V(qemu+ssh:///system) connect over SSH.
     type: str
     default: qemu:///system
   uris:
@@ -77,22 +77,22 @@ options:
     elements: str
   unmanaged:
     description:
-      - Also list domains that were not made by this collection.
+      - Also list domains that were not created by this collection.
     type: bool
     default: false
   metadata_groups:
     description:
-      - Put each guest into the groups that its metadata name (C(vm_groups) when it was created).
-      - No guest gets into a group that a hypervisor is in, into one below that, or into one with
-        the name of a host or of the controller, neither that way nor by O(groups) or
+      - Add each guest to the groups named in its metadata (C(vm_groups) when it was created).
+      - No guest is added to a group that contains a hypervisor, to a child of such a group, or to
+        one with the name of a host or of the controller, neither this way nor by O(groups) or
         O(keyed_groups).
     type: bool
     default: true
   filters:
     description:
-      - Jinja2 expressions over a guest's variables, without braces. A guest is listed if it meets
+      - Jinja2 expressions on a guest's variables, without braces. A guest is listed if it matches
         all of them.
-      - An expression that fails leaves the guest out, or is an error with O(strict).
+      - An expression that fails excludes the guest, or is an error with O(strict).
     type: list
     elements: str
     default: []
@@ -103,16 +103,16 @@ options:
     default: true
   probe:
     description:
-      - Ask the hypervisor's machine over SSH for guests whose address neither metadata nor libvirt
-        tell, in its neighbour table after an empty datagram to each address of its bridge, and on
+      - For guests whose address neither metadata nor libvirt provides, look on the hypervisor, over
+        SSH, in its neighbour table after an empty datagram to each address of its bridge, and on
         the guests' consoles. It needs Python there.
-      - Also ask each hypervisor's machine for its addresses, and for who has the addresses that
+      - Also query each hypervisor for its own addresses, and for the owners of addresses that
         guests without a known host key claim.
     type: bool
     default: true
   strict_host_keys:
     description:
-      - Connect to guests whose host key is in their metadata with that key only.
+      - Accept only that key for guests whose host key is in their metadata.
     type: bool
     default: true
   timeout:
@@ -122,7 +122,7 @@ options:
     default: 10.0
   host_timeout:
     description:
-      - Limit for all of one hypervisor, in seconds.
+      - Limit for reading one hypervisor, in seconds.
     type: float
     default: 30.0
   cache_prefix:
@@ -135,16 +135,16 @@ options:
     type: int
     default: 64
 notes:
-  - The cache, which is off unless it is asked for, keeps what hypervisors answered. One that did
-    not answer is asked again by each run, as is every one with C(--flush-cache).
+  - The cache, which is off by default, stores the responses of hypervisors. One that did not
+    respond is queried again in each run, as are all with C(--flush-cache).
   - Variables of the hypervisors are also taken from C(group_vars) and C(host_vars).
 """
 
 EXAMPLES = r"""
-# 20-guests.virt.yml beside 10-hypervisors.yml: all guests of the group hypervisors
+# 20-guests.virt.yml next to 10-hypervisors.yml: all guests of the group hypervisors
 plugin: fleet.virt.virt
 ---
-# Groups by everything that is known of a guest, and a group of what runs
+# Groups by everything that is known of a guest, and a group of running guests
 plugin: fleet.virt.virt
 groups:
   running_guests: virt_state == 'running'
@@ -160,7 +160,7 @@ keyed_groups:
   - key: virt_state
     prefix: state
 ---
-# All domains, also those that were made otherwise, with at least 1 GiB of memory
+# All domains, including those created by other means, with at least 1 GiB of memory
 plugin: fleet.virt.virt
 unmanaged: true
 filters:
@@ -168,7 +168,7 @@ filters:
 compose:
   virt_memory_gib: virt_memory_mib / 1024
 ---
-# libvirt's TLS instead of SSH, and what was read is kept for a minute
+# libvirt's TLS instead of SSH, and results cached for a minute
 plugin: fleet.virt.virt
 uri: qemu+tls:///system?pkipath=/home/me/.local/share/fleet-virt/keys/fleet/client
 cache: true
@@ -176,7 +176,7 @@ cache_plugin: ansible.builtin.jsonfile
 cache_connection: ~/.cache/fleet-virt-inventory
 cache_timeout: 60
 ---
-# libvirt's test driver, with nothing installed but the binding
+# libvirt's test driver, with only the Python binding installed
 plugin: fleet.virt.virt
 uris: [test:///default]
 unmanaged: true
@@ -219,7 +219,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.reading import (
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
 
-# Variables of a hypervisor that count here, besides those for connecting
+# Variables of a hypervisor that are used here, in addition to those for connecting
 _WANTED = ("ansible_python_interpreter", "virt_migration_address", "virt_zone")
 
 
@@ -227,7 +227,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     NAME = "fleet.virt.virt"
 
     machines: _claims.Machines
-    taken: set[str]  # names of other machines, in small letters
+    taken: set[str]  # lower-case names of other machines
 
     if t.TYPE_CHECKING:  # ansible-core states no types for these
         inventory: InventoryData
@@ -309,7 +309,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return found
 
     def _connection_variables(self, host: Host, path: str) -> dict[str, Json]:
-        """What decides how a hypervisor is reached, its administrator's templates resolved."""
+        """Return the variables for connecting to a hypervisor, with templates resolved."""
         raw = combine_vars(self._group_variables(self._groups_of(host), path), host.get_vars())
         raw = combine_vars(raw, self._files([host], path))
         self.templar.available_variables = raw
@@ -320,7 +320,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         }
 
     def _groups_of(self, host: Host) -> list[Group]:
-        """A host's groups with ``all``, which Ansible itself adds when everything is read."""
+        """Return a host's groups and ``all``, which Ansible adds only after reading everything."""
         every = self.inventory.groups["all"]
         others = [group for group in host.get_groups() if group is not every]
         return [every, *sort_groups(others)]
@@ -329,7 +329,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return {**combine_vars(get_group_vars(groups), self._files(groups, path))}
 
     def _files(self, entities: t.Sequence[Group | Host], path: str) -> dict[str, object]:
-        """Variables of groups or hosts from vars plugins: group_vars and host_vars."""
+        """Return variables of groups or hosts from vars plugins: group_vars and host_vars."""
         sources = [*(getattr(self.inventory, "processed_sources", None) or ()), path]
         sources = list(dict.fromkeys(str(source) for source in sources if source))
         return {**get_vars_from_inventory_sources(self.loader, sources, entities, "all")}
@@ -337,9 +337,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _read(
         self, hypervisors: list[_reading.Hypervisor], path: str, cache: bool
     ) -> tuple[dict[str, list[_guests.Guest]], _machines.Kept]:
-        """The guests by hypervisor, and what is known of the hypervisors' addresses.
+        """Return the guests by hypervisor, and what is known of the hypervisors' addresses.
 
-        From the cache, or asked; the silent ones are marked.
+        Read from the cache or from the hypervisors; those that do not respond are marked.
         """
         settings = _reading.Settings(
             unmanaged=self._flag("unmanaged"),
@@ -351,17 +351,17 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         )
         use_cache = self._flag("cache")
         key = self.get_cache_key(path)
-        # what was read otherwise is of no use
-        asked = {"settings": asdict(settings), "uri": self._text("uri"), "format": 2}
+        # results read with other settings are of no use
+        request = {"settings": asdict(settings), "uri": self._text("uri"), "format": 2}
         found: dict[str, list[_guests.Guest]] = {}
         near: _machines.Kept = {}
         if use_cache and cache:
             try:
-                kept = self._cache[key]
+                stored = self._cache[key]
             except KeyError:
-                kept = {}
-            if isinstance(kept, dict) and kept.get("asked") == asked:
-                found, near = dict(kept["guests"]), dict(kept["near"])
+                stored = {}
+            if isinstance(stored, dict) and stored.get("asked") == request:
+                found, near = dict(stored["guests"]), dict(stored["near"])
         missing = [one for one in hypervisors if one.name not in found]
         for one, outcome in zip(missing, _reading.read_all(missing, settings)):
             if isinstance(outcome, Failed):
@@ -374,11 +374,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             }
             near = _machines.ask(hypervisors, claimed, settings)
         if use_cache and missing:
-            self._cache[key] = {"asked": asked, "guests": found, "near": near}
+            self._cache[key] = {"asked": request, "guests": found, "near": near}
         return found, near
 
     def _is_pinned(self, guest: _guests.Guest) -> bool:
-        """Whether only a server with the guest's own host key is talked to."""
+        """Whether only a server with the guest's own host key is accepted."""
         key = _guest_ssh.host_key(guest["metadata"]["host_key"])
         return key is not None and self._flag("strict_host_keys")
 
@@ -388,7 +388,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             host = self.inventory.hosts[name]
             host.set_variable("virt_unreachable", wrap_var(reason))
 
-    # Their guests
+    # The guests
 
     def _add_all(
         self,
@@ -420,11 +420,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._set_connection(host, hypervisors[name], guest, ssh_args, path)
         for problem in guard.warnings():
             self.display.warning(problem)
-        self._tell_of_later({host.name: name for host, name, _guest in added}, path)
+        self._warn_of_later({host.name: name for host, name, _guest in added}, path)
 
     @contextlib.contextmanager
     def _guarded(self, guard: _group_guard.Guard) -> t.Iterator[None]:
-        """Ansible's own code makes groups, but not every one."""
+        """Let Ansible's own code create groups, but only those that are permitted."""
         inventory = self.inventory
         self.inventory = t.cast("InventoryData", guard)  # it has all of its methods
         try:
@@ -433,7 +433,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self.inventory = inventory
 
     def _check_composed(self, host: Host, guest: _guests.Guest) -> None:
-        """An address that ``compose`` chose is not another machine's either."""
+        """Drop an address chosen by ``compose`` if it belongs to another machine."""
         chosen = str(host.vars.get("ansible_host", ""))
         known = {one["address"] for one in guest["addresses"]}
         usual = ip.usable(chosen)
@@ -444,57 +444,59 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             other = self.machines.hypervisor_at(usual) or self.machines.local(usual)
         if other:
             del host.vars["ansible_host"]
-            self.display.warning(f"{host.name}: {chosen!r} is another machine: not connected to")
+            self.display.warning(
+                f"{host.name}: {chosen!r} is another machine; not connecting to it"
+            )
 
-    def _tell_of_later(self, ours: dict[str, str], path: str) -> None:
-        """Warn of files read later in which a host has a guest's name: they cannot be known yet."""
+    def _warn_of_later(self, ours: dict[str, str], path: str) -> None:
+        """Warn when a file that is read later contains a host with a guest's name."""
         inventory, add_host, source = self.inventory, self.inventory.add_host, str(path)
         warn = self.display.warning
 
-        def told(host: str, group: str | None = None, port: int | str | None = None) -> str:
+        def add_and_warn(host: str, group: str | None = None, port: int | str | None = None) -> str:
             where = inventory.current_source
             if where is not None and str(where) != source and str(host) in ours:
                 hypervisor = ours.pop(str(host))
                 warn(
                     f"host {host!r} of {where} has the name of a VM of {hypervisor}: to Ansible"
-                    " they are one host, with the variables of both, those of that file first; if"
-                    " it is another machine, rename one of them, or have"
-                    f" that file sort before {path}, so that the VM is left out"
+                    " they are one host, with the variables of both, those of that file taking"
+                    " precedence; if it is another machine, rename one of them, or let that file"
+                    f" sort before {path}, so that the VM is left out"
                 )
             return add_host(host, group, port)
 
-        inventory.add_host = told  # type: ignore[method-assign]
+        inventory.add_host = add_and_warn  # type: ignore[method-assign]
 
     def _compose(
         self, template: object, variables: Values, *more: object, **options: object
     ) -> object:
-        """The value of an expression; that of one of our variables without a template.
+        """Return the value of an expression, without templating for this plugin's variables.
 
-        A template takes Ansible a millisecond, and keyed groups need some for each guest. Our
-        variables are data, so there is nothing in them to evaluate.
+        Templating takes Ansible a millisecond, and keyed groups need several per guest. Variables
+        of this plugin are data, so there is nothing in them to evaluate.
         """
         name = str(template)
         ours = name.startswith("virt_") and name.isidentifier() and name in variables
         if ours and name not in (self._vars or {}):
             return variables[name]
-        ansibles: t.Callable[..., object] = super()._compose
-        return ansibles(template, variables, *more, **options)
+        compose: t.Callable[..., object] = super()._compose
+        return compose(template, variables, *more, **options)
 
     def _add(self, hypervisor: _reading.Hypervisor, guest: _guests.Guest) -> Host | None:
-        """The new host; None if the name is taken, or the guest meets not all filters."""
+        """Add a guest; return its host, or None if the name is taken or a filter does not match."""
         name = str(guest["name"])
         taken = "group" if name in self.inventory.groups else "host"
         if name in self.inventory.hosts or name in self.inventory.groups:
             self.display.warning(
                 f"hypervisor {hypervisor.name}: domain {name!r} is left out,"
-                f" a {taken} of that name is in the inventory already"
+                f" a {taken} of that name is already in the inventory"
             )
             return None
         address = _guests.address_of(guest, hypervisor.reached.ssh is not None)
         if address is None and name.casefold() in self.taken and not self._is_pinned(guest):
             self.display.warning(
-                f"hypervisor {hypervisor.name}: domain {name!r} is left out, it has no address that"
-                " is known, and another machine is reached by that name"
+                f"hypervisor {hypervisor.name}: domain {name!r} is left out, it has no known"
+                " address, and its name is that of another machine"
             )
             return None
         values = {
@@ -532,7 +534,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         ssh_args: dict[tuple[str, ...], _ssh.Arguments],
         path: str,
     ) -> None:
-        """Strict checking of the host key, the way through the hypervisor, connections apart."""
+        """Set strict host key checking, the jump through the hypervisor, separate connections."""
         # compose may have chosen another of its addresses
         connected = str(host.vars.get("ansible_host", ""))
         behind = {one["address"] for one in guest["addresses"] if one["behind"]}
@@ -551,7 +553,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _ssh_args(
         self, host: Host, known: dict[tuple[str, ...], _ssh.Arguments], path: str
     ) -> _ssh.Arguments:
-        """What Ansible would give ssh for this guest without us; ``known``: by groups."""
+        """Return the arguments Ansible itself would give ssh; ``known`` caches them by groups."""
         groups = self._groups_of(host)
         key = tuple(sorted(group.name for group in groups))
         names = _ssh.ARGUMENTS

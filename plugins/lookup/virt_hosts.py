@@ -6,15 +6,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: virt_hosts
-short_description: The hypervisors a play is for, refusing to run it for none
+short_description: Returns the hypervisors of a play, and fails if there are none
 version_added: 0.1.0
 description:
-  - Returns the hosts that a pattern and C(--limit) choose, for C(hosts) of a play.
-  - Ansible skips a play whose hosts are none, and ends with success. A playbook that was to do
-    something to hypervisors has then done nothing and looks fine. This lookup fails instead, and
-    says why there are none.
-  - Nothing is looked up for C(--syntax-check), C(--list-tasks) and their like, which need no
-    inventory; the pattern is returned as it is.
+  - Returns the hosts that a pattern and C(--limit) select, for C(hosts) of a play.
+  - Ansible skips a play without hosts and exits successfully. A playbook for hypervisors has then
+    done nothing and still looks successful. This lookup fails instead, and reports why no host
+    matched.
+  - For C(--syntax-check), C(--list-tasks) and the like, which need no inventory, the pattern is
+    returned unchanged.
 author:
   - Fleet Virt contributors (@fleet-virt)
 options:
@@ -26,10 +26,10 @@ options:
     required: true
   playbook:
     description:
-      - Name of the playbook of this collection that the play is of. Extra variables (C(-e)) that
+      - Name of the playbook of this collection that contains the play. Extra variables (C(-e)) that
         begin with C(vm_), C(virt_) or C(libvirt_keys_) and that no playbook of the collection reads
-        are an error then, before any hypervisor is asked; so is one that is to be true or false and
-        is neither.
+        are then an error, before any hypervisor is contacted; so is a boolean variable that is
+        neither true nor false.
     type: str
 """
 
@@ -44,8 +44,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _raw:
-  description: Names of the hosts, in the order of the inventory. One whose name Ansible would take
-    for several patterns, or for none, is a pattern that matches it alone.
+  description: Names of the hosts, in inventory order. A name that Ansible would parse as several
+    patterns, or as none, is returned as a pattern that matches only that host.
   type: list
   elements: str
 """
@@ -97,8 +97,8 @@ class LookupModule(LookupBase):
         matched = _names(manager, pattern) if pattern.strip(" ,") else []
         if not matched:
             raise AnsibleError(
-                f"no hypervisor: {pattern!r} matches no host of the inventory; put the hypervisors"
-                " into a group of that name, or name another pattern with -e virt_hosts=PATTERN"
+                f"no hypervisor: {pattern!r} matches no host of the inventory; add the hypervisors"
+                " to a group of that name, or give another pattern with -e virt_hosts=PATTERN"
             )
         limit = values.get("ansible_limit")
         if limit:
@@ -124,10 +124,10 @@ def _parts(term: object) -> list[object]:
 
 
 def _pattern(name: str) -> str:
-    """What matches the host of that name, and no other.
+    """Return a pattern that matches only the host of that name.
 
-    A play takes what it is given for patterns, of which one with a comma is several, and one that
-    begins with an exclamation mark takes hosts away.
+    A play treats its hosts as patterns: one with a comma is several patterns, and one that starts
+    with an exclamation mark excludes hosts.
     """
     if split_host_pattern(name) == [name] and not name.startswith(("!", "&")):
         return name

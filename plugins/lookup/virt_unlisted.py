@@ -6,43 +6,43 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: virt_unlisted
-short_description: Virtual machines that the inventory does not have as they are
+short_description: Returns virtual machines that are missing or outdated in the inventory
 version_added: 0.1.0
 description:
-  - Returns the names of the virtual machines in results of this play that are no host of the
-    inventory, or one with another C(ansible_host) than the address in the result.
-  - Ansible reads its inventory when it starts. With this lookup a playbook has it read again only
-    if that may help.
+  - Returns the names of virtual machines in results of this play that are not in the inventory, or
+    whose C(ansible_host) differs from the address in the result.
+  - Ansible reads its inventory when it starts. With this lookup a playbook refreshes the inventory
+    only if that may help.
 author:
   - Fleet Virt contributors (@fleet-virt)
 options:
   _terms:
     description:
       - Names of variables in which hosts of this play have registered results with C(vms), such as
-        those of M(fleet.virt.virt_init) and M(fleet.virt.virt_wait). A host that has none is passed
-        over.
+        those of M(fleet.virt.virt_init) and M(fleet.virt.virt_wait). A host without a result is
+        skipped.
     type: list
     elements: str
     required: true
 seealso:
   - plugin: fleet.virt.virt
     plugin_type: inventory
-    description: The inventory that has virtual machines.
+    description: The inventory plugin that lists virtual machines.
 """
 
 EXAMPLES = r"""
-- name: Find out whether the inventory has a virtual machine at the address where it answers
+- name: Check whether the inventory has a virtual machine at the address where it responds
   hosts: hypervisors
   gather_facts: false
   become: true
   tasks:
-    - name: Wait until it answers
+    - name: Wait until it responds
       fleet.virt.virt_wait:
         names: [web1]
       register: waited
       when: inventory_hostname == 'hv1'
 
-    - name: Say what the inventory does not have
+    - name: Show what the inventory lacks
       ansible.builtin.debug:
         msg: "{{ query('fleet.virt.virt_unlisted', 'waited') }}"
 """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Argument specifications as values that compose, and the one frame every module runs in.
+"""Argument specifications as values that compose, and the frame that every module runs in.
 
 This file is private to the collection.
 """
@@ -36,10 +36,10 @@ _INTERPRETERS = ("/usr/bin/python3", "/usr/libexec/platform-python")
 
 
 class FleetModule(AnsibleModule):
-    """An AnsibleModule that also takes what playbooks, roles and action plugins of the collection
-    hand on between their steps.
+    """An AnsibleModule that also accepts the internal options that playbooks, roles and action
+    plugins of the collection pass between their steps.
 
-    Such options begin with an underscore. They are no part of what the module offers: no
+    Such options begin with an underscore. They are not part of the module's interface: no
     documentation, no error about unknown options and no shown invocation names them.
     """
 
@@ -54,7 +54,7 @@ class FleetModule(AnsibleModule):
             self.fail_json(msg="; ".join(self._internal_problems))
 
     def _load_params(self) -> None:
-        """Take them out before Ansible looks at the options; what is secret in them stays so."""
+        """Remove internal options before Ansible validates the rest; their secrets stay hidden."""
         super()._load_params()  # type: ignore[no-untyped-call]
         given = {name: self.params.pop(name) for name in self._internal_spec if name in self.params}
         validated = ArgumentSpecValidator(self._internal_spec).validate(given)
@@ -64,12 +64,12 @@ class FleetModule(AnsibleModule):
 
     @property
     def options(self) -> dict[str, t.Any]:
-        """All that was given, of the types that the specification says."""
+        """All options, public and internal, with the types of their specifications."""
         return {**self.params, **self._internal}
 
 
 def create_module(options: Spec, internal: Spec | None = None, **settings: object) -> FleetModule:
-    """A module with the connection's options, ``options`` and, unseen, ``internal``."""
+    """A module with the connection options, ``options`` and, undocumented, ``internal``."""
     return FleetModule(options, internal or {}, **settings)
 
 
@@ -82,9 +82,9 @@ def run(
 ) -> t.NoReturn:
     """Exit with what ``function`` returns, or fail with what it raises.
 
-    Under an interpreter without libvirt's binding the module starts again under the
-    distribution's, if that has it. ``commands`` are programs the work needs. Without
-    ``needs_libvirt`` it is work for a machine that is no hypervisor yet.
+    If the interpreter lacks libvirt's binding, the module respawns under the distribution's
+    Python, if that has it. ``commands`` are programs the work needs. Without ``needs_libvirt`` the
+    machine need not be a hypervisor yet.
     """
     company.is_heard()
     if needs_libvirt and LIBVIRT_IMPORT_ERROR is not None and not has_respawned():
@@ -95,7 +95,7 @@ def run(
         if module.params["timeout"] <= 0:
             raise FleetVirtError(
                 f"timeout: {module.params['timeout']:g} is not a time limit;"
-                " it is a number of seconds above 0"
+                " use a number of seconds above 0"
             )
         if needs_libvirt:
             requirements.require(*commands)
@@ -109,7 +109,7 @@ def run(
 
 
 def _details(error: FleetVirtError) -> dict[str, t.Any]:
-    """What a playbook may want to look at besides the text."""
+    """Details of the error for playbooks, besides the text."""
     details: dict[str, t.Any] = {"error": type(error).__name__}
     if isinstance(error, SpecError):
         details["problems"] = [

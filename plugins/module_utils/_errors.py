@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The one family of errors: every failure that a user can meet is one of these.
+"""The exception family: every failure that a user can meet is one of these.
 
 Helpers raise them; only a module's ``main()``, an action plugin or the inventory plugin turns one
 into a result. Each message names the value, the rule it breaks and what to do about it.
@@ -40,15 +40,15 @@ class SpecError(FleetVirtError):
 
 
 class XmlError(FleetVirtError):
-    """A document that libvirt (or somebody) handed over is not XML we are willing to read."""
+    """A document from libvirt or elsewhere is not XML that the collection accepts."""
 
 
 class DependencyMissing(FleetVirtError):
-    """Something the hypervisor needs is not installed; names the package of its distribution."""
+    """Software that the hypervisor needs is not installed; names the distribution's package."""
 
 
 class HostUnreachable(FleetVirtError):
-    """libvirt at ``uri`` gave no connection: refused, stopped, forbidden or silent."""
+    """No connection to libvirt at ``uri``: refused, stopped, forbidden or no response."""
 
     def __init__(self, uri: str, reason: str, code: int | None = None) -> None:
         self.uri = uri
@@ -57,7 +57,7 @@ class HostUnreachable(FleetVirtError):
         super().__init__(f"cannot connect to libvirt at {uri}: {reason}")
 
 
-# The code of a failure for which libvirt had none
+# The code of a failure for which libvirt has no code
 NO_CODE = -1
 
 
@@ -74,7 +74,7 @@ class LibvirtFailure(FleetVirtError):
 
 
 class DeadlineExceeded(FleetVirtError):
-    """A call did not come back within its limit; it may still be running on the other side."""
+    """A call did not return within its limit; it may still be running on the other side."""
 
     def __init__(self, what: str, seconds: float) -> None:
         self.what = what
@@ -87,9 +87,9 @@ class PlanRefused(FleetVirtError):
 
 
 def told(error: Exception) -> str:
-    """What is said of one of several pieces of work that ended so; the others go on."""
+    """The message for one of several tasks that ended with ``error``; the others go on."""
     if isinstance(error, FleetVirtError):
         return str(error)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return f"unexpected {type(error).__name__}: {error}; that is a fault of fleet.virt"
+    return f"unexpected {type(error).__name__}: {error}; this is a bug in fleet.virt"

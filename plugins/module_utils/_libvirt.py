@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The one guarded import of libvirt's binding, and the one place its errors become ours.
+"""The guarded import of libvirt's binding, and the conversion of its errors to ours.
 
 This file is private to the collection.
 """
@@ -21,7 +21,7 @@ from ._libxml2 import ENTITY_LOADER
 
 
 class _Last(threading.local):
-    """What libvirt handed over as this thread's last error."""
+    """The last error that libvirt reported to this thread."""
 
     error: tuple[int, int, str | None] = (0, 0, None)  # code, domain, message
 
@@ -30,7 +30,7 @@ _last = _Last()
 
 
 def _remember(_context: object, error: tuple[int, int, str | None]) -> None:
-    """Keep what libvirt hands over: these three come first."""
+    """Store what libvirt reports; code, domain and message come first."""
     _last.error = error[0], error[1], error[2]
 
 
@@ -46,9 +46,9 @@ except ImportError:
     LIBVIRT_IMPORT_ERROR = traceback.format_exc()
     LibvirtError = Exception
 
-# libvirt's constants by its own names without VIR_, as numbers, so that a module can be loaded, and
-# say what is missing, where the binding is not. They are part of libvirt's stable interface; a test
-# compares them with those of the binding.
+# libvirt's constants by its own names without VIR_, as numbers, so that a module can be loaded
+# without the binding and report that it is missing. They are part of libvirt's stable interface; a
+# test compares them with those of the binding.
 
 # include/libvirt/virterror.h
 ERR_INTERNAL_ERROR = 1
@@ -74,7 +74,7 @@ CONNECT_LIST_DOMAINS_HAS_SNAPSHOT = 4096
 CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT = 1 << 29  # leaves out what would wait for a domain's job
 DOMAIN_AFFECT_LIVE = 1
 DOMAIN_AFFECT_CONFIG = 2
-DOMAIN_BACKUP_BEGIN_REUSE_EXTERNAL = 1  # the files are there
+DOMAIN_BACKUP_BEGIN_REUSE_EXTERNAL = 1  # the files exist
 DOMAIN_BLOCK_RESIZE_BYTES = 1
 DOMAIN_DEFINE_VALIDATE = 1  # against libvirt's schema
 DOMAIN_DEVICE_MODIFY_FORCE = 4  # also a drive whose tray the guest has locked, as udev does
@@ -130,7 +130,7 @@ SECRET_USAGE_TYPE_VOLUME = 1
 
 # include/libvirt/libvirt-storage.h
 CONNECT_LIST_STORAGE_POOLS_ACTIVE = 2
-STORAGE_POOL_CREATE_WITH_BUILD = 1  # makes the folder if it is not there
+STORAGE_POOL_CREATE_WITH_BUILD = 1  # creates the folder if missing
 STORAGE_VOL_DOWNLOAD_SPARSE_STREAM = 1
 STORAGE_VOL_GET_PHYSICAL = 1
 
@@ -141,8 +141,8 @@ STREAM_RECV_STOP_AT_HOLE = 1
 if t.TYPE_CHECKING:
     from ctypes import CDLL
 
-    # What is called of libvirt's objects: the binding has no type information. Flags have no
-    # default here, so that they are always stated.
+    # The methods of libvirt's objects that are called: the binding has no type information. Flags
+    # have no default here, so that they are always stated.
 
     class VirConnect(t.Protocol):
         """``libvirt.virConnect``."""
@@ -254,7 +254,7 @@ if t.TYPE_CHECKING:
         def abort(self) -> int: ...
 
     class VirSecret(t.Protocol):
-        """``libvirt.virSecret``, without its value, which is nobody's affair."""
+        """``libvirt.virSecret``, without its value, which is never read."""
 
         def UUIDString(self) -> str: ...
         def usageID(self) -> str: ...
@@ -377,7 +377,7 @@ def open_connection(uri: str) -> VirConnect:
     """``virConnect`` for ``uri`` (virConnectOpen), for reading and writing."""
     if not uri.startswith("test:///") or uri == "test:///default":
         return _open(uri)
-    with ENTITY_LOADER:  # no other thread has lxml at work meanwhile
+    with ENTITY_LOADER:  # so that no other thread parses with lxml meanwhile
         _take_lxml_out_of_libvirts_way()
         return _open(uri)
 
@@ -409,13 +409,13 @@ def _libxml2() -> CDLL:
 
 
 def failure(action: str, error: VirError) -> LibvirtFailure:
-    """Our error for a ``libvirt.libvirtError`` met while doing ``action``.
+    """The LibvirtFailure for a ``libvirt.libvirtError`` raised during ``action``.
 
     The exception may have no code: it asks for the thread's last error, which is lost when Python's
     collector frees another of libvirt's objects in between.
     """
-    told = (error.get_error_code(), error.get_error_domain(), error.get_error_message())
-    code, domain, message = told if told[0] else _last.error
+    reported = (error.get_error_code(), error.get_error_domain(), error.get_error_message())
+    code, domain, message = reported if reported[0] else _last.error
     return LibvirtFailure(
         action,
         str(message or error),
@@ -426,7 +426,7 @@ def failure(action: str, error: VirError) -> LibvirtFailure:
 
 @contextlib.contextmanager
 def calling(action: str) -> t.Iterator[None]:
-    """Turn libvirt's exception into LibvirtFailure, saying what was being done."""
+    """Convert libvirt's exception to LibvirtFailure with ``action`` in its message."""
     _last.error = _Last.error
     try:
         yield

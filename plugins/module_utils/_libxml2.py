@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What lxml and libvirt share in one process.
+"""The lock between lxml and libvirt, which share libxml2 in one process.
 
 This file is private to the collection.
 """
@@ -11,6 +11,6 @@ from __future__ import annotations
 
 import threading
 
-# lxml installs an entity loader for the whole process while it parses. In that time libvirt's test
-# driver, which reads its document in this process, must not: see _libvirt.
+# While lxml parses, it installs an entity loader for the whole process. libvirt's test driver reads
+# its document in this process too, and must not do so meanwhile: see _libvirt.
 ENTITY_LOADER = threading.Lock()

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The one guarded import of lxml, and the one hardened way to read a document.
+"""The guarded import of lxml, and the hardened parser for all documents.
 
-Domain XML comes from whoever may define a domain, and metadata from whoever may write it: it is
-hostile until read. Entities are never expanded, nothing is fetched, a document type is refused,
-depth (libxml2's own 256) and size are bounded.
+Domain XML comes from any user who may define a domain, and metadata from any user who may write
+it: it is untrusted. Entities are never expanded, nothing is fetched, a document type is refused,
+depth (libxml2's own 256) and size are limited.
 
 This file is private to the collection.
 """
@@ -30,7 +30,7 @@ except ImportError:
 if t.TYPE_CHECKING:
     Element = etree._Element
 
-# libvirt refuses to hand out more over its own protocol (VIR_NET_MESSAGE_MAX, 32 MiB)
+# libvirt's own protocol does not transfer more (VIR_NET_MESSAGE_MAX, 32 MiB)
 _MAX_BYTES = 32 * 1024 * 1024
 
 
@@ -44,9 +44,9 @@ def parse(text: str | bytes, what: str) -> Element:
     try:
         data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
     except UnicodeEncodeError as error:
-        raise XmlError(f"{what}: not readable as XML: {error}") from None
+        raise XmlError(f"{what}: cannot be parsed as XML: {error}") from None
     if len(data) > _MAX_BYTES:
-        raise XmlError(f"{what}: {len(data)} bytes of XML; more than {_MAX_BYTES} are not read")
+        raise XmlError(f"{what}: {len(data)} bytes of XML exceed the limit of {_MAX_BYTES}")
     parser = etree.XMLParser(
         resolve_entities=False,
         no_network=True,
@@ -61,12 +61,12 @@ def parse(text: str | bytes, what: str) -> Element:
         with ENTITY_LOADER:
             root = etree.fromstring(data, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise XmlError(f"{what}: not readable as XML: {error}") from None
+        raise XmlError(f"{what}: cannot be parsed as XML: {error}") from None
     if root is None:
-        raise XmlError(f"{what}: an empty document")
+        raise XmlError(f"{what}: the document is empty")
     docinfo: t.Any = root.getroottree().docinfo  # doctype is missing in lxml-stubs
     if docinfo.doctype:
-        raise XmlError(f"{what}: a document type declaration is not accepted")
+        raise XmlError(f"{what}: a document type declaration is not allowed")
     return root
 
 
@@ -78,7 +78,7 @@ def schema_problem(schema: Path, text: str) -> str | None:
         if checker.validate(root):
             return None
         log: t.Any = checker.error_log
-    # the innermost elements are named first; the last lines only say that what is around fails too
+    # the innermost elements come first; the last lines only say that their parents fail too
     found = [str(one.message) for one in log]
     return "; ".join(dict.fromkeys(found[:2])) or "it is not valid"
 

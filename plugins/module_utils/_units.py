@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 
 MIB = 1024 * 1024
-MOST = 2**64  # that a hypervisor may report, of bytes, MiB, seconds and processors
+MOST = 2**64  # largest number that a hypervisor may report: bytes, MiB, seconds, processors
 _POWERS = {"": 2, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 _SIZE = re.compile(r"(?P<number>\d{1,18}(?:\.\d{1,6})?)\s*(?P<unit>[KMGTP]?)(?P<kind>iB|B)?", re.I)
 _LIMIT_MIB = 1 << 43  # 8 EiB: where a signed 64 bit count of bytes, libvirt's own, ends

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_adopt
-short_description: Take over domains that were not made by this collection
+short_description: Adopt domains that were not created by this collection
 version_added: 0.2.0
 description:
-  - Writes for each domain that somebody else made the specification that asks for what is there,
-    and marks it as managed, so that it is moved, changed, renamed and removed like any other. The
-    domain itself is not touched, nor does it notice.
-  - What no option of M(fleet.virt.virt_init) describes stays as it is, and is named in
+  - For each domain that was created by other means, writes the specification that describes its
+    present state, and marks it as managed, so that it can be moved, changed, renamed and removed
+    like any other. The domain itself is not touched and keeps running.
+  - What no option of M(fleet.virt.virt_init) describes stays as it is, and is listed in
     RV(vms[].undescribed).
-  - The disks of an adopted VM are not its own; removing the VM leaves them. With O(disks) those
-    are its own that are files in a pool of this hypervisor alone and that nobody else uses. A base
-    image, a disk that lies under another, one that two domains have and one on shared storage never
-    are.
-  - Whether another hypervisor has a VM of the same name is not looked at here; the playbook
+  - The disks of an adopted VM do not become its own; removing the VM leaves them in place. With
+    O(disks), disks become its own if they are files in a pool of this hypervisor alone and nothing
+    else uses them. A base image, the backing file of another disk, a disk of two domains and one on
+    shared storage never do.
+  - Whether another hypervisor has a VM of the same name is not checked here; the playbook
     C(fleet.virt.adopt) does that, and writes the file for C(fleet.virt.plan).
 author:
   - Fleet Virt contributors (@fleet-virt)
@@ -36,31 +36,31 @@ attributes:
 options:
   names:
     description:
-      - Names of the domains. Left out, all that this collection did not make.
+      - Names of the domains. Defaults to all that this collection did not create.
     type: list
     elements: str
     default: []
     aliases: [name]
   disks:
     description:
-      - Whether their disks become their own. Those that were stay so without it.
+      - Whether their disks become their own. Disks that already are stay so without it.
     type: bool
     default: false
   pool:
     description:
-      - Pool that a disk is in which names none.
+      - Pool of disks for which none is specified.
     type: str
     default: default
   base_pool:
     description:
-      - Pool of the base images, which are nobody's own.
+      - Pool of the base images, which no VM owns.
     type: str
     default: base
 seealso:
   - module: fleet.virt.virt_init
-    description: What a specification may have.
+    description: The options of a specification.
   - module: fleet.virt.virt_plan
-    description: How VMs differ from it by now.
+    description: Shows how VMs differ from it.
 """
 
 EXAMPLES = r"""
@@ -88,11 +88,11 @@ vms:
       description: UUID of the domain.
       type: str
     specification:
-      description: The options of M(fleet.virt.virt_init) that describe it, as few as possible.
+      description: The minimal options of M(fleet.virt.virt_init) that describe it.
       type: dict
       sample: {name: legacy1, vcpus: 2, memory: 2048, disk_profile: none, nic_profile: none}
     undescribed:
-      description: What it has beside that.
+      description: Parts of its definition that the specification does not describe.
       type: list
       elements: str
       sample: [devices/sound]
@@ -101,7 +101,7 @@ vms:
       type: list
       elements: str
     kept:
-      description: With O(disks), those that are not.
+      description: With O(disks), the disks that are not its own.
       type: list
       elements: dict
       contains:
@@ -112,13 +112,13 @@ vms:
           description: Why it is not the domain's own.
           type: str
     changed:
-      description: Whether it was adopted, or became more disks its own.
+      description: Whether it was adopted, or more disks became its own.
       type: bool
     failed:
-      description: Whether it was to be adopted and was not.
+      description: Whether it could not be adopted.
       type: bool
     msg:
-      description: Why not, or what is remarkable; else null.
+      description: Why not, or a remark; else null.
       type: str
 shares:
   description: For each hypervisor the names of the VMs to adopt there.
@@ -130,7 +130,7 @@ refused:
   type: list
   elements: str
 shared_ids:
-  description: Identities of pools that several hypervisors have.
+  description: Ids of pools that several hypervisors share.
   returned: in playbooks of this collection
   type: list
   elements: str

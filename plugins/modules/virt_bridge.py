@@ -7,21 +7,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_bridge
-short_description: Make bridges for virtual machines, also over the interface that carries SSH
+short_description: Create bridges for virtual machines, even over the interface that carries SSH
 version_added: 0.1.0
 description:
-  - Makes bridges with an interface of the machine as uplink. A bridge takes over the uplink's MAC
+  - Creates bridges with an interface of the machine as uplink. A bridge takes over the uplink's MAC
     address, its addresses (also those from DHCP, with the same identity), routes and name servers,
-    so that the machine is reached as before.
-  - Works with what manages the uplink, which is NetworkManager, systemd-networkd, netplan or
-    ifupdown, and changes its files.
-  - Before anything is changed, the way back is armed. A timer on the machine puts the former files
-    back, byte for byte, and brings them up, unless the controller has reached the machine over a
-    new connection and found all as it has to be. A power cut meanwhile has the same effect at the
-    next boot. It also goes back at once when the new configuration cannot be brought up.
-  - A run that was interrupted after the switch is finished by the next one, or goes back by itself.
-  - A bridge that is there with its uplink is left alone, whoever made it.
-  - The files of before stay in C(/var/lib/fleet-virt/bridge/saved) until the next switch.
+    so that the machine is reachable as before.
+  - Works with the network manager of the uplink (NetworkManager, systemd-networkd, netplan or
+    ifupdown), and changes its files.
+  - Before anything is changed, a rollback is armed. A timer on the machine restores the previous
+    files, byte for byte, and activates them, unless the controller has reached the machine over a
+    new connection and verified the result. After a power failure in the meantime, the rollback
+    happens at the next boot. It happens at once if the new configuration cannot be activated.
+  - A run that was interrupted after the switch is finished by the next one, or rolled back
+    automatically.
+  - A bridge that already exists with its uplink is left unchanged, whatever created it.
+  - The previous files stay in C(/var/lib/fleet-virt/bridge/saved) until the next switch.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -38,7 +39,7 @@ attributes:
 options:
   bridges:
     description:
-      - The bridges. All are made in one switch.
+      - The bridges. All are created in one switch.
     type: list
     elements: dict
     default: [{"name": "br0"}]
@@ -51,26 +52,26 @@ options:
       uplink:
         description:
           - Name of the interface that connects the bridge to the outside, which may be a network
-            card, a bond or a VLAN interface that is there.
-          - V(auto) is the interface of the default route, V(none) makes a bridge without any.
-          - Refused are a wireless interface, a port of another bridge or bond, and an interface
-            with an address that its configuration does not know of.
+            card, a bond or an existing VLAN interface.
+          - V(auto) is the interface of the default route, V(none) creates a bridge without uplink.
+          - A wireless interface, a port of another bridge or bond, and an interface with an address
+            that is not in its configuration are refused.
         type: str
         default: auto
       stp:
         description:
-          - Take part in the spanning tree protocol. A port then forwards nothing for 30 seconds,
-            so O(rollback_seconds) has to be longer.
+          - Enable the spanning tree protocol. A port then forwards nothing for 30 seconds, so
+            O(rollback_seconds) has to be longer.
         type: bool
         default: false
       dhcp:
         description:
-          - Ask a DHCP server, in place of taking over the uplink's addresses.
+          - Use DHCP instead of taking over the uplink's addresses.
         type: bool
         default: false
       addresses:
         description:
-          - Addresses with their prefix lengths, in place of the uplink's.
+          - Addresses with their prefix lengths, instead of the uplink's.
           - The switch is confirmed only if the controller reaches the machine at the address in
             the inventory, so that has to be among them.
         type: list
@@ -90,27 +91,28 @@ options:
         default: []
   rollback_seconds:
     description:
-      - Seconds after which the former configuration comes back, unless the controller has reached
-        the machine; 5 to 3600. With DHCP, or a switch that learns slowly, not less than 30.
+      - Seconds after which the previous configuration is restored, unless the controller has
+        reached the machine; 5 to 3600. With DHCP, or a network switch that learns slowly, at least
+        30.
     type: int
     default: 60
   uri:
     description:
-      - Accepted so that it can be a default of the action group; it makes no difference here.
+      - Accepted for C(module_defaults) of the action group; not used.
     type: str
     default: qemu:///system
   timeout:
     description:
-      - Accepted so that it can be a default of the action group; it makes no difference here.
+      - Accepted for C(module_defaults) of the action group; not used.
     type: float
     default: 10.0
 """
 
 EXAMPLES = r"""
-- name: Bridge br0 over the interface of the default route
+- name: Create bridge br0 over the interface of the default route
   fleet.virt.virt_bridge:
 
-- name: A second bridge that connects virtual machines of this hypervisor only
+- name: Create a second bridge that connects virtual machines of this hypervisor only
   fleet.virt.virt_bridge:
     bridges:
       - name: br0
@@ -132,11 +134,11 @@ bridges:
       description: Its uplink, or null.
       type: str
     changed:
-      description: Whether it was made.
+      description: Whether it was created.
       type: bool
     backend:
       description: What manages it, V(ifupdown), V(networkd), V(networkmanager) or V(netplan); null
-        for a bridge that was there.
+        for a bridge that existed already.
       type: str
     mac:
       description: Its MAC address; empty for a new one without uplink.
@@ -146,8 +148,8 @@ bridges:
       type: list
       elements: str
 earlier:
-  description: What became of an earlier switch that did not last, null if there was none or nothing
-    is to be done now.
+  description: Outcome of an earlier switch that was not kept; null if there was none or nothing is
+    to be done now.
   returned: success
   type: dict
   contains:
@@ -155,10 +157,10 @@ earlier:
       description: V(rolled back), or V(under way) in check mode.
       type: str
     armed:
-      description: When it began.
+      description: When it was started.
       type: str
     reason:
-      description: Why it did not last.
+      description: Why it was not kept.
       type: str
 """
 

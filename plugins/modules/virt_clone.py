@@ -7,15 +7,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_clone
-short_description: Read what a copy of a VM is made of
+short_description: Read what is needed to clone a VM
 version_added: 0.2.0
 description:
-  - Reads of a hypervisor all that a copy of one of its VMs is asked for with, as options of
-    M(fleet.virt.virt_init), and which VMs are there. It changes nothing.
-  - The playbook C(fleet.virt.clone) copies VMs with it. It has base images made of the
-    disks by M(fleet.virt.virt_template), and the copy as any other VM, placed, seeded and waited
-    for. What makes the VM itself is left out; that is its UUID, its MAC addresses, its disks'
-    serial numbers, the port and the password of its console, and whether it starts with its host.
+  - Reads from a hypervisor the specification for a copy of one of its VMs, as options of
+    M(fleet.virt.virt_init), and which VMs exist. It changes nothing.
+  - The playbook C(fleet.virt.clone) uses it to copy VMs. It creates base images from the disks with
+    M(fleet.virt.virt_template), and the copy like any other VM, which it places, seeds and waits
+    for. What is specific to the VM is left out, that is its UUID, MAC addresses, disk serial
+    numbers, the port and password of its console, and whether it starts with its host.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -35,16 +35,16 @@ options:
     required: true
   pool:
     description:
-      - Pool of disks that are in none that is known.
+      - Pool of disks whose pool is not known.
     type: str
     default: default
 seealso:
   - module: fleet.virt.virt_template
-    description: Makes the base images.
+    description: Creates the base images.
 """
 
 EXAMPLES = r"""
-- name: Read what a copy of web1 would be made of
+- name: Read what is needed to clone web1
   fleet.virt.virt_clone:
     name: web2
     clone_of: web1
@@ -57,7 +57,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 sources:
-  description: The VM that is copied and its copy, those of them that are there.
+  description: The VM to copy and its copy, as far as they exist.
   returned: always
   type: list
   elements: dict
@@ -66,20 +66,20 @@ sources:
       description: Name of the VM.
       type: str
     phase:
-      description: What a run is doing to it; null for nothing.
+      description: Phase of a run that is working on it; null if there is none.
       type: str
     specification:
-      description: It as options of M(fleet.virt.virt_init); null with RV(sources[].problems).
+      description: The VM as options of M(fleet.virt.virt_init); null with RV(sources[].problems).
       type: dict
     problems:
-      description: Why it cannot be described so.
+      description: Why it cannot be described that way.
       type: list
       elements: str
     request:
-      description: What it was made of, if this collection made it.
+      description: The request it was created from, if this collection created it.
       type: dict
     clone_of:
-      description: Name of the VM that it is a copy of; null if it is none.
+      description: Name of the VM that it is a copy of; null if it is not a copy.
       type: str
 defined:
   description: The VMs of the hypervisor.
@@ -94,18 +94,19 @@ defined:
       description: UUID of the VM.
       type: str
     phase:
-      description: What a run is doing to it.
+      description: Phase of a run that is working on it.
       type: str
 alone:
-  description: Why the hypervisor gets no images from others, nor gives any; empty if it does.
+  description: Why the hypervisor cannot exchange images with others; empty if it can.
   returned: always
   type: str
 state:
-  description: Whether the copy is V(new), was V(begun) by a run that died, or is V(there).
+  description: Whether the copy is V(new), was V(begun) by a run that died, or already exists
+    (V(there)).
   returned: in playbooks of this collection
   type: str
 hypervisor:
-  description: Where the VM that is copied is; of a copy that is there, where that is.
+  description: Hypervisor of the VM to copy, or of the copy if it exists.
   returned: in playbooks of this collection
   type: str
 mode:
@@ -113,11 +114,11 @@ mode:
   returned: in playbooks of this collection
   type: str
 image:
-  description: Name for the base images; empty if none have to be made.
+  description: Name for the base images; empty if none have to be created.
   returned: in playbooks of this collection
   type: str
 volumes:
-  description: The base images that a copy was made of, by target of the disk.
+  description: The base images that a copy was created from, by target of the disk.
   returned: in playbooks of this collection
   type: dict
 vms:
@@ -130,7 +131,7 @@ images:
   returned: in playbooks of this collection
   type: dict
 intermediate:
-  description: Volumes that a full copy does not need any more once it is there.
+  description: Volumes that a full copy no longer needs once it exists.
   returned: in playbooks of this collection
   type: list
   elements: str

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_console
-short_description: Find out which consoles domains have
+short_description: List the consoles of domains
 version_added: 0.1.0
 description:
-  - Says of each domain whether it has a screen and a serial console, and whether it runs, so that
-    one could be opened. The playbook C(fleet.virt.console) opens them.
+  - Returns for each domain whether it has a screen and a serial console, and whether it runs, so
+    that a console could be opened. The playbook C(fleet.virt.console) opens them.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -29,18 +29,18 @@ options:
     aliases: [name]
   ignore_missing:
     description:
-      - Leave out names that are not defined on this hypervisor, for asking a fleet where one is.
+      - Skip names that are not defined on this hypervisor, for searching a fleet.
     type: bool
     default: false
 seealso:
   - module: fleet.virt.virt_screenshot
-    description: What a guest shows on its screen.
+    description: Captures a guest's screen.
   - module: fleet.virt.virt_console_log
-    description: What a guest said on its serial console.
+    description: Reads the output of a guest's serial console.
 """
 
 EXAMPLES = r"""
-- name: Find out which consoles a guest has
+- name: List the consoles of a guest
   fleet.virt.virt_console:
     name: web1
 """
@@ -62,7 +62,7 @@ consoles:
       description: Its state, as V(running) or V(shutoff).
       type: str
     phase:
-      description: What a playbook of this collection is doing with it; else null.
+      description: Phase of a run of this collection that is working on it; else null.
       type: str
     screens:
       description: The types of its screens.

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_console_log
-short_description: Read what guests last said on their serial consoles
+short_description: Read the last output of guests' serial consoles
 version_added: 0.1.0
 description:
-  - Reads the end of the log that libvirt keeps of a guest's serial console. VMs that
-    M(fleet.virt.virt_init) made have one since they were last started.
-  - What a guest wrote is shown as text, without control characters and escape sequences.
+  - Reads the end of the log that libvirt keeps of a guest's serial console. VMs created by
+    M(fleet.virt.virt_init) have one since their last start.
+  - The output is shown as text, without control characters and escape sequences.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -30,29 +30,30 @@ options:
     aliases: [name]
   ignore_missing:
     description:
-      - Leave out names that are not defined on this hypervisor, for asking a fleet where one is.
+      - Skip names that are not defined on this hypervisor, for searching a fleet.
     type: bool
     default: false
   lines:
     description:
-      - How many of its last lines, from 1 to 2000. Empty ones do not count.
+      - How many of the last lines to return, from 1 to 2000. Empty lines do not count.
     type: int
     default: 30
   follow:
     description:
-      - Seconds for which what is said meanwhile is printed as it comes, each line after the name of
-        its domain. What is returned afterwards is the end as it is then.
-      - A log that begins anew, because the domain was started again, is followed from its
-        beginning. Of a guest that says more than 256 KiB in a second, the last of it is shown.
+      - Seconds for which new output is printed as it arrives, each line after the name of its
+        domain. The last lines at the end of that time are returned.
+      - If a log is restarted because the domain was started again, it is followed from its
+        beginning. For a guest that writes more than 256 KiB in a second, only the last part is
+        shown.
     type: int
     default: 0
 seealso:
   - module: fleet.virt.virt_screenshot
-    description: What a guest shows on its screen.
+    description: Captures a guest's screen.
 """
 
 EXAMPLES = r"""
-- name: Read what a guest that does not answer last said
+- name: Read the last output of a guest that does not respond
   fleet.virt.virt_console_log:
     name: web1
     lines: 100
@@ -85,7 +86,7 @@ consoles:
       description: The log's path on the hypervisor; null if there is none.
       type: str
     read_to:
-      description: Up to where the log was read, in bytes.
+      description: Offset up to which the log was read, in bytes.
       type: int
     failed:
       description: Whether there is no log.

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_daemon
-short_description: Have libvirt's daemons configured, running, and listening on verified TLS only
+short_description: Configure and start libvirt's daemons, listening on verified TLS only
 version_added: 0.1.0
 description:
-  - Configures libvirt's daemons and begins them. Settings stand in one block of each file, between
-    two marks, and hold whatever else the file says; lines of the site are left as they are, and
-    those that have no effect because of the block are returned.
-  - Works with one daemon behind systemd's sockets, with one that opens its port itself
-    (C(--listen)), and with a daemon for each driver (C(virtqemud), C(virtproxyd)). Which of them a
-    machine has is seen from its units, and stays so.
-  - Remote connections are accepted on port 16514, by TLS with a certificate verified by the other
-    side's CA, and only once keys are there. TLS 1.3 is accepted, and of TLS 1.2 the ciphers that
-    are forward secret and authenticated. A socket without encryption is switched off. The module
-    fails when libvirt still listens on any other port.
-  - A daemon begins anew only if a file that it reads is newer than it is, or if a socket has to be
-    opened. Guests go on meanwhile; C(virtlockd) and C(libvirt-guests) are never begun anew.
-  - Either all files are changed or none, also when the disk is full. If libvirt does not work with
-    the settings, the former ones are put back and the module fails.
+  - Configures libvirt's daemons and starts them. Settings are in one marked block of each file, and
+    override the rest of the file; the site's own lines are left as they are, and those that have no
+    effect because of the block are returned.
+  - Works with a monolithic daemon behind systemd's sockets, with one that opens its port itself
+    (C(--listen)), and with modular daemons (C(virtqemud), C(virtproxyd)). Which of these a machine
+    uses is detected from its units, and is not changed.
+  - Remote connections are accepted on port 16514, by TLS with certificates verified against the CA,
+    and only once keys are deployed. TLS 1.3 is accepted, and TLS 1.2 with ciphers that are forward
+    secret and authenticated. An unencrypted socket is disabled. The module fails if libvirt still
+    listens on any other port.
+  - A daemon is restarted only if a file that it reads is newer than the process, or if a socket has
+    to be opened. Guests keep running meanwhile; C(virtlockd) and C(libvirt-guests) are never
+    restarted.
+  - Either all files are changed or none, even when the disk is full. If libvirt does not work with
+    the settings, the previous ones are restored and the module fails.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -33,73 +34,74 @@ attributes:
   check_mode:
     support: full
     details:
-      - Also before libvirt is installed. The settings it will ship are not known then.
+      - Also works before libvirt is installed, when the settings it ships are not known yet.
   diff_mode:
     support: full
     details:
-      - Shows our blocks only. What else is in these files may be a secret.
+      - Shows only the blocks of this module. The rest of these files may contain secrets.
   idempotent:
     support: full
 options:
   uri:
     description:
-      - What is connected to in the end, to see that libvirt works.
+      - URI that is opened at the end to verify that libvirt works.
   listen:
     description:
-      - Whether remote connections are accepted. Without keys they are not, which is no error;
-        RV(reason) says so.
+      - Whether remote connections are accepted. Without keys they are not, which is not an error;
+        see RV(reason).
     type: bool
     default: true
   tls_allowed_dn_list:
     description:
-      - Names of clients that are accepted, as in C(libvirtd.conf), for example V(O=Fleet,CN=*).
-        With an empty list everyone with a certificate of the CA is.
-      - A change takes a restart of the daemon, which ends migrations that are on their way.
+      - Distinguished names of clients that are accepted, as in C(libvirtd.conf), for example
+        V(O=Fleet,CN=*). With an empty list every client with a certificate of the CA is accepted.
+      - A change restarts the daemon, which aborts running migrations.
     type: list
     elements: str
     default: []
   qemu_conf:
     description:
-      - Settings of the site for C(qemu.conf), by their names. Values are numbers, true or false,
-        texts, or lists of texts.
-      - By default migration is possible with TLS only, network disks (NBD) use TLS, and the other
-        side is verified. Screens (VNC) are on loopback without TLS, to be reached through SSH; with
-        another C(vnc_listen) they use TLS and want a certificate. C(vnc_tls),
-        C(vnc_tls_x509_verify) and C(nbd_tls) can be set otherwise here.
-      - Refused if a guest whose own definition has its screen open to the network would lose TLS.
+      - The site's settings for C(qemu.conf), by name. Values are numbers, booleans, strings, or
+        lists of strings.
+      - By default migration is possible with TLS only, network disks (NBD) use TLS, and the peer is
+        verified. VNC consoles listen on loopback without TLS, to be reached through SSH; with
+        another C(vnc_listen) they use TLS and require a client certificate. C(vnc_tls),
+        C(vnc_tls_x509_verify) and C(nbd_tls) can be overridden here.
+      - A setting is refused if a guest whose definition exposes its console to the network would
+        lose TLS.
       - C(security_driver) and C(dynamic_ownership) are refused, and so are passwords.
     type: dict
     default: {}
   lockspace:
     description:
-      - Folder, on storage that hypervisors share, for the leases of C(virtlockd). With it no disk
-        can be used by guests on two hypervisors at once. All that share disks need the same folder.
+      - Folder on shared storage for the leases of C(virtlockd). With it, no disk can be used by
+        guests on two hypervisors at once. All hypervisors that share disks need the same folder.
       - Can only be changed while no guest runs here.
     type: path
   postcopy:
     description:
-      - Whether guests may be received by post-copy migration, which needs the kernel's
+      - Whether guests may arrive by post-copy migration, which needs the kernel's
         C(vm.unprivileged_userfaultfd).
-      - When switched off again, the kernel keeps its setting until it boots.
+      - When this is disabled again, the kernel keeps the setting until the next boot.
     type: bool
     default: false
   shutdown_timeout:
     description:
-      - How long guests may take to shut down, all together, when this machine does, in seconds.
+      - Total time that guests may take to shut down when this machine shuts down, in seconds.
     type: int
     default: 300
   shutdown_parallel:
     description:
-      - How many guests shut down at the same time then.
+      - How many guests are then shut down at the same time.
     type: int
     default: 10
 seealso:
   - module: fleet.virt.virt_pool
-    description: Has the storage pools there.
+    description: Ensures that the storage pools exist.
 """
 
 EXAMPLES = r"""
-- name: Have libvirt configured and listening
+- name: Configure libvirt and let it listen
   fleet.virt.virt_daemon:
     qemu_conf:
       keepalive_count: 5
@@ -109,7 +111,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 shape:
-  description: How libvirt runs here, V(sockets), V(listen) or V(modular).
+  description: How libvirt is activated here, V(sockets), V(listen) or V(modular).
   returned: success
   type: str
 listening:
@@ -121,12 +123,12 @@ reason:
   returned: success
   type: str
 steps:
-  description: What was done, in order, or would be in check mode.
+  description: Steps that were carried out, in order, or would be in check mode.
   returned: success
   type: list
   elements: str
 overruled:
-  description: Assignments of the site that have no effect because of our block.
+  description: Settings of the site that have no effect because the block overrides them.
   returned: success
   type: list
   elements: str

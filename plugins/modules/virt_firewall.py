@@ -7,23 +7,24 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_firewall
-short_description: Let the hypervisors of the fleet through the firewall of each
+short_description: Open a hypervisor's firewall to the other hypervisors of the fleet
 version_added: 0.1.0
 description:
-  - Opens the ports of libvirt's TLS and of migration to the other hypervisors and the controller,
-    in the firewall that is active. That is firewalld, ufw or a ruleset of nftables, in this order.
-    Where none is active nothing is made up, and RV(note) says so.
-  - The rules are there at once and after a reboot. A changed list of peers changes only rules of
-    this module; those of others are neither changed nor loaded anew.
-  - With nftables, each input chain that drops gets one rule at its head, a jump into the chain
-    C(fleet_virt) of the same table, because a table of its own could not undo a drop. For the next
-    boot the same is written to C(/etc/fleet-virt/firewall.nft), which a last line of the
-    distribution's ruleset (C(/etc/nftables.conf), on Red Hat C(/etc/sysconfig/nftables.conf))
-    includes. A chain that is not loaded from there, and the chain C(INPUT) of iptables, are an
-    error that says what to do.
-  - With firewalld they are rich rules of the priority -16514, in the default zone and the zones of
-    interfaces and sources; with ufw, rules with the comment C(fleet.virt) before all others.
-  - Needs root, and neither libvirt nor lxml.
+  - Opens the ports for libvirt's TLS and for migration to the other hypervisors and the controller,
+    in the active firewall, which is firewalld, ufw or an nftables ruleset, in this order. Where
+    none is active, nothing is changed, and RV(note) says so.
+  - The rules are active at once and after a reboot. A changed list of peers changes only rules of
+    this module; other rules are neither changed nor reloaded.
+  - With nftables, each input chain that drops packets gets one rule at its top, a jump to the chain
+    C(fleet_virt) of the same table, because a separate table could not override a drop. For the
+    next boot the same rules are written to C(/etc/fleet-virt/firewall.nft), which the last line of
+    the distribution's ruleset (C(/etc/nftables.conf), on Red Hat C(/etc/sysconfig/nftables.conf))
+    includes. A chain that is not loaded from there, and the chain C(INPUT) of iptables, cause an
+    error that explains what to do.
+  - With firewalld the rules are rich rules with priority -16514, in the default zone and in the
+    zones of interfaces and sources; with ufw they have the comment C(fleet.virt) and precede all
+    others.
+  - Needs root, but neither libvirt nor lxml.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -39,30 +40,31 @@ attributes:
 options:
   uri:
     description:
-      - Not used; libvirt need not be there yet.
+      - Not used; libvirt need not be installed yet.
   timeout:
     description:
       - Not used.
   networks:
     description:
-      - Who is let in, as addresses, networks (C(192.0.2.0/24)) or host names, which the hypervisor
-        resolves. An empty list closes what this module opened.
-      - By default all hosts of O(group), each by its C(virt_migration_address) and its
+      - Peers that are allowed in, as addresses, networks (C(192.0.2.0/24)) or host names, which the
+        hypervisor resolves. An empty list closes what this module opened.
+      - Defaults to all hosts of O(group), each by its C(virt_migration_address) and its
         C(ansible_host) or name, and the address that this SSH connection comes from.
     type: list
     elements: str
   group:
     description:
-      - Group of the inventory whose hosts are the default of O(networks).
+      - Inventory group whose hosts are the default of O(networks).
     type: str
     default: hypervisors
   controller:
     description:
-      - Let in the address that this SSH connection comes from. By default so without O(networks).
+      - Also allow the address that this SSH connection comes from. Defaults to true without
+        O(networks).
     type: bool
   ports:
     description:
-      - TCP ports and ranges of them. The first is libvirt's TLS, the second that of migration
+      - TCP ports and port ranges. The first is for libvirt's TLS, the second for migration
         (C(migration_port_min) and C(migration_port_max) in C(qemu.conf)).
     type: list
     elements: str
@@ -70,10 +72,10 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Let the hypervisors and this controller in
+- name: Open the firewall to the hypervisors and this controller
   fleet.virt.virt_firewall:
 
-- name: Let in two networks
+- name: Open the firewall to two networks
   fleet.virt.virt_firewall:
     networks:
       - 198.51.100.0/24
@@ -82,16 +84,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 backend:
-  description: The firewall that is active, V(firewalld), V(ufw), V(nftables) or V(none).
+  description: The active firewall, V(firewalld), V(ufw), V(nftables) or V(none).
   returned: success
   type: str
 peers:
-  description: Addresses and networks that are let in.
+  description: Addresses and networks that are allowed in.
   returned: success
   type: list
   elements: str
 rules:
-  description: The rules of this module, in the words of the firewall.
+  description: The rules of this module, in the firewall's own syntax.
   returned: success
   type: list
   elements: str

@@ -10,10 +10,10 @@ module: virt_host_info
 short_description: Read a hypervisor's capacity, pools, networks and state
 version_added: 0.1.0
 description:
-  - Reads, live from libvirt, what a hypervisor has, what is promised to its domains and whether
-    it takes new ones.
-  - Nothing is refreshed or changed. A pool, network or domain that cannot be read carries its own
-    error and hides nothing else.
+  - Reads, live from libvirt, a hypervisor's resources, how much of them is committed to its
+    domains, and whether it accepts new ones.
+  - Nothing is refreshed or changed. A pool, network or domain that cannot be read has its own error
+    and does not affect the rest.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -28,19 +28,19 @@ options:
     default: base
   base_path:
     description:
-      - Folder of the pool of base images, which is that pool whatever its name.
+      - Folder of the pool of base images. A pool with this folder is used, whatever its name.
     type: str
     default: /var/lib/libvirt/base
   placement:
     description:
-      - Return what placement needs besides, the V(vms), V(machines), V(firmwares), V(tpms) and
-        V(images) of the host, where NICs may have VLAN tags, and what is promised in each pool. It
-        opens every volume.
+      - Also return what placement needs, that is the V(vms), V(machines), V(firmwares), V(tpms) and
+        V(images) of the host, where NICs may have VLAN tags, and how much of each pool is
+        committed. This opens every volume.
     type: bool
     default: false
 seealso:
   - module: fleet.virt.virt_query
-    description: The domains themselves.
+    description: Reads the domains themselves.
 """
 
 EXAMPLES = r"""
@@ -48,7 +48,7 @@ EXAMPLES = r"""
   fleet.virt.virt_host_info:
   register: hypervisor
 
-- name: Read libvirt's test driver, with nothing installed but the binding
+- name: Read libvirt's test driver, with only the Python binding installed
   fleet.virt.virt_host_info:
     uri: test:///default
 """
@@ -71,16 +71,16 @@ host:
       description: UUID of the host as libvirt knows it; no two hypervisors may share one.
       type: str
     libvirt_version:
-      description: Version of libvirt; null from a driver that does not say.
+      description: Version of libvirt; null if the driver does not report it.
       type: str
       sample: 9.0.0
     hypervisor_version:
-      description: Version of QEMU; null from a driver that does not say.
+      description: Version of QEMU; null if the driver does not report it.
       type: str
       sample: 7.2.17
     domain_types:
-      description: What domains of the host's own architecture can be; V(kvm) is listed only where
-        the host can run it.
+      description: Types that domains of the host's own architecture can have; V(kvm) is listed only
+        if the host can run it.
       type: list
       elements: str
       sample: [kvm, qemu]
@@ -89,7 +89,7 @@ host:
       type: str
       sample: x86_64
     cpu:
-      description: The host's CPUs, and the virtual CPUs promised.
+      description: The host's CPUs, and the virtual CPUs committed to domains.
       type: dict
       contains:
         model:
@@ -108,10 +108,10 @@ host:
           description: Active CPUs of the host.
           type: int
         running:
-          description: Current virtual CPUs of all active domains.
+          description: Current number of virtual CPUs of all active domains.
           type: int
         defined:
-          description: Maximum of virtual CPUs of all defined domains.
+          description: Maximum number of virtual CPUs of all defined domains.
           type: int
     memory_mib:
       description: Memory in MiB.
@@ -121,13 +121,13 @@ host:
           description: Memory of the host.
           type: int
         free:
-          description: Free now, reclaimable caches included; null from a driver that does not say.
+          description: Free now, reclaimable caches included; null if the driver does not report it.
           type: int
         running:
-          description: Promised to active domains; their maximum, whatever a balloon gave back.
+          description: Committed to active domains; their maximum, whatever a balloon returned.
           type: int
         defined:
-          description: Promised to all defined domains.
+          description: Committed to all defined domains.
           type: int
     numa:
       description: NUMA cells.
@@ -141,7 +141,8 @@ host:
           description: Memory of the cell.
           type: int
         free_mib:
-          description: Free now, reclaimable caches not included; null where libvirt does not say.
+          description: Free now, reclaimable caches not included; null if libvirt does not report
+            it.
           type: int
         cpus:
           description: CPUs of the cell.
@@ -158,8 +159,8 @@ host:
               description: Number of pages.
               type: int
     pools:
-      description: Storage pools, sorted by name. Values of an inactive pool are what libvirt last
-        knew.
+      description: Storage pools, sorted by name. Values of an inactive pool are the last ones known
+        to libvirt.
       type: list
       elements: dict
       contains:
@@ -178,24 +179,24 @@ host:
           description: Target path.
           type: str
         capacity_mib:
-          description: Size of what the pool lies on.
+          description: Size of the underlying storage.
           type: int
         allocation_mib:
-          description: Used there, by anybody.
+          description: Space in use there, by anything.
           type: int
         available_mib:
-          description: Free there.
+          description: Free space there.
           type: int
         promised_mib:
-          description: The sum of the volumes' virtual sizes.
+          description: Sum of the volumes' virtual sizes.
           returned: with O(placement=true)
           type: int
         volume_allocation_mib:
-          description: What the volumes occupy.
+          description: Space that the volumes occupy.
           returned: with O(placement=true)
           type: int
         claimed_mib:
-          description: Disks of VMs in creation that are not there yet.
+          description: Size of disks, not yet created, of VMs that are being created.
           returned: with O(placement=true)
           type: int
         error:
@@ -210,7 +211,7 @@ host:
           description: Name of the network.
           type: str
         bridge:
-          description: Bridge it uses on the host.
+          description: Bridge that it uses on the host.
           type: str
         forward:
           description: How it is connected, for example V(nat) or V(bridge); null if it is isolated.
@@ -225,7 +226,7 @@ host:
           description: Why it could not be read, else null.
           type: str
     bridges:
-      description: Names of the host's bridges; null where neither the kernel nor libvirt tells.
+      description: Names of the host's bridges; null if neither the kernel nor libvirt reports them.
       type: list
       elements: str
     domains:
@@ -252,7 +253,7 @@ host:
           description: Shut off, saved ones included.
           type: int
         crashed:
-          description: Crashed, and kept for a look at them.
+          description: Crashed, and preserved for inspection.
           type: int
         pmsuspended:
           description: Suspended by the guest's own power management.
@@ -261,8 +262,8 @@ host:
           description: Could not be read.
           type: int
     maintenance:
-      description: Whether the maintenance mark is set; null when the base pool is there but cannot
-        be read.
+      description: Whether the maintenance mark is set; null if the base pool exists but cannot be
+        read.
       type: bool
     vms:
       description: The defined domains as placement sees them.
@@ -277,20 +278,20 @@ host:
           description: UUID of the domain.
           type: str
         managed:
-          description: Whether this collection made it.
+          description: Whether this collection created or adopted it.
           type: bool
         phase:
-          description: What is being done with it, null in ordinary life.
+          description: Phase of a run that is working on it; null normally.
           type: str
         run:
-          description: The run that does it.
+          description: Id of that run.
           type: str
         groups:
           description: Inventory groups.
           type: list
           elements: str
         anti_affinity:
-          description: Groups whose members it is kept apart from.
+          description: Groups with whose members it must not share a hypervisor.
           type: list
           elements: str
         macs:
@@ -307,43 +308,43 @@ host:
       elements: str
     firmwares:
       description:
-        - Kinds of firmware that libvirt finds, V(bios) and V(efi), for the machine type that VMs
-          get; null where libvirt does not tell.
+        - Kinds of firmware that libvirt finds, V(bios) and V(efi), for the default machine type of
+          VMs; null if libvirt does not report them.
       returned: with O(placement=true)
       type: list
       elements: str
     tpms:
       description:
-        - Models of TPM 2.0 that can be emulated, for the machine type that VMs get; null where
-          libvirt does not tell.
+        - Models of TPM 2.0 that can be emulated, for the default machine type of VMs; null if
+          libvirt does not report them.
       returned: with O(placement=true)
       type: list
       elements: str
     tagging_bridges:
       description:
-        - Linux bridges on which libvirt sets VLAN tags of NICs, those that filter VLANs since
-          libvirt 11.0.
+        - Linux bridges on which libvirt can set VLAN tags of NICs, which are those with VLAN
+          filtering since libvirt 11.0.
       returned: with O(placement=true)
       type: list
       elements: str
     tagging_networks:
       description:
-        - Networks on which libvirt sets VLAN tags of NICs, for example on Open vSwitch.
+        - Networks on which libvirt can set VLAN tags of NICs, for example on Open vSwitch.
       returned: with O(placement=true)
       type: list
       elements: str
     offers:
       description:
-        - What VMs may want that not every hypervisor has. What cannot be told, as of a hypervisor
-          that is read from another machine, is null.
+        - Features that VMs may need and that not every hypervisor has. What cannot be determined,
+          such as for a hypervisor read from another machine, is null.
       returned: with O(placement=true)
       type: dict
       contains:
         volumes:
-          description: Names of the volumes of each active pool, by its name.
+          description: Names of the volumes of each active pool, by the pool's name.
           type: dict
         devices:
-          description: Block devices, by all their paths.
+          description: All paths of block devices.
           type: list
           elements: str
         interfaces:
@@ -351,7 +352,7 @@ host:
           type: list
           elements: str
         openvswitch:
-          description: Bridges of Open vSwitch.
+          description: Open vSwitch bridges.
           type: list
           elements: str
         hugepages:
@@ -369,14 +370,14 @@ host:
               description: How many of them are free.
               type: int
         virtiofs:
-          description: Whether QEMU's helper for virtiofs is installed.
+          description: Whether virtiofsd is installed.
           type: bool
         secure_boot:
-          description: Whether libvirt finds firmware with secure boot.
+          description: Whether libvirt finds firmware that supports secure boot.
           type: bool
         secrets:
-          description: What secrets of libvirt are known by, their UUIDs, and the usages of those
-            for volumes. Their values are not read.
+          description: libvirt's secrets, by their UUIDs and, for volumes, their usages. Their
+            values are not read.
           type: list
           elements: str
     images:

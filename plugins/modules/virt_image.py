@@ -7,29 +7,31 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_image
-short_description: Have an image among the base images of a hypervisor, or remove it
+short_description: Add an image to the base images of a hypervisor, or remove it
 version_added: 0.1.0
 description:
-  - Makes an image file a base image of the hypervisor, from which VMs are made. It travels once,
-    however many VMs want it, and is there once for the same content, whatever its name.
-  - A base image is a volume of the base pool that is named by the SHA-256 of its content, and is
-    never written again; where the file system can, nobody is able to (C(chattr +i)). A changed
-    image file becomes another base image, and VMs keep theirs.
-  - The file is verified on the hypervisor before it gets its name. What is no qcow2 or raw image by
-    its content, is truncated or corrupt, or names other files of the hypervisor (a backing file or
-    an external data file) is refused. A call that is interrupted leaves nothing behind that could
-    be taken for an image.
-  - A file that is compressed with xz, gzip or zstd, by its content and not its name, travels as it
-    is and is unpacked on the hypervisor; the base image is what it holds, and is named by that.
-  - A download goes straight into the base pool. Only https with a verified certificate is followed,
-    and the file must have the checksum.
-  - A hypervisor that has the image already can give it to another by libvirt's TLS, which the roles
-    C(libvirtd) and C(libvirt_keys) set up. In a play with several hypervisors that are to have the
-    same file of the controller, those that have it give it to the others, the first gets it from
-    the controller, and each that has got it gives it on. A hypervisor without keys, or that reaches
-    none of them, gets it from the controller.
-  - A file of the controller lies in the remote temporary folder of Ansible while it travels
-    (C(ansible_remote_tmp)), so there is space needed for it there too.
+  - Turns an image file into a base image of the hypervisor, from which VMs are created. It is
+    transferred once, however many VMs use it, and stored once for the same content, whatever its
+    name.
+  - A base image is a volume of the base pool that is named by the SHA-256 of its content and never
+    written again; where the file system supports it, it is made immutable (C(chattr +i)). A changed
+    image file becomes another base image, and existing VMs keep theirs.
+  - The file is verified on the hypervisor before it gets its name. It is refused if its content is
+    not a qcow2 or raw image, if it is truncated or corrupt, or if it refers to other files of the
+    hypervisor (a backing file or an external data file). An interrupted call leaves nothing behind
+    that could be mistaken for an image.
+  - A file that is compressed with xz, gzip or zstd (detected by content, not by name) is
+    transferred compressed and unpacked on the hypervisor; the base image is the unpacked content,
+    and is named by its digest.
+  - A download goes directly to the base pool. Only https with a verified certificate is accepted,
+    and the file must match the checksum.
+  - A hypervisor that already has the image can transfer it to another over libvirt's TLS, which the
+    roles C(libvirtd) and C(libvirt_keys) set up. If several hypervisors in a play need the same
+    file of the controller, those that have it transfer it to the others; if none has it, the first
+    gets it from the controller, and each one that has received it passes it on. A hypervisor
+    without keys, or that reaches none of the others, gets it from the controller.
+  - A file of the controller is stored in Ansible's remote temporary folder (C(ansible_remote_tmp))
+    during the transfer, so it needs space there too.
   - Blocks of zeros take no space in a base image.
 author:
   - Fleet Virt contributors (@fleet-virt)
@@ -48,77 +50,82 @@ options:
     description:
       - Name of a file in O(image_dir), the absolute path of a file on the hypervisor, an https URL
         with its checksum, or a volume of a pool of files as C(pool/volume).
-      - The checksum stands in O(checksum), or behind the URL as in
-        C(https://host/file.qcow2#sha256:...). A mapping of C(url) and C(checksum) is taken too.
-      - A file on the hypervisor is copied and stays as it is. One that is a base image already is
+      - The checksum is given in O(checksum), or appended to the URL as in
+        C(https://host/file.qcow2#sha256:...). A mapping with C(url) and C(checksum) is also
+        accepted.
+      - A file on the hypervisor is copied and stays unchanged. One that is already a base image is
         used as it is. One that a VM writes to is refused.
-      - With O(state=absent), the volume, the digest or the name of a base image.
+      - With O(state=absent), the volume, digest or name of a base image.
       - Required unless O(state=pruned).
     type: raw
   checksum:
     description:
-      - Checksum of what O(image) is the URL of, as its publisher names it, V(sha256:...) or
-        V(sha512:...). Of a compressed file it is the checksum of the compressed file.
+      - Checksum of the file if O(image) is a URL, as published with it, V(sha256:...) or
+        V(sha512:...). For a compressed file it is the checksum of the compressed file.
     type: str
   download_by:
     description:
-      - Who downloads a URL. V(hypervisor) is each by itself, V(controller) is the controller once,
-        which then brings it to all; it keeps the file in C(~/.cache/fleet.virt/images).
-      - When left out, the variable C(virt_image_download_by) is used, and without that
-        V(hypervisor).
+      - Which machine downloads a URL. With V(hypervisor), each hypervisor downloads it itself; with
+        V(controller), the controller downloads it once, keeps it in C(~/.cache/fleet.virt/images),
+        and transfers it to all.
+      - Defaults to the variable C(virt_image_download_by), and without that to V(hypervisor).
     type: str
     choices: [hypervisor, controller]
   peers:
     description:
-      - Names or addresses of hypervisors that may have the image already, asked in this order
-        before it is brought from elsewhere. The certificate of each must name it as it is here.
+      - Names or addresses of hypervisors that may already have the image, asked in this order
+        before it is transferred from elsewhere. The certificate of each must contain the name given
+        here.
       - They are asked for the digest of a file in O(image_dir), and for a download whose SHA-256 is
-        known. They are asked for a volume of the base pool that is named as base images are and is
-        not here. A file of this hypervisor is not asked for.
-      - One that cannot be reached or does not have it is passed over; RV(steps) says so.
+        known. They are also asked for a volume of the base pool that has the name of a base image
+        and is missing here. They are not asked for a file of this hypervisor.
+      - One that cannot be reached or does not have it is skipped; RV(steps) says so.
     type: list
     elements: str
     default: []
   download_timeout:
     description:
-      - Seconds that a server may take to answer, and in which it must send a KiB a second. Also the
-        seconds in which another hypervisor must send anything at all.
-      - However much comes, a download that would take more than six hours at its rate ends, and one
-        larger than what is free where it is to lie is not begun.
+      - Seconds that a server may take to respond, and in which it must send at least a KiB per
+        second. Also the seconds in which another hypervisor must send any data at all.
+      - In any case, a download that would take more than six hours at its rate is aborted, and one
+        larger than the free space at its destination is not started.
     type: float
     default: 30.0
   max_unpacked:
     description:
-      - Size that a compressed file may unpack to, and that a download may have; a number is MiB.
-      - What would be larger is refused when that much was unpacked.
+      - Maximum size of an unpacked file and of a download; a number is in MiB.
+      - A larger file is refused once this much has been unpacked.
     type: str
     default: 256GiB
   image_dir:
     description:
-      - Folder of images on the controller; a relative one starts where Ansible was started.
-      - When left out, the variable C(virt_image_dir) is used, and without that C(~/images).
+      - Folder of images on the controller; a relative path is relative to where Ansible was
+        started.
+      - Defaults to the variable C(virt_image_dir), and without that to C(~/images).
     type: path
   base_pool:
     description:
-      - Storage pool for base images. It is made if there is none of that name and none with
+      - Storage pool for base images. It is created if there is none of that name and none with
         O(base_path) as its folder.
     type: str
     default: base
   base_path:
     description:
-      - Folder of the pool if it has to be made. A pool with this folder is used, whatever its name.
+      - Folder of the pool if it has to be created. A pool with this folder is used, whatever its
+        name.
     type: path
     default: /var/lib/libvirt/base
   state:
     description:
-      - V(present) has the image there.
-      - V(absent) removes one base image. One that is in use is refused, with who uses it.
-      - V(pruned) removes all base images that nobody uses. Used is whatever something lies on, in
-        any pool of the hypervisor, attached to a VM or not, and what a VM is being made of.
+      - V(present) makes sure that the image is there.
+      - V(absent) removes one base image. One that is in use is refused, and its users are named.
+      - V(pruned) removes all unused base images. An image is in use if it is the backing file of a
+        volume in any pool of the hypervisor, attached to a VM or not, or if a VM is being created
+        from it.
       - Images in a pool on shared storage are not removed, because other hypervisors may use them.
         In a pool with an id, which the role P(fleet.virt.storage#role) gives it, the playbook
         C(fleet.virt.images) and the role P(fleet.virt.images#role) remove them once all hypervisors
-        of the fleet have been asked and no other has that pool.
+        of the fleet have been asked and no other shares that pool.
     type: str
     choices: [present, absent, pruned]
     default: present
@@ -128,27 +135,27 @@ notes:
   - Runs as root, on the machine whose libvirt O(uri) names.
   - The controller remembers the digests of its images in C(~/.cache/fleet.virt/digests.json), the
     hypervisor those of files given by path in C(/var/cache/fleet-virt/digests.json), so that they
-    are not read anew on every run. Both files can be removed at any time.
+    are not read again on every run. Both files can be removed at any time.
   - xz and gzip are unpacked by Python, zstd by its library (package libzstd1 or libzstd).
-  - A compressed file, or a download with a SHA-512 checksum, is known by what it held when it was
-    last unpacked. Where the file that remembers that was removed, it is unpacked or downloaded
-    again.
+  - For a compressed file, or a download with a SHA-512 checksum, the digest of its content is
+    remembered when it is unpacked. If the file with these digests was removed, it is unpacked or
+    downloaded again.
   - In check mode only the beginning of a download is read. RV(image.digest), RV(image.volume) and
-    RV(image.path) read "(generated)" then where only the whole file tells them, and
-    RV(image.size_mib) of a compressed raw disk is 0.
-  - In check mode a compressed qcow2 file is not held against C(qemu-img check).
+    RV(image.path) are then "(generated)" if they require the whole file, and RV(image.size_mib) of
+    a compressed raw disk is 0.
+  - In check mode a compressed qcow2 file is not verified with C(qemu-img check).
 seealso:
   - module: fleet.virt.virt_image_info
   - module: fleet.virt.virt_query
-    description: The domains, with the base images their disks are backed by.
+    description: Reads the domains, with the base images that back their disks.
 """
 
 EXAMPLES = r"""
-- name: Copy an image of the controller to the hypervisor, once
+- name: Copy an image from the controller to the hypervisor, once
   fleet.virt.virt_image:
     image: debian12.qcow2
 
-- name: Take the image from another folder of the controller
+- name: Use an image from another folder of the controller
   fleet.virt.virt_image:
     image: centos.img
     image_dir: /srv/images
@@ -158,27 +165,27 @@ EXAMPLES = r"""
     image: /var/lib/libvirt/images/centos.qcow2
   register: centos
 
-- name: Have the hypervisor download a compressed image
+- name: Let the hypervisor download a compressed image
   fleet.virt.virt_image:
     image: https://images.example.org/debian-12.qcow2.xz
     checksum: sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 
-- name: Take it from a hypervisor that has it, else from the controller
+- name: Transfer it from a hypervisor that has it, else from the controller
   fleet.virt.virt_image:
     image: fedora42.qcow2
     peers:
       - hv2.example.org
 
-- name: Make a volume of a pool a base image
+- name: Turn a volume of a pool into a base image
   fleet.virt.virt_image:
     image: default/golden.qcow2
 
-- name: Remove an image that nobody uses
+- name: Remove an unused image
   fleet.virt.virt_image:
     image: debian12.qcow2
     state: absent
 
-- name: Remove all that nobody uses
+- name: Remove all unused images
   fleet.virt.virt_image:
     state: pruned
 """
@@ -211,25 +218,25 @@ image:
       description: Path of the volume.
       type: str
     size_mib:
-      description: Size of the disk in it.
+      description: Virtual size of the disk in it.
       type: int
 steps:
   description:
-    - Where the image came from, with bytes and percent, and before that which hypervisors could not
-      give it and why; empty if it was there.
-    - In check mode, what would be done if nobody else in the play got it meanwhile.
+    - Where the image came from, with bytes and percent, preceded by hypervisors that could not
+      provide it and why; empty if it already existed.
+    - In check mode, what would be done if no other hypervisor in the play got it in the meantime.
   returned: with O(state=present)
   type: list
   elements: str
   sample: [258146304 of 258146304 bytes (100 %) from 192.0.2.11]
 images:
-  description: The base images that were removed; in check mode, that would be.
+  description: The base images that were removed, or would be in check mode.
   returned: with O(state=absent) or O(state=pruned)
   type: list
   elements: dict
   contains:
     name:
-      description: Name it came with, without the ending of its format.
+      description: Original name, without the extension of its format.
       type: str
     digest:
       description: SHA-256 of its content.
@@ -247,13 +254,13 @@ images:
       description: Path of the volume.
       type: str
     size_mib:
-      description: Size of the disk in it.
+      description: Virtual size of the disk in it.
       type: int
     allocated_mib:
-      description: What it takes of the disk it lies on.
+      description: Space that it occupies.
       type: int
     users:
-      description: Nobody.
+      description: Always empty.
       type: list
       elements: str
 """

@@ -10,8 +10,8 @@ module: virt_image_info
 short_description: List the base images of a hypervisor with their users
 version_added: 0.1.0
 description:
-  - Reads which base images a hypervisor has and who uses each, and on request whether each is
-    still what its name says.
+  - Reads which base images a hypervisor has and what uses each, and on request whether the content
+    of each still matches its name.
   - Nothing is refreshed or changed.
 author:
   - Fleet Virt contributors (@fleet-virt)
@@ -27,20 +27,20 @@ options:
     default: base
   base_path:
     description:
-      - Folder of the pool of base images, which is that pool whatever its name.
+      - Folder of the pool of base images. A pool with this folder is used, whatever its name.
     type: path
     default: /var/lib/libvirt/base
   verify:
     description:
-      - Read every image and compare its content with the digest it is named by. It takes as long as
-        reading all of them from the disk.
+      - Read every image and compare its content with the digest it is named by. This takes as long
+        as reading all of them from disk.
     type: bool
     default: false
 notes:
   - Runs as root, on the machine whose libvirt O(uri) names.
 seealso:
   - module: fleet.virt.virt_image
-    description: Bringing and removing images.
+    description: Adds and removes images.
 """
 
 EXAMPLES = r"""
@@ -48,7 +48,7 @@ EXAMPLES = r"""
   fleet.virt.virt_image_info:
   register: bases
 
-- name: Find out whether one was damaged
+- name: Check whether an image was damaged
   fleet.virt.virt_image_info:
     verify: true
   register: verified
@@ -57,17 +57,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 images:
-  description: The base images, sorted by volume; none where there is no base pool.
+  description: The base images, sorted by volume; empty if there is no base pool.
   returned: success
   type: list
   elements: dict
   contains:
     name:
-      description: Name it came with, without the ending of its format.
+      description: Original name, without the extension of its format.
       type: str
       sample: debian12
     digest:
-      description: SHA-256 that its content had when it came.
+      description: SHA-256 of its original content.
       type: str
     format:
       description: Format of its content, V(qcow2) or V(raw).
@@ -83,20 +83,20 @@ images:
       description: Path of the volume.
       type: str
     size_mib:
-      description: Size of the disk in it.
+      description: Virtual size of the disk in it.
       type: int
     allocated_mib:
-      description: What it takes of the disk it lies on.
+      description: Space that it occupies.
       type: int
     users:
       description:
-        - Who uses it, in words. Domains, their snapshots, domains that are being made, and images
-          that lie on it and that no domain uses.
+        - Descriptions of its users, which are domains, their snapshots, domains that are being
+          created, and overlays on it that no domain uses.
       type: list
       elements: str
       sample: ["domain 'web1'"]
     intact:
-      description: Whether its content still has the digest; null without O(verify).
+      description: Whether its content still matches the digest; null without O(verify).
       type: bool
 damaged:
   description: Volumes of the images that are not intact.

@@ -10,21 +10,21 @@ module: virt_init
 short_description: Create and change VMs on a hypervisor
 version_added: 0.1.0
 description:
-  - Creates one VM by its options or several by O(vms) on the hypervisor it runs on, with disks,
-    NICs, consoles and a seed medium, and starts them.
-  - Every error of every VM is reported before the first is touched. What fails later is undone,
+  - Creates one VM from its options, or several from O(vms), on the hypervisor that the module runs
+    on, with disks, NICs, consoles and a seed medium, and starts them.
+  - All errors of all VMs are reported before the first is touched. What fails later is rolled back,
     and only that. A call that was killed is finished by running it again.
-  - A VM that exists is changed to what is asked for. The options that are written, not defaults,
-    are compared with the definition that libvirt has, by whomever it was changed; what only its
-    creation knew (image, seed) with the request that made it. Each option says whether it is
-    changed at once, at the next start, or never; if anything of a batch is never changed, nothing
-    is. Disks and NICs that are not mentioned stay. Where the VM is to be is not compared.
-  - A change that fails is taken back; what could not be is named. One that was killed is ended by
-    running it again.
+  - An existing VM is changed to match the request. Options that are given, not defaults, are
+    compared with libvirt's definition, whoever changed it; options that matter only at creation
+    (image, seed) are compared with the original request. Each option says whether it is changed at
+    once, at the next start, or never; if any change in a batch is impossible, nothing is changed.
+    Disks and NICs that are not listed are kept. Placement is not compared.
+  - A change that fails is rolled back; what could not be rolled back is named. One that was killed
+    is completed by running it again.
   - On a hypervisor of the inventory group C(hypervisors) the controller asks the others of the
-    group whether they have a VM of that name, and nothing is created while one of them is silent.
-    That needs libvirt's binding on the controller. The playbook C(fleet.virt.provision_vm) chooses
-    the hypervisor as well.
+    group whether they have a VM of that name, and nothing is created while one of them does not
+    respond. This needs libvirt's Python binding on the controller. The playbook
+    C(fleet.virt.provision_vm) also chooses the hypervisor.
   - Profiles, keys and image files are looked up on the controller, in the variables named below.
 author:
   - Fleet Virt contributors (@fleet-virt)
@@ -36,7 +36,7 @@ attributes:
   check_mode:
     support: full
     details:
-      - A UUID exists only afterwards and reads V((generated\)).
+      - A UUID exists only afterwards and is shown as V((generated\)).
   diff_mode:
     support: full
   idempotent:
@@ -50,326 +50,330 @@ options:
   os:
     description:
       - Operating system by its name in libosinfo, such as V(debian12), V(win11) or
-        V(http://debian.org/debian/12). V(windows) is V(win11), V(linux) is V(linux2022). It is kept
-        with the VM, where virt-manager finds it. What the system needs is what the VM has where
-        nothing else is written. That is for Windows the clock at local time, O(hyperv) on KVM, the
-        machine type V(q35), disks and drives on SATA and NICs of the model e1000e, for which its
-        installer has drivers; for Windows 11 also UEFI with secure boot, a TPM, 2 vCPUs and 4 GiB
-        of memory.
-      - Other settings of a VM that exists are not changed by it. Nothing of libosinfo is needed,
-        neither on the controller nor on hypervisors.
-      - In a VM that exists it is changed at once, where libvirt can.
+        V(http://debian.org/debian/12). V(windows) is V(win11), V(linux) is V(linux2022). It is
+        stored with the VM, where virt-manager finds it. It provides defaults for settings that are
+        not given. For Windows these are the clock at local time, O(hyperv) on KVM, the machine type
+        V(q35), disks and drives on SATA and NICs of the model e1000e, for which its installer has
+        drivers; for Windows 11 also UEFI with secure boot, a TPM, 2 vCPUs and 4 GiB of memory.
+      - It does not change other settings of an existing VM. libosinfo itself is needed neither on
+        the controller nor on hypervisors.
+      - In an existing VM, a change takes effect at once where libvirt supports that.
     type: str
   vcpus:
     description:
       - Number of virtual CPUs. From 1 to 4096.
-      - In a VM that exists it is changed at once, where libvirt can.
+      - In an existing VM, a change takes effect at once where libvirt supports that.
     type: int
     default: 1
   cpuset:
     description:
-      - CPUs of the hypervisor that its vCPUs run on, such as V(0-3,^2); any if left out.
-      - In a VM that exists a change takes effect at the next start.
+      - Host CPUs that the vCPUs may run on, such as V(0-3,^2); any CPU if omitted.
+      - In an existing VM, a change takes effect at the next start.
     type: str
   vcpus_max:
     description:
-      - Virtual CPUs it can be given while it runs; as O(vcpus) if left out. From 1 to 4096.
-      - In a VM that exists a change takes effect at the next start.
+      - Maximum number of virtual CPUs that the VM can be given while it runs; defaults to O(vcpus).
+        From 1 to 4096.
+      - In an existing VM, a change takes effect at the next start.
     type: int
   memory:
     description:
-      - Memory. In whole MiB, or with a unit such as V(4GiB) or V(0.5GiB), at least 16 MiB.
-      - In a VM that exists it is changed at once, where libvirt can.
+      - Memory of the VM. In whole MiB, or with a unit such as V(4GiB) or V(0.5GiB), at least 16
+        MiB.
+      - In an existing VM, a change takes effect at once where libvirt supports that.
     type: str
     default: "1024"
   memory_max:
     description:
-      - Memory it can be given while it runs; as O(memory) if left out. In whole MiB, or with a unit
-        such as V(4GiB) or V(0.5GiB), at least 16 MiB.
-      - In a VM that exists a change takes effect at the next start.
+      - Maximum memory that the VM can be given while it runs; defaults to O(memory). In whole MiB,
+        or with a unit such as V(4GiB) or V(0.5GiB), at least 16 MiB.
+      - In an existing VM, a change takes effect at the next start.
     type: str
   memory_backing:
     description:
-      - What the VM's memory is made of.
+      - How the VM's memory is backed.
     type: dict
     suboptions:
       hugepages:
         description:
-          - Take it from huge pages, of the hypervisor's default size if O(memory_backing.page_size)
-            is left out. A hypervisor that has not reserved enough of them, or has given them away,
-            is left out.
-          - In a VM that exists a change takes effect at the next start.
+          - Back the memory with huge pages, of the hypervisor's default size if
+            O(memory_backing.page_size) is omitted. A hypervisor without enough free huge pages is
+            not considered.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
       page_size:
         description:
-          - Size of the huge pages, such as V(2MiB) or V(1GiB); means O(memory_backing.hugepages).
+          - Size of the huge pages, such as V(2MiB) or V(1GiB); implies O(memory_backing.hugepages).
             In whole MiB, or with a unit such as V(4GiB) or V(0.5GiB).
-          - In a VM that exists a change takes effect at the next start.
+          - In an existing VM, a change takes effect at the next start.
         type: str
       locked:
         description:
-          - Keep all of it in memory; nothing of it is swapped out.
-          - In a VM that exists a change takes effect at the next start.
+          - Lock the memory, so that none of it is swapped out.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
       nosharepages:
         description:
-          - Keep the hypervisor from merging equal pages (KSM).
-          - In a VM that exists a change takes effect at the next start.
+          - Prevent the hypervisor from merging identical pages (KSM).
+          - In an existing VM, a change takes effect at the next start.
         type: bool
       source:
         description:
-          - Kind of memory. Left out, libvirt's choice, and V(memfd) with a file system by virtiofs.
-          - In a VM that exists a change takes effect at the next start.
+          - Source of the memory. Defaults to libvirt's choice, and to V(memfd) with a virtiofs file
+            system.
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [anonymous, memfd, file]
       access:
         description:
-          - Whether other processes may map it. Left out, V(shared) with a file system by virtiofs.
-          - In a VM that exists a change takes effect at the next start.
+          - Whether other processes may map the memory. Defaults to V(shared) with a virtiofs file
+            system.
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [private, shared]
       allocation:
         description:
-          - When it is taken from the hypervisor.
-          - In a VM that exists a change takes effect at the next start.
+          - When the memory is allocated.
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [ondemand, immediate]
       discard:
         description:
-          - Give it back to the hypervisor before QEMU ends.
-          - In a VM that exists a change takes effect at the next start.
+          - Return the memory to the hypervisor before QEMU exits.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
   numa:
     description:
-      - NUMA nodes of the guest. They share its vCPUs and its memory out between them.
+      - NUMA nodes of the guest. Its vCPUs and memory are divided among them.
     type: list
     elements: dict
     suboptions:
       cpus:
         description:
-          - Its vCPUs, such as V(0-3).
-          - In a VM that exists a change takes effect at the next start.
+          - vCPUs of the node, such as V(0-3).
+          - In an existing VM, a change takes effect at the next start.
         type: str
       memory:
         description:
-          - Its memory. In whole MiB, or with a unit such as V(4GiB) or V(0.5GiB).
-          - In a VM that exists a change takes effect at the next start.
+          - Memory of the node. In whole MiB, or with a unit such as V(4GiB) or V(0.5GiB).
+          - In an existing VM, a change takes effect at the next start.
         type: str
   numatune:
     description:
-      - Nodes of the hypervisor that the memory is of.
+      - NUMA nodes of the hypervisor that the memory is allocated on.
     type: dict
     suboptions:
       mode:
         description:
-          - What holds where they have not enough.
-          - In a VM that exists a change takes effect at the next start.
+          - Policy when these nodes have too little memory.
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [strict, preferred, interleave, restrictive]
         default: strict
       nodeset:
         description:
-          - Nodes, such as V(0-1).
-          - In a VM that exists a change takes effect at the next start.
+          - NUMA nodes of the hypervisor, such as V(0-1).
+          - In an existing VM, a change takes effect at the next start.
         type: str
   cputune:
     description:
-      - CPU time of the VM, and where its threads run.
+      - CPU time of the VM, and pinning of its threads.
     type: dict
     suboptions:
       vcpupin:
         description:
-          - CPUs of single vCPUs, each C(VCPU:CPUS), such as V(0:4) or V(1:4-7).
-          - In a VM that exists a change takes effect at the next start.
+          - Pinning of single vCPUs to host CPUs, each C(VCPU:CPUS), such as V(0:4) or V(1:4-7).
+          - In an existing VM, a change takes effect at the next start.
         type: list
         elements: str
       emulatorpin:
         description:
-          - CPUs of QEMU's other threads, such as V(0-1).
-          - In a VM that exists a change takes effect at the next start.
+          - Host CPUs for QEMU's other threads, such as V(0-1).
+          - In an existing VM, a change takes effect at the next start.
         type: str
       shares:
         description:
-          - Weight of the VM where CPU time is short; others have 1024 or, with cgroups 2, 100. From
-            2 to 262144.
-          - In a VM that exists a change takes effect at the next start.
+          - Weight of the VM when CPU time is scarce; other VMs have 1024 or, with cgroups v2, 100.
+            From 2 to 262144.
+          - In an existing VM, a change takes effect at the next start.
         type: int
       period:
         description:
-          - Microseconds in which each vCPU may run for O(cputune.quota). From 1000 to 1000000.
-          - In a VM that exists a change takes effect at the next start.
+          - Length of the period, in microseconds, in which each vCPU may run for O(cputune.quota).
+            From 1000 to 1000000.
+          - In an existing VM, a change takes effect at the next start.
         type: int
       quota:
         description:
-          - Microseconds that each vCPU may run in every O(cputune.period). From 1000 to 1000000000.
-          - In a VM that exists a change takes effect at the next start.
+          - Time, in microseconds, that each vCPU may run in every O(cputune.period). From 1000 to
+            1000000000.
+          - In an existing VM, a change takes effect at the next start.
         type: int
   memtune:
     description:
-      - Bounds of what QEMU takes.
+      - Limits on QEMU's memory.
     type: dict
     suboptions:
       hard_limit:
         description:
-          - Most that QEMU may take in all. What needs more is killed, so leave room beside the
-            guest's memory. In whole MiB, or with a unit such as V(4GiB) or V(0.5GiB).
-          - In a VM that exists a change takes effect at the next start.
+          - Maximum memory of the QEMU process. It is killed if it needs more, so leave headroom
+            above the guest's memory. In whole MiB, or with a unit such as V(4GiB) or V(0.5GiB).
+          - In an existing VM, a change takes effect at the next start.
         type: str
       soft_limit:
         description:
-          - What it is held to where the hypervisor's memory is short. In whole MiB, or with a unit
-            such as V(4GiB) or V(0.5GiB).
-          - In a VM that exists a change takes effect at the next start.
+          - Memory that the QEMU process is limited to when the hypervisor is short of memory. In
+            whole MiB, or with a unit such as V(4GiB) or V(0.5GiB).
+          - In an existing VM, a change takes effect at the next start.
         type: str
   image:
     description:
-      - What its first disk is made from. A file name in C(virt_image_dir) on the controller, an
-        absolute path on the hypervisor, a volume as C(pool/volume), or an https URL with its
-        checksum as C(https://host/file.qcow2#sha256:...), which the hypervisor downloads. The
-        format is found out from the content.
-      - In a VM that exists it is never changed (a disk is made from its image once; make another
+      - Image that the first disk is created from. A file name in C(virt_image_dir) on the
+        controller, an absolute path on the hypervisor, a volume as C(pool/volume), or an https URL
+        with its checksum as C(https://host/file.qcow2#sha256:...), which the hypervisor downloads.
+        The format is detected from the content.
+      - Cannot be changed in an existing VM (a disk is created from its image once; create another
         VM, or another disk).
     type: str
   disk_profile:
     description:
-      - Name of a profile in C(virt_disk_profiles). Without any, V(default) is one disk C(system) of
-        8192 MiB, qcow2, virtio; V(none) has no disks.
+      - Name of a profile in C(virt_disk_profiles). Predefined are V(default), one disk C(system) of
+        8192 MiB, qcow2, virtio, and V(none), no disks.
     type: str
     default: default
   nic_profile:
     description:
-      - Name of a profile in C(virt_nic_profiles). Without any, V(default) is one virtio NIC C(eth0)
-        on the bridge C(br0); V(none) has no NICs.
+      - Name of a profile in C(virt_nic_profiles). Predefined are V(default), one virtio NIC C(eth0)
+        on the bridge C(br0), and V(none), no NICs.
     type: str
     default: default
   disks:
     description:
-      - Disks beside those of the profile; one of the same name changes that of the profile.
+      - Disks in addition to those of the profile; one with the same name overrides its settings.
     type: list
     elements: dict
     suboptions:
       name:
         description:
-          - Name; one that the profile has changes that of the profile.
+          - Name; an entry with a name from the profile overrides settings of the profile's entry.
         type: str
         required: true
       state:
         description:
-          - Whether the VM has it. V(absent) takes it out of a VM that exists, and removes its
-            volume with all that is on it if it was made for this VM. A disk that is not mentioned
-            stays.
+          - Whether the VM has the disk. V(absent) detaches it from an existing VM, and deletes its
+            volume with all data if it was created for this VM. A disk that is not listed is kept.
         type: str
         choices: [present, absent]
         default: present
       size:
         description:
-          - Size. Left out for a disk with an image, that of the image. In whole MiB, or with a unit
-            such as V(4GiB) or V(0.5GiB).
-          - In a VM that exists it is changed at once, where libvirt can.
+          - Size of the disk. Defaults to the size of its image, if it has one. In whole MiB, or
+            with a unit such as V(4GiB) or V(0.5GiB).
+          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: str
       device:
         description:
-          - What it is. A V(cdrom) or V(floppy), which PCs alone have, is a drive. It has its
-            O(disks[].image) in it, which is raw (of a CD an ISO image), or is empty, and takes no
-            size.
-          - In a VM that exists it is never changed (a disk keeps its kind and format; add another
+          - Device type. A V(cdrom), or a V(floppy) (PCs only), is a drive. It is empty or holds its
+            O(disks[].image), which must be raw (for a CD, an ISO image), and it takes no size.
+          - Cannot be changed in an existing VM (a disk keeps its kind and format; add another
             disk).
         type: str
         choices: [disk, cdrom, floppy]
         default: disk
       format:
         description:
-          - Format of its volume. Left out, V(qcow2), and V(raw) for a drive.
-          - In a VM that exists it is never changed (a disk keeps its kind and format; add another
+          - Format of the volume. Defaults to V(qcow2), and to V(raw) for a drive.
+          - Cannot be changed in an existing VM (a disk keeps its kind and format; add another
             disk).
         type: str
         choices: [qcow2, raw]
       bus:
         description:
-          - What it is attached to. Left out, V(virtio), V(scsi) for a V(cdrom), and V(fdc) for a
-            V(floppy), which nothing else is on. Machine types such as V(q35) have no V(ide).
-          - In a VM that exists it is never changed (the guest would find it under another name; add
-            another disk).
+          - Bus that the disk is attached to. Defaults to V(virtio), to V(scsi) for a V(cdrom), and
+            to V(fdc) for a V(floppy), the only device on that bus. Machine types such as V(q35)
+            have no V(ide).
+          - Cannot be changed in an existing VM (the guest would see the disk under another name;
+            add another disk).
         type: str
         choices: [virtio, scsi, sata, ide, usb, fdc]
         aliases: [model]
       cache:
         description:
-          - How the hypervisor caches it. V(none) and V(directsync) bypass the host's page cache.
-          - In a VM that exists a change takes effect at the next start.
+          - Cache mode on the hypervisor. V(none) and V(directsync) bypass the host's page cache.
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: ["none", writeback, writethrough, directsync, unsafe]
         default: "none"
       io:
         description:
-          - How QEMU does its input and output; QEMU's choice if left out. V(native) needs
-            O(disks[].cache) V(none) or V(directsync).
-          - In a VM that exists a change takes effect at the next start.
+          - I/O mode of QEMU; defaults to QEMU's own choice. V(native) needs O(disks[].cache)
+            V(none) or V(directsync).
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [native, threads, io_uring]
       discard:
         description:
-          - Whether what the guest discards is given back to the pool.
-          - In a VM that exists a change takes effect at the next start.
+          - Whether blocks that the guest discards are returned to the pool.
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [unmap, ignore]
         default: unmap
       detect_zeroes:
         description:
-          - Whether QEMU looks for zeroes in what the guest writes. V(on) writes them without taking
-            space where the format can; V(unmap) gives the space back, for which O(disks[].discard)
-            must be V(unmap).
-          - In a VM that exists a change takes effect at the next start.
+          - Whether QEMU detects zeroes in the guest's writes. V(on) stores them without allocating
+            space where the format can; V(unmap) also releases the space, which needs
+            O(disks[].discard) V(unmap).
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: ["off", "on", unmap]
       iothread:
         description:
-          - Number of the thread of QEMU that does its input and output, beside those of the vCPUs.
-            Disks with the same number share it. The VM has as many as the highest number. Only for
-            O(disks[].bus) V(virtio). From 1 to 64.
-          - In a VM that exists a change takes effect at the next start.
+          - Number of the QEMU I/O thread that serves the disk, separate from the vCPU threads.
+            Disks with the same number share a thread. The VM has as many threads as the highest
+            number. Only for O(disks[].bus) V(virtio). From 1 to 64.
+          - In an existing VM, a change takes effect at the next start.
         type: int
       pool:
         description:
-          - Pool its volume is made in; the variable C(virt_pool) if left out.
-          - In a VM that exists it is never changed (a disk stays in the pool that it was made in;
-            add another disk).
+          - Pool to create the volume in; defaults to the variable C(virt_pool).
+          - Cannot be changed in an existing VM (a disk stays in the pool it was created in; add
+            another disk).
         type: str
       image:
         description:
-          - What it is made from, written as the VM's own C(image). Left out, that one for the first
-            disk, and none for the others. That of a drive is read where it is, among the base
-            images, by all VMs that have it in one; a VM without a system on its first disk boots
-            from its V(cdrom).
-          - In a VM that exists it is never changed (a disk is made from its image once; make
+          - Image that the disk is created from, in the form of the VM's own C(image). The first
+            disk defaults to that one, others to none. The image of a drive stays among the base
+            images, where all VMs with it in a drive read it. A VM without a system on its first
+            disk boots from its V(cdrom).
+          - Cannot be changed in an existing VM (a disk is created from its image once; create
             another VM, or another disk).
         type: str
       overlay:
         description:
-          - Make it copy-on-write over its image, instead of a full copy. Left out, as the VM's own
-            C(overlay), and false for V(raw).
-          - In a VM that exists it is never changed (a disk is made from its image once; make
+          - Create the disk as a copy-on-write overlay on its image, instead of a full copy.
+            Defaults to the VM's own C(overlay), and to false for V(raw).
+          - Cannot be changed in an existing VM (a disk is created from its image once; create
             another VM, or another disk).
         type: bool
       readonly:
         description:
-          - Keep the guest from writing to it. A V(cdrom) or V(floppy) always is.
-          - In a VM that exists a change takes effect at the next start.
+          - Prevent the guest from writing to the disk. A V(cdrom) or V(floppy) is always read-only.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
         default: false
       serial:
         description:
           - Serial number that the guest sees, at most 20 letters, digits or C(_.+-).
-          - In a VM that exists a change takes effect at the next start.
+          - In an existing VM, a change takes effect at the next start.
         type: str
       volume:
         description:
-          - Volume of O(disks[].pool) that exists and is attached as it is. Like a O(disks[].dev)
-            and a disk over the network (O(disks[].protocol)), it is never made, grown or removed,
-            whatever becomes of the VM. It takes no O(disks[].size) or O(disks[].image). It has to
-            be there, in O(disks[].format), and no other VM of that hypervisor may have it unless it
-            is O(disks[].readonly). A VM with such a disk is not moved.
-          - In a VM that exists it is never changed (a disk keeps what it is on; add another disk,
+          - Existing volume of O(disks[].pool), attached as it is. Like a block device
+            (O(disks[].dev)) and a network disk (O(disks[].protocol)), it is never created, grown or
+            removed, whatever happens to the VM. It takes no O(disks[].size) or O(disks[].image). It
+            has to exist, in O(disks[].format), and no other VM of that hypervisor may use it unless
+            it is O(disks[].readonly). A VM with such a disk cannot be moved.
+          - Cannot be changed in an existing VM (the source of a disk is fixed; add another disk,
             and remove this one).
         type: str
       dev:
@@ -377,160 +381,162 @@ options:
           - Block device of the hypervisor, an absolute path below C(/dev), such as
             V(/dev/vg0/data). One that the hypervisor itself uses (mounted, swap, part of LVM or
             RAID) is refused.
-          - In a VM that exists it is never changed (a disk keeps what it is on; add another disk,
+          - Cannot be changed in an existing VM (the source of a disk is fixed; add another disk,
             and remove this one).
         type: str
       protocol:
         description:
-          - What a disk over the network is reached by. Whether others use it is not known here.
-          - In a VM that exists it is never changed (a disk keeps what it is on; add another disk,
+          - Protocol of a network disk. Whether anything else uses the disk is not known here.
+          - Cannot be changed in an existing VM (the source of a disk is fixed; add another disk,
             and remove this one).
         type: str
         choices: [nbd, rbd, iscsi]
       source_name:
         description:
-          - What is served, such as V(pool/image) for V(rbd), V(iqn.2026-01.org.example:disks/1) for
-            V(iscsi), or an export of V(nbd).
-          - In a VM that exists it is never changed (a disk keeps what it is on; add another disk,
+          - Name of the disk on the server, such as V(pool/image) for V(rbd),
+            V(iqn.2026-01.org.example:disks/1) for V(iscsi), or an export of V(nbd).
+          - Cannot be changed in an existing VM (the source of a disk is fixed; add another disk,
             and remove this one).
         type: str
       hosts:
         description:
-          - Who serves it, each with a port if that is not the usual one, as V(10.0.0.1:10809). Left
-            out for V(rbd), those of the hypervisor's own C(ceph.conf).
-          - In a VM that exists it is never changed (a disk keeps what it is on; add another disk,
+          - Servers of the disk, each with a port if it is not the default one, such as
+            V(10.0.0.1:10809). V(rbd) defaults to those in the hypervisor's own C(ceph.conf).
+          - Cannot be changed in an existing VM (the source of a disk is fixed; add another disk,
             and remove this one).
         type: list
         elements: str
       auth_user:
         description:
-          - User it is reached as.
-          - In a VM that exists it is never changed (a disk keeps what it is on; add another disk,
+          - User to authenticate as.
+          - Cannot be changed in an existing VM (the source of a disk is fixed; add another disk,
             and remove this one).
         type: str
       auth_secret:
         description:
-          - The usage of the secret of libvirt (C(virsh secret-list)) by which it proves itself.
-          - In a VM that exists it is never changed (a disk keeps what it is on; add another disk,
+          - Usage of the libvirt secret (C(virsh secret-list)) to authenticate with.
+          - Cannot be changed in an existing VM (the source of a disk is fixed; add another disk,
             and remove this one).
         type: str
       encryption_secret:
         description:
-          - The UUID or usage of the secret of libvirt (C(virsh secret-list), of type V(volume)) by
-            which QEMU encrypts it (LUKS). The secret has to be on the hypervisor; its value is
-            never read here. libvirt makes the volume encrypted; one that exists has to be. What is
-            on an image that it lies on, and on the seed medium, is not encrypted. Such a disk grows
-            only while the VM runs, and the VM is neither moved, copied nor given snapshots.
-          - In a VM that exists it is never changed (a disk is encrypted when it is made, or not;
-            add another disk).
+          - UUID or usage of the libvirt secret (C(virsh secret-list), of type V(volume)) with which
+            QEMU encrypts the disk (LUKS). The secret must exist on the hypervisor; its value is
+            never read here. libvirt creates the volume encrypted; an existing one must be encrypted
+            already. Data in the disk's base image and on the seed medium is not encrypted. Such a
+            disk can be grown only while the VM runs, and the VM can be neither moved nor copied nor
+            have snapshots.
+          - Cannot be changed in an existing VM (encryption is decided when a disk is created; add
+            another disk).
         type: str
       wwn:
         description:
-          - World wide name that the guest sees, 16 hexadecimal digits. Not for O(disks[].bus)
+          - World Wide Name that the guest sees, 16 hexadecimal digits. Not for O(disks[].bus)
             V(virtio) and V(usb).
-          - In a VM that exists a change takes effect at the next start.
+          - In an existing VM, a change takes effect at the next start.
         type: str
       queues:
         description:
-          - Queues by which the guest's CPUs reach it beside each other. Only for O(disks[].bus)
-            V(virtio). From 1 to 256.
-          - In a VM that exists a change takes effect at the next start.
+          - Queues that the guest's CPUs use in parallel. Only for O(disks[].bus) V(virtio). From 1
+            to 256.
+          - In an existing VM, a change takes effect at the next start.
         type: int
       error_policy:
         description:
-          - What becomes of the VM when its storage fails. V(stop) pauses it, V(report) tells the
-            guest, V(enospace) pauses it where space ran out and tells the guest of the rest.
-          - In a VM that exists a change takes effect at the next start.
+          - What happens when the disk's storage fails. V(stop) pauses the VM, V(report) reports the
+            error to the guest, V(enospace) pauses the VM if space ran out and reports other errors
+            to the guest.
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [stop, report, ignore, enospace]
       logical_block_size:
         description:
-          - Bytes of the blocks that the guest addresses, a power of two. From 512 to 32768.
-          - In a VM that exists a change takes effect at the next start.
+          - Size in bytes of the blocks that the guest addresses, a power of two. From 512 to 32768.
+          - In an existing VM, a change takes effect at the next start.
         type: int
       physical_block_size:
         description:
-          - Bytes of the blocks that the guest should write whole, a power of two. From 512 to
-            32768.
-          - In a VM that exists a change takes effect at the next start.
+          - Size in bytes of the blocks that the guest should write as a whole, a power of two. From
+            512 to 32768.
+          - In an existing VM, a change takes effect at the next start.
         type: int
       total_bytes_sec:
         description:
-          - At most so many bytes a second, reading and writing. V(0) is no limit. From 0 to
+          - Limit of reads and writes together, in bytes per second. V(0) is no limit. From 0 to
             1099511627776.
-          - In a VM that exists it is changed at once, where libvirt can.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: int
       read_bytes_sec:
         description:
-          - At most so many bytes a second, reading. V(0) is no limit. From 0 to 1099511627776.
-          - In a VM that exists it is changed at once, where libvirt can.
+          - Limit of reads, in bytes per second. V(0) is no limit. From 0 to 1099511627776.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: int
       write_bytes_sec:
         description:
-          - At most so many bytes a second, writing. V(0) is no limit. From 0 to 1099511627776.
-          - In a VM that exists it is changed at once, where libvirt can.
+          - Limit of writes, in bytes per second. V(0) is no limit. From 0 to 1099511627776.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: int
       total_iops_sec:
         description:
-          - At most so many operations a second, reading and writing. V(0) is no limit. From 0 to
-            1099511627776.
-          - In a VM that exists it is changed at once, where libvirt can.
+          - Limit of reads and writes together, in operations per second. V(0) is no limit. From 0
+            to 1099511627776.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: int
       read_iops_sec:
         description:
-          - At most so many operations a second, reading. V(0) is no limit. From 0 to 1099511627776.
-          - In a VM that exists it is changed at once, where libvirt can.
+          - Limit of reads, in operations per second. V(0) is no limit. From 0 to 1099511627776.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: int
       write_iops_sec:
         description:
-          - At most so many operations a second, writing. V(0) is no limit. From 0 to 1099511627776.
-          - In a VM that exists it is changed at once, where libvirt can.
+          - Limit of writes, in operations per second. V(0) is no limit. From 0 to 1099511627776.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: int
   nics:
     description:
-      - NICs beside those of the profile; one of the same name changes that of the profile.
+      - NICs in addition to those of the profile; one with the same name overrides its settings.
     type: list
     elements: dict
     suboptions:
       name:
         description:
-          - Name; one that the profile has changes that of the profile.
+          - Name; an entry with a name from the profile overrides settings of the profile's entry.
         type: str
         required: true
       state:
         description:
-          - Whether the VM has it.
+          - Whether the VM has the NIC.
         type: str
         choices: [present, absent]
         default: present
       bridge:
         description:
-          - Bridge of the hypervisor it is attached to. Either this or O(nics[].network) has to be
-            given, here or by the profile.
-          - In a VM that exists it is changed at once, where libvirt can.
+          - Bridge on the hypervisor that the NIC is attached to. Either this or O(nics[].network)
+            is required, here or in the profile.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: str
       network:
         description:
-          - Network of libvirt it is attached to.
-          - In a VM that exists it is changed at once, where libvirt can.
+          - libvirt network that the NIC is attached to.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: str
       mac:
         description:
-          - MAC address, in quotes. Left out, it follows from the names of fleet, VM and NIC.
-          - In a VM that exists it is never changed (a guest knows its NIC by its MAC address; add
+          - MAC address, in quotes. If omitted, it is derived from the names of fleet, VM and NIC.
+          - Cannot be changed in an existing VM (a guest knows its NIC by its MAC address; add
             another NIC, and remove this one).
         type: str
       vlan:
         description:
-          - VLAN tag. Refused where libvirt sets no VLAN tags, as on a Linux bridge without
-            C(vlan_filtering), or on any before libvirt 11. Give the NIC a bridge that is on that
-            VLAN, or one of Open vSwitch (O(nics[].virtualport)). From 1 to 4094.
-          - In a VM that exists a change takes effect at the next start.
+          - VLAN tag. Refused where libvirt cannot set VLAN tags, such as on a Linux bridge without
+            C(vlan_filtering), or on any Linux bridge before libvirt 11. Use a bridge that is on
+            that VLAN, or an Open vSwitch bridge (O(nics[].virtualport)). From 1 to 4094.
+          - In an existing VM, a change takes effect at the next start.
         type: int
       model:
         description:
-          - Device that the guest sees.
-          - In a VM that exists a change takes effect at the next start.
+          - Device model that the guest sees.
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices:
           - virtio
@@ -545,97 +551,98 @@ options:
         default: virtio
       link:
         description:
-          - Whether its cable is plugged in.
-          - In a VM that exists it is changed at once, where libvirt can.
+          - Whether the link is up.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: bool
         default: true
       type:
         description:
-          - What O(nics[].source) names; V(bridge) if left out. V(direct) is an interface of the
-            hypervisor (macvtap), which has to be there; a VM with such a NIC is not moved.
-          - In a VM that exists a change takes effect at the next start.
+          - Type of O(nics[].source); defaults to V(bridge). V(direct) is an existing interface of
+            the hypervisor (macvtap); a VM with such a NIC cannot be moved.
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [bridge, network, direct]
       source:
         description:
-          - Name of the bridge or network, another way to write O(nics[].bridge) or
-            O(nics[].network), or of the interface of O(nics[].type) V(direct).
-          - In a VM that exists it is changed at once, where libvirt can.
+          - Name of the bridge or network, an alternative to O(nics[].bridge) or O(nics[].network),
+            or of the interface for O(nics[].type) V(direct).
+          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: str
       mode:
         description:
-          - How those on the interface of O(nics[].type) V(direct) reach each other; V(vepa),
-            through the switch, if left out. V(bridge) is directly, V(private) not at all,
-            V(passthrough) gives the interface to this NIC alone. The hypervisor itself is reached
-            by none of them.
-          - In a VM that exists a change takes effect at the next start.
+          - How VMs on the same interface of O(nics[].type) V(direct) reach each other. V(vepa), the
+            default, is through the switch, V(bridge) directly, V(private) not at all;
+            V(passthrough) gives the interface to this NIC alone. None of them reaches the
+            hypervisor itself.
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [vepa, bridge, private, passthrough]
       virtualport:
         description:
-          - What the O(nics[].bridge) is, if no Linux bridge. It has to be there (C(ovs-vsctl
-            add-br)).
-          - In a VM that exists a change takes effect at the next start.
+          - Type of the O(nics[].bridge) if it is not a Linux bridge. The bridge has to exist
+            (C(ovs-vsctl add-br)).
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [openvswitch]
       mtu:
         description:
-          - Largest packet, in bytes, which the guest is told as well if O(nics[].model) is
-            V(virtio). From 68 to 65535.
-          - In a VM that exists a change takes effect at the next start.
+          - MTU in bytes, which is also announced to the guest if O(nics[].model) is V(virtio). From
+            68 to 65535.
+          - In an existing VM, a change takes effect at the next start.
         type: int
       queues:
         description:
-          - Queues by which the guest's CPUs reach it beside each other. Only for O(nics[].model)
-            V(virtio). From 1 to 256.
-          - In a VM that exists a change takes effect at the next start.
+          - Queues that the guest's CPUs use in parallel. Only for O(nics[].model) V(virtio). From 1
+            to 256.
+          - In an existing VM, a change takes effect at the next start.
         type: int
       inbound_average:
         description:
-          - Bandwidth to the guest, in KiB a second. From 1 to 4294967295.
-          - In a VM that exists it is changed at once, where libvirt can.
+          - Average bandwidth to the guest, in KiB per second. From 1 to 4294967295.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: int
       inbound_peak:
         description:
-          - Most for a moment to the guest, in KiB a second. From 1 to 4294967295.
-          - In a VM that exists it is changed at once, where libvirt can.
+          - Peak bandwidth to the guest, in KiB per second. From 1 to 4294967295.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: int
       inbound_burst:
         description:
-          - What may go at that speed to the guest, in KiB. From 1 to 4294967295.
-          - In a VM that exists it is changed at once, where libvirt can.
+          - Amount that may be sent to the guest at peak bandwidth, in KiB. From 1 to 4294967295.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: int
       outbound_average:
         description:
-          - Bandwidth from the guest, in KiB a second. From 1 to 4294967295.
-          - In a VM that exists it is changed at once, where libvirt can.
+          - Average bandwidth from the guest, in KiB per second. From 1 to 4294967295.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: int
       outbound_peak:
         description:
-          - Most for a moment from the guest, in KiB a second. From 1 to 4294967295.
-          - In a VM that exists it is changed at once, where libvirt can.
+          - Peak bandwidth from the guest, in KiB per second. From 1 to 4294967295.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: int
       outbound_burst:
         description:
-          - What may go at that speed from the guest, in KiB. From 1 to 4294967295.
-          - In a VM that exists it is changed at once, where libvirt can.
+          - Amount that the guest may send at peak bandwidth, in KiB. From 1 to 4294967295.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: int
       filter:
         description:
-          - Filter of libvirt for what the guest sends and gets, such as V(clean-traffic), as
-            C(virsh nwfilter-list) lists them.
-          - In a VM that exists a change takes effect at the next start.
+          - libvirt network filter for the guest's traffic, such as V(clean-traffic); C(virsh
+            nwfilter-list) lists them.
+          - In an existing VM, a change takes effect at the next start.
         type: str
       isolated:
         description:
-          - Keep it from others of the bridge that are isolated as well.
-          - In a VM that exists a change takes effect at the next start.
+          - Isolate the NIC from other isolated NICs on the bridge.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
         default: false
   overlay:
     description:
-      - Make the disk copy-on-write over the immutable base image, instead of a full copy.
-      - In a VM that exists it is never changed (a disk is made from its image once; make another
+      - Create the disk as a copy-on-write overlay on the immutable base image, instead of a full
+        copy.
+      - Cannot be changed in an existing VM (a disk is created from its image once; create another
         VM, or another disk).
     type: bool
     default: true
@@ -646,228 +653,228 @@ options:
     default: true
   autostart:
     description:
-      - Start the VM with its hypervisor.
-      - In a VM that exists it is changed at once, where libvirt can.
+      - Start the VM when its hypervisor boots.
+      - In an existing VM, a change takes effect at once where libvirt supports that.
     type: bool
     default: false
   start_order:
     description:
-      - Place among the VMs that C(fleet.virt.state) starts in one run, the lowest number first,
-        those of one number at the same time, those without any last. It shuts them down the other
-        way round. From 0 to 9999.
-      - In a VM that exists it is changed at once, where libvirt can.
+      - Position in the order in which C(fleet.virt.state) starts VMs in one run. The lowest number
+        starts first, equal numbers together, VMs without a number last. They are shut down in
+        reverse order. From 0 to 9999.
+      - In an existing VM, a change takes effect at once where libvirt supports that.
     type: int
   start_delay:
     description:
-      - Seconds that C(fleet.virt.state) waits after it has started this VM before it starts those
-        that come after it. From 0 to 3600.
-      - In a VM that exists it is changed at once, where libvirt can.
+      - Seconds that C(fleet.virt.state) waits after starting this VM before it starts the next
+        ones. From 0 to 3600.
+      - In an existing VM, a change takes effect at once where libvirt supports that.
     type: int
   console:
     description:
-      - Graphical console, or its type alone, such as V(vnc). There is none if left out. A serial
-        console is always there.
+      - Graphical console, or just its type, such as V(vnc). None if omitted. A VM always has a
+        serial console.
     type: raw
     suboptions:
       type:
         description:
-          - What it speaks; V(vnc) if only the others are given.
-          - In a VM that exists a change takes effect at the next start.
+          - Protocol of the console; V(vnc) if only other options are given.
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: ["none", vnc, spice]
       listen:
         description:
-          - Address of the hypervisor it listens on. On loopback it is reached through SSH. Any
-            other is refused where the hypervisor's C(qemu.conf) has no C(vnc_tls) with
-            C(vnc_tls_x509_verify), or for SPICE C(spice_tls).
-          - In a VM that exists a change takes effect at the next start.
+          - Address on the hypervisor that the console listens on. On loopback it is reached through
+            SSH. Any other is refused unless the hypervisor's C(qemu.conf) sets C(vnc_tls) with
+            C(vnc_tls_x509_verify), or C(spice_tls) for SPICE.
+          - In an existing VM, a change takes effect at the next start.
         type: str
         default: "127.0.0.1"
       port:
         description:
-          - Port it listens on. Left out, the first that is free; a fixed one may be taken where the
-            VM is moved to. From 1024 to 65535.
-          - In a VM that exists a change takes effect at the next start.
+          - Port that the console listens on. Defaults to the first free one; a fixed port may be in
+            use on the hypervisor that the VM is moved to. From 1024 to 65535.
+          - In an existing VM, a change takes effect at the next start.
         type: int
       keymap:
         description:
-          - Layout of the viewer's keyboard, such as V(de); needed for old viewers only.
-          - In a VM that exists a change takes effect at the next start.
+          - Keyboard layout of the viewer, such as V(de); needed for old viewers only.
+          - In an existing VM, a change takes effect at the next start.
         type: str
       password:
         description:
-          - Password it asks for, none if left out. VNC takes at most 8 characters.
-          - In a VM that exists it is changed at once, where libvirt can.
+          - Password of the console; none if omitted. VNC takes at most 8 characters.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: str
   groups:
     description:
       - Inventory groups of the VM.
-      - In a VM that exists it is changed at once, where libvirt can.
+      - In an existing VM, a change takes effect at once where libvirt supports that.
     type: list
     elements: str
   anti_affinity:
     description:
-      - Groups none of whose VMs may be on the same hypervisor.
-      - In a VM that exists it is changed at once, where libvirt can.
+      - Groups whose VMs must not run on the same hypervisor.
+      - In an existing VM, a change takes effect at once where libvirt supports that.
     type: list
     elements: str
   zone:
     description:
       - Zone the hypervisor must be in.
-      - In a VM that exists it is changed at once, where libvirt can.
+      - In an existing VM, a change takes effect at once where libvirt supports that.
     type: str
   tags:
     description:
       - Tags the hypervisor must have.
-      - In a VM that exists it is changed at once, where libvirt can.
+      - In an existing VM, a change takes effect at once where libvirt supports that.
     type: list
     elements: str
   host:
     description:
-      - Hypervisor it must be on, by its name in the inventory.
-      - In a VM that exists it is never changed (a VM that exists is moved by
-        fleet.virt.migrate_vm).
+      - Hypervisor that the VM must be on, by its inventory name.
+      - Cannot be changed in an existing VM (an existing VM is moved with fleet.virt.migrate_vm).
     type: str
   placement:
     description:
-      - Where the VM may be, in one mapping; the same four options are taken beside it.
+      - Placement rules in one mapping; the same four options are also accepted at the top level.
     type: dict
     suboptions:
       host:
         description:
-          - Hypervisor it must be on, by its name in the inventory.
-          - In a VM that exists it is never changed (a VM that exists is moved by
+          - Hypervisor that the VM must be on, by its inventory name.
+          - Cannot be changed in an existing VM (an existing VM is moved with
             fleet.virt.migrate_vm).
         type: str
       zone:
         description:
           - Zone the hypervisor must be in.
-          - In a VM that exists it is changed at once, where libvirt can.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: str
       tags:
         description:
           - Tags the hypervisor must have.
-          - In a VM that exists it is changed at once, where libvirt can.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: list
         elements: str
       anti_affinity:
         description:
-          - Groups none of whose VMs may be on the same hypervisor.
-          - In a VM that exists it is changed at once, where libvirt can.
+          - Groups whose VMs must not run on the same hypervisor.
+          - In an existing VM, a change takes effect at once where libvirt supports that.
         type: list
         elements: str
   firmware:
     description:
-      - Firmware; that of the machine type if left out. V(uefi) is refused where libvirt finds no
-        such firmware (package C(ovmf) or C(edk2-ovmf)).
-      - In a VM that exists it is never changed (what is installed boots with the firmware that it
-        was installed with; make it anew).
+      - Firmware; defaults to that of the machine type. V(uefi) is refused where libvirt finds no
+        UEFI firmware (package C(ovmf) or C(edk2-ovmf)).
+      - Cannot be changed in an existing VM (an installed system boots with the firmware it was
+        installed with; recreate the VM).
     type: str
     choices: [bios, uefi]
   secure_boot:
     description:
-      - Boot signed systems only. Needs O(firmware) V(uefi), the machine type V(q35), and a firmware
-        that has Microsoft's keys. It does not hold a O(kernel) back that nobody signed.
-      - In a VM that exists it is never changed (what is installed boots with the firmware that it
-        was installed with; make it anew).
+      - Boot signed systems only. Needs O(firmware) V(uefi), the machine type V(q35), and firmware
+        with Microsoft's keys. It does not prevent an unsigned O(kernel) from booting.
+      - Cannot be changed in an existing VM (an installed system boots with the firmware it was
+        installed with; recreate the VM).
     type: bool
     default: false
   boot_menu:
     description:
-      - Whether the firmware asks at its start what to boot.
-      - In a VM that exists a change takes effect at the next start.
+      - Whether the firmware shows a boot menu at startup.
+      - In an existing VM, a change takes effect at the next start.
     type: bool
     default: false
   kernel:
     description:
-      - Kernel that is started instead of what the firmware finds, an absolute path on the
+      - Kernel to boot directly, instead of what the firmware finds; an absolute path on the
         hypervisor.
-      - In a VM that exists a change takes effect at the next start.
+      - In an existing VM, a change takes effect at the next start.
     type: str
   initrd:
     description:
-      - Its initial file system, an absolute path on the hypervisor.
-      - In a VM that exists a change takes effect at the next start.
+      - Initial RAM disk of O(kernel), an absolute path on the hypervisor.
+      - In an existing VM, a change takes effect at the next start.
     type: str
   cmdline:
     description:
-      - Its command line.
-      - In a VM that exists a change takes effect at the next start.
+      - Command line of O(kernel).
+      - In an existing VM, a change takes effect at the next start.
     type: str
   cpu:
     description:
-      - CPU, or its mode or model alone, such as V(host-passthrough) or V(EPYC). Left out, a KVM
+      - CPU, or just its mode or model, such as V(host-passthrough) or V(EPYC). If omitted, a KVM
         guest has the host's model.
     type: raw
     suboptions:
       mode:
         description:
-          - How it is chosen; V(custom) if only a model is given.
-          - In a VM that exists a change takes effect at the next start.
+          - CPU mode; V(custom) if only a model is given.
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [host-model, host-passthrough, maximum, custom]
       model:
         description:
-          - Model, such as V(EPYC); needed for O(cpu.mode) V(custom), and not taken with the others.
-          - In a VM that exists a change takes effect at the next start.
+          - CPU model, such as V(EPYC); required for O(cpu.mode) V(custom), and not accepted with
+            other modes.
+          - In an existing VM, a change takes effect at the next start.
         type: str
       require:
         description:
-          - Features that the CPU must have beside those of its model, such as V(pcid). Where the
-            hypervisor lacks one the VM does not start.
-          - In a VM that exists a change takes effect at the next start.
+          - Features that the CPU must have in addition to those of its model, such as V(pcid). The
+            VM does not start on a hypervisor that lacks one.
+          - In an existing VM, a change takes effect at the next start.
         type: list
         elements: str
       disable:
         description:
-          - Features of the model that the guest does not see, such as V(svm).
-          - In a VM that exists a change takes effect at the next start.
+          - Features of the model to hide from the guest, such as V(svm).
+          - In an existing VM, a change takes effect at the next start.
         type: list
         elements: str
       sockets:
         description:
-          - Sockets that the guest sees. With O(cpu.dies), O(cpu.cores) and O(cpu.threads), each 1
-            if left out, as many as it can have vCPUs. From 1 to 4096.
-          - In a VM that exists a change takes effect at the next start.
+          - Sockets that the guest sees. Multiplied by O(cpu.dies), O(cpu.cores) and O(cpu.threads),
+            which default to 1, they must give the maximum number of vCPUs. From 1 to 4096.
+          - In an existing VM, a change takes effect at the next start.
         type: int
       dies:
         description:
-          - Dies of each socket. From 1 to 4096.
-          - In a VM that exists a change takes effect at the next start.
+          - Dies per socket. From 1 to 4096.
+          - In an existing VM, a change takes effect at the next start.
         type: int
       cores:
         description:
-          - Cores of each die. From 1 to 4096.
-          - In a VM that exists a change takes effect at the next start.
+          - Cores per die. From 1 to 4096.
+          - In an existing VM, a change takes effect at the next start.
         type: int
       threads:
         description:
-          - Threads of each core. From 1 to 4096.
-          - In a VM that exists a change takes effect at the next start.
+          - Threads per core. From 1 to 4096.
+          - In an existing VM, a change takes effect at the next start.
         type: int
   machine:
     description:
-      - Machine type. Left out, or for a family such as V(q35), the newest versioned type that qemu
-        has.
-      - In a VM that exists a change takes effect at the next start.
+      - Machine type. If omitted, or for a family such as V(q35), the newest versioned type of QEMU.
+      - In an existing VM, a change takes effect at the next start.
     type: str
   arch:
     description:
-      - Architecture, such as V(aarch64); the hypervisor's own if left out.
-      - In a VM that exists it is never changed (another architecture is another VM; make it anew).
+      - Architecture, such as V(aarch64); defaults to the hypervisor's own.
+      - Cannot be changed in an existing VM (the architecture of a VM is fixed; recreate the VM).
     type: str
   domain_type:
     description:
-      - What runs it. Left out, the best the hypervisor has.
-      - In a VM that exists it is never changed (a VM is defined for what runs it; make it anew, or
+      - Domain type, hardware-assisted (V(kvm)) or emulated (V(qemu)). Defaults to the best
+        available.
+      - Cannot be changed in an existing VM (the domain type of a VM is fixed; recreate the VM, or
         use virsh edit).
     type: str
     choices: [kvm, qemu]
   boot:
     description:
-      - Names of disks and NICs in the order the firmware tries them. Left out, the first disk, then
-        the drives.
-      - In a VM that exists a change takes effect at the next start.
+      - Names of disks and NICs in the order the firmware tries them. Defaults to the first disk,
+        then the drives.
+      - In an existing VM, a change takes effect at the next start.
     type: list
     elements: str
   clock:
@@ -877,325 +884,326 @@ options:
     suboptions:
       offset:
         description:
-          - What its hardware clock shows. V(localtime) is the hypervisor's time, as Windows wants
-            it; V(timezone) needs O(clock.timezone). V(utc) if left out.
-          - In a VM that exists a change takes effect at the next start.
+          - Time that the hardware clock shows. V(localtime) is the hypervisor's local time, as
+            Windows expects; V(timezone) needs O(clock.timezone). Defaults to V(utc).
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [utc, localtime, timezone]
       timezone:
         description:
-          - Time zone of the hardware clock, such as V(Europe/Berlin); means O(clock.offset)
+          - Time zone of the hardware clock, such as V(Europe/Berlin); implies O(clock.offset)
             V(timezone).
-          - In a VM that exists a change takes effect at the next start.
+          - In an existing VM, a change takes effect at the next start.
         type: str
       rtc:
         description:
-          - What becomes of ticks of the real time clock that come late. For a KVM guest V(catchup).
-          - In a VM that exists a change takes effect at the next start.
+          - What happens to late ticks of the real-time clock. A KVM guest defaults to V(catchup).
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [delay, catchup, merge, discard]
       pit:
         description:
-          - What becomes of ticks of the interval timer that come late. For a KVM guest V(delay).
-          - In a VM that exists a change takes effect at the next start.
+          - What happens to late ticks of the interval timer (PIT). A KVM guest defaults to
+            V(delay).
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [delay, catchup, merge, discard]
       hpet:
         description:
-          - Whether there is a high precision event timer. A KVM guest has none unless this is true.
-          - In a VM that exists a change takes effect at the next start.
+          - Whether there is a high precision event timer (HPET). A KVM guest has none by default.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
       kvmclock:
         description:
-          - Whether there is KVM's clock.
-          - In a VM that exists a change takes effect at the next start.
+          - Whether the guest has KVM's clock.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
       hypervclock:
         description:
-          - Whether there is Hyper-V's clock, which Windows uses.
-          - In a VM that exists a change takes effect at the next start.
+          - Whether the guest has Hyper-V's clock, which Windows uses.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
   features:
     description:
-      - What the machine has beyond its type.
+      - Optional features of the machine.
     type: dict
     suboptions:
       pae:
         description:
           - Let 32-bit guests use more than 4 GiB of memory.
-          - In a VM that exists a change takes effect at the next start.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
       kvm_hidden:
         description:
           - Hide from the guest that it runs on KVM.
-          - In a VM that exists a change takes effect at the next start.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
       kvm_hint_dedicated:
         description:
-          - Tell the guest that its vCPUs have CPUs for themselves (pin them).
-          - In a VM that exists a change takes effect at the next start.
+          - Tell the guest that its vCPUs have dedicated CPUs (pin them).
+          - In an existing VM, a change takes effect at the next start.
         type: bool
       pmu:
         description:
           - Performance counters of the CPU.
-          - In a VM that exists a change takes effect at the next start.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
       vmport:
         description:
-          - VMware's port, which mouse drivers look for.
-          - In a VM that exists a change takes effect at the next start.
+          - VMware's I/O port, which mouse drivers look for.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
       smm:
         description:
           - System management mode.
-          - In a VM that exists a change takes effect at the next start.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
   hyperv:
     description:
-      - What Windows runs better with. An empty mapping is O(hyperv.relaxed), O(hyperv.vapic),
-        O(hyperv.spinlocks) 8191, O(hyperv.vpindex), O(hyperv.runtime), O(hyperv.synic) and
-        O(hyperv.stimer), with Hyper-V's clock. For KVM guests.
+      - Hyper-V enlightenments, with which Windows runs better. An empty mapping enables
+        O(hyperv.relaxed), O(hyperv.vapic), O(hyperv.spinlocks) 8191, O(hyperv.vpindex),
+        O(hyperv.runtime), O(hyperv.synic) and O(hyperv.stimer), with Hyper-V's clock. For KVM
+        guests.
     type: dict
     suboptions:
       relaxed:
         description:
-          - Watchdogs of the guest wait longer.
-          - In a VM that exists a change takes effect at the next start.
+          - Relaxed timing, with which watchdogs of the guest wait longer.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
       vapic:
         description:
           - A virtual interrupt controller.
-          - In a VM that exists a change takes effect at the next start.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
       spinlocks:
         description:
-          - How often a lock is tried before the vCPU gives way. From 4095 to 4294967295.
-          - In a VM that exists a change takes effect at the next start.
+          - How often a spinlock is retried before the vCPU yields. From 4095 to 4294967295.
+          - In an existing VM, a change takes effect at the next start.
         type: int
       vpindex:
         description:
-          - Numbers of virtual processors.
-          - In a VM that exists a change takes effect at the next start.
+          - Index of virtual processors.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
       runtime:
         description:
-          - Time that processors ran.
-          - In a VM that exists a change takes effect at the next start.
+          - Run time of processors.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
       synic:
         description:
           - A synthetic interrupt controller; needs O(hyperv.vpindex).
-          - In a VM that exists a change takes effect at the next start.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
       stimer:
         description:
           - Synthetic timers; need O(hyperv.synic) and Hyper-V's clock.
-          - In a VM that exists a change takes effect at the next start.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
       reset:
         description:
-          - Reset by Hyper-V's way.
-          - In a VM that exists a change takes effect at the next start.
+          - Hyper-V's way of resetting.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
       frequencies:
         description:
-          - Frequencies of clocks.
-          - In a VM that exists a change takes effect at the next start.
+          - Clock frequencies.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
       reenlightenment:
         description:
-          - Told of changed frequencies after moves.
-          - In a VM that exists a change takes effect at the next start.
+          - Notification of changed frequencies after migration.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
       tlbflush:
         description:
-          - Address caches emptied by the hypervisor.
-          - In a VM that exists a change takes effect at the next start.
+          - TLB flushes by the hypervisor.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
       ipi:
         description:
-          - Interrupts between processors by the hypervisor.
-          - In a VM that exists a change takes effect at the next start.
+          - Inter-processor interrupts by the hypervisor.
+          - In an existing VM, a change takes effect at the next start.
         type: bool
       vendor_id:
         description:
-          - Vendor that the guest sees instead of KVM's, at most 12 characters.
-          - In a VM that exists a change takes effect at the next start.
+          - Hypervisor vendor that the guest sees instead of KVM, at most 12 characters.
+          - In an existing VM, a change takes effect at the next start.
         type: str
   on_poweroff:
     description:
-      - What becomes of the VM when the guest powers off. V(restart) needs O(on_reboot) V(restart).
-      - In a VM that exists a change takes effect at the next start.
+      - What happens to the VM when the guest powers off. V(restart) needs O(on_reboot) V(restart).
+      - In an existing VM, a change takes effect at the next start.
     type: str
     choices: [destroy, restart]
     default: destroy
   on_reboot:
     description:
-      - What becomes of it when the guest reboots. V(destroy) is for installers that have to be
-        started anew from the disk.
-      - In a VM that exists a change takes effect at the next start.
+      - What happens to the VM when the guest reboots. V(destroy) is for installers, after which the
+        VM has to be started again from the disk.
+      - In an existing VM, a change takes effect at the next start.
     type: str
     choices: [restart, destroy]
     default: restart
   on_crash:
     description:
-      - What becomes of it when the guest crashes, as far as O(panic) tells. The two with
-        V(coredump) write its memory below C(/var/lib/libvirt/qemu/dump) first.
-      - In a VM that exists a change takes effect at the next start.
+      - What happens to the VM when the guest crashes and O(panic) reports it. The two values with
+        V(coredump) first dump its memory below C(/var/lib/libvirt/qemu/dump).
+      - In an existing VM, a change takes effect at the next start.
     type: str
     choices: [destroy, restart, preserve, coredump-destroy, coredump-restart]
     default: destroy
   watchdog:
     description:
-      - Watchdog, or its action alone, such as V(poweroff), or V(true). There is none if left out.
+      - Watchdog, or just its action, such as V(poweroff), or V(true). None if omitted.
     type: raw
     suboptions:
       model:
         description:
-          - Device that the guest sees; the one that fits the machine type if left out. V(itco)
-            needs libvirt 9.1.
-          - In a VM that exists a change takes effect at the next start.
+          - Device model; defaults to the one that fits the machine type. V(itco) needs libvirt 9.1.
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [i6300esb, ib700, itco, diag288]
       action:
         description:
-          - What the hypervisor does when it fires.
-          - In a VM that exists a change takes effect at the next start.
+          - What the hypervisor does when the watchdog fires.
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [reset, shutdown, poweroff, pause, "none", dump]
         default: reset
   tpm:
     description:
-      - TPM 2.0, V(true) or its model alone, such as V(tpm-tis). There is none if left out. It is
-        emulated. Where libvirt finds no emulator (packages C(swtpm) and C(swtpm-tools)), the VM is
-        refused. Removing the VM removes what the guest keeps in it.
+      - Emulated TPM 2.0; V(true), or just its model, such as V(tpm-tis). None if omitted. Where
+        libvirt finds no emulator (packages C(swtpm) and C(swtpm-tools)), the VM is refused.
+        Removing the VM deletes the contents of its TPM.
     type: raw
     suboptions:
       model:
         description:
-          - Device that the guest sees. Left out, V(tpm-crb) on PCs, else V(tpm-tis).
-          - In a VM that exists it is never changed (what the guest keeps in its TPM would be lost;
-            make the VM anew).
+          - Device model. Defaults to V(tpm-crb) on PCs, else V(tpm-tis).
+          - Cannot be changed in an existing VM (the contents of the guest's TPM would be lost;
+            recreate the VM).
         type: str
         choices: [tpm-crb, tpm-tis]
   rng:
     description:
       - Give the guest a random number generator.
-      - In a VM that exists a change takes effect at the next start.
+      - In an existing VM, a change takes effect at the next start.
     type: bool
     default: true
   balloon:
     description:
-      - Give the guest a memory balloon, by which it gives memory back while it runs.
-      - In a VM that exists a change takes effect at the next start.
+      - Give the guest a memory balloon, with which it returns memory to the host while it runs.
+      - In an existing VM, a change takes effect at the next start.
     type: bool
     default: true
   panic:
     description:
-      - Device by which the guest tells that it crashed, so that O(on_crash) holds; an empty mapping
-        is the usual one. There is none if left out.
+      - Panic device, with which the guest reports a crash so that O(on_crash) applies; an empty
+        mapping selects the default model. None if omitted.
     type: dict
     suboptions:
       model:
         description:
-          - Device that the guest sees; the one that fits the architecture if left out.
-          - In a VM that exists a change takes effect at the next start.
+          - Device model; defaults to the one that fits the architecture.
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [isa, hyperv, pvpanic, pseries, s390]
   video:
     description:
-      - Graphics card. Left out, there is one with a console.
+      - Graphics card. By default a VM has one if it has a console.
     type: dict
     suboptions:
       model:
         description:
-          - Device that the guest sees. Left out, V(vga) on PCs, else V(virtio).
-          - In a VM that exists a change takes effect at the next start.
+          - Device model. Defaults to V(vga) on PCs, else V(virtio).
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [vga, virtio, qxl, bochs, cirrus, ramfb, "none"]
       vram:
         description:
-          - Its memory, where the model has any to be chosen. In whole MiB, or with a unit such as
+          - Video memory, for models where it can be set. In whole MiB, or with a unit such as
             V(4GiB) or V(0.5GiB).
-          - In a VM that exists a change takes effect at the next start.
+          - In an existing VM, a change takes effect at the next start.
         type: str
       heads:
         description:
-          - Screens that it can have; V(virtio) and V(qxl) have more than one. From 1 to 16.
-          - In a VM that exists a change takes effect at the next start.
+          - Maximum number of screens; only V(virtio) and V(qxl) have more than one. From 1 to 16.
+          - In an existing VM, a change takes effect at the next start.
         type: int
   sound:
     description:
-      - Sound card; an empty mapping is the usual one. There is none if left out.
+      - Sound card; an empty mapping selects the default model. None if omitted.
     type: dict
     suboptions:
       model:
         description:
-          - Device that the guest sees; the one that fits the machine type if left out.
-          - In a VM that exists a change takes effect at the next start.
+          - Device model; defaults to the one that fits the machine type.
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [ich9, ich6, ac97, usb]
   serials:
     description:
-      - Serial ports beside the console, which is the first. PCs have four in all.
+      - Serial ports in addition to the console, which is the first. PCs have four in total.
     type: list
     elements: dict
     suboptions:
       type:
         description:
-          - What is at its other end.
-          - In a VM that exists a change takes effect at the next start.
+          - Type of the host end of the port.
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [pty, file, unix, tcp, dev, "null"]
         default: pty
       path:
         description:
           - Path on the hypervisor, for V(file), V(unix) and V(dev).
-          - In a VM that exists a change takes effect at the next start.
+          - In an existing VM, a change takes effect at the next start.
         type: str
       mode:
         description:
-          - Whether QEMU listens (V(bind)) or calls, for V(unix) and V(tcp).
-          - In a VM that exists a change takes effect at the next start.
+          - Whether QEMU listens (V(bind)) or connects (V(connect)), for V(unix) and V(tcp).
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [bind, connect]
       host:
         description:
-          - Address of V(tcp).
-          - In a VM that exists a change takes effect at the next start.
+          - Address for V(tcp).
+          - In an existing VM, a change takes effect at the next start.
         type: str
       port:
         description:
-          - Port of V(tcp). From 1 to 65535.
-          - In a VM that exists a change takes effect at the next start.
+          - Port for V(tcp). From 1 to 65535.
+          - In an existing VM, a change takes effect at the next start.
         type: int
       protocol:
         description:
-          - What V(tcp) speaks.
-          - In a VM that exists a change takes effect at the next start.
+          - Protocol for V(tcp).
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [raw, telnet]
   channels:
     description:
-      - Channels between hypervisor and guest beside that of the guest's agent.
+      - Channels between hypervisor and guest in addition to the guest agent's.
     type: list
     elements: dict
     suboptions:
       name:
         description:
-          - Name, by which the guest finds it below C(/dev/virtio-ports).
-          - In a VM that exists a change takes effect at the next start.
+          - Name under which the guest finds the channel below C(/dev/virtio-ports).
+          - In an existing VM, a change takes effect at the next start.
         type: str
       type:
         description:
-          - What is at its other end. V(spicevmc) is for the agent of a SPICE console.
-          - In a VM that exists a change takes effect at the next start.
+          - Type of the host end of the channel. V(spicevmc) is for the agent of a SPICE console.
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [unix, pty, spicevmc]
         default: unix
   filesystems:
     description:
-      - Folders of the hypervisor that the guest may mount. A VM with one is not moved while it
+      - Folders of the hypervisor that the guest may mount. A VM with one cannot be moved while it
         runs.
     type: list
     elements: dict
@@ -1203,153 +1211,156 @@ options:
       source:
         description:
           - Folder of the hypervisor.
-          - In a VM that exists a change takes effect at the next start.
+          - In an existing VM, a change takes effect at the next start.
         type: str
       target:
         description:
-          - Tag that the guest mounts it by, as C(mount -t virtiofs TAG /mnt) or, by 9p, C(mount -t
-            9p -o trans=virtio TAG /mnt).
-          - In a VM that exists a change takes effect at the next start.
+          - Tag that the guest mounts it by, with C(mount -t virtiofs TAG /mnt) or, for 9p, C(mount
+            -t 9p -o trans=virtio TAG /mnt).
+          - In an existing VM, a change takes effect at the next start.
         type: str
       driver:
         description:
-          - How the guest reaches it. V(path) is 9p, which QEMU does itself; V(virtiofs) is faster,
-            and needs the program virtiofsd on the hypervisor and memory that it shares with QEMU.
-          - In a VM that exists a change takes effect at the next start.
+          - How the folder is shared. V(path) is 9p, which QEMU serves itself; V(virtiofs) is
+            faster, and needs virtiofsd on the hypervisor and memory shared with QEMU.
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [path, virtiofs]
         default: path
       accessmode:
         description:
-          - Whose the files are, by 9p. V(mapped) keeps owner and rights that the guest gives in
-            extended attributes, V(passthrough) gives the files themselves, as far as QEMU's user
-            may, and V(squash) ignores that it may not. With V(virtiofs) V(passthrough).
-          - In a VM that exists a change takes effect at the next start.
+          - How 9p handles ownership. V(mapped) stores the owner and permissions that the guest sets
+            in extended attributes, V(passthrough) sets them on the files themselves, as far as
+            QEMU's user is allowed to, and V(squash) ignores failures to do so. With V(virtiofs),
+            V(passthrough).
+          - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [mapped, passthrough, squash]
       readonly:
         description:
-          - Keep the guest from writing to it. Not with V(virtiofs).
-          - In a VM that exists a change takes effect at the next start.
+          - Prevent the guest from writing to it. Not with V(virtiofs).
+          - In an existing VM, a change takes effect at the next start.
         type: bool
         default: false
   hostdevs:
     description:
-      - Devices of the hypervisor that the guest has for itself, each C(pci) or C(usb). They tie the
-        VM to one hypervisor, which O(host) names.
+      - Host devices passed through to the guest, each C(pci) or C(usb). They tie the VM to one
+        hypervisor, which O(host) names.
     type: list
     elements: dict
     suboptions:
       pci:
         description:
           - Address of a PCI device, such as V(0000:3b:00.1), as C(lspci -D) shows it.
-          - In a VM that exists a change takes effect at the next start.
+          - In an existing VM, a change takes effect at the next start.
         type: str
       usb:
         description:
           - Vendor and product of a USB device, such as V(046d:c52b), as C(lsusb) shows them.
-          - In a VM that exists a change takes effect at the next start.
+          - In an existing VM, a change takes effect at the next start.
         type: str
   title:
     description:
       - Title of the VM, one line of at most 256 characters.
-      - In a VM that exists it is changed at once, where libvirt can.
+      - In an existing VM, a change takes effect at once where libvirt supports that.
     type: str
   description:
     description:
       - Description of the VM.
-      - In a VM that exists it is changed at once, where libvirt can.
+      - In an existing VM, a change takes effect at once where libvirt supports that.
     type: str
   xml:
     description:
-      - What no setting says, as a fragment of libvirt's XML, a C(<domain>) with the elements that
-        are wanted. Those of C(<devices>) are added as further devices. Any other is merged with the
-        one at its place, or added there, and its attributes and text win. At most 64 KiB, without
-        document type and secrets.
-      - Refused, with what to use instead, are what a setting says, the VM's identity and metadata,
-        another C(<emulator>), what listens on other addresses than loopback, and other namespaces,
-        thus C(<qemu:commandline>), which starts anything that QEMU can, unseen by any check or
-        move. The whole is held against libvirt's schema, in check mode too.
-      - It is compared with the definition as libvirt keeps it, so it has to be written as libvirt
-        writes it (sizes in KiB, for example). If libvirt keeps it otherwise, it is refused. What is
-        no longer in it stays in the VM; remove that with C(virsh edit).
-      - In a VM that exists a change takes effect at the next start.
+      - Settings that have no option, as a fragment of libvirt's XML, a C(<domain>) with the
+        elements to add. Those below C(<devices>) are added as additional devices. Any other is
+        merged with the existing one at its place, or added there; its attributes and text take
+        precedence. At most 64 KiB, without document type and secrets.
+      - Anything that has an option is refused, as are the VM's identity and metadata, another
+        C(<emulator>), anything that listens on addresses other than loopback, and other namespaces,
+        including C(<qemu:commandline>), which starts anything that QEMU can, unseen by any check or
+        move. The error names what to use instead. The whole definition is validated against
+        libvirt's schema, also in check mode.
+      - It is compared with the definition as libvirt stores it, so write it the way libvirt does
+        (sizes in KiB, for example). If libvirt stores it differently, it is refused. Elements that
+        are removed from it stay in the VM; remove them with C(virsh edit).
+      - In an existing VM, a change takes effect at the next start.
     type: str
   wait:
     description:
-      - Whether C(fleet.virt.provision_vm) waits until the VM answers; not looked at here.
+      - Whether C(fleet.virt.provision_vm) waits until the VM responds; ignored by this module.
     type: bool
     default: true
   # end of what is written
   vms:
     description:
-      - Several VMs, each with the options above as keys.
+      - Multiple VMs, each with the options above as keys.
     type: list
     elements: dict
   disk_profiles:
     description:
-      - Disk profiles; the variable C(virt_disk_profiles) if left out.
+      - Disk profiles; defaults to the variable C(virt_disk_profiles).
     type: dict
     default: {}
   nic_profiles:
     description:
-      - NIC profiles; the variable C(virt_nic_profiles) if left out.
+      - NIC profiles; defaults to the variable C(virt_nic_profiles).
     type: dict
     default: {}
   pool:
     description:
-      - Pool of disks that name none; the variable C(virt_pool) if left out.
+      - Pool of disks that do not specify one; defaults to the variable C(virt_pool).
     type: str
     default: default
   base_pool:
     description:
-      - Pool of base images; the variable C(virt_base_pool) if left out.
+      - Pool of base images; defaults to the variable C(virt_base_pool).
     type: str
     default: base
   pool_paths:
     description:
-      - Pools that are made if they are needed and absent, name to folder. Left out, those of
-        O(pool) at C(virt_images_path) and of O(base_pool) at C(virt_base_path).
+      - Pools to create if they are needed and missing, as name to folder. Defaults to O(pool) at
+        C(virt_images_path) and O(base_pool) at C(virt_base_path).
     type: dict
     default: {}
   ssh_public_keys:
     description:
-      - Keys that may log in to seeded VMs that name none. Left out, the variable
-        C(virt_ssh_public_key), else the first of the controller's own.
+      - Public keys that may log in to seeded VMs that do not specify any. Defaults to the variable
+        C(virt_ssh_public_key), else to the first of the controller's own keys.
     type: list
     elements: str
     default: []
   fleet:
     description:
-      - Name of the fleet, which MAC addresses follow from; the variable C(virt_fleet) if left out.
+      - Name of the fleet, from which MAC addresses are derived; defaults to the variable
+        C(virt_fleet).
     type: str
     default: ""
   limits:
     description:
       - The hypervisor's C(virt_memory_reserve), C(virt_memory_ratio), C(virt_vcpu_ratio),
-        C(virt_disk_ratio), C(virt_zone) and C(virt_tags); its variables if left out.
+        C(virt_disk_ratio), C(virt_zone) and C(virt_tags); defaults to its variables.
     type: dict
     default: {}
   converge:
     description:
-      - Whether a VM that exists is changed to what is asked for; the variable C(virt_converge) if
-        left out. If not, one that differs is refused, with what differs.
+      - Whether an existing VM is changed to match the request; defaults to the variable
+        C(virt_converge). If not, a VM that differs is refused, and the differences are named.
     type: bool
     default: true
 seealso:
   - module: fleet.virt.virt_query
-    description: What became of it.
+    description: Reads the result.
 """
 
 EXAMPLES = r"""
-- name: A VM from an image on the hypervisor, copy-on-write, on the default disk and NIC
+- name: Create a VM from an image on the hypervisor, copy-on-write, with the default disk and NIC
   fleet.virt.virt_init:
     name: centos1
     vcpus: 2
     memory: 512
     image: /var/lib/libvirt/images/centos.qcow2
 
-- name: An empty VM with two disks and a console, not started
+- name: Define an empty VM with two disks and a console, without starting it
   fleet.virt.virt_init:
     name: database1
     memory: 4GiB
@@ -1363,7 +1374,7 @@ EXAMPLES = r"""
       type: vnc
     start: false
 
-- name: The same VM with more memory and a larger disk, as far as it can be changed while it runs
+- name: Give the same VM more memory and a larger disk, as far as this is possible while it runs
   fleet.virt.virt_init:
     name: database1
     memory: 8GiB
@@ -1374,7 +1385,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 host:
-  description: The hypervisor, with the claims if there are any, as
+  description: The hypervisor, with its claims if there are any, as
     RV(fleet.virt.virt_host_info#module:host), read with
     O(fleet.virt.virt_host_info#module:placement=true).
   returned: in playbooks of this collection
@@ -1396,39 +1407,39 @@ vms:
       description: UUID of the VM; V((generated\)) in check mode for one that would be created.
       type: str
     existed:
-      description: Whether it was there before, so that nothing but its settings was to be changed.
+      description: Whether it existed before, so that at most its settings had to be changed.
       type: bool
     changed:
-      description: Whether something was done, or would be in check mode.
+      description: Whether anything was changed, or would be in check mode.
       type: bool
     steps:
-      description: What was done, or would be, in order.
+      description: Steps that were carried out, or would be, in order.
       type: list
       elements: str
       sample: [define web1, create default/web1_system.qcow2, start]
     restart_required:
-      description: Whether a setting takes effect at the next start only.
+      description: Whether a setting takes effect only at the next start.
       type: bool
     pending:
       description:
-        - The settings that take effect at the next start, whoever changed them; read from what runs
-          and what is stored, so that they are there until the VM is started again.
+        - Settings that take effect at the next start, whoever changed them. They are read from the
+          live and the stored definition, so they are listed until the VM is started again.
       type: list
       elements: str
       sample: [memory_max, disks.vda.cache]
     seed:
-      description: How it is seeded, with C(method), C(reason) and, if its disk was looked into,
-        C(found), as RV(fleet.virt.virt_seed#module:seed); null for one that is not, or exists.
-        C(method) is V(auto) in check mode.
+      description: How it is seeded, with C(method), C(reason) and, if its disk was inspected,
+        C(found), as RV(fleet.virt.virt_seed#module:seed); null if it is not seeded, or existed
+        before. C(method) is V(auto) in check mode.
       type: dict
     failed:
-      description: Whether this VM could not be made.
+      description: Whether this VM could not be created or changed.
       type: bool
     refused:
-      description: Whether another hypervisor, or another moment, may do better.
+      description: Whether it may succeed on another hypervisor, or later.
       type: bool
     msg:
-      description: Why it could not be made, else null.
+      description: Why not; else null.
       type: str
 """
 
@@ -1485,7 +1496,7 @@ def main() -> None:
                 withdraw=params["_withdraw"],
             )
 
-    # Each stage imports its own: what is imported is compiled anew at every call
+    # Each stage imports its own: what is imported is compiled again at every call
     if params["_stage"] in ("look", "read"):
         run(module, read)
     if params["_stage"] == "compare":

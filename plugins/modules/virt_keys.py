@@ -7,21 +7,21 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_keys
-short_description: Keys and certificates with which hypervisors and controllers know each other
+short_description: Manage the keys and certificates of hypervisors and controllers
 version_added: 0.1.0
 description:
-  - Two certificate authorities (CA) on the controller, neither trusting the other. V(control) is
-    for libvirt itself, V(data) for what qemu sends and receives, such as migrations and consoles.
-  - Each hypervisor makes its own private keys, which never leave it; it sends requests and gets
-    certificates and revocation lists. What is signed are the names in the inventory, never what a
-    hypervisor says of itself.
-  - All files of a hypervisor are exchanged at once, by renaming one link, and running daemons read
-    them again without a restart. A daemon that had failed, as with an expired certificate it does,
+  - Creates two independent certificate authorities (CA) on the controller. V(control) is for
+    libvirt itself, V(data) for QEMU's own connections, such as migrations and consoles.
+  - Each hypervisor generates its own private keys, which never leave it; it sends certificate
+    requests and gets certificates and revocation lists. Only names from the inventory are signed,
+    never what a hypervisor claims.
+  - All files of a hypervisor are replaced at once, by renaming one link, and running daemons reload
+    them without a restart. A daemon that has failed, for example because of an expired certificate,
     is started. A call that is killed is finished by the next.
-  - Brings the keys of the hypervisor that it runs on up to date, and the CAs, revocation lists and
-    certificate of the controller with them. It asks no other hypervisor, so that all others of the
-    fleet are silent to it; a first CA, and the rotation of one, need all of them. The role
-    P(fleet.virt.libvirt_keys#role) asks all and is the way for a fleet.
+  - Updates the keys of the hypervisor that it runs on, and the CAs, revocation lists and
+    certificate of the controller. It contacts no other hypervisor, so all others of the fleet count
+    as not responding; creating the first CA, and rotating one, needs all of them. For a fleet, use
+    the role P(fleet.virt.libvirt_keys#role), which contacts all.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -30,7 +30,7 @@ attributes:
   check_mode:
     support: full
     details:
-      - A CA and keys that would be made are made by no check; what depends on them is returned as
+      - Check mode creates no CA and no keys; values that depend on new ones are returned as
         "(generated)".
   diff_mode:
     support: full
@@ -39,12 +39,12 @@ attributes:
     details:
       - O(renew) and O(rotate) are orders, carried out each time they are given.
 requirements:
-  - openssl, or certtool of GnuTLS, on hypervisors that make keys
-  - the Python package cryptography on the controller, which ansible-core brings
+  - openssl, or certtool of GnuTLS, on hypervisors that generate keys
+  - the Python package cryptography on the controller, a dependency of ansible-core
 options:
   keys_dir:
     description:
-      - Folder of the CAs on the controller, for its owner only. Required.
+      - Folder of the CAs on the controller, accessible to its owner only. Required.
     type: path
   organization:
     description:
@@ -59,28 +59,28 @@ options:
     default: controller
   days:
     description:
-      - How many days certificates and revocation lists are valid.
+      - Days for which certificates and revocation lists are valid.
     type: int
     default: 365
   ca_days:
     description:
-      - How many days a new CA is valid.
+      - Days for which a new CA is valid.
     type: int
     default: 3650
   renew_days:
     description:
-      - Certificates and revocation lists that are valid for fewer days yet are renewed.
+      - Certificates and revocation lists with fewer days of validity left are renewed.
     type: int
     default: 30
   passphrase_variable:
     description:
-      - Name of the variable with the passphrase of the CAs' keys. Its name, so that the passphrase
-        is in no task's arguments.
+      - Name of the variable with the passphrase of the CAs' keys. The name is given so that the
+        passphrase is not in the task's arguments.
     type: str
   control_ca_variable:
     description:
       - Name of the variable with a CA for control, a mapping with C(certificate) and C(key) in PEM
-        form, to be used instead of one made here. The key is not written anywhere.
+        form, to use instead of one created here. The key is not written to disk.
     type: str
   data_ca_variable:
     description:
@@ -88,55 +88,55 @@ options:
     type: str
   expected:
     description:
-      - Names of all hypervisors of the fleet; those of the group C(hypervisors) if left out. One
-        that is not asked, or not in the play (C(--limit)), counts as silent when a CA is made or
-        exchanged.
+      - Names of all hypervisors of the fleet; defaults to the group C(hypervisors). One that is not
+        contacted, or not in the play (C(--limit)), counts as not responding when a CA is created or
+        rotated.
     type: list
     elements: str
   lost:
     description:
-      - Hypervisors that are off for good, though they cannot be asked.
+      - Hypervisors that are permanently gone, and whose response is not required.
     type: list
     elements: str
     default: []
   names:
     description:
-      - Further DNS names and addresses of a hypervisor for its certificates.
+      - Additional DNS names and addresses of a hypervisor for its certificates.
     type: list
     elements: str
     default: []
   renew:
     description:
-      - Give new keys and certificates, though the present ones are right.
+      - Give new keys and certificates, even if the present ones are valid.
     type: bool
     default: false
   rotate:
     description:
-      - Begin to exchange the CA of V(control), V(data) or V(all).
+      - Start to rotate the CA of V(control), V(data) or V(all).
     type: list
     elements: str
     default: []
   revoke:
     description:
-      - Names of hypervisors, or of the controller, whose certificates are revoked and that get no
-        others.
+      - Names of hypervisors, or of the controller, whose certificates are revoked and not replaced.
     type: list
     elements: str
     default: []
   readmit:
     description:
-      - Names that were revoked and shall get certificates again.
+      - Revoked names that get certificates again.
     type: list
     elements: str
     default: []
   replace:
     description:
-      - Replace a CA of others that a hypervisor trusts by the fleet's at once, without an overlap.
+      - If a hypervisor trusts a CA of someone else, replace it with the fleet's at once, without an
+        overlap.
     type: bool
     default: false
   qemu_user:
     description:
-      - User that guests run as, to whom keys for data belong. By default the one in
+      - User that guests run as, who owns the keys for data. Defaults to the one in
         C(/etc/libvirt/qemu.conf), else C(libvirt-qemu) or C(qemu).
     type: str
   uri:
@@ -146,7 +146,7 @@ options:
     default: qemu:///system
   timeout:
     description:
-      - Limit for telling a daemon to read its files again, in seconds.
+      - Limit for telling a daemon to reload its files, in seconds.
     type: float
     default: 10.0
 seealso:
@@ -155,7 +155,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Bring the keys of a fleet of one hypervisor up to date
+- name: Update the keys of a fleet of one hypervisor
   fleet.virt.virt_keys:
     keys_dir: ~/.local/share/fleet-virt/keys/fleet
     expected: ["{{ inventory_hostname }}"]
@@ -163,7 +163,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 tool:
-  description: Program that makes keys here; null if there is none.
+  description: Program that generates keys here; null if there is none.
   returned: in playbooks of this collection
   type: str
 qemu_user:
@@ -171,12 +171,12 @@ qemu_user:
   returned: in playbooks of this collection
   type: str
 kinds:
-  description: What is there, V(control) and V(data).
+  description: The present files, V(control) and V(data).
   returned: in playbooks of this collection
   type: dict
   contains:
     control:
-      description: For libvirt.
+      description: Files for libvirt.
       type: dict
       contains: &kind
         ca:
@@ -192,21 +192,22 @@ kinds:
           description: SHA-256 of the public half of the private key; null if there is none.
           type: str
     data:
-      description: For qemu.
+      description: Files for QEMU.
       type: dict
       contains: *kind
 faults:
-  description: What is wrong with links, owners and modes, and units of libvirt that have failed.
+  description: Problems with links, owners and modes, and failed units of libvirt.
   returned: in playbooks of this collection
   type: list
   elements: str
 daemons:
-  description: Running daemons that have TLS.
+  description: Running daemons that use TLS.
   returned: in playbooks of this collection
   type: list
   elements: str
 phases:
-  description: Phase of each kind, V(steady), or of an exchange V(trust), V(certificates), V(drop).
+  description: Phase of each kind, V(steady), or during a rotation V(trust), V(certificates),
+    V(drop).
   returned: success
   type: dict
   contains:
@@ -217,7 +218,7 @@ phases:
       description: Phase of data.
       type: str
 waiting:
-  description: Who keeps an exchange from its next phase, and why.
+  description: Hypervisors that keep a rotation from its next phase, and why.
   returned: success
   type: list
   elements: str
@@ -227,7 +228,7 @@ pending:
   type: list
   elements: str
 made:
-  description: For each kind that gets a new CA its name.
+  description: The name of the new CA, for each kind that gets one.
   returned: success
   type: dict
   contains:
@@ -240,17 +241,17 @@ made:
       returned: when there is one
       type: str
 refused:
-  description: Names that were revoked and get no certificates.
+  description: Revoked names that get no certificates.
   returned: success
   type: list
   elements: str
 revoked:
-  description: Names that this call was ordered to revoke.
+  description: Names that this call was told to revoke.
   returned: success
   type: list
   elements: str
 issued:
-  description: For each kind with a new certificate the reason for it.
+  description: The reason for the new certificate, for each kind that got one.
   returned: success
   type: dict
   contains:
@@ -263,7 +264,7 @@ issued:
       returned: when there is one
       type: str
 reloaded:
-  description: Daemons that have read their files again.
+  description: Daemons that have reloaded their files.
   returned: success
   type: list
   elements: str

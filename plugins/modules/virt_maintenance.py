@@ -10,11 +10,11 @@ module: virt_maintenance
 short_description: Mark a hypervisor as in maintenance, so that no VM is placed on it
 version_added: 0.1.0
 description:
-  - Sets or removes the maintenance mark of a hypervisor, an empty volume
-    C(fleet-virt.maintenance) in its pool of base images. libvirt itself keeps it, so that whoever
-    reads the hypervisor sees it.
-  - No VM is placed on a hypervisor that has the mark, or on one whose mark cannot be read. What
-    runs there goes on running, and a VM that names the hypervisor is refused too.
+  - Sets or removes the maintenance mark of a hypervisor, an empty volume C(fleet-virt.maintenance)
+    in its pool of base images. It is stored in libvirt itself, so that anyone who reads the
+    hypervisor sees it.
+  - No VM is placed on a hypervisor that has the mark, or on one whose mark cannot be read. VMs that
+    run there keep running. A VM that specifies this hypervisor is refused too.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -36,7 +36,8 @@ options:
     default: present
   base_pool:
     description:
-      - Name of the storage pool of base images. It is made if it is not there and the mark is set.
+      - Name of the storage pool of base images. It is created if it does not exist when the mark is
+        set.
     type: str
     default: base
   base_path:
@@ -50,7 +51,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Place nothing here any more
+- name: Stop placing VMs here
   fleet.virt.virt_maintenance:
 
 - name: Place VMs here again

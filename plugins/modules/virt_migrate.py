@@ -10,19 +10,19 @@ module: virt_migrate
 short_description: Move VMs to another hypervisor
 version_added: 0.1.0
 description:
-  - Moves VMs of this hypervisor to others, with their disks, while they run. One that is shut off
-    is moved the same way, started but paused, and is shut off again afterwards.
-  - Everything is looked at on both ends first, and everything that speaks against the move is
-    returned at once. In check mode that is all, with the flow and the bytes that would travel.
-  - Memory and disks go by libvirt's native migration, from hypervisor to hypervisor and encrypted
-    (TLS), to an address that is named. No data passes through the controller.
-  - The volumes on the destination are made thin. Of an overlay only what is in the overlay travels;
-    its base image has to be there under the same digest; the playbooks have it brought there from
-    a hypervisor that has it, by libvirt's TLS.
-  - The VM's own volumes are removed here after it runs there. Whatever fails, it goes on where it
-    was, and the destination is cleaned.
-  - The move goes on when this module or the controller is killed. Run again, the same task joins
-    it, finishes it or undoes it.
+  - Moves VMs of this hypervisor to others, with their disks, while they run. A VM that is shut off
+    is moved the same way, started but paused, and shut off again afterwards.
+  - Both ends are checked first, and all reasons against the move are returned at once. Check mode
+    stops there, and also returns the flow and the number of bytes to transfer.
+  - Memory and disks are transferred by libvirt's native migration, from hypervisor to hypervisor,
+    encrypted (TLS), to a specified address. No data passes through the controller.
+  - The volumes on the destination are thin-provisioned. For an overlay only the overlay itself is
+    transferred; its base image has to exist there with the same digest; the playbooks transfer it
+    from a hypervisor that has it, over libvirt's TLS.
+  - The VM's own volumes are removed here once it runs there. If anything fails, the VM keeps
+    running on the source, and the destination is cleaned up.
+  - The move continues if this module or the controller is killed. When run again, the same task
+    joins it, finishes it or undoes it.
   - The playbook C(fleet.virt.migrate_vm) finds the VM and chooses the destination.
 author:
   - Fleet Virt contributors (@fleet-virt)
@@ -33,18 +33,19 @@ attributes:
   check_mode:
     support: full
     details:
-      - What is known only afterwards (bytes, seconds, downtime) reads V((generated\)). Files that
-        somebody put into a pool of the destination behind libvirt's back are found by the real run.
+      - Values known only afterwards (bytes, seconds, downtime) are V((generated\)). Files that were
+        put into a pool of the destination without libvirt's knowledge are only found by the real
+        run.
   diff_mode:
     support: full
   idempotent:
     support: full
     details:
-      - A VM that is on the destination already is left alone.
+      - A VM that is already on the destination is left unchanged.
 options:
   uri:
     description:
-      - Has to be a hypervisor of the machine that the module runs on.
+      - Has to be a hypervisor on the machine that the module runs on.
   vms:
     description:
       - The VMs to move.
@@ -59,7 +60,7 @@ options:
         required: true
       destination:
         description:
-          - The hypervisor it goes to.
+          - The hypervisor that it is moved to.
         type: dict
         required: true
         suboptions:
@@ -70,40 +71,42 @@ options:
             required: true
           address:
             description:
-              - Name or address that this hypervisor reaches it by. Its certificates have to name
-                it, and it listens there for the memory and the disks. Left out, its name.
+              - Name or address at which this hypervisor reaches the destination. The destination's
+                certificates have to contain it, and it listens there for memory and disks. Defaults
+                to its name.
             type: str
           bridges:
             description:
-              - Bridges it has, where its libvirt cannot tell.
+              - Bridges that it has, if its libvirt cannot report them.
             type: list
             elements: str
           marked:
             description:
-              - Whether it may have the maintenance mark, which is a reason against the move else.
+              - Whether it may have the maintenance mark, which is otherwise a reason against the
+                move.
             type: bool
             default: false
           expired:
             description:
-              - Certificates there that QEMU would show and that have expired, in words. They are
-                reasons against the move.
+              - Descriptions of expired certificates that QEMU would present there. They are reasons
+                against the move.
             type: list
             elements: str
             default: []
           coming:
             description:
-              - In check mode, volumes of base images that are not there now and will be.
+              - In check mode, volumes of base images that do not exist there yet but will.
             type: list
             elements: str
             default: []
       lost_source:
         description:
-          - The hypervisor that the VM came from, if it is gone for good before the move was over.
-            Then this runs on the destination, O(vms[].destination) is this hypervisor, and
-            O(state) is V(repaired). A VM that has arrived is finished here. One that has not is
-            lost with that hypervisor, which is a failure. No VM is started, and no volume is
-            removed but such that hold nothing.
-          - It is not believed while that hypervisor answers.
+          - The source hypervisor, if it is permanently gone before the move was complete. The
+            module then runs on the destination, O(vms[].destination) is this hypervisor, and
+            O(state) is V(repaired). The move of a VM that has arrived is finished here. A VM that
+            has not is lost with that hypervisor, which is a failure. No VM is started, and only
+            empty volumes are removed.
+          - This is rejected while that hypervisor responds.
         type: dict
         suboptions:
           name:
@@ -113,81 +116,81 @@ options:
             required: true
           addresses:
             description:
-              - Names or addresses it was reached by. Nothing may accept a connection there, to SSH
-                or to libvirt.
+              - Names or addresses at which it was reached. Nothing may accept a connection there,
+                for SSH or libvirt.
             type: list
             elements: str
             default: []
   state:
     description:
       - V(moved) moves the VMs.
-      - V(repaired) begins nothing new. A move that was interrupted is finished if the VM is on its
-        destination, joined if it still goes on, and undone else. A VM that may run on the other end
-        is never touched before that end says that it does not.
+      - V(repaired) starts nothing new. An interrupted move is finished if the VM is on its
+        destination, joined if it is still in progress, and undone otherwise. A VM that may run on
+        the other end is never touched until that end confirms that it does not.
     type: str
     choices: [moved, repaired]
     default: moved
   source:
     description:
-      - Name of this hypervisor in the inventory. Left out, its host name.
+      - Name of this hypervisor in the inventory. Defaults to its host name.
     type: str
   keep_volumes:
     description:
-      - Leave the volumes here when the VM has gone. They are nobody's then.
+      - Leave the volumes here after the VM has moved. They then belong to no VM.
     type: bool
     default: false
   parallel:
     description:
-      - VMs that move from here at the same time.
+      - Number of VMs that are moved from here at the same time.
     type: int
     default: 2
   bandwidth:
     description:
-      - Most that may travel, in MiB a second, for the memory and for each disk of a VM. Left out,
-        no limit.
+      - Bandwidth limit in MiB per second, for the memory and for each disk of a VM. Unlimited by
+        default.
     type: int
   max_downtime:
     description:
-      - Milliseconds that the guest may stand still at the end. It begins with a part of that, which
-        is doubled until it is all of it at half of the time O(seconds_per_gib) gives. Left out,
-        QEMU's default.
+      - Milliseconds for which the guest may be paused at the end. The move starts with a fraction
+        of this, which is doubled until it reaches the full value after half of the time that
+        O(seconds_per_gib) allows. Defaults to QEMU's own value.
     type: int
   auto_converge:
     description:
-      - Slow the guest down when it changes its memory faster than that travels.
+      - Slow the guest down if it changes its memory faster than it can be transferred.
     type: bool
     default: true
   tunnelled:
     description:
-      - Let memory travel inside libvirt's own connection, so that port 16514 alone is needed. No
-        disk goes that way, so each has to be on storage that both hypervisors have.
+      - Transfer memory inside libvirt's own connection, so that only port 16514 is needed. Disks
+        cannot be transferred that way, so each has to be on storage that both hypervisors share.
     type: bool
     default: false
   parallel_connections:
     description:
-      - Connections that memory travels over at the same time; left out, one. Versions of QEMU and
-        libvirt that cannot do it refuse the move.
+      - Number of parallel connections for the memory; defaults to one. Versions of QEMU and libvirt
+        that do not support this refuse the move.
     type: int
   seconds_per_gib:
     description:
-      - Seconds that the move may take for each GiB of memory and disks, at least for two. What
-        happens then says O(on_timeout).
+      - Seconds that the move may take per GiB of memory and disks, counting at least two GiB. See
+        O(on_timeout) for what happens then.
     type: int
     default: 800
   on_timeout:
     description:
-      - V(abort) ends a move that takes too long, and the VM goes on where it was.
-      - V(pause) pauses the guest, so that its memory changes no more, until it is on the
-        destination; if that takes as long again, and over a minute, the move is ended and the VM
-        goes on where it was.
-      - Post-copy is not offered, as a link that breaks during it would lose the VM.
-      - A move of which nothing travels for two minutes is ended in any case.
+      - V(abort) aborts a move that takes too long, and the VM keeps running on the source.
+      - V(pause) pauses the guest, so that its memory no longer changes, until it is on the
+        destination; if that takes as long again, and over a minute, the move is aborted and the VM
+        keeps running on the source.
+      - Post-copy is not offered, because a broken connection would lose the VM.
+      - A move without progress for two minutes is aborted in any case.
     type: str
     choices: [abort, pause]
     default: abort
   base_pool:
     description:
-      - Name of the pool of base images, in which the maintenance mark is.
+      - Name of the pool of base images, which holds the maintenance mark.
     type: str
     default: base
 seealso:
@@ -232,25 +235,25 @@ vms:
       description: Name of the VM.
       type: str
     source:
-      description: Name of this hypervisor, or of the one that is lost.
+      description: Name of this hypervisor, or of the lost one.
       type: str
     destination:
-      description: Name of the hypervisor it went to.
+      description: Name of the hypervisor that it was moved to.
       type: str
     flow:
-      description: How it moved, V(copy) with whole disks, V(overlay) with what lies on base images,
-        V(shared) with disks that both hypervisors have, V(memory) without disks, V(offline) while
+      description: How it moved, V(copy) with full disks, V(overlay) with overlays on base images,
+        V(shared) with disks that both hypervisors share, V(memory) without disks, V(offline) while
         it was shut off, V(finish) for the rest of an interrupted move, V(undo) for one that was
-        undone, so that the VM is where it was, V(lost) for a VM that was lost with the hypervisor
-        that it came from (O(vms[].lost_source)), V(none) if it was there already; null if nothing
-        came of it.
+        undone, so that the VM is on the source, V(lost) for a VM that was lost with its source
+        hypervisor (O(vms[].lost_source)), V(none) if it was already on the destination; null if it
+        was not moved.
       type: str
     steps:
       description: What was done, in order.
       type: list
       elements: str
     findings:
-      description: Everything that speaks against the move; then nothing was done.
+      description: All reasons against the move; if there are any, nothing was done.
       type: list
       elements: str
     kept:
@@ -258,21 +261,21 @@ vms:
       type: list
       elements: str
     progress:
-      description: What was seen of the move on the way, a line every three seconds. They are
-        shown meanwhile where Ansible reaches the hypervisor by SSH without a password.
+      description: Progress of the move, a line every three seconds. The lines are also shown during
+        the move if Ansible reaches the hypervisor by SSH without a password.
       type: list
       elements: str
     bytes_to_copy:
-      description: Bytes of disks that have to travel, as allocated.
+      description: Allocated bytes of disks to transfer.
       type: int
     bytes:
-      description: Bytes of memory and disks that travelled; null if none did.
+      description: Bytes of memory and disks that were transferred; null if none were.
       type: int
     seconds:
-      description: How long it took in all.
+      description: Total duration.
       type: float
     downtime_ms:
-      description: Milliseconds for which the guest stood still.
+      description: Milliseconds for which the guest was paused.
       type: int
     changed:
       description: Whether anything was changed.
@@ -281,20 +284,20 @@ vms:
       description: Whether it could not be moved.
       type: bool
     msg:
-      description: Why not, and what to do; or that it was there already; else null.
+      description: Why not, and what to do; or that it was already on the destination; else null.
       type: str
     note:
-      description: What is to be known though nothing failed, such as that the VM ran before its
-        hypervisor went down in the middle of the move, and is shut off now; else null.
+      description: A remark even though nothing failed, such as that the VM was running before its
+        hypervisor went down during the move and is now shut off; else null.
       type: str
 expired:
-  description: Certificates that QEMU shows when a VM comes and that have expired, in words.
+  description: Descriptions of expired certificates that QEMU presents when a VM arrives.
   returned: in playbooks of this collection
   type: list
   elements: str
 claims:
-  description: VMs that a place is kept for on this hypervisor while they move to it, each with
-    C(name), C(source) and C(destination).
+  description: VMs for which this hypervisor holds a claim while they move to it, each with C(name),
+    C(source) and C(destination).
   returned: in playbooks of this collection
   type: list
   elements: dict
@@ -304,25 +307,25 @@ host:
   type: dict
 bases:
   description: For each hypervisor that lacks some, the base images that VMs need there; or a list
-    of the volumes that are there now.
+    of the volumes that exist now.
   returned: in playbooks of this collection
   type: raw
 shares:
-  description: For each hypervisor the VMs to move from there, as O(vms).
+  description: VMs to move from each hypervisor, as O(vms).
   returned: in playbooks of this collection
   type: dict
 limits:
-  description: For each hypervisor the seconds that moving its VMs may take before it is given up.
+  description: For each hypervisor, the timeout for moving its VMs, in seconds.
   returned: in playbooks of this collection
   type: dict
 problems:
-  description: Interrupted moves that cannot be looked at now, and VMs that cannot leave or come
-    back, and why.
+  description: Interrupted moves that cannot be checked now, and VMs that cannot leave or come back,
+    and why.
   returned: in playbooks of this collection
   type: list
   elements: str
 settled:
-  description: VMs that are where they are to be.
+  description: VMs that are where they should be.
   returned: in playbooks of this collection
   type: list
   elements: str

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_packages
-short_description: Ensure that packages are installed, with nothing else decided by the hypervisor
+short_description: Ensure that packages are installed, without trusting the hypervisor's facts
 version_added: 0.1.0
 description:
   - Installs packages that are missing, by Ansible's own modules of the package manager (apt, dnf,
-    dnf5, and C(community.general.zypper)), with what they depend on and without what they only
-    recommend. Without O(names) it returns what machine it is.
-  - What these modules answer is data. Of C(ansible.builtin.setup) and
-    C(ansible.builtin.package_facts) only what is returned here is read, after its shape has been
-    checked. No fact, statistic, host or group comes of it, so a hypervisor that is somebody else's
-    governs neither the controller nor the other hypervisors.
-  - With apt, an installation that was interrupted there is finished first if it is what prevents
-    another (C(dpkg --configure --pending), files of the site stay).
-  - C(module_defaults) of the package manager's module hold, but for what this module decides.
-  - Needs Python and root there, and neither libvirt nor lxml.
+    dnf5, and C(community.general.zypper)), with their dependencies but without recommended
+    packages. Without O(names) it returns the platform of the machine.
+  - The results of these modules are treated as data. From C(ansible.builtin.setup) and
+    C(ansible.builtin.package_facts) only the values returned here are read, after their types have
+    been checked. They set no fact, statistic, host or group, so a compromised hypervisor controls
+    neither the controller nor the other hypervisors.
+  - With apt, an interrupted installation is finished first if it blocks this one (C(dpkg
+    --configure --pending), modified configuration files are kept).
+  - C(module_defaults) of the package manager's module apply, except for options that this module
+    sets.
+  - Needs Python and root on the hypervisor, but neither libvirt nor lxml.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -30,12 +31,13 @@ attributes:
   check_mode:
     support: full
     details:
-      - The package manager is not asked, because its lists may be missing or old and check mode
-        does not fetch them. So a package that there is nowhere is predicted to be installed.
+      - The package manager is not queried, because its package lists may be missing or outdated and
+        check mode does not fetch them. A package that does not exist is therefore predicted to be
+        installed.
   diff_mode:
     support: none
     details:
-      - RV(missing) names what is or would be installed.
+      - RV(missing) lists what is or would be installed.
   idempotent:
     support: full
 options:
@@ -47,7 +49,7 @@ options:
       - Accepted for C(module_defaults) of the action group; not used.
   names:
     description:
-      - Packages by the names of the distribution. Others than these are neither installed nor
+      - Packages, by the names of the distribution. Other packages are neither installed nor
         upgraded unless these depend on them.
     type: list
     elements: str
@@ -55,7 +57,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Find out what machine it is
+- name: Read the platform of the machine
   fleet.virt.virt_packages:
   register: machine
 
@@ -69,7 +71,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 platform:
-  description: What machine it is, in the words of C(ansible.builtin.setup).
+  description: The platform of the machine, in the terms of C(ansible.builtin.setup).
   returned: without O(names)
   type: dict
   contains:

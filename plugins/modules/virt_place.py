@@ -11,9 +11,10 @@ short_description: Choose hypervisors for VMs
 version_added: 0.1.0
 description:
   - Chooses a hypervisor for each VM of a batch from what M(fleet.virt.virt_host_info) registered on
-    all hypervisors of the play, and says for every other hypervisor why not, or how much worse.
-  - What is promised to defined domains counts, not what happens to be free. The same facts give
-    the same answer. A VM that exists already is placed where it is.
+    all hypervisors of the play, and reports for every other hypervisor why it was not chosen, or
+    how much worse it is.
+  - Resources committed to defined domains count, not what happens to be free. The same facts give
+    the same result. A VM that already exists is placed where it is.
   - Runs on the controller; use it with C(run_once). It contacts no hypervisor and changes nothing.
   - The hypervisors' C(virt_zone), C(virt_tags), C(virt_memory_reserve), C(virt_memory_ratio),
     C(virt_vcpu_ratio) and C(virt_disk_ratio) are read from their variables.
@@ -32,8 +33,8 @@ options:
       - Accepted for C(module_defaults) of the action group; not used.
   vms:
     description:
-      - The VMs, each with the options of M(fleet.virt.virt_init) as keys. Left out, the variable
-        C(virt_vms), else one VM of the variables C(vm_name), C(vm_vcpus) and so on.
+      - The VMs, each with the options of M(fleet.virt.virt_init) as keys. Defaults to the variable
+        C(virt_vms), else to one VM from the variables C(vm_name), C(vm_vcpus) and so on.
     type: list
     elements: dict
   results:
@@ -50,8 +51,8 @@ options:
     elements: str
   lost:
     description:
-      - Hypervisors that are permanently gone, so that nobody waits for their answer. Whoever names
-        one that is not has two of each of its VMs when it returns.
+      - Hypervisors that are permanently gone, and whose response is not required. If one of them
+        returns after all, each of its VMs may exist twice.
     type: list
     elements: str
     default: []
@@ -66,7 +67,7 @@ EXAMPLES = r"""
     placement: true
   register: facts
 
-- name: Where would a VM of 2 GiB go
+- name: Choose a hypervisor for a VM with 2 GiB
   fleet.virt.virt_place:
     results: facts
     vms:
@@ -90,7 +91,7 @@ placements:
       description: The chosen hypervisor; null for a VM that exists.
       type: str
     existing:
-      description: Hypervisors that have a VM of that name already.
+      description: Hypervisors that already have a VM of that name.
       type: list
       elements: str
     ranking:
@@ -99,29 +100,30 @@ placements:
       type: list
       elements: dict
     rejected:
-      description: Those that cannot, with C(filter) and C(reason).
+      description: Hypervisors that cannot, with C(filter) and C(reason).
       type: list
       elements: dict
 shares:
-  description: Hypervisor to the names of the VMs it is to have. Those that are as they are asked
-    for are left out where reading the hypervisors has told that.
+  description: Hypervisor to the names of the VMs it has to create or change. VMs known to be as
+    requested are left out.
   returned: success
   type: dict
 settled:
-  description: What became of those, as hypervisor to a list like
+  description: The results for those VMs, as hypervisor to a list like
     RV(fleet.virt.virt_init#module:vms).
   returned: in playbooks of this collection
   type: dict
 creates:
-  description: Whether one of the VMs is yet to be made.
+  description: Whether one of the VMs still has to be created.
   returned: in playbooks of this collection
   type: bool
 limits:
-  description: Hypervisor to the seconds that making its VMs may take before it is given up.
+  description: Hypervisor to the timeout for creating its VMs, in seconds.
   returned: success
   type: dict
 transfers:
-  description: Image of the controller to the seconds that bringing it to a hypervisor may take.
+  description: Image of the controller to the timeout for transferring it to a hypervisor, in
+    seconds.
   returned: success
   type: dict
 images:
@@ -133,11 +135,11 @@ peers:
   returned: success
   type: dict
 waits:
-  description: Hypervisor to the names of the VMs that are to answer.
+  description: Hypervisor to the names of the VMs to wait for.
   returned: success
   type: dict
 seen:
-  description: The fleet as it was when the VMs were placed; empty in check mode, and if the VMs go
+  description: State of the fleet when the VMs were placed; empty in check mode, and if the VMs go
     to several hypervisors.
   returned: success
   type: list
@@ -147,15 +149,15 @@ machine:
   returned: success
   type: str
 refresh_inventory:
-  description: Whether the inventory is to be read again for new VMs.
+  description: Whether the inventory has to be refreshed for new VMs.
   returned: success
   type: bool
 run:
-  description: Identity of this run.
+  description: Id of this run.
   returned: success
   type: str
 confirmed:
-  description: Hypervisor to the names of the VMs whose claims stay.
+  description: Hypervisor to the names of the VMs whose claims are kept.
   returned: in playbooks of this collection
   type: dict
 refused:
@@ -163,27 +165,26 @@ refused:
   returned: in playbooks of this collection
   type: dict
 pending:
-  description: VMs to be tried again.
+  description: VMs to retry.
   returned: in playbooks of this collection
   type: list
   elements: str
 attempt:
-  description: How often it was tried by now.
+  description: Number of attempts so far.
   returned: in playbooks of this collection
   type: int
 done:
-  description: What the rounds before have created, and what is settled, as hypervisor to a list
-    like RV(fleet.virt.virt_init#module:vms).
+  description: Results of previous rounds and of VMs that were already as requested, as hypervisor
+    to a list like RV(fleet.virt.virt_init#module:vms).
   returned: in playbooks of this collection
   type: dict
 problems:
-  description: Why VMs cannot be made, empty if all is well.
+  description: Why VMs cannot be created; empty if there are no problems.
   returned: in playbooks of this collection
   type: list
   elements: str
 requested:
-  description: What was to be there after this round and those before it, as hypervisor to names of
-    VMs.
+  description: VMs requested in this round and previous ones, as hypervisor to names of VMs.
   returned: in playbooks of this collection
   type: dict
 """

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_plan
-short_description: Compare VMs that are asked for with those of the fleet
+short_description: Compare requested VMs with those of the fleet
 version_added: 0.2.0
 description:
-  - Says of each VM of a batch whether it is there as asked for, differs, was changed by somebody
-    else since it was made, or would be made, and where; and which other VMs there are.
+  - Reports for each VM of a batch whether it exists as requested, differs, was changed by someone
+    else since it was created, or would be created, and where; and which other VMs exist.
   - Runs on the controller, on what M(fleet.virt.virt_init) registered on all hypervisors of the
     play; C(fleet.virt.plan) does both. It contacts no hypervisor and changes nothing.
-  - A VM that no hypervisor has is V(unknown) while one of them is silent.
+  - A VM that no hypervisor has is V(unknown) while one of them does not respond.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -30,44 +30,43 @@ options:
       - Accepted for C(module_defaults) of the action group; not used.
   vms:
     description:
-      - The VMs, each with the options of M(fleet.virt.virt_init) as keys. Left out, the variable
-        C(virt_vms), else one VM of the variables C(vm_name), C(vm_vcpus) and so on.
+      - The VMs, each with the options of M(fleet.virt.virt_init) as keys. Defaults to the variable
+        C(virt_vms), else to one VM from the variables C(vm_name), C(vm_vcpus) and so on.
     type: list
     elements: dict
   results:
     description:
       - Name of the variable with the results of M(fleet.virt.virt_init), or of
-        M(fleet.virt.virt_host_info), read with
-        O(fleet.virt.virt_host_info#module:placement=true); by those, VMs that are there are not
-        compared.
+        M(fleet.virt.virt_host_info), read with O(fleet.virt.virt_host_info#module:placement=true);
+        with the latter, existing VMs are not compared.
     type: str
     required: true
   expected:
     description:
       - Names of all hypervisors of the fleet. One that is not in the play (C(--limit)) may have a
-        VM that is found nowhere.
+        VM that is not found elsewhere.
     type: list
     elements: str
   lost:
     description:
-      - Hypervisors that are permanently gone, so that nobody waits for their answer.
+      - Hypervisors that are permanently gone, and whose response is not required.
     type: list
     elements: str
     default: []
   strict:
     description:
-      - Fail if the fleet is not as asked for, so that a program sees it by the exit status.
+      - Fail if the fleet is not as requested, so that a program can tell by the exit status.
     type: bool
     default: false
   output:
     description:
-      - Form of what is shown.
+      - Format of the output.
     type: str
     choices: [table, json, yaml, csv]
     default: table
   output_file:
     description:
-      - File of the controller to write it to, in place of the screen.
+      - File on the controller to write the output to, instead of printing it.
     type: path
 seealso:
   - module: fleet.virt.virt_init
@@ -80,7 +79,7 @@ EXAMPLES = r"""
     placement: true
   register: facts
 
-- name: Is there a VM of that name, and where would it be made if not
+- name: Check whether the VM exists, and where it would be created if not
   fleet.virt.virt_plan:
     results: facts
     vms:
@@ -92,17 +91,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 empty:
-  description: Whether all VMs are as asked for and run so, none is unfinished and none is left
-    over, and every hypervisor answered. VMs that were not made by this collection, and are not
-    asked for, do not count.
+  description: Whether all VMs are as requested and running as defined, none is unfinished and none
+    is surplus, and every hypervisor responded. VMs that were not created by this collection, and
+    are not requested, do not count.
   returned: always
   type: bool
 silent:
-  description: Hypervisors that gave no answer, with the reason.
+  description: Hypervisors that did not respond, with the reason.
   returned: always
   type: dict
 vms:
-  description: One entry for each VM that is asked for, and each other VM of the fleet.
+  description: One entry for each requested VM, and each other VM of the fleet.
   returned: always
   type: list
   elements: dict
@@ -111,29 +110,30 @@ vms:
       description: Name of the VM.
       type: str
     hypervisor:
-      description: Where it is, or would be made; null if nowhere, several in a conflict.
+      description: Where it is, or would be created; null if nowhere, several in a conflict.
       type: str
     action:
       description:
-        - V(create), it is to be made; V(nowhere), no hypervisor can take it; V(unknown), a silent
-          hypervisor may have it, or it is there and was not compared; V(conflict), several have it,
-          or somebody else's is in its place.
-        - V(finish), a run is at work on it or died at it; V(change), it differs from what is asked
-          for; V(drift), it was made as asked for and somebody has changed it since;
-          V(restart), it is defined as asked for, and what runs is to be restarted for it.
-        - V(surplus), this collection made it and nobody asks for it; V(unmanaged), others made it;
-          V(unchanged), it is as asked for.
+        - V(create), it has to be created; V(nowhere), no hypervisor can take it; V(unknown), a
+          hypervisor that did not respond may have it, or it exists and was not compared;
+          V(conflict), several have it, or a VM that this collection did not create has its name.
+        - V(finish), a run is working on it or died while doing so; V(change), it differs from the
+          request; V(drift), it was created as requested and has been changed since by someone else;
+          V(restart), it is defined as requested, and the running VM has to be restarted.
+        - V(surplus), this collection created it and it is not requested; V(unmanaged), it was
+          created by other means; V(unchanged), it is as requested.
       type: str
     details:
-      description: What differs and how it would be changed, or why.
+      description: The differences and how they would be changed, or the reason.
       type: list
       elements: str
       sample: ["vcpus 2 -> 4, live", "memory_max 2.0GiB -> 4.0GiB, at the next start"]
     restart_required:
-      description: Whether a setting that was changed before, by anybody, waits for its next start.
+      description: Whether a setting that was changed earlier, by anyone, takes effect at its next
+        start.
       type: bool
 output:
-  description: What was printed, or written to O(output_file).
+  description: The text that was printed, or written to O(output_file).
   returned: always
   type: str
 """

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_pool
-short_description: Have directory pools that are active, begin at boot, and have an id
+short_description: Ensure that directory pools exist, are active, start at boot, and have an id
 version_added: 0.1.0
 description:
-  - Makes pools of files in folders, active and beginning at boot. A pool that has the folder is
-    used whatever its name is; nothing that is there is defined anew.
-  - Each folder gets a file C(fleet-virt.pool-id) with a random id, once. Two hypervisors on which
-    it is the same share the storage.
-  - All pools are looked at before any is changed.
+  - Creates directory pools that are active and start at boot. An existing pool with the same folder
+    is used, whatever its name; no existing pool is redefined.
+  - Each folder gets a file C(fleet-virt.pool-id) with a random id, once. Two hypervisors with the
+    same id share the storage.
+  - All pools are checked before any is changed.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -24,7 +24,7 @@ attributes:
   check_mode:
     support: full
     details:
-      - Also before libvirt is installed.
+      - Also works before libvirt is installed.
   diff_mode:
     support: full
   idempotent:
@@ -39,12 +39,12 @@ options:
     suboptions:
       name:
         description:
-          - Name of the pool, if none has that folder yet.
+          - Name of the pool, if no pool has that folder yet.
         type: str
         required: true
       path:
         description:
-          - Its folder. It is made if it is not there.
+          - Folder of the pool. It is created if it does not exist.
         type: path
         required: true
 seealso:
@@ -53,7 +53,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Have a pool for base images and one for disks
+- name: Ensure that a pool for base images and one for disks exist
   fleet.virt.virt_pool:
     pools:
       - name: base
@@ -73,7 +73,7 @@ pools:
       description: Name of the pool in libvirt.
       type: str
     path:
-      description: Its folder.
+      description: Folder of the pool.
       type: str
     id:
       description: Its id; V((generated\)) in check mode, if it has none yet.

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_preflight
-short_description: Find what would keep a hypervisor from being one of the fleet
+short_description: Check whether a hypervisor is ready to join the fleet
 version_added: 0.1.0
 description:
-  - Looks at a hypervisor for what goes wrong later, and prints it. KVM is tried by booting a guest
-    of 512 bytes, TLS by connecting to every other hypervisor with names verified, the clock by
-    asking for the time.
-  - Each finding has an id that stays the same, a severity, the hosts it is about, a message with
-    the value that was found, and a remedy. Only errors fail the task.
-  - A hypervisor whose libvirt is down is looked at as far as that is possible.
-  - Needs root on the hypervisor. The playbook C(fleet.virt.preflight) looks at all hypervisors of
-    the fleet together, so that it also finds what differs between them.
+  - Checks a hypervisor for problems that would surface later, and prints them. KVM is tested by
+    booting a guest of 512 bytes, TLS by connecting to every other hypervisor with names verified,
+    the clock by querying the time.
+  - Each finding has a stable id, a severity, the affected hosts, a message with the value that was
+    found, and a remedy. Only errors fail the task.
+  - A hypervisor whose libvirt is down is checked as far as possible.
+  - Needs root on the hypervisor. The playbook C(fleet.virt.preflight) checks all hypervisors of the
+    fleet together, so that it also finds differences between them.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -27,13 +27,13 @@ extends_documentation_fragment:
 options:
   expected:
     description:
-      - Names of all hypervisors of the fleet, whatever C(--limit) says. By default the hosts of
+      - Names of all hypervisors of the fleet, whatever C(--limit) says. Defaults to the hosts of
         the group C(hypervisors).
     type: list
     elements: str
   peers:
     description:
-      - Hypervisors that TLS is tried to. By default all others of O(expected).
+      - Hypervisors to test TLS connections to. Defaults to all others of O(expected).
     type: list
     elements: dict
     suboptions:
@@ -44,12 +44,12 @@ options:
         required: true
       address:
         description:
-          - Address or name that is connected to, which the certificate there has to name.
+          - Address or name to connect to, which the certificate there has to contain.
         type: str
         required: true
   bridges:
     description:
-      - Bridges that have to be there. By default those of C(virt_nic_profiles), without these
+      - Bridges that have to exist. Defaults to those of C(virt_nic_profiles), without these to
         C(br0).
     type: list
     elements: str
@@ -61,32 +61,32 @@ options:
     default: [default, base]
   min_free:
     description:
-      - Space that should be free in each pool, as C(10GiB); a bare number is MiB.
+      - Space that should be free in each pool, such as C(10GiB); a plain number is in MiB.
     type: str
     default: 10GiB
   expiry_days:
     description:
-      - Days before its end from which on a certificate is a finding. A list of revocations is one
-        in the last tenth of its own life.
+      - Number of days before its expiry from which a certificate is reported. A revocation list is
+        reported in the last tenth of its lifetime.
     type: int
     default: 30
   clock_seconds:
     description:
-      - Seconds that clocks may differ by. What cannot be told from the time the question takes is
-        no finding.
+      - Seconds by which clocks may differ. A difference within the duration of the query is not
+        reported.
     type: float
     default: 1.0
   output:
     description:
-      - A table for people, JSON, YAML or CSV.
+      - Output format, a table for people, JSON, YAML or CSV.
     type: str
     choices: [table, json, yaml, csv]
     default: table
   output_file:
     description:
       - File on the controller that the output is written to instead of being printed.
-      - It is written beside its final name and renamed. A new file has mode 0600, one that was
-        there keeps its owner, group and mode.
+      - It is written beside its final name and renamed. A new file has mode 0600, an existing one
+        keeps its owner, group and mode.
       - A device, a pipe, a socket or a symbolic link is refused.
     type: path
 """
@@ -98,12 +98,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 facts:
-  description: What was found on the hypervisor, unjudged; what could not be found out is in
+  description: Facts found on the hypervisor, without judgement; what could not be determined is in
     C(errors).
   returned: success
   type: dict
 baseline:
-  description: The CPU that all hypervisors have.
+  description: The baseline CPU that all hypervisors support.
   returned: in playbooks of this collection
   type: dict
   contains:
@@ -115,13 +115,13 @@ baseline:
       description: The same as libvirt writes it.
       type: str
     runs:
-      description: Whether this hypervisor has it.
+      description: Whether this hypervisor supports it.
       type: bool
     error:
       description: Why there is none, else null.
       type: str
 findings:
-  description: What was found, errors first.
+  description: The findings, errors first.
   returned: success
   type: list
   elements: dict
@@ -133,7 +133,7 @@ findings:
       description: V(error), V(warning) or V(info).
       type: str
     hosts:
-      description: Hypervisors it is about.
+      description: Affected hypervisors.
       type: list
       elements: str
     message:
@@ -154,7 +154,7 @@ summary:
       description: Warnings.
       type: int
     info:
-      description: What is only worth knowing.
+      description: Informational findings.
       type: int
 output:
   description: The text that was printed or written.

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_purge
-short_description: Remove domains with exactly the volumes that are their own
+short_description: Remove domains with exactly the volumes that they own
 version_added: 0.1.0
 description:
-  - Removes domains that this collection made, with the volumes made for them, seed medium, saved
-    memory, snapshots, firmware variables and the log of the serial console.
-  - A VM that somebody else made is refused, also one that M(fleet.virt.virt_seed) has seeded.
-  - A volume goes only if the domain's metadata names it, it is in the pool it was made in, and no
-    program has it locked. Base images, disks of others, media and folders stay; what stays, and
-    why, is returned.
+  - Removes domains that this collection created, with the volumes created for them, seed medium,
+    saved memory, snapshots, firmware variables and the log of the serial console.
+  - A VM that this collection did not create is refused, even if M(fleet.virt.virt_seed) has seeded
+    it.
+  - A volume is removed only if the domain's metadata lists it, it is in the pool it was created in,
+    and no process holds a lock on it. Base images, disks of others, media and folders are kept;
+    what is kept, and why, is returned.
   - A domain is refused if another domain, snapshot or image of this hypervisor, attached or not,
-    names one of its disks or lies on it. They are named in the error.
-  - Everything is looked at before anything is touched. If one of several domains cannot be removed,
+    uses one of its disks, also as a backing file. The error names them.
+  - Everything is checked before anything is touched. If one of several domains cannot be removed,
     none is.
-  - A call that is killed leaves a domain that cannot be started; the next call finishes it. The
-    same holds for a VM whose creation was killed.
-  - The module knows one hypervisor. The playbook C(fleet.virt.purge_vm) also asks the others, which
-    volumes on shared storage require.
+  - A call that is killed leaves a domain that cannot be started; the next call finishes the
+    removal. The same applies to a VM whose creation was killed.
+  - The module knows only one hypervisor. The playbook C(fleet.virt.purge_vm) also queries the
+    others, which is required for volumes on shared storage.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -33,7 +34,7 @@ attributes:
   check_mode:
     support: full
     details:
-      - Returns exactly what would go and what would stay.
+      - Returns exactly what would be removed and what would be kept.
   diff_mode:
     support: full
   idempotent:
@@ -41,17 +42,17 @@ attributes:
 options:
   uri:
     description:
-      - Has to be a hypervisor of the machine that the module runs on, where its files are.
+      - Has to be a hypervisor on the machine that the module runs on, where its files are located.
   names:
     description:
-      - Names of the domains. One that is not there is no error.
+      - Names of the domains. A name that does not exist is not an error.
     type: list
     elements: str
     required: true
     aliases: [name]
   force:
     description:
-      - Destroy a running domain, which is like pulling its plug. Without this a running domain is
+      - Destroy a running domain, which is like pulling the plug. Without this a running domain is
         an error.
     type: bool
     default: false
@@ -62,8 +63,8 @@ options:
     default: base
   asked:
     description:
-      - Paths of volumes on storage that other hypervisors can reach, after all of those have been
-        asked and none uses them. Such a volume that is not listed here is an error.
+      - Paths of volumes on storage that other hypervisors can reach, for which all of those have
+        confirmed that they are not in use. Such a volume that is not listed here is an error.
     type: list
     elements: str
     default: []
@@ -94,7 +95,7 @@ vms:
       description: Name of the domain.
       type: str
     uuid:
-      description: UUID of the domain; null if it was not there.
+      description: UUID of the domain; null if it did not exist.
       type: str
     changed:
       description: Whether anything was removed.
@@ -105,11 +106,11 @@ vms:
       elements: dict
       contains:
         kind:
-          description: What it is, V(managed_save), V(volume), V(seed), V(log), V(snapshot),
+          description: Kind of object, V(managed_save), V(volume), V(seed), V(log), V(snapshot),
             V(nvram) or V(domain).
           type: str
         name:
-          description: Its name, of a volume with its pool.
+          description: Its name; for a volume, with its pool.
           type: str
         path:
           description: Its file.
@@ -118,7 +119,7 @@ vms:
           description: Virtual size of a volume.
           type: int
     kept:
-      description: Files of the domain that stay.
+      description: Files of the domain that are kept.
       type: list
       elements: dict
       contains:
@@ -126,21 +127,21 @@ vms:
           description: The file.
           type: str
         reason:
-          description: Why it stays.
+          description: Why it is kept.
           type: str
     failed:
       description: Whether it could not be removed.
       type: bool
     msg:
-      description: Why not, or that it was not there; else null.
+      description: Why not, or that it did not exist; else null.
       type: str
 pool_ids:
-  description: Identities of the pools of this hypervisor that have one.
+  description: Ids of the pools of this hypervisor that have one.
   returned: in playbooks of this collection
   type: list
   elements: str
 users:
-  description: Files that were asked about and are used here, with V(file) and V(users).
+  description: Requested files that are in use here, with V(file) and V(users).
   returned: in playbooks of this collection
   type: list
   elements: dict
@@ -149,22 +150,22 @@ shares:
   returned: in playbooks of this collection
   type: dict
 absent:
-  description: Names that are proven to be nowhere.
+  description: Names that are proven not to exist anywhere.
   returned: in playbooks of this collection
   type: list
   elements: str
 files:
-  description: Names of files on shared storage that all hypervisors have to be asked about.
+  description: Names of files on shared storage that all hypervisors have to be queried for.
   returned: in playbooks of this collection
   type: list
   elements: str
 asked:
-  description: Paths of those files.
+  description: Paths of these files.
   returned: in playbooks of this collection
   type: list
   elements: str
 homes:
-  description: For each of those files the hypervisor of its domain.
+  description: For each of these files, the hypervisor of its domain.
   returned: in playbooks of this collection
   type: dict
 output:

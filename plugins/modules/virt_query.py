@@ -13,7 +13,7 @@ description:
   - Reads, live from libvirt, the domains of a hypervisor with their state, disks, NICs, consoles,
     snapshots and metadata.
   - Reading never refreshes a pool, starts a process or changes anything. A domain that is broken,
-    hangs or vanishes meanwhile carries its own error and hides nothing else.
+    hangs or disappears meanwhile has its own error and does not affect the rest.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -23,19 +23,19 @@ extends_documentation_fragment:
 options:
   names:
     description:
-      - Names of the domains to read; all of them when left out.
+      - Names of the domains to read; defaults to all of them.
       - A name that is not defined on the hypervisor is an error, unless O(ignore_missing) is set.
     type: list
     elements: str
   ignore_missing:
     description:
-      - Leave out names that are not defined on this hypervisor, for asking a fleet where one is.
+      - Skip names that are not defined on this hypervisor, for searching a fleet.
     type: bool
     default: false
   addresses:
     description:
-      - Ask running guests for their addresses, from the guest agent where one is connected, else
-        from the leases of libvirt's networks.
+      - Return the addresses of running guests, from the guest agent if one is connected, else from
+        the DHCP leases of libvirt's networks.
     type: bool
     default: false
   stats:
@@ -45,7 +45,7 @@ options:
     default: false
 seealso:
   - module: fleet.virt.virt_host_info
-    description: The hypervisor itself.
+    description: Reads the hypervisor itself.
 """
 
 EXAMPLES = r"""
@@ -59,7 +59,7 @@ EXAMPLES = r"""
     addresses: true
     stats: true
 
-- name: Read libvirt's test driver, with nothing installed but the binding
+- name: Read libvirt's test driver, with only the Python binding installed
   fleet.virt.virt_query:
     uri: test:///default
 """
@@ -86,7 +86,7 @@ domains:
       type: str
       sample: booted
     domain_type:
-      description: What runs it, for example V(kvm) or V(qemu).
+      description: Domain type, for example V(kvm) or V(qemu).
       type: str
     arch:
       description: Architecture of the guest.
@@ -99,7 +99,7 @@ domains:
       type: dict
       contains:
         type:
-          description: V(bios) or V(efi); null where the definition does not tell.
+          description: V(bios) or V(efi); null if the definition does not specify it.
           type: str
         loader:
           description: Path of the firmware's image.
@@ -114,25 +114,25 @@ domains:
       description: CPU model, where one is named.
       type: str
     vcpus:
-      description: Virtual CPUs it has now.
+      description: Current number of virtual CPUs.
       type: int
     vcpus_max:
-      description: Virtual CPUs it can have.
+      description: Maximum number of virtual CPUs.
       type: int
     memory_mib:
-      description: Memory it has now.
+      description: Current memory.
       type: int
     memory_max_mib:
-      description: Memory it can have.
+      description: Maximum memory.
       type: int
     autostart:
       description: Whether it starts with its hypervisor.
       type: bool
     persistent:
-      description: Whether its definition outlives it.
+      description: Whether its definition is persistent.
       type: bool
     managed_save:
-      description: Whether its memory was saved; the next start goes on from there.
+      description: Whether its memory was saved; the next start resumes from there.
       type: bool
     title:
       description: Title of the domain.
@@ -149,7 +149,7 @@ domains:
       elements: dict
       contains:
         target:
-          description: Name the guest's bus gives it.
+          description: Target name of the disk.
           type: str
           sample: vda
         bus:
@@ -173,7 +173,7 @@ domains:
           description: Volume of that pool.
           type: str
         format:
-          description: Format libvirt gives to QEMU.
+          description: Format that libvirt passes to QEMU.
           type: str
           sample: qcow2
         backing:
@@ -189,10 +189,11 @@ domains:
           description: Whether several guests may use it at once.
           type: bool
         size_mib:
-          description: Virtual size; null where it cannot be had, RV(domains[].error) tells why.
+          description: Virtual size; null if it cannot be determined, see RV(domains[].error) for
+            the reason.
           type: int
         allocation_mib:
-          description: What it occupies on the hypervisor.
+          description: Space that it occupies on the hypervisor.
           type: int
     nics:
       description: NICs, in the order of the definition.
@@ -239,14 +240,14 @@ domains:
           type: str
           sample: 127.0.0.1
         port:
-          description: Port; null while the domain is off and the port is chosen when it starts.
+          description: Port; null while the domain is off if the port is assigned at its start.
           type: int
           sample: 5900
         tls_port:
-          description: Port for TLS, of SPICE.
+          description: TLS port of SPICE.
           type: int
         socket:
-          description: Path of the socket it listens on instead.
+          description: Path of the socket that it listens on instead.
           type: str
     consoles:
       description: Serial lines, then consoles, in the order of the definition.
@@ -254,22 +255,22 @@ domains:
       elements: dict
       contains:
         type:
-          description: What it is connected with on the hypervisor.
+          description: Type of its host end.
           type: str
           sample: pty
         path:
-          description: Path there, or host and port.
+          description: Path of its host end, or host and port.
           type: str
           sample: /dev/pts/3
         target:
-          description: What it is in the guest.
+          description: Device type in the guest.
           type: str
           sample: isa-serial
         log:
-          description: File on the hypervisor that gets a copy of the output.
+          description: File on the hypervisor that receives a copy of the output.
           type: str
     hostdevs:
-      description: Devices of the hypervisor given to the guest.
+      description: Host devices passed through to the guest.
       type: list
       elements: dict
       contains:
@@ -290,31 +291,31 @@ domains:
           description: Name of the snapshot.
           type: str
         created:
-          description: When it was made, in seconds since 1970.
+          description: When it was created, in seconds since 1970.
           type: int
         state:
           description: State the domain was in.
           type: str
         current:
-          description: Whether the domain goes on from this one.
+          description: Whether this is the domain's current snapshot.
           type: bool
     metadata:
-      description: What this collection keeps with the domain, in the domain's own definition.
+      description: Metadata that this collection stores in the domain's own definition.
       type: dict
       contains:
         managed:
-          description: Whether there is any; else the rest is empty.
+          description: Whether there is any; if not, the rest is empty.
           type: bool
         phase:
-          description: What is being done with the domain, V(creating), V(migrating), V(seeding) or
-            V(purging); null in ordinary life.
+          description: Phase of a run that is working on the domain, V(creating), V(migrating),
+            V(seeding) or V(purging); null normally.
           type: str
         owner:
-          description: The process on the hypervisor that does it; null in ordinary life.
+          description: The process on the hypervisor that does so; null normally.
           type: dict
           contains:
             boot_id:
-              description: The boot of the hypervisor it belongs to.
+              description: Id of the hypervisor's boot that it belongs to.
               type: str
             pid:
               description: Process number.
@@ -323,17 +324,17 @@ domains:
               description: When it started, in clock ticks since the boot.
               type: int
             run:
-              description: The run it belongs to.
+              description: The run that it belongs to.
               type: str
         home:
-          description: Hypervisor the domain belongs on, by its name in the inventory.
+          description: Home hypervisor of the domain, by its inventory name.
           type: str
         image:
-          description: Image the domain was made from; null if there was none.
+          description: Image the domain was created from; null if there was none.
           type: dict
           contains:
             name:
-              description: What the administrator called it.
+              description: Name that the administrator gave it.
               type: str
             digest:
               description: Digest of its content.
@@ -346,7 +347,7 @@ domains:
           type: list
           elements: str
         anti_affinity:
-          description: Groups whose members it is kept apart from.
+          description: Groups with whose members it must not share a hypervisor.
           type: list
           elements: str
         tags:
@@ -363,7 +364,7 @@ domains:
           description: Public SSH host key of the guest.
           type: str
         volumes:
-          description: Volumes that were made for this domain and go with it.
+          description: Volumes that were created for this domain and are removed with it.
           type: list
           elements: dict
           contains:
@@ -377,47 +378,47 @@ domains:
               description: Path of the volume.
               type: str
             target:
-              description: Disk it is for.
+              description: Target of its disk.
               type: str
             role:
               description: V(disk) or V(seed).
               type: str
         start_order:
-          description: Its place in the order of start; null if it has none.
+          description: Its position in the start order; null if it has none.
           type: int
         start_delay:
-          description: Seconds to wait after its start before those after it are started.
+          description: Seconds to wait after its start before the next ones are started.
           type: int
         addresses:
-          description: Addresses the guest was given.
+          description: Static addresses that the guest was given.
           type: list
           elements: str
         evacuated_from:
-          description: Hypervisors that C(fleet.virt.evacuate) took it from, the last one at the
-            end, to which C(fleet.virt.return_vms) brings it back; empty in ordinary life.
+          description: Hypervisors that C(fleet.virt.evacuate) moved it away from, the latest last,
+            to which C(fleet.virt.return_vms) moves it back; empty normally.
           type: list
           elements: str
         first_boot:
           description:
-            - V(pending) or V(written) while the end of the guest's first boot, with its packages
-              and commands, is not known, V(unknown) where nobody can tell, what failed after
-              V(failed:), null otherwise.
+            - V(pending) or V(written) while it is not known whether the guest's first boot, with
+              its packages and commands, has ended, V(unknown) if that cannot be determined,
+              V(failed:) followed by what failed, null otherwise.
           type: str
         move:
-          description: Where a domain in phase V(migrating) goes; null in ordinary life.
+          description: Where a domain in phase V(migrating) is moved to; null normally.
           type: dict
           contains:
             source:
-              description: Hypervisor it came from.
+              description: Source hypervisor.
               type: str
             destination:
-              description: Hypervisor it goes to.
+              description: Destination hypervisor.
               type: str
             run:
               description: The run that moves it.
               type: str
             autostart:
-              description: Whether it is to start with its hypervisor afterwards, V(yes) or V(no).
+              description: Whether it starts with its hypervisor afterwards, V(yes) or V(no).
               type: str
             state:
               description: What it is to be afterwards, V(running) or V(shutoff).
@@ -518,7 +519,7 @@ domains:
               description: Errors, where the driver counts them.
               type: int
     error:
-      description: What could not be read of this domain and why, else null.
+      description: What could not be read of this domain and why; else null.
       type: str
 """
 

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_rename
-short_description: Give a domain another name
+short_description: Rename a domain
 version_added: 0.2.0
 description:
-  - Renames a domain that is shut off. What this collection keeps with it stays.
-  - The log of its console gets the new name. The variables of its UEFI firmware are kept in a file
-    that is called after its UUID from then on, because libvirt would give that of the old name to
-    a new VM.
-  - Its volumes keep their names unless O(volumes) is set. What the guest calls itself is not
-    changed.
-  - A domain that this collection neither made nor adopted, one with saved memory, and one with
-    snapshots or checkpoints, with which libvirt renames nothing, are refused.
-  - One that was killed on the way is in phase V(renaming); the same again finishes it.
-  - Whether another hypervisor has a VM of the new name is not looked at here; the playbook
-    C(fleet.virt.rename) does that, before and after it takes the name.
+  - Renames a domain that is shut off. The metadata of this collection is kept.
+  - The log of its console gets the new name. Its UEFI variables are moved to a file named after its
+    UUID, because libvirt would give the file with the old name to a new VM.
+  - Its volumes keep their names unless O(volumes) is set. The guest's own host name is not changed.
+  - A domain that this collection neither created nor adopted, one with saved memory, and one with
+    snapshots or checkpoints (which libvirt cannot rename) are refused.
+  - If the module is killed, the domain is left in phase V(renaming); running the same task again
+    finishes it.
+  - Whether another hypervisor has a VM of the new name is not checked here; the playbook
+    C(fleet.virt.rename) does that, before and after it claims the name.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -34,7 +33,7 @@ attributes:
   idempotent:
     support: full
     details:
-      - A domain of the new name that came from the old one is left alone.
+      - A domain of the new name that was renamed from the old one is left unchanged.
 options:
   name:
     description:
@@ -43,21 +42,21 @@ options:
     required: true
   new_name:
     description:
-      - Name that it gets. It is made of letters, digits and C(-_.).
+      - New name, of letters, digits and C(-_.).
     type: str
     required: true
   volumes:
     description:
-      - Rename its own volumes too, those that are called after it, such as C(web1_system.qcow2).
-        Volumes that it was not made with, and those under other names, keep theirs.
-      - Refused where another VM has one, an image such as that of a linked copy lies on one, or one
-        is on storage that other hypervisors reach.
-      - A domain that has its new name already gets its volumes renamed.
+      - Also rename its own volumes that are named after it, such as C(web1_system.qcow2). Volumes
+        that it was not created with, and those with other names, keep theirs.
+      - This is refused if another VM uses one of them, an image such as that of a linked copy is
+        backed by one, or one is on storage that other hypervisors can reach.
+      - A domain that already has its new name gets its volumes renamed.
     type: bool
     default: false
 seealso:
   - module: fleet.virt.virt_adopt
-    description: Makes a domain of anybody's one of this collection's.
+    description: Adopts a domain that was created by other means.
 """
 
 EXAMPLES = r"""
@@ -87,7 +86,7 @@ vms:
       description: UUID of the domain.
       type: str
     changed:
-      description: Whether it has another name than before.
+      description: Whether it was renamed.
       type: bool
     steps:
       description: What was done, in order.
@@ -95,7 +94,7 @@ vms:
       elements: str
       sample: [mark web1, rename web1 to web9, web9 is complete]
     failed:
-      description: Whether it has not the new name.
+      description: Whether it could not be renamed.
       type: bool
     msg:
       description: Why not; else null.
@@ -113,24 +112,24 @@ defined:
       description: UUID of the VM.
       type: str
     phase:
-      description: What a run is doing to it.
+      description: Phase of a run that is working on it.
       type: str
     managed:
-      description: Whether this collection made or adopted it.
+      description: Whether this collection created or adopted it.
       type: bool
     renamed_from:
-      description: The name it had before.
+      description: Its previous name.
       type: str
 hypervisor:
-  description: Where the VM is.
+  description: Hypervisor of the VM.
   returned: in playbooks of this collection
   type: str
 taken:
-  description: Whether the new name was taken.
+  description: Whether the new name was claimed.
   returned: in playbooks of this collection
   type: bool
 problem:
-  description: What speaks against it; may be empty.
+  description: Reason against the renaming; may be empty.
   returned: in playbooks of this collection
   type: str
 output:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_screenshot
-short_description: Take pictures of what guests show on their screens
+short_description: Take screenshots of guests
 version_added: 0.1.0
 description:
-  - Takes a picture of the screen of each domain and writes it as a PNG on the controller, as
-    C(DEST/HYPERVISOR/VM.png), where C(/) and the like in names are written as in URLs.
-  - No console is opened and no port listens for it. A picture is what libvirt's
-    virDomainScreenshot gives, looked at on the controller before it is written. It is a file that
-    only its owner can read, since a screen may show what is secret.
-  - A screen that cannot be seen is a failure of that domain, and hides no other.
+  - Takes a screenshot of each domain and writes it as a PNG file on the controller, as
+    C(DEST/HYPERVISOR/VM.png), where C(/) and the like in names are percent-encoded.
+  - No console is opened and no port listens for it. The screenshot is taken with libvirt's
+    virDomainScreenshot and checked on the controller before it is written. Only its owner can read
+    the file, because a screen may show secrets.
+  - A screen that cannot be captured is a failure of that domain only.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -25,29 +25,29 @@ attributes:
   check_mode:
     support: full
     details:
-      - Pictures are taken and compared, and not written.
+      - Screenshots are taken and compared, but not written.
   diff_mode:
     support: none
   idempotent:
     support: partial
     details:
-      - A file is written when the screen shows something else than it has.
+      - A file is written if the screen differs from its content.
 options:
   names:
     description:
-      - Names of the domains; all that are running when left out.
+      - Names of the domains; defaults to all that are running.
       - A name that is not defined on the hypervisor is an error, unless O(ignore_missing) is set.
     type: list
     elements: str
     aliases: [name]
   ignore_missing:
     description:
-      - Leave out names that are not defined on this hypervisor, for asking a fleet where one is.
+      - Skip names that are not defined on this hypervisor, for searching a fleet.
     type: bool
     default: false
   dest:
     description:
-      - Folder on the controller. It is made if it is not there, with mode 0700.
+      - Folder on the controller. It is created with mode 0700 if it does not exist.
     type: path
     required: true
   screen:
@@ -57,15 +57,15 @@ options:
     default: 0
 seealso:
   - module: fleet.virt.virt_query
-    description: Where the consoles of domains are.
+    description: Reads the addresses of domains' consoles.
 """
 
 EXAMPLES = r"""
-- name: Look at the screens of all guests of the hypervisor that run
+- name: Take screenshots of all running guests of the hypervisor
   fleet.virt.virt_screenshot:
     dest: ./screens
 
-- name: Look at one
+- name: Take a screenshot of one guest
   fleet.virt.virt_screenshot:
     name: web1
     dest: ./screens
@@ -85,10 +85,10 @@ screens:
       description: UUID of the domain.
       type: str
     path:
-      description: The picture on the controller; null if there is none.
+      description: Path of the screenshot on the controller; null if there is none.
       type: str
     file:
-      description: The same below O(dest).
+      description: The same path, relative to O(dest).
       type: str
     width:
       description: Its width in pixels; null if there is none.
@@ -97,10 +97,10 @@ screens:
       description: Its height in pixels; null if there is none.
       type: int
     changed:
-      description: Whether the file is another than before.
+      description: Whether the file has changed.
       type: bool
     failed:
-      description: Whether there is no picture.
+      description: Whether there is no screenshot.
       type: bool
     msg:
       description: Why not; else null.

@@ -7,29 +7,31 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_seed
-short_description: Tell a virtual machine who it is before its first boot
+short_description: Seed a virtual machine for its first boot
 version_added: 0.1.0
 description:
-  - Gives a VM that is shut off and has not been booted yet a medium that cloud-init reads at the
-    first boot (its NoCloud data source), on a virtual CD drive. M(fleet.virt.virt_init) does the
-    same for the VMs it makes, with the same options in its O(fleet.virt.virt_init#module:seed).
-  - The guest's SSH host key is made on the hypervisor, with the medium, so that the key is known
-    before the VM boots. Its private half is on the medium and in the guest only; the public half is
-    in the VM's metadata.
-  - A VM whose image brings a machine id is given its UUID as one of its own. Its random numbers are
-    seeded, and its DHCP client identifies itself by its MAC address.
-  - The medium has mode 0600 and is removed by M(fleet.virt.virt_wait) once the VM shows its host
+  - Gives a VM that is shut off and has never been booted a medium that cloud-init reads at the
+    first boot (its NoCloud data source), in a virtual CD drive. M(fleet.virt.virt_init) does the
+    same for the VMs it creates, with the same options in its O(fleet.virt.virt_init#module:seed).
+  - The guest's SSH host key is generated on the hypervisor, with the medium, so that the key is
+    known before the VM boots. The private key is only on the medium and in the guest; the public
+    key is stored in the VM's metadata.
+  - A VM whose image contains a machine id gets its UUID as its own machine id. Its random number
+    generator is seeded, and its DHCP client identifies itself by its MAC address.
+  - The medium has mode 0600 and is removed by M(fleet.virt.virt_wait) once the VM presents its host
     key. cloud-init is disabled in the guest when it is shut down after the first boot, so that the
-    guest stays what it is; C(cloud-init status) tells the result of the first boot until then.
-  - O(state=absent) also acknowledges a first boot that failed, which M(fleet.virt.virt_wait) tells
-    until then.
-  - Every problem of the specification is reported at once. A call that is killed is finished by
-    running it again; whoever starts the VM meanwhile starts it with the old medium or the new one,
-    never with half of one.
-  - A guest reads a seed once. Another seed for a VM that has been started with one is refused.
+    guest keeps its configuration; until then, C(cloud-init status) shows the result of the first
+    boot.
+  - O(state=absent) also acknowledges a first boot that failed, which M(fleet.virt.virt_wait)
+    reports until then.
+  - All problems of the specification are reported at once. A call that is killed is finished by
+    running it again; if the VM is started meanwhile, it has the old medium or the new one, never an
+    incomplete one.
+  - A guest reads a seed only once. A different seed for a VM that has been started with one is
+    refused.
   - Needs C(xorriso), C(genisoimage) or C(mkisofs), and C(ssh-keygen), on the hypervisor, and
     cloud-init in the image. YAML is read on the controller only.
-  - For images without cloud-init there is O(method=offline).
+  - For images without cloud-init, use O(method=offline).
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -40,17 +42,17 @@ attributes:
   check_mode:
     support: full
     details:
-      - A host key exists only afterwards and reads V((generated\)).
+      - A host key exists only afterwards and is shown as V((generated\)).
   diff_mode:
     support: full
     details:
-      - What is secret is shown as one digest.
+      - Secrets are shown as a digest.
   idempotent:
     support: full
 options:
   uri:
     description:
-      - Has to be a hypervisor of the machine that the module runs on, where the medium is made.
+      - Has to be a hypervisor on the machine that the module runs on, where the medium is created.
   name:
     description:
       - Name of the VM.
@@ -58,29 +60,29 @@ options:
     required: true
   state:
     description:
-      - V(present) gives the VM the medium, V(absent) takes it away and deletes it, whether the VM
-        runs or not and has read it or not.
+      - V(present) attaches the medium to the VM, V(absent) detaches and deletes it, whether or not
+        the VM runs and has read it.
     type: str
     choices: [present, absent]
     default: present
   pool:
     description:
-      - Pool the medium is made in. Left out, that of the VM's first own volume, else V(default),
-        else the pool whose folder the first disk is in.
+      - Pool to create the medium in. Defaults to that of the VM's first own volume, else to
+        V(default), else to the pool whose folder contains the first disk.
     type: str
 seealso:
   - module: fleet.virt.virt_init
-    description: Makes VMs and seeds them.
+    description: Creates VMs and seeds them.
   - module: fleet.virt.virt_wait
     description: Waits for the first boot and removes the medium.
 """
 
 EXAMPLES = r"""
-- name: A VM that is defined already, with the defaults
+- name: Seed an existing VM with the defaults
   fleet.virt.virt_seed:
     name: web1
 
-- name: Static addresses, a second user, a file and a command
+- name: Seed a VM with static addresses, a second user, a file and a command
   fleet.virt.virt_seed:
     name: db1
     fqdn: db1.example.org
@@ -103,12 +105,12 @@ EXAMPLES = r"""
     commands:
       - [touch, /run/first-boot-done]
 
-- name: A VM from an image that may have no cloud-init
+- name: Seed a VM whose image may not have cloud-init
   fleet.virt.virt_seed:
     name: old1
     method: auto
 
-- name: Take the medium away, whatever the guest did with it
+- name: Remove the medium, whether or not the guest has read it
   fleet.virt.virt_seed:
     name: web1
     state: absent
@@ -120,17 +122,17 @@ name:
   returned: success
   type: str
 host_key:
-  description: Public half of the guest's SSH host key; V((generated\)) in check mode for one that
-    would be made, null with O(state=absent).
+  description: Public SSH host key of the guest; V((generated\)) in check mode for one that would be
+    created, null with O(state=absent).
   returned: success
   type: str
   sample: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ3h0Zq0example web1
 steps:
-  description: What was done, or would be, in order.
+  description: Steps that were carried out, or would be, in order.
   returned: success
   type: list
   elements: str
-  sample: [create default/web1_seed.iso, put it into web1]
+  sample: [create default/web1_seed.iso, insert it into web1]
 seed:
   description: How the VM was seeded, or would be; null if nothing was done.
   returned: success
@@ -144,7 +146,7 @@ seed:
       type: str
       sample: the image has no cloud-init
     found:
-      description: What the image has, if it was looked into; else null.
+      description: Contents of the image, if it was inspected; else null.
       type: dict
       contains:
         os:
@@ -164,7 +166,7 @@ seed:
           description: Whether an SSH server is installed.
           type: bool
         network:
-          description: What configures its network, V(networkd), V(networkmanager) or V(ifupdown).
+          description: Its network manager, V(networkd), V(networkmanager) or V(ifupdown).
           type: str
 """
 

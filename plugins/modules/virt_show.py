@@ -10,11 +10,11 @@ module: virt_show
 short_description: Show what was read from the hypervisors of a fleet
 version_added: 0.1.0
 description:
-  - Brings together what an earlier task registered on every hypervisor of the play, prints it as a
-    table, JSON, YAML or CSV and writes it to a file if asked.
+  - Combines what an earlier task registered on every hypervisor of the play, and prints it as a
+    table, JSON, YAML or CSV, or writes it to a file.
   - Runs on the controller; use it with C(run_once). It contacts no hypervisor.
-  - A hypervisor that did not answer is named. The task fails when none answered, and when a module
-    was killed or ended with an error of its own.
+  - A hypervisor that did not respond is named. The task fails if none responded, or if a module was
+    killed or ended with an error of its own.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -38,23 +38,23 @@ options:
       - Accepted for C(module_defaults) of the action group; not used.
   view:
     description:
-      - What to show. V(host_info) expects results of M(fleet.virt.virt_host_info), V(images)
-        those of M(fleet.virt.virt_image_info), V(list) and V(query) those of
-        M(fleet.virt.virt_query), V(maintenance) those of M(fleet.virt.virt_maintenance), V(vms)
-        those of M(fleet.virt.virt_init). With V(maintenance) and V(vms) the task fails for whoever
-        gave no result.
+      - What to show. V(host_info) expects results of M(fleet.virt.virt_host_info), V(images) those
+        of M(fleet.virt.virt_image_info), V(list) and V(query) those of M(fleet.virt.virt_query),
+        V(maintenance) those of M(fleet.virt.virt_maintenance), V(vms) those of
+        M(fleet.virt.virt_init). With V(maintenance) and V(vms) the task fails if any hypervisor
+        returned no result.
     type: str
     required: true
     choices: [host_info, images, list, maintenance, query, vms]
   results:
     description:
-      - Name of the variable the earlier task registered.
+      - Name of the variable that the earlier task registered.
     type: str
     required: true
   acted:
     description:
-      - Steps before that all hypervisors of the play were to do. The task fails, after it has shown
-        what there is, for each that gave no result.
+      - Earlier steps that all hypervisors of the play had to carry out. For each that returned no
+        result, the task fails, after it has shown what there is.
     type: list
     elements: dict
     default: []
@@ -66,17 +66,18 @@ options:
         required: true
       returns:
         description:
-          - A key that a result has if the step was done.
+          - A key that a result has if the step was carried out.
         type: str
         required: true
       undone:
         description:
-          - What did not happen otherwise, in words.
+          - Description of what did not happen if it was not.
         type: str
         required: true
   lost:
     description:
-      - Hypervisors that are known to be permanently gone, of which no step in O(acted) is expected.
+      - Hypervisors that are known to be permanently gone, for which no step in O(acted) is
+        expected.
     type: list
     elements: str
     default: []
@@ -86,71 +87,70 @@ options:
     type: str
   problems:
     description:
-      - What went wrong before; the task fails with it after it has shown what there is.
+      - Earlier problems; the task fails with them after it has shown what there is.
     type: list
     elements: str
     default: []
   names:
     description:
-      - Names of domains that must have been found on some hypervisor; the task fails for one that
-        was found on none.
+      - Names of domains that must exist on some hypervisor; the task fails for each that was not
+        found.
     type: list
     elements: str
     default: []
   states:
     description:
-      - Only domains in one of these states. V(saved) are those that are off and have their memory
-        kept on disk; V(shutoff) are all that are off.
+      - Show only domains in one of these states. V(saved) are those that are off with their memory
+        saved on disk; V(shutoff) are all that are off.
       - This and O(groups), O(patterns), O(managed) and O(sort) are for O(view=list) and
-        O(view=query). A domain of which nothing but its name could be read is shown whatever it
-        is. Where something is left out, the table ends with how many domains are shown.
-      - Which hypervisors are shown is decided by the hosts of the play.
+        O(view=query). A domain of which only the name could be read is always shown. If any are
+        left out, the table ends with the number of domains shown.
+      - The hosts of the play decide which hypervisors are shown.
     type: list
     elements: str
     default: []
     choices: [running, blocked, paused, shutdown, shutoff, crashed, pmsuspended, saved]
   groups:
     description:
-      - Only domains that are in one of these groups (C(groups) of M(fleet.virt.virt_init)).
+      - Show only domains that are in one of these groups (C(groups) of M(fleet.virt.virt_init)).
     type: list
     elements: str
     default: []
   patterns:
     description:
-      - Only domains whose name matches one of these patterns, as in a shell (V(web*), V(db[12])).
+      - Show only domains whose name matches one of these shell patterns (V(web*), V(db[12])).
     type: list
     elements: str
     default: []
   managed:
     description:
-      - Only domains that this collection made, or with V(false) only the others.
+      - Show only domains that this collection created or adopted, or with V(false) only the others.
     type: bool
   sort:
     description:
-      - What the domains are ordered by, first by the first. V(vcpus) and V(memory) have the largest
-        first. Without it they are in the order of the play and of their names.
-      - O(view=query), JSON and YAML keep domains with their hypervisor and order them there.
+      - Keys to sort the domains by, the most important first. V(vcpus) and V(memory) sort the
+        largest first. By default they are in the order of the play and of their names.
+      - O(view=query), JSON and YAML keep domains with their hypervisor and sort them there.
     type: list
     elements: str
     default: []
     choices: [hypervisor, name, state, vcpus, memory]
   output:
     description:
-      - A table for people, JSON, YAML or CSV.
-      - CSV has one line for each record below one with the names of its columns, to which later
-        versions only add. What is not known is empty. Of several values in a cell each but the
-        last is followed by a semicolon. A hypervisor that did not answer has a record with an
-        C(error).
-      - In CSV, control characters are shown as escapes, and text that a spreadsheet would take for
-        a formula, for it begins with C(=), C(+), C(-) or C(@), has an apostrophe before it.
+      - Output format, a table for people, JSON, YAML or CSV.
+      - CSV has a header line and one line for each record. Later versions only add columns. Unknown
+        values are empty. Several values in a cell are separated by semicolons. A hypervisor that
+        did not respond has a record with an C(error).
+      - In CSV, control characters are escaped, and text that a spreadsheet would take for a
+        formula, because it begins with C(=), C(+), C(-) or C(@), is prefixed with an apostrophe.
     type: str
     choices: [table, json, yaml, csv]
     default: table
   output_file:
     description:
       - File on the controller that the output is written to instead of being printed.
-      - It is written beside its final name and renamed. A new file has mode 0600, one that was
-        there keeps its owner, group and mode.
+      - It is written beside its final name and renamed. A new file has mode 0600, an existing one
+        keeps its owner, group and mode.
       - A device, a pipe, a socket or a symbolic link is refused.
     type: path
 """
@@ -166,7 +166,7 @@ EXAMPLES = r"""
     results: fleet
   run_once: true
 
-- name: Show those that run and belong to a group, the largest first
+- name: Show active domains of a group, the largest first
   fleet.virt.virt_show:
     view: list
     results: fleet
@@ -187,28 +187,29 @@ hypervisors:
       description: Name in the inventory.
       type: str
     answered:
-      description: Whether it answered.
+      description: Whether it responded.
       type: bool
     error:
-      description: Why it did not answer, else null.
+      description: Why it did not respond; else null.
       type: str
     host:
-      description: As RV(fleet.virt.virt_host_info#module:host); null if it did not answer.
+      description: As RV(fleet.virt.virt_host_info#module:host); null if it did not respond.
       returned: with O(view=host_info)
       type: dict
     vms:
       description: As RV(fleet.virt.virt_init#module:vms), each with its C(address) and with
-        C(answered), which is null if nobody waited for it, or C(waited) and nothing was heard;
+        C(answered), which is null if it was not waited for, or C(waited) if no result was received;
         C(first_boot) is that of RV(fleet.virt.virt_wait#module:vms).
       returned: with O(view=vms)
       type: list
       elements: dict
     maintenance:
-      description: As RV(fleet.virt.virt_maintenance#module:maintenance); null if it gave no result.
+      description: As RV(fleet.virt.virt_maintenance#module:maintenance); null if it returned no
+        result.
       returned: with O(view=maintenance)
       type: bool
     domains:
-      description: As RV(fleet.virt.virt_query#module:domains); empty if it did not answer.
+      description: As RV(fleet.virt.virt_query#module:domains); empty if it did not respond.
       returned: with O(view=list) and O(view=query)
       type: list
       elements: dict

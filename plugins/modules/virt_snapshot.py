@@ -7,31 +7,32 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_snapshot
-short_description: Take snapshots of domains, go back to them, delete them
+short_description: Take, revert to and delete snapshots of domains
 version_added: 0.2.0
 description:
-  - Takes a snapshot of each domain, goes back to it, or deletes it. A snapshot of a domain that
-    runs has its memory too, so that it goes on from that moment; one of a domain that is off has
-    its disks.
-  - Such snapshots are internal, which is to say in the qcow2 files of the disks. They need no file
-    of their own, and what the disks lie on, such as a base image, is not changed. Every version of
-    libvirt can go back to them and delete them, also while the domain runs.
-  - With O(disk_only) a snapshot is of the disks alone, also of a domain that runs, in a moment and
-    without its memory. The disks stay as they are, and the domain goes on in files beside them
-    (external), which are its own. Deleting it merges these into the disks, also while the domain
-    runs. Going back to it needs libvirt 9.9, and is refused by older ones.
-  - A domain has snapshots of one of both kinds at a time, since libvirt deletes none where both
-    are.
-  - Refused are domains with disks that are not qcow2, with UEFI firmware or an emulated TPM, whose
-    state is in files that no snapshot holds, with saved memory, and those that another run is at
-    work on. So are running domains with shared folders or devices of their hypervisor, and those
-    whose memory would not fit on the file system of their first disk, neither of which matters with
-    O(disk_only). That takes disks of any format that are files.
-  - Going back is refused where a disk came or went since. What this collection keeps with the
-    domain goes back as well, except which volumes the domain owns.
-  - Snapshots that others made are gone back to and deleted by name like those of this module, if
-    they are internal. Those in files of their own are named, with what to do.
-  - If something speaks against it for one of several domains, none is touched.
+  - Takes a snapshot of each domain, reverts to it, or deletes it. A snapshot of a running domain
+    includes its memory, so that it resumes from that moment; one of a domain that is off includes
+    its disks only.
+  - Such snapshots are internal, that is, stored in the qcow2 files of the disks. They need no files
+    of their own, and backing files of the disks, such as a base image, are not changed. Every
+    version of libvirt can revert to them and delete them, even while the domain runs.
+  - With O(disk_only) a snapshot includes the disks only, even of a running domain; it is
+    instantaneous and without memory. The disks stay as they are, and the domain continues on
+    overlay files next to them (external), which it owns. Deleting the snapshot merges these into
+    the disks, even while the domain runs. Reverting to it needs libvirt 9.9, and is refused with
+    older versions.
+  - A domain can have snapshots of only one kind at a time, because libvirt cannot delete any if
+    there are both.
+  - Domains are refused if they have disks that are not qcow2, UEFI firmware or an emulated TPM
+    (whose state is in files that a snapshot does not include), or saved memory, or if another run
+    is working on them. Running domains are refused if they have shared folders or passed-through
+    host devices, or if their memory would not fit on the file system of their first disk; neither
+    applies with O(disk_only), which supports disks of any format that are files.
+  - Reverting is refused if a disk was added or removed since. The metadata of this collection is
+    reverted as well, except for the list of volumes that the domain owns.
+  - Snapshots that were created by other means can be reverted to and deleted by name like those of
+    this module, if they are internal. For external ones, the error names them and says what to do.
+  - If one of several domains is refused, none is touched.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -45,8 +46,8 @@ attributes:
   idempotent:
     support: partial
     details:
-      - With O(state=reverted) each call goes back, since what has happened after the snapshot is
-        not known.
+      - With O(state=reverted) each call reverts, because it is not known what has happened since
+        the snapshot.
 options:
   names:
     description:
@@ -57,50 +58,51 @@ options:
     aliases: [name]
   snapshot:
     description:
-      - Name of the snapshot, of which each domain has its own. A new one is made of letters, digits
-        and C(_.+-), at most 63, of which the first is a letter or digit.
-      - It is always required.
+      - Name of the snapshot, of which each domain has its own. A new name has at most 63 letters,
+        digits and C(_.+-), of which the first is a letter or digit.
+      - Always required.
     type: str
   state:
     description:
-      - V(present) takes the snapshot, unless there is one of that name already.
-      - V(reverted) goes back to it. The disks are as they were, and what was written since is lost.
-        A domain of which it has the memory runs from there, any other is shut off.
+      - V(present) takes the snapshot, unless one of that name already exists.
+      - V(reverted) reverts to it. The disks are as they were, and what was written since is lost.
+        If the snapshot includes memory, the domain resumes from there; otherwise it is shut off.
       - V(absent) deletes it. The disks stay as they are now.
     type: str
     choices: [present, reverted, absent]
     default: present
   children:
     description:
-      - With O(state=absent), delete those that were taken after it as well. Without this they come
-        from the one before it then.
+      - With O(state=absent), also delete the snapshots that were taken after it. Without this, they
+        become children of the one before it.
     type: bool
     default: false
   keep:
     description:
-      - With O(state=present), how many snapshots of this collection a domain is to have at most,
-        from 1 to 1000. The oldest beyond that are deleted after the new one was taken. Those that
-        others made count as none, and stay.
-      - As many as there are, if left out.
+      - With O(state=present), maximum number of snapshots of this collection to keep per domain,
+        from 1 to 1000. The oldest beyond that are deleted after the new one was taken. Those
+        created by other means do not count, and stay.
+      - Unlimited by default.
     type: int
   disk_only:
     description:
-      - With O(state=present), take the snapshot of the disks alone, in files of their own.
+      - With O(state=present), take a snapshot of the disks only, in separate files.
     type: bool
     default: false
   quiesce:
     description:
-      - Whether the guest's file systems are frozen by its agent while a snapshot with O(disk_only)
-        is taken of a domain that runs, so that they are whole in it. Else it is what a power cut
-        would leave. A guest thaws after 90 seconds, whatever becomes of the run.
-      - V(auto) freezes them where an agent answers, V(always) refuses where none does, and
+      - Whether the guest agent freezes the guest's file systems while a snapshot with O(disk_only)
+        is taken of a running domain, so that they are consistent in it. Otherwise the snapshot is
+        crash-consistent, as after a power failure. The guest thaws after 90 seconds, whatever
+        happens to the run.
+      - V(auto) freezes them if an agent responds, V(always) refuses the domain if none does, and
         V(never) does not try.
     type: str
     choices: [auto, always, never]
     default: auto
 seealso:
   - module: fleet.virt.virt_query
-    description: Shows the snapshots of domains, too.
+    description: Also shows the snapshots of domains.
 """
 
 EXAMPLES = r"""
@@ -110,7 +112,7 @@ EXAMPLES = r"""
     snapshot: before-upgrade
     keep: 3
 
-- name: Go back to it
+- name: Revert to it
   fleet.virt.virt_snapshot:
     name: web1
     snapshot: before-upgrade
@@ -122,7 +124,7 @@ EXAMPLES = r"""
     snapshot: before-upgrade
     state: absent
 
-- name: Keep the disks as they are now, without stopping the guest for its memory
+- name: Take a snapshot of the disks only, without pausing the guest to save its memory
   fleet.virt.virt_snapshot:
     name: web1
     snapshot: nightly
@@ -156,16 +158,16 @@ vms:
       type: list
       elements: str
     current:
-      description: The snapshot that the domain goes on from; null if from none.
+      description: The current snapshot; null if there is none.
       type: str
     failed:
-      description: Whether it is not as was asked for.
+      description: Whether it failed.
       type: bool
     msg:
       description: Why not; else null.
       type: str
 shares:
-  description: The names that each hypervisor works on.
+  description: The names of the domains that each hypervisor works on.
   returned: in playbooks of this collection
   type: dict
 output:

@@ -7,32 +7,31 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_state
-short_description: Start, pause, save, reboot and shut down domains, and wait until they are
+short_description: Start, pause, save, reboot and shut down domains, and wait for the result
 version_added: 0.1.0
 description:
-  - Brings domains of a hypervisor to a state, from whatever state they are in, and returns when
-    they are in it or cannot be brought there. What it reports was read from libvirt afterwards.
-  - To V(running), a domain that is shut off is started (from its saved memory, if it has any), a
-    paused one is resumed, one in standby is woken, one that has crashed is destroyed and started,
-    one that is shutting down is waited for and started.
-  - To V(shutoff), a guest is asked to shut down, by its guest agent if one is connected and by its
-    power button, again every few seconds, because a guest that boots hears nothing. A paused guest
-    is resumed and one in standby is woken first, so that it can hear.
-  - To V(paused), a domain that runs is paused; its memory stays where it is. To V(saved), its
-    memory is written to the hypervisor's disk and it stops (libvirt's managed save); V(running)
-    restores it and it goes on where it was. One that does not run is refused, for it has no memory
-    to keep.
-  - A domain that another run is making, moving or removing is left alone, with an error that says
-    so.
+  - Brings domains of a hypervisor to a state, whatever state they are in, and returns when they are
+    in it or cannot reach it. The reported state was read from libvirt afterwards.
+  - For V(running), a domain that is shut off is started (restored if it has saved memory), a paused
+    one is resumed, a suspended one is woken up, one that has crashed is destroyed and started, and
+    one that is shutting down is started once it is off.
+  - For V(shutoff), a guest is asked to shut down, through its guest agent if one is connected and
+    by its power button, again every few seconds, because a guest that is booting ignores it. A
+    paused guest is resumed and a suspended one is woken up first, so that it can react.
+  - For V(paused), a running domain is paused and stays in memory. For V(saved), its memory is
+    written to the hypervisor's disk and it stops (libvirt's managed save); V(running) restores it,
+    and it continues where it was. A domain that does not run is refused for both, because it has no
+    memory to keep.
+  - A domain that another run is creating, moving or removing is left unchanged, with an error that
+    says so.
   - If one of several domains cannot be brought to the state, none is touched.
-  - Several are started in the order of their C(start_order), those of one number at the same time
-    and those without any last, and shut down, paused and saved the other way round. After one that
-    was started its C(start_delay) is waited for. Where one fails, those after it are left as they
-    are.
+  - Several domains are started in the order of their C(start_order), equal numbers at the same time
+    and those without a number last, and shut down, paused and saved in reverse order. After
+    starting one, its C(start_delay) is waited for. If one fails, those after it are left unchanged.
   - With O(reset) it also presses the reset button, as a last resort for a guest that hangs. With
-    O(reboot) a guest is shut down and started again, so that it runs by its stored definition.
-  - A running VM that shows the host key it was seeded with needs its seed medium no more; it is
-    removed.
+    O(reboot) a guest is shut down and started again, so that its stored definition takes effect.
+  - If a running VM presents the host key it was seeded with, it no longer needs its seed medium,
+    which is removed.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -42,7 +41,7 @@ attributes:
   check_mode:
     support: full
     details:
-      - Whether a guest will obey is not known beforehand.
+      - Whether a guest will react is not known in advance.
   diff_mode:
     support: full
   idempotent:
@@ -59,47 +58,47 @@ options:
     aliases: [name]
   state:
     description:
-      - State to bring them to; left as it is when left out.
+      - State to bring the domains to; unchanged if omitted.
     type: str
     choices: [running, shutoff, paused, saved]
   shutdown_timeout:
     description:
-      - How long a guest may take to shut down, in seconds.
+      - Time that a guest may take to shut down, in seconds.
     type: float
     default: 120.0
   force:
     description:
-      - Destroy a domain, which is like pulling its plug, that has not shut down within
-        O(shutdown_timeout). Without this it is left running and reported as failed.
+      - Destroy a domain that has not shut down within O(shutdown_timeout), which is like pulling
+        the plug. Without this it is left running and reported as failed.
     type: bool
     default: false
   autostart:
     description:
-      - Whether they start with their hypervisor; left as it is when left out.
+      - Whether the domains start with their hypervisor; unchanged if omitted.
     type: bool
   reset:
     description:
-      - Reset the domains, as by the reset button. What the guests have not written to their disks
-        is lost.
-      - Only a domain that runs can be reset. With O(state=running), one that does not is started,
+      - Reset the domains, as with the reset button. Data that the guests have not written to their
+        disks is lost.
+      - Only a running domain can be reset. With O(state=running), one that does not run is started,
         or resumed and reset.
       - Excludes every O(state) but V(running).
     type: bool
     default: false
   reboot:
     description:
-      - Shut the domains down, as O(state=shutoff) does it, and start them. One that is off is
-        started, one with saved memory is restored first.
+      - Shut the domains down, as with O(state=shutoff), and start them. One that is off is started,
+        one with saved memory is restored first.
       - Excludes O(reset) and every O(state) but V(running).
     type: bool
     default: false
 seealso:
   - module: fleet.virt.virt_query
-    description: The state of domains and much more.
+    description: Reads the state of domains and much more.
 """
 
 EXAMPLES = r"""
-- name: Start a VM, or wake it, and have it started with its hypervisor
+- name: Start a VM, or wake it up, and let it start with its hypervisor
   fleet.virt.virt_state:
     name: web1
     state: running
@@ -110,12 +109,12 @@ EXAMPLES = r"""
     name: web1
     reset: true
 
-- name: Keep the memory of a VM on disk until it is started again
+- name: Save the memory of a VM to disk until it is started again
   fleet.virt.virt_state:
     name: web1
     state: saved
 
-- name: Shut two VMs down, for up to five minutes, then pull their plugs
+- name: Shut down two VMs, and destroy them if that takes more than five minutes
   fleet.virt.virt_state:
     names: [web1, db1]
     state: shutoff
@@ -137,7 +136,7 @@ vms:
       description: UUID of the domain.
       type: str
     state:
-      description: State it is in now, in libvirt's own terms; one that was saved is V(shutoff).
+      description: Its present state, in libvirt's own terms; a saved one is V(shutoff).
       type: str
       sample: running
     autostart:
@@ -145,8 +144,8 @@ vms:
       type: bool
     changed:
       description:
-        - Whether its state or autostart is another than before, its seed medium went, or it was
-          reset or rebooted.
+        - Whether its state or autostart has changed, its seed medium was removed, or it was reset
+          or rebooted.
       type: bool
     steps:
       description: What was done, in order.
@@ -154,26 +153,26 @@ vms:
       elements: str
       sample: [resume]
     failed:
-      description: Whether it is not as asked for.
+      description: Whether it is not as requested.
       type: bool
     msg:
-      description: Why not, or what is remarkable; else null.
+      description: Why not, or a remark; else null.
       type: str
 shares:
-  description: For each hypervisor the names of the domains to bring to the state there.
+  description: Names of the domains to bring to the state on each hypervisor.
   returned: in playbooks of this collection
   type: dict
 rounds:
-  description: The same in the order of start, one entry for each round.
+  description: The same in start order, one entry for each round.
   returned: in playbooks of this collection
   type: list
   elements: dict
 groups:
-  description: The groups of each domain that is restarted.
+  description: The groups of each domain to restart.
   returned: in playbooks of this collection
   type: dict
 unread:
-  description: Why the groups of domains are not known, by their names.
+  description: Why the groups of domains are not known, by domain name.
   returned: in playbooks of this collection
   type: dict
 restarted:
@@ -182,21 +181,21 @@ restarted:
   type: list
   elements: str
 left:
-  description: Names of those that were not, because another of their group failed.
+  description: Names of those that were not restarted because another one of their group failed.
   returned: in playbooks of this collection
   type: list
   elements: str
 rows:
-  description: What became of each domain of this round and of those before it.
+  description: Outcome for each domain of this round and previous ones.
   returned: in playbooks of this collection
   type: list
   elements: list
 failures:
-  description: What failed in them, by the names of the domains.
+  description: Failures in these rounds, by domain name.
   returned: in playbooks of this collection
   type: dict
 silent:
-  description: Which hypervisors may have more domains of the groups that were named, and why.
+  description: Hypervisors that may have more domains of the requested groups, and why.
   returned: in playbooks of this collection
   type: str
 output:

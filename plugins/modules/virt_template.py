@@ -7,22 +7,23 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_template
-short_description: Make a base image of a domain's disk
+short_description: Create a base image from a domain's disk
 version_added: 0.2.0
 description:
-  - Copies what a disk of a domain holds at one moment into a new base image, which is named by the
-    SHA-256 of its content and never changes again, as those of M(fleet.virt.virt_image). It depends
-    on no other file, whatever the domain's disk lies on.
+  - Copies the content of a domain's disk at one point in time to a new base image, which is named
+    by the SHA-256 of its content and never changes again, like those of M(fleet.virt.virt_image).
+    It depends on no other file, even if the domain's disk has a backing file.
   - A domain that is shut off cannot be started while its disk is read; QEMU's locks see to that.
-  - A domain that runs goes on running. The copy is its disk at the moment the copying began. Where
+  - A running domain keeps running. The copy is its disk at the moment when the copying started. If
     its guest agent is connected, the guest's file systems are frozen around that moment, so that
-    they are whole in the copy; without it, the copy is what a power cut would leave.
-  - What would make two guests the same is taken out of the copy, never out of the domain itself.
-    That is the machine id, the SSH host keys, the random seed, what DHCP clients have stored and
-    what cloud-init has. A VM made of the image is seeded as any other.
+    they are consistent in the copy; otherwise the copy is crash-consistent, as after a power
+    failure.
+  - Identity data is removed from the copy, never from the domain itself, so that no two guests
+    share it. That is the machine id, the SSH host keys, the random seed, and the state of DHCP
+    clients and of cloud-init. A VM created from the image is seeded like any other.
   - Passwords, users and their keys stay in the copy, as does everything else on the disk.
-  - The domain is not changed. A copying that fails, for want of space too, leaves nothing of the
-    copy; what one leaves that was killed, the next one removes.
+  - The domain is not changed. A failed copy, for example for lack of space, leaves nothing behind;
+    leftovers of one that was killed are removed by the next.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -36,9 +37,9 @@ attributes:
   idempotent:
     support: full
     details:
-      - Where there is a base image of the name, it is left as it is, however old it is.
-      - Where one of another name has the same content, that is it, and nothing has changed. Only
-        copying tells, so check mode says that it would be made.
+      - An existing base image of the name is left as it is, however old it is.
+      - If one of another name has the same content, that one is used, and nothing has changed. This
+        is only known after copying, so check mode predicts that the image would be created.
 options:
   name:
     description:
@@ -47,41 +48,41 @@ options:
     required: true
   image:
     description:
-      - Name that the base image gets, without an ending. It has at most 100 letters, digits and
-        C(._-).
+      - Name of the base image, without extension. It has at most 100 letters, digits and C(._-).
       - Required.
     type: str
   disk:
     description:
       - Target of the disk, for example V(vdb).
-      - When left out, the first disk that the domain may write to.
+      - Defaults to the first disk that the domain can write to.
     type: str
   identity:
     description:
-      - V(reset) takes out of the copy what makes two guests the same. It needs libguestfs on the
-        hypervisor and a Linux on the disk, else nothing is copied.
-      - V(keep) leaves the copy as it is, for disks of data, and for guests that the copy is not to
-        run beside.
+      - V(reset) removes identity data from the copy. It needs libguestfs on the hypervisor and
+        Linux on the disk, otherwise nothing is copied.
+      - V(keep) leaves the copy as it is, for data disks, and for guests that will not run at the
+        same time as the copy.
     type: str
     choices: [reset, keep]
     default: reset
   quiesce:
     description:
-      - Whether the file systems of a guest that runs are frozen around the moment of the copy.
-      - V(auto) does so where its guest agent can. V(always) refuses where it cannot, V(never) does
-        not.
+      - Whether the file systems of a running guest are frozen at the moment of the copy.
+      - V(auto) does so if its guest agent can. V(always) refuses the domain if it cannot, V(never)
+        does not try.
     type: str
     choices: [auto, always, never]
     default: auto
   base_pool:
     description:
-      - Storage pool for base images. It is made if there is none of that name and none with
+      - Storage pool for base images. It is created if there is none of that name and none with
         O(base_path) as its folder.
     type: str
     default: base
   base_path:
     description:
-      - Folder of the pool if it has to be made. A pool with this folder is used, whatever its name.
+      - Folder of the pool if it has to be created. A pool with this folder is used, whatever its
+        name.
     type: path
     default: /var/lib/libvirt/base
 requirements:
@@ -90,19 +91,19 @@ requirements:
     O(identity=reset)
 notes:
   - Runs as root, on the machine whose libvirt O(uri) names.
-  - Copied are disks that are files or devices of the hypervisor, in the formats qcow2 and raw.
+  - Supports disks that are files or devices of the hypervisor, in the formats qcow2 and raw.
 seealso:
   - module: fleet.virt.virt_image
-    description: Removes base images that nobody uses.
+    description: Removes unused base images.
 """
 
 EXAMPLES = r"""
-- name: Make a base image of what is on the disk of web1 now
+- name: Create a base image from the present content of web1's disk
   fleet.virt.virt_template:
     name: web1
     image: web-golden
 
-- name: Copy a disk of data as it is
+- name: Copy a data disk as it is
   fleet.virt.virt_template:
     name: web1
     image: web-data
@@ -121,7 +122,7 @@ vms:
       description: Name of the domain.
       type: str
     changed:
-      description: Whether a base image was made; in check mode, would be.
+      description: Whether a base image was created, or would be in check mode.
       type: bool
     steps:
       description: What was done, in order.
@@ -130,18 +131,18 @@ vms:
       sample: [copy vda of web1, reset the identity in the copy, make base image web-golden]
     consistency:
       description:
-        - What the copy is like. V(shutoff) is that of a domain that was shut off. V(quiesced) is
-          that of a guest whose file systems were frozen, V(crash) that of one that just ran. Null
-          if nothing was copied.
+        - Consistency of the copy. V(shutoff) if the domain was shut off, V(quiesced) if the guest's
+          file systems were frozen, V(crash) if it was running without that. Null if nothing was
+          copied.
       type: str
     failed:
-      description: Always false; what fails, fails as a whole.
+      description: Always false; a failure fails the whole task.
       type: bool
     msg:
       description: Always null.
       type: str
 image:
-  description: The base image; in check mode, what is known of it.
+  description: The base image; in check mode, as far as it is known.
   returned: always
   type: dict
   contains:
@@ -168,7 +169,7 @@ image:
       description: Path of the volume; V((generated\)) in check mode.
       type: str
     size_mib:
-      description: Size of the disk in it.
+      description: Virtual size of the disk in it.
       type: int
 images:
   description: The same for each disk that was copied.
@@ -186,11 +187,11 @@ volumes:
   type: list
   elements: str
 hypervisor:
-  description: Where the VM is.
+  description: Hypervisor of the VM.
   returned: in playbooks of this collection
   type: str
 present:
-  description: The volume that is the image already; may be empty.
+  description: The volume that already is the image; may be empty.
   returned: in playbooks of this collection
   type: str
 output:

@@ -7,33 +7,33 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_wait
-short_description: Wait until virtual machines answer
+short_description: Wait until virtual machines respond
 version_added: 0.1.0
 description:
-  - Waits for virtual machines of a hypervisor, for all at once, until each has an address and an
-    SSH server answers there with its banner. The hypervisor connects, so the VMs need not be
-    reachable from the controller.
-  - An address is taken, in this order, from the domain's metadata, the leases of libvirt's
-    networks, the guest agent, the hypervisor's neighbour table, and the lines cloud-init writes to
-    the serial console. For a VM that is in none of them, the hypervisor asks the VM's own network,
-    once in 5 seconds, and only where that is no larger than a /24 and the hypervisor has an IPv4
-    address on the bridge.
-  - An address that answers with the MAC address of another machine does not count. Of a VM that was
-    seeded with a host key, only a server that holds this key does (where the hypervisor has
-    C(ssh)).
-  - A VM that has shown the host key it was seeded with needs its seed medium no more. It is taken
-    out of the VM and deleted.
-  - A VM whose seed has packages, commands or user-data is waited for until its first boot has
-    ended, which it tells on its serial console. Where one of them failed, the VM is left, and the
-    task fails and names what failed, this time and each time, until M(fleet.virt.virt_seed) with
-    C(state=absent) acknowledges it. Where the end cannot be known (the commands restart the guest,
-    or the console says nothing) that is said in RV(vms[].msg).
-  - Waiting ends at once for a VM that is seen not to run, such as one that crashed or was shut off.
-    It ends after seconds for one that did not take its seed, whose SSH server shows another host
-    key, or whose console comes to a login prompt without a word of cloud-init's.
-  - Prints what it waits for and how far it is. It asks the hypervisor again and again in short
-    calls, so that a connection that breaks meanwhile does no harm. For each VM that did not answer,
-    the end of its serial console is shown.
+  - Waits for virtual machines of a hypervisor, all at the same time, until each has an address at
+    which an SSH server responds with its banner. The hypervisor connects to them, so the VMs need
+    not be reachable from the controller.
+  - An address is taken, in this order, from the domain's metadata, the DHCP leases of libvirt's
+    networks, the guest agent, the hypervisor's neighbour table, and the lines that cloud-init
+    writes to the serial console. For a VM that is in none of these, the hypervisor probes the VM's
+    own network, once every 5 seconds, and only if that is no larger than a /24 and the hypervisor
+    has an IPv4 address on the bridge.
+  - An address that responds with the MAC address of another machine does not count. For a VM that
+    was seeded with a host key, only a server with this key counts (if the hypervisor has C(ssh)).
+  - A VM that has presented the host key it was seeded with no longer needs its seed medium, which
+    is detached and deleted.
+  - For a VM whose seed has packages, commands or user-data, the module waits until its first boot
+    has ended, which the VM reports on its serial console. If one of them failed, the VM is left as
+    it is, and the task fails and names what failed, now and each time, until
+    M(fleet.virt.virt_seed) with C(state=absent) acknowledges it. If the end cannot be determined
+    (the commands restart the guest, or the console shows nothing), RV(vms[].msg) says so.
+  - Waiting ends at once for a VM that is not running, for example because it crashed or was shut
+    off. It ends within seconds for one that did not apply its seed, because its SSH server presents
+    another host key, or because its console reaches a login prompt without any output of
+    cloud-init.
+  - Prints what it is waiting for and the progress. It polls the hypervisor in short calls, so that
+    a broken connection does no harm. For each VM that did not respond, the end of its serial
+    console output is shown.
 author:
   - Fleet Virt contributors (@fleet-virt)
 extends_documentation_fragment:
@@ -43,11 +43,11 @@ attributes:
   check_mode:
     support: partial
     details:
-      - In check mode nothing is asked and nothing waited for; RV(vms[].answered) is null.
+      - In check mode nothing is queried or waited for; RV(vms[].answered) is null.
   diff_mode:
     support: none
     details:
-      - All that is changed is that a seed medium goes; see RV(vms[].changed).
+      - The only change is the removal of a seed medium; see RV(vms[].changed).
   idempotent:
     support: full
 options:
@@ -59,7 +59,7 @@ options:
     required: true
   wait_timeout:
     description:
-      - Seconds to wait at most.
+      - Maximum time to wait, in seconds.
     type: float
     default: 300
   port:
@@ -69,26 +69,28 @@ options:
     default: 22
   slice:
     description:
-      - Seconds that a single call to the hypervisor takes at most; progress shows that often.
+      - Maximum time of a single call to the hypervisor, in seconds; progress is shown at this
+        interval.
     type: float
     default: 10
   until:
     description:
-      - What is waited for.
-      - V(ssh) means that an SSH server answers, and shows the host key that the VM was seeded with.
-      - V(address) means that an address is known, whether or not anybody answers there yet. That
-        is enough to read the inventory again while the VM still boots. No console is printed then,
-        and no seed medium removed.
+      - What to wait for.
+      - V(ssh) means that an SSH server responds and presents the host key that the VM was seeded
+        with.
+      - V(address) means that an address is known, whether or not the VM responds there yet. That is
+        enough to refresh the inventory while the VM is still booting. In this case no console
+        output is printed, and no seed medium is removed.
     type: str
     choices: [ssh, address]
     default: ssh
 seealso:
   - module: fleet.virt.virt_query
-    description: Addresses of virtual machines as they are now.
+    description: Reads the present addresses of virtual machines.
 """
 
 EXAMPLES = r"""
-- name: Wait until two virtual machines answer
+- name: Wait until two virtual machines respond
   fleet.virt.virt_wait:
     names: [web1, web2]
     wait_timeout: 120
@@ -99,15 +101,15 @@ EXAMPLES = r"""
     names: [web1, web2]
     until: address
 
-- name: Show where they are
+- name: Show their addresses
   ansible.builtin.debug:
     msg: "{{ waited.vms | items2dict(key_name='name', value_name='address') }}"
 """
 
 RETURN = r"""
 vms:
-  description: The virtual machines, in the order of O(names), whether they answered or not.
-  returned: always, unless the hypervisor cannot be asked
+  description: The virtual machines, in the order of O(names), whether or not they responded.
+  returned: always, unless the hypervisor cannot be reached
   type: list
   elements: dict
   contains:
@@ -115,19 +117,19 @@ vms:
       description: Name of the virtual machine.
       type: str
     address:
-      description: The address that answered; if none did, the one that is believed most, or null.
+      description: The address that responded; if none did, the most reliable one, or null.
       type: str
       sample: 192.0.2.17
     addresses:
-      description: All addresses that were found, those believed most first.
+      description: All addresses that were found, the most reliable first.
       type: list
       elements: str
     source:
-      description: Where RV(vms[].address) is from, V(static), V(lease), V(agent), V(neighbour) or
+      description: Source of RV(vms[].address), V(static), V(lease), V(agent), V(neighbour) or
         V(console).
       type: str
     seconds:
-      description: After how many seconds it answered, or had an address with O(until=address), else
+      description: Seconds after which it responded, or had an address with O(until=address); else
         null.
       type: float
     state:
@@ -140,31 +142,31 @@ vms:
       sample: booted
     answered:
       description:
-        - Whether it answered and nothing failed in its first boot, or has an address with
+        - Whether it responded and nothing failed in its first boot, or has an address with
           O(until=address); null in check mode.
       type: bool
     first_boot:
-      description: Why one whose SSH server answers counts as one that does not, V(failed) if
-        something failed in its first boot, V(running) if that goes on; else null.
+      description: Why a VM whose SSH server responds counts as not responding, V(failed) if
+        something failed in its first boot, V(running) if that has not ended; else null.
       type: str
     msg:
       description: What is missing, what failed in the first boot or that its end is not known, or
-        why the seed medium could not be removed; empty when all is well.
+        why the seed medium could not be removed; empty if there is no problem.
       type: str
     changed:
       description: Whether its seed medium was removed.
       type: bool
     console:
-      description: The last lines of its serial console, when it did not answer.
+      description: The last lines of its serial console, if it did not respond.
       type: list
       elements: str
 elapsed:
-  description: Seconds that it took.
-  returned: when it was waited for
+  description: Duration in seconds.
+  returned: when there was something to wait for
   type: float
 waiting:
-  description: Names of those that were still to be waited for; empty in the end.
-  returned: always, unless the hypervisor cannot be asked
+  description: Names of those still waited for; empty at the end.
+  returned: always, unless the hypervisor cannot be reached
   type: list
   elements: str
 """

@@ -19,9 +19,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.settings imp
 
 WIDTH = 100
 _CHANGES = {
-    "live": "In a VM that exists it is changed at once, where libvirt can.",
-    "boot": "In a VM that exists a change takes effect at the next start.",
-    "never": "In a VM that exists it is never changed ({}).",
+    "live": "In an existing VM, a change takes effect at once where libvirt supports that.",
+    "boot": "In an existing VM, a change takes effect at the next start.",
+    "never": "Cannot be changed in an existing VM ({}).",
 }
 # Between these comments of a documentation stands what is made here.
 BEGIN = "# written by tests/contract/test_settings.py"

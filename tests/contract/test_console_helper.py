@@ -151,8 +151,8 @@ def test_of_a_hostile_screen_only_pictures_arrive(helpers: list[Helper], tmp_pat
     [
         (_screen(60000, 60000), "60000x60000 pixels"),
         ((_HANDS, bytes(4) + b"\xff" * 24), "65535x65535 pixels"),
-        ((b"HTTP/1.1 200 OK\r\n", b""), "no screen"),
-        ((_HANDS + bytes(4), b""), "speaks before it is asked"),
+        ((b"HTTP/1.1 200 OK\r\n", b""), "not a screen"),
+        ((_HANDS + bytes(4), b""), "sends data before it is asked"),
     ],
 )
 def test_what_no_screen_says_is_told_and_not_shown(
@@ -177,7 +177,7 @@ def test_the_other_end_is_gone(helpers: list[Helper], tmp_path: Any) -> None:
 
 def test_its_time_is_over(helpers: list[Helper], tmp_path: Any) -> None:
     helpers.append(helper := Helper(tmp_path, _NOTHING, seconds=1.0))
-    assert helper.answer("said") == "its time is over"
+    assert helper.answer("said") == "the time limit was reached"
     assert helper.process.wait(10) == 0
 
 
@@ -212,7 +212,7 @@ def test_a_serial_console_on_a_page(helpers: list[Helper], tmp_path: Any) -> Non
     assert console.fetched(f"{url}novnc/core/rfb.js")[0] == 404
     tab = console.Tab(url)
     assert tab.read(b"web1\r\n") == b"login: \x1b[1mweb1\r\n"
-    with pytest.raises(console.Refused, match="too many look already"):
+    with pytest.raises(console.Refused, match="too many viewers"):
         console.Tab(url).read(b"never")
     tab.send(b"root\r\x03")
     wait_for(lambda: helper.sent.read_bytes() == b"root\r\x03", 10, "the keys")

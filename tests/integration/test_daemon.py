@@ -244,7 +244,7 @@ def test_settings_that_libvirt_refuses_are_put_back(machine: Machine, guests: Gu
     before = harness.state_of(machine.lab, machine.name, WATCH)["files"]
     done = machine.run(tls_allowed_dn_list=["CN=cli*"], qemu_conf={"keepalive_interval": "many"})
     assert done["failed"]
-    assert "the former ones are back" in done["msg"]
+    assert "so they were rolled back" in done["msg"]
     assert "keepalive_interval" in done["msg"], done["msg"]
     after = harness.state_of(machine.lab, machine.name, WATCH)["files"]
     texts = [

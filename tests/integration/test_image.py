@@ -233,7 +233,7 @@ BAD_NAMES = {
     "../secret": r"has a '\.\.' in its path",
     "-rf": "is not an image",
     "pool/volume": "no pool 'pool' on this hypervisor; there are: ",
-    "https://example.org/x.qcow2": "is without its checksum",
+    "https://example.org/x.qcow2": "has no checksum",
     "http://example.org/x.qcow2": "is not an https URL",
     "salt://centos.img": "put the file into virt_image_dir and write centos.img",
     "": "is not an image",

@@ -93,7 +93,7 @@ def test_the_controller_sends_it_once(site: Site) -> None:
     run = site.ansible.run("ansible", ["hv1,hv2", "-b", "-m", MODULE, "-a", arguments])
     assert run.returncode == 0, str(run)
     assert run.stdout.count(": copying small.qcow2") == 1, run.stdout
-    assert run.stdout.count(": getting small.qcow2 from ") == 1, run.stdout
+    assert run.stdout.count(": fetching small.qcow2 from ") == 1, run.stdout
     steps = sorted(event.result["steps"][-1].rpartition(" from ")[2] for event in run.events)
     assert "the controller" in steps
     assert {address(site, host) for host in HOSTS} & set(steps)
@@ -158,7 +158,10 @@ def test_one_without_keys_says_so(site: Site) -> None:
     try:
         done = site.verify("small.qcow2", "hv1,hv2", predicted_ignore=["steps*"])
         steps = done.real["hv2"]["steps"]
-        assert steps[0] == f"no other hypervisor is asked: {cert} not there (role libvirt_keys)"
+        assert (
+            steps[0]
+            == f"other hypervisors were not queried: missing keys: {cert} (role libvirt_keys)"
+        )
         assert done.predicted["hv2"]["steps"] == steps
     finally:
         site.lab.ssh("hv2", f"mv {cert}.away {cert}")
@@ -168,7 +171,7 @@ def test_one_without_keys_says_so(site: Site) -> None:
 
 def test_bad_addresses(site: Site) -> None:
     site.convert("small.qcow2", os.urandom(MIB), 8 * MIB)
-    message = "is no address of a hypervisor; write its name or its IP address"
+    message = "is not the address of a hypervisor; write its name or IP address"
     for peer in ("hv1/system?no_verify=1", "root@hv1"):
         site.refuse({"small.qcow2": message}, peers=[peer])
 

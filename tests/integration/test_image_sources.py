@@ -178,12 +178,14 @@ def test_bad_downloads(site: Site, server: _https.Server) -> None:
     cases = {
         server.put("/page.qcow2", page): "is a web page, not an image",
         server.put("/page.qcow2.xz", lzma.compress(page)): r"\(unpacked\) is a web page",
-        server.put("/file.raw", content): "redirects to file:///etc/shadow; only https",
-        server.put("/plain.raw", content): "redirects to http://[0-9.]+/x; only https",
-        server.put("/stalls.raw", content): "sent nothing, or next to nothing, for 1 seconds",
-        server.put("/silent.raw", content): "sent nothing, or next to nothing, for 1 seconds",
+        server.put(
+            "/file.raw", content
+        ): "redirects to file:///etc/shadow; only redirects to https",
+        server.put("/plain.raw", content): "redirects to http://[0-9.]+/x; only redirects to https",
+        server.put("/stalls.raw", content): "sent little or no data for 1 seconds",
+        server.put("/silent.raw", content): "sent little or no data for 1 seconds",
         server.put("/gone.raw", content): "the server answered 404",
-        good.partition("#")[0]: "is without its checksum",
+        good.partition("#")[0]: "has no checksum",
     }
     server.redirects.update({"/file.raw": "file:///etc/shadow", "/plain.raw": "http://127.0.0.1/x"})
     server.stalls.add("/stalls.raw")
@@ -192,7 +194,7 @@ def test_bad_downloads(site: Site, server: _https.Server) -> None:
     server.files["/stalls.raw"] = content[:4096]  # half of which is too little to judge it by
     site.refuse(cases, download_timeout=1)
     wrong = site.bring(lying)["hv1"]
-    assert f"sha256:{sha256(content)} and not {lying.partition('#')[2]}" in wrong["msg"]
+    assert f"sha256:{sha256(content)} instead of {lying.partition('#')[2]}" in wrong["msg"]
     server.cut.add("/good.raw")
     assert "ended after" in site.bring(good)["hv1"]["msg"]
     server.cut.clear()

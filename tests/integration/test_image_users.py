@@ -160,12 +160,12 @@ def test_one_on_shared_storage_stays(site: Site) -> None:
         "hv1",
         MODULE,
         {**PLACE, "state": "pruned"},
-        match="has an id, and another hypervisor has the same pool or was not asked",
+        match="has an id, and another hypervisor has the same pool or was not queried",
     )
     words = ["fleet.virt.images", *_settings(site), "-e", "virt_images_prune=true"]
     run = site.ansible.run("ansible-playbook", words)
     assert run.returncode != 0
-    assert "has an id, and another hypervisor has the same pool or was not asked" in run.stdout
+    assert "has an id, and another hypervisor has the same pool or was not queried" in run.stdout
     assert set(listed(site)) == {"used", "spare"}
     site.lab.ssh("hv2", ["rm", _ID])
 
@@ -179,8 +179,8 @@ def test_one_whose_images_cannot_be_read_still_says_which_pools_it_has(site: Sit
     words = ["fleet.virt.images", *_settings(site), "-e", "virt_images_prune=true"]
     run = site.ansible.run("ansible-playbook", words)
     assert run.returncode != 0
-    assert re.search(r"hv2: .*so who uses which image is not known", run.stdout), str(run)
-    assert "was not asked" not in run.stdout
+    assert re.search(r"hv2: .*so the users of images are unknown", run.stdout), str(run)
+    assert "was not queried" not in run.stdout
     assert set(listed(site)) == {"used"}
     for host in ("hv1", "hv2"):
         site.lab.ssh(host, ["rm", "-f", _ID, f"{FOLDER}/endless"])
@@ -197,7 +197,7 @@ def test_one_that_was_damaged_is_found(site: Site) -> None:
     run = site.ansible.playbook("images", variables, ["--limit", "hv1"])
     assert run.returncode != 0
     assert "DAMAGED" in run.stdout
-    assert f"hv1: {path} is not what it was" in run.stdout
+    assert f"hv1: {path} no longer matches its digest" in run.stdout
 
 
 def test_the_playbook(site: Site, tmp_path: Path) -> None:

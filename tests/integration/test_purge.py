@@ -185,7 +185,7 @@ def test_b21_exactly_its_own_goes(vms: Vms) -> None:
     guests.virsh("hv1", "autostart", "b21")
     for match in (
         "b21_shared.qcow2 of 'b21' is needed by others: used by domain 'other1'",
-        f"b21_parent.qcow2 of 'b21' is needed by others: {IMAGES}/clone.qcow2 lies on it",
+        f"b21_parent.qcow2 of 'b21' is needed by others: backs {IMAGES}/clone.qcow2",
     ):
         harness.refuse(vms.ansible, vms.lab, "hv1", PURGE, {"name": "b21"}, match=match)
     guests.virsh("hv1", "undefine", "other1")
@@ -210,7 +210,7 @@ def test_b21_exactly_its_own_goes(vms: Vms) -> None:
         8
     ] * 3
     reasons = {item["path"].rpartition("/")[2]: item["reason"] for item in vm["kept"]}
-    assert "not among its disks" in reasons["b21_detached.qcow2"]
+    assert "no longer one of its disks" in reasons["b21_detached.qcow2"]
     assert reasons["b21_folder"] == "a directory"
     assert "outside the pool" in reasons["outside.qcow2"]
     assert "backing file" in reasons["tiny.qcow2"]
@@ -249,11 +249,11 @@ def test_b22_snapshots_and_nvram_go_completely(vms: Vms) -> None:
 def test_b22_snapshots_in_files_are_refused_and_all_stays(vms: Vms) -> None:
     vms.make("b22")
     vms.guests.virsh("hv1", "snapshot-create-as", "b22", "one", "--disk-only")
-    match = r"snapshots in files of their own \(one\)"
+    match = r"external snapshots \(one\)"
     harness.refuse(vms.ansible, vms.lab, "hv1", PURGE, {"name": "b22"}, match=match)
     # and if libvirt is made to forget the snapshot, its file still lies on the disk
     vms.guests.virsh("hv1", "snapshot-delete", "b22", "one", "--metadata")
-    match = r"b22.qcow2 lies under \S+/b22.one.*merge it first"
+    match = r"b22.qcow2 is the backing file of \S+/b22.one.*merge it first"
     harness.refuse(vms.ansible, vms.lab, "hv1", PURGE, {"name": "b22"}, match=match)
 
 
@@ -358,7 +358,7 @@ def test_stopped_halfway_it_cannot_be_started_and_is_finished_by_the_next(vms: V
     vms.guests.script("hv1", f"chattr +i {paths[1]}")
     done = vms.purge("stuck1")
     assert done["failed"], done
-    assert "half removed" in done["msg"]
+    assert "partly removed" in done["msg"]
     assert [item["path"] for item in done["vms"][0]["removed"]] == [paths[0]]
     # even with all its disks there again, virsh is told to start nothing
     vms.guests.script("hv1", f"qemu-img create -q -f qcow2 {paths[0]} 8M")
@@ -436,7 +436,7 @@ def test_hostile_metadata_removes_nothing_of_others(vms: Vms) -> None:
     assert before - vms.files() == {"domain hostile1"}
     # what its own disk lies on is not removed either, and that is said
     guests.define("hv1", "hostile1", top=metadata([("tiny.qcow2", "disk")]))
-    match = "tiny.qcow2 lies under .*hostile1.qcow2"
+    match = "tiny.qcow2 is the backing file of .*hostile1.qcow2"
     harness.refuse(vms.ansible, vms.lab, "hv1", PURGE, {"name": "hostile1"}, match=match)
 
 
@@ -530,7 +530,7 @@ def test_a_silent_hypervisor(vms: Vms, lab: Laboratory) -> None:
     try:
         done = play(vms, vm_name="nowhere1")
         assert done.returncode != 0
-        assert "'nowhere1' is on no hypervisor that answered, but may be on" in done.stdout
+        assert "'nowhere1' is on no hypervisor that responded, but may be on" in done.stdout
         assert "virt_hypervisors_lost=hv2" in done.stdout
         program, *words = shlex.split(OF_THE_LOST)
         vms.ansible.run(program, words).succeeded()

@@ -90,7 +90,7 @@ def test_paused_is_resumed_to_shut_down(ansible: Ansible, awake: Guests) -> None
 
 def test_saved_memory_goes_on(ansible: Ansible, awake: Guests) -> None:
     awake.virsh("hv1", "managedsave", NAME)
-    bring(ansible, awake, "running", ["start, going on from its saved memory"])
+    bring(ansible, awake, "running", ["start from its saved memory"])
     same_boot(awake)
 
 
@@ -100,7 +100,7 @@ def test_paused_and_saved_by_the_module(ansible: Ansible, awake: Guests) -> None
     done = harness.verify(ansible, awake.lab, "hv1", STATE, wanted)
     assert done.real["hv1"]["vms"][0]["steps"] == ["save its memory and stop"]
     assert awake.state("hv1", NAME) == "shut off (saved)"
-    bring(ansible, awake, "running", ["start, going on from its saved memory"])
+    bring(ansible, awake, "running", ["start from its saved memory"])
     same_boot(awake)
 
 
@@ -175,7 +175,7 @@ def test_the_playbook_starts_in_order_and_back(
     run = ansible.playbook("state", {**names, "vm_state": "running"})
     assert run.returncode != 0
     assert "first1 on hv2: 'first1' is in phase purging" in run.stdout
-    assert "'second1' was left as it was: 'first1', before it by start_order" in run.stdout
+    assert "'second1' was left unchanged: 'first1', before it by start_order" in run.stdout
     assert guests.virsh("hv1", "domstate", "second1").strip() == "shut off"
 
 
@@ -184,7 +184,7 @@ def test_the_playbook_starts_in_order_and_back(
     [
         ({"vm_state": "running"}, "no VM is named"),
         ({"vm_name": "nobody1", "vm_state": "running"}, "no hypervisor has a VM 'nobody1'"),
-        ({"vm_name": "nobody1"}, "nothing is asked for"),
+        ({"vm_name": "nobody1"}, "nothing is requested"),
         ({"vm_name": "nobody1", "vm_state": "runing"}, "value of state must be one of"),
         ({"virt_group": "nobody", "vm_state": "running"}, "no VM is in nobody"),
     ],
@@ -205,7 +205,7 @@ def test_standby_is_woken(ansible: Ansible, awake: Guests) -> None:
 def test_crashed_is_destroyed_and_started(ansible: Ansible, awake: Guests) -> None:
     awake.execute("hv1", NAME, PANIC, wait=False)
     wait_for(lambda: "crashed" in awake.state("hv1", NAME), 20, "the crash")
-    bring(ansible, awake, "running", ["destroy what has crashed", "start"])
+    bring(ansible, awake, "running", ["destroy the crashed domain", "start"])
 
 
 def test_a_killed_qemu_is_started_again(ansible: Ansible, awake: Guests) -> None:
@@ -288,7 +288,7 @@ def test_saved_memory_that_cannot_be_restored_is_not_thrown_away(
     assert done["vms"][0]["state"] == "shutoff"
     awake.script("hv1", f"mv /run/kept.save {image}")
     done = ansible.module("hv1", "virt_state", {"name": NAME, "state": "running"})["hv1"]
-    assert done["vms"][0]["steps"] == ["start, going on from its saved memory"], done
+    assert done["vms"][0]["steps"] == ["start from its saved memory"], done
     same_boot(awake)
 
 

@@ -226,9 +226,9 @@ def test_what_does_not_run_is_not_waited_for(web: Guests, ansible: Ansible) -> N
     found = by_name(run)
     assert found["web1"]["answered"]
     assert not found["off"]["answered"]
-    assert found["off"]["msg"].startswith("it does not run: shutoff")
-    assert "off on hv1 does not answer: it does not run: shutoff" in run.stdout
-    assert "off: nothing is on its console" in run.stdout
+    assert found["off"]["msg"].startswith("it is not running: shutoff")
+    assert "off on hv1 does not answer: it is not running: shutoff" in run.stdout
+    assert "off: its console shows nothing" in run.stdout
 
 
 @pytest.mark.usefixtures("web", "mute")
@@ -269,7 +269,7 @@ def test_a_login_prompt_of_a_guest_that_has_no_cloud_init_ends_the_wait(
     assert run.returncode != 0
     assert 28 < took < 120
     (vm,) = run.of("Wait")["hv1"]["vms"]
-    for said in ("has been at a login prompt for 30 s", "Make it anew with an image that has"):
+    for said in ("has been at a login prompt for 30 s", "Recreate it with an image that has"):
         assert said in vm["msg"], vm
     assert vm["console"][-1] == "mute login:"
 
@@ -279,7 +279,7 @@ def test_one_that_ends_meanwhile(mute: Guests, ansible: Ansible) -> None:
     begun = time.monotonic()
     run = waiting(ansible, "hv1", {"names": ["mute"]})
     assert time.monotonic() - begun < LIMIT
-    assert run.of("Wait")["hv1"]["msg"] == "mute: it does not run: shutoff (destroyed)"
+    assert run.of("Wait")["hv1"]["msg"] == "mute: it is not running: shutoff (destroyed)"
 
 
 def test_it_outlives_its_ssh_connection(mute: Guests, ansible: Ansible) -> None:
@@ -354,7 +354,7 @@ def test_check_mode_knows_nothing(ansible: Ansible) -> None:
         ({"names": ["web1"], "wait_timeout": 0}, "wait_timeout: 0 is not a time limit"),
         ({"names": ["web1"], "slice": "-1"}, "slice: -1 is not a time limit"),
         ({"names": ["web1"], "timeout": 0}, "timeout: 0 is not a time limit"),
-        ({"names": ["web1"], "port": 70000}, "port: 70000 is no TCP port"),
+        ({"names": ["web1"], "port": 70000}, "port: 70000 is not a TCP port"),
         ({}, "names"),
     ],
 )

@@ -39,19 +39,19 @@ _DISK = """
 """
 
 
-class BothEnds(ends.Ends):
+class BothEnds(ends.Endpoints):
     """Both ends, of which the other is reached without TLS, if it answers."""
 
     there_machine: Machine
     answers = True
 
     @contextlib.contextmanager
-    def again(self) -> Iterator[tuple[Connection | None, ends.There]]:
+    def reconnected(self) -> Iterator[tuple[Connection | None, ends.DestinationView]]:
         if not self.answers:
-            yield None, ends.There(error="no answer within 10 seconds")
+            yield None, ends.DestinationView(error="no answer within 10 seconds")
             return
         remote = self.there_machine.connection
-        yield remote, self.there(remote)
+        yield remote, self.destination_view(remote)
 
 
 @dataclasses.dataclass

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The frame of the collection's action plugins.
+"""Base classes of the collection's action plugins.
 
 This file is private to the collection.
 """
@@ -41,33 +41,33 @@ class Connected(t.TypedDict):
 
 Options = t.TypeVar("Options", bound=Mapping[str, object])
 
-# As every module of the action group accepts them
+# The connection options that every module of the action group accepts
 _CONNECTION: Spec = {
     "uri": {"type": "str", "default": "qemu:///system"},
     "timeout": {"type": "float", "default": 10.0},
 }
 
-_TIDY = 30.0  # seconds for removing what a hypervisor that fell silent perhaps still has
+_TIDY = 30.0  # seconds to clean up on a hypervisor that may no longer respond
 
 
 class Foreign(t.NamedTuple):
-    """An answer as any other that passes here, and beside it its facts as plain data."""
+    """A sanitised result, and its facts as plain data."""
 
     answer: Answer
     facts: Answer
 
 
 def failure(error: FleetVirtError) -> AnsibleActionFail:
-    """How an action ends with one of our own errors: its message, and its kind as modules have it,
-    so that whoever reads the result knows what was refused from what was cut off."""
+    """The AnsibleActionFail for one of our own errors: its message, and its kind as in modules'
+    results, so that a reader can tell a refused request from one that was cut off."""
     return AnsibleActionFail(str(error), result={"error": type(error).__name__})
 
 
 class FleetAction(ActionBase):
-    """An action that does :meth:`work`; our own errors end it with their message alone.
+    """An action that does :meth:`work`; our own errors end it with only their message.
 
-    All that a hypervisor answers passes it, and is data afterwards. Every module has an action for
-    that, also where the action does nothing else.
+    It sanitises every result from a hypervisor to plain data. Every module has an action for that,
+    even if the action does nothing else.
     """
 
     _values: Values = types.MappingProxyType({})
@@ -85,7 +85,7 @@ class FleetAction(ActionBase):
         return result
 
     def cleanup(self, force: bool = False) -> None:
-        """As Ansible does it, after the task's own limit, so within one of its own."""
+        """Clean up as Ansible does, within a limit of its own: the task's limit has passed."""
         with contextlib.suppress(FleetVirtError), _alive.limited(_TIDY, "remove temporary files"):
             super().cleanup(force)  # type: ignore[no-untyped-call]
 
@@ -94,7 +94,7 @@ class FleetAction(ActionBase):
         raise NotImplementedError
 
     def shown(self, text: str, failures: Sequence[str], *, changed: bool = False) -> Answer:
-        """Show what became of all; the result, which has failed if any of it has."""
+        """Display the outcome; returns the result, failed if there are failures."""
         Display().display(text.rstrip("\n"))
         found: Answer = {"changed": changed, "output": text}
         if failures:
@@ -107,16 +107,16 @@ class FleetAction(ActionBase):
         arguments: Spec,
         internal: Spec | None = None,
     ) -> Options:
-        """The task's options by an argument spec, which every action's ``uri`` and ``timeout`` are
-        added to, as plain data.
+        """The task's options as plain data, validated against an argument spec to which ``uri`` and
+        ``timeout`` are added.
 
-        ``_kind`` is what these specs make of options (a unit test holds them against each other).
-        ``internal`` are those that the collection's own tasks give; no error lists them.
+        ``_kind`` is the type of the resulting options (a unit test compares it with the specs).
+        ``internal`` are options that the collection's own tasks set; no error lists them.
         """
         given, own = self.given, dict(internal or {})
-        kept = {name: given.pop(name) for name in own if name in given}
+        internal_given = {name: given.pop(name) for name in own if name in given}
         found: Answer = {}
-        for spec, values in (({**arguments, **_CONNECTION}, given), (own, kept)):
+        for spec, values in (({**arguments, **_CONNECTION}, given), (own, internal_given)):
             validated = ArgumentSpecValidator(spec).validate(values)
             if validated.error_messages:
                 problem = validated.error_messages[0]
@@ -124,11 +124,11 @@ class FleetAction(ActionBase):
                     problem = f"Unsupported parameters for ({self._task.action}) module: {problem}"
                 raise AnsibleActionFail(problem)
             found.update(validated.validated_parameters)
-        return t.cast("Options", to_plain(found))  # which the validation has made of it
+        return t.cast("Options", to_plain(found))  # the type that validation ensures
 
     @property
     def given(self) -> Answer:
-        """The task's options as they are written."""
+        """The task's options as written."""
         return {**self._task.args}
 
     @property
@@ -137,13 +137,13 @@ class FleetAction(ActionBase):
         return bool(self._task.check_mode)
 
     def _require_there(self) -> None:
-        """Nothing is asked of a hypervisor that is declared lost: it counts as unreachable."""
+        """Treat a hypervisor that is declared lost as unreachable, without contacting it."""
         host = str(self._values.get("inventory_hostname"))
         if host in self._lost():
             raise AnsibleConnectionFailure(_alive.lost(host))
 
     def _lost(self) -> set[str]:
-        """The hypervisors that are declared to be gone for good."""
+        """The hypervisors that are declared permanently gone."""
         lost = self._values.get("virt_hypervisors_lost")
         return set() if lost is None else _alive.named(self._templar.template(lost))
 
@@ -157,11 +157,11 @@ class FleetAction(ActionBase):
     def _execute_module(self, *args: object, **options: object) -> Answer:
         self._require_there()
         run: t.Callable[..., Answer] = super()._execute_module
-        with _packed.kept(str(options.get("module_name") or self._task.action)):
+        with _packed.cached(str(options.get("module_name") or self._task.action)):
             return _answers.cleaned(run(*args, **options))
 
     def foreign(self, name: str, arguments: Mapping[str, object]) -> Foreign:
-        """What a module of another collection returns. Its facts are set nowhere."""
+        """The result of a module of another collection. Its facts are not set as variables."""
         self._require_there()
         with _uncollected():
             answer = super()._execute_module(
@@ -170,7 +170,7 @@ class FleetAction(ActionBase):
         return Foreign(_answers.cleaned(answer), _answers.facts(answer))
 
     def module(self, task_vars: Values, arguments: Mapping[str, object] | None = None) -> Answer:
-        """What the module of the same name returns; ``arguments`` replace the task's."""
+        """The result of the module of the same name; ``arguments`` replace the task's."""
         given = None if arguments is None else {**arguments}
         with _uncollected():
             answer = self._execute_module(module_args=given, task_vars=task_vars)
@@ -180,14 +180,14 @@ class FleetAction(ActionBase):
 
 
 class FleetModule(FleetAction):
-    """The action of a module that needs nothing of the controller."""
+    """The action of a module that needs nothing from the controller."""
 
     def work(self, task_vars: Values) -> Mapping[str, object]:
         return self.module(task_vars)
 
 
 class FleetReader(FleetModule):
-    """The action of a module that reads, and asks nothing where the controller reads itself."""
+    """The action of a reading module; does nothing where the controller reads itself."""
 
     def work(self, task_vars: Values) -> Mapping[str, object]:
         direct = boolean(self._task.args.pop("_direct", False))
@@ -196,10 +196,10 @@ class FleetReader(FleetModule):
 
 @contextlib.contextmanager
 def _uncollected() -> t.Iterator[None]:
-    """Without Python's collector of cycles.
+    """Disable Python's cyclic garbage collector.
 
-    A module is packed by parsing all that it imports, into hundreds of thousands of objects that
-    stay; the collector would look at them, and at the fleet's variables, over and over.
+    Packing a module parses all its imports into hundreds of thousands of objects that stay; the
+    collector would traverse them, and the fleet's variables, over and over.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Noticing that a hypervisor has fallen silent, whatever the user has configured.
+"""Detection of hypervisors that stop responding, whatever the user has configured.
 
 This file is private to the collection.
 """
@@ -20,7 +20,7 @@ import typing as t
 from ansible.plugins.connection import ConnectionBase
 from ansible_collections.fleet.virt.plugins.module_utils._errors import DeadlineExceeded
 
-# Half a minute without an answer ends the connection
+# Half a minute without a response ends the connection
 _KEEPALIVE = "-o ServerAliveInterval=10 -o ServerAliveCountMax=3"
 _FOLDER = "alive"
 _ARGUMENTS = ("ssh_args", "ssh_common_args", "ssh_extra_args")
@@ -29,9 +29,9 @@ _PATH = re.compile(r"(?:-o)?\s*controlpath\s*[=\s]\s*(\S.*)", re.IGNORECASE)
 
 
 def keep(connection: ConnectionBase) -> None:
-    """Have ssh ask whether the other end is still there, unless the user has said how often.
+    """Enable ssh's keepalive, unless the user has configured it.
 
-    A connection that ControlPersist has kept from before does not ask, so it is not taken.
+    A connection that ControlPersist kept from before has no keepalive, so it is not reused.
     """
     if getattr(connection, "transport", None) != "ssh":
         return
@@ -49,19 +49,19 @@ def keep(connection: ConnectionBase) -> None:
 
 
 def named(value: object) -> set[str]:
-    """The names in a variable that is a list, or a text with commas as Ansible takes for one."""
+    """The names in a variable: a list, or comma-separated text as Ansible accepts for one."""
     if isinstance(value, str):
         return {name.strip() for name in value.split(",")}
     return {str(name) for name in value} if isinstance(value, (list, tuple)) else set()
 
 
 def lost(host: str) -> str:
-    """Why a hypervisor that is declared lost says nothing."""
-    return f"{host} is declared lost (virt_hypervisors_lost), so it is not asked"
+    """The reason why a hypervisor that is declared lost has no result."""
+    return f"{host} is declared lost (virt_hypervisors_lost), so it is not contacted"
 
 
 def _control_path(given: t.Sequence[str]) -> str | None:
-    """Where the user has said that kept connections are; None: nowhere, or that none is kept."""
+    """The control path that the user has set; None if there is none, or it is ``none``."""
     for arguments in given:
         for word in shlex.split(arguments):
             match = _PATH.match(word)
@@ -71,23 +71,23 @@ def _control_path(given: t.Sequence[str]) -> str | None:
 
 
 def without_compression(arguments: str) -> str | None:
-    """Arguments of ssh for a connection of its own that does not compress; None if none does."""
+    """Arguments of ssh for a separate, uncompressed connection; None if there is no ``-C``."""
     words = shlex.split(arguments)
     if "-C" not in words:
         return None
-    alone = ["-o", "ControlPath=none", "-o", "ControlMaster=no"]
-    return shlex.join([*alone, *(word for word in words if word != "-C")])
+    separate = ["-o", "ControlPath=none", "-o", "ControlMaster=no"]
+    return shlex.join([*separate, *(word for word in words if word != "-C")])
 
 
 class _Over(BaseException):
-    """Not to be taken for an error of what is interrupted."""
+    """Interruption that no ``except Exception`` of the interrupted code catches."""
 
 
 @contextlib.contextmanager
 def limited(seconds: float, what: str) -> t.Iterator[None]:
-    """Interrupt what is done in here after ``seconds``, even in ssh; raises DeadlineExceeded.
+    """Interrupt the body after ``seconds``, even in ssh; raises DeadlineExceeded.
 
-    An earlier limit of the task stays what it is. For the main thread, as actions are.
+    An earlier limit of the task stays in force. Only for the main thread, which actions run in.
     """
     left = signal.getitimer(signal.ITIMER_REAL)[0]
     if left and left <= seconds:

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What hypervisors answer, by kind, as actions of the controller read it.
+"""Types of hypervisors' results, as the actions on the controller read them.
 
-An answer is checked for the shape of its kind (:mod:`answer_shapes`) before it is one of these; a
-unit test holds both against each other. Any of the topmost keys may be missing, or None; what is an
-``object`` here is not checked.
+A result is checked for the shape of its kind (:mod:`answer_shapes`) before it gets one of these
+types; a unit test compares both. Any top-level key may be missing or None; values of type
+``object`` are not checked.
 
 This file is private to the collection.
 """
@@ -17,8 +17,8 @@ import typing as t
 from dataclasses import dataclass
 
 
-class Said(t.TypedDict, total=False):
-    """What Ansible or any module may say."""
+class BaseResult(t.TypedDict, total=False):
+    """Keys that Ansible or any module may return."""
 
     changed: bool
     failed: bool
@@ -31,21 +31,21 @@ A = t.TypeVar("A", bound=t.Mapping[str, object])
 
 @dataclass(frozen=True)
 class Kind(t.Generic[A]):
-    """A kind of answer: the name of its shape, and what it is once it has that."""
+    """A kind of result: the name of its shape, and its type once checked."""
 
     name: str
     answer: type[A]
 
 
-class Ends(t.TypedDict):
-    """Where a VM moves from and to."""
+class Endpoints(t.TypedDict):
+    """The hypervisors that a VM moves between."""
 
     source: str
     destination: str
 
 
 class MadeVm(t.TypedDict):
-    """What became of a VM that was to be made."""
+    """The result for a requested VM."""
 
     name: str
     changed: bool | None
@@ -53,12 +53,12 @@ class MadeVm(t.TypedDict):
     msg: str | None
 
 
-class Made(Said, total=False):
+class Made(BaseResult, total=False):
     vms: list[MadeVm] | None
 
 
 class ClaimedVm(MadeVm):
-    """The same of its claim; ``refused``: because of what may pass."""
+    """The result of its claim; ``refused``: for a reason that may be temporary."""
 
     refused: bool | None
 
@@ -102,12 +102,12 @@ class SeenHostMore(t.TypedDict, total=False):
 
 
 class SeenHost(SeenHostMore):
-    """A hypervisor as far as its shape is checked; placement looks at the rest itself."""
+    """A hypervisor as far as its shape is checked; placement checks the rest itself."""
 
     vms: list[DefinedVm]
 
 
-class Placing(Said, total=False):
+class Placing(BaseResult, total=False):
     host: SeenHost | None
 
 
@@ -128,7 +128,7 @@ class ThereVm(t.TypedDict):
     name: str
     uuid: str
     phase: str | None
-    move: Ends | None
+    move: Endpoints | None
     memory_mib: int
     zone: str | None
     groups: list[str]
@@ -139,7 +139,7 @@ class ThereVm(t.TypedDict):
     disks: list[MovingDisk]
 
 
-class HalfMove(Ends):
+class IncompleteMove(Endpoints):
     """A claim on a destination."""
 
     name: str
@@ -147,7 +147,7 @@ class HalfMove(Ends):
 
 class MigrateLook(Placing, total=False):
     vms: list[ThereVm] | None
-    claims: list[HalfMove] | None
+    claims: list[IncompleteMove] | None
     expired: list[str] | None
 
 
@@ -159,7 +159,7 @@ class NamedVm(NamedVmMore):
     name: str
 
 
-class Named(Said, total=False):
+class Named(BaseResult, total=False):
     vms: list[NamedVm] | None
 
 
@@ -168,7 +168,7 @@ class WaitingVmMore(t.TypedDict, total=False):
 
 
 class WaitingVm(WaitingVmMore):
-    """How far a VM is that is waited for."""
+    """The progress of a VM that is waited for."""
 
     name: str
     address: str | None
@@ -180,13 +180,13 @@ class WaitingVm(WaitingVmMore):
     console: list[str]
 
 
-class Wait(Said, total=False):
+class Wait(BaseResult, total=False):
     vms: list[WaitingVm] | None
     waiting: list[str] | None
 
 
 class KindOfKeys(t.TypedDict):
-    """What a hypervisor has of one kind: texts in PEM form, empty where there is none."""
+    """A hypervisor's files of one kind of keys: PEM texts, empty if there is none."""
 
     ca: str
     crl: str
@@ -199,7 +199,7 @@ class KindsOfKeys(t.TypedDict):
     data: KindOfKeys
 
 
-class Keys(Said, total=False):
+class Keys(BaseResult, total=False):
     kinds: KindsOfKeys | None
     faults: list[str] | None
     daemons: list[str] | None
@@ -220,13 +220,13 @@ class FactsMore(t.TypedDict, total=False):
 
 
 class SeenFacts(FactsMore):
-    """What hosts are compared by."""
+    """The facts by which hosts are compared."""
 
     errors: dict[str, str]
     time: int | float
 
 
-class Facts(Said, total=False):
+class Facts(BaseResult, total=False):
     facts: SeenFacts | None
 
 
@@ -238,7 +238,7 @@ class Baseline(t.TypedDict):
     model: str | None
 
 
-class Compared(Said, total=False):
+class Compared(BaseResult, total=False):
     baseline: Baseline | None
 
 

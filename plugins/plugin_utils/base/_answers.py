@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A hypervisor's answer is data: it governs nothing on the controller.
+"""Sanitising of hypervisors' results, so that they are data and control nothing here.
 
 To Ansible a module's result is more than that. Its ``ansible_facts`` become variables of the play,
-other keys make hosts, groups and statistics. No module of this collection returns such keys, so
-whoever does is not that module.
+other keys add hosts, groups and statistics. No module of this collection returns such keys, so a
+result that has them is not from that module.
 
 This file is private to the collection.
 """
@@ -19,10 +19,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVir
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_mapping
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, to_plain
 
-MOST_SAID = 64 * 1024 * 1024  # characters of an answer; a thousand VMs need a tenth
-_LONGEST_TEXT = 20_000  # characters of what is shown
+MOST_SAID = 64 * 1024 * 1024  # characters of a result; a thousand VMs need a tenth
+_LONGEST_TEXT = 20_000  # characters of a text that is shown
 _MOST_TEXTS = 20
-# What Ansible itself adds to an answer, after it has taken it out of what came from the host
+# Facts that Ansible itself adds to a result, after removing them from the host's output
 _INTERPRETER = "discovered_interpreter_"
 _GOVERNING = frozenset(
     {
@@ -36,41 +36,41 @@ _GOVERNING = frozenset(
         "unreachable",
     }
 )
-# What the collection's own variables begin with; here, since every action is loaded with this file,
-# and what knows all their names loads much more
+# Prefixes of the collection's own variables; defined here, since every action loads this file, and
+# the file with all their names loads much more
 PREFIXES = ("vm_", "virt_", "libvirt_keys_")
-# Of roles whose names begin otherwise: what they take from the controller
+# With the prefix of a role whose variables are read on the controller
 _OURS = (*PREFIXES, "images_")
 
 
 def cleaned(answer: Mapping[str, object]) -> dict[str, object]:
-    """The answer without what would be more than data, its texts cut to what can be shown."""
-    kept = {
+    """The result without keys that control Ansible, its texts cut to a length for display."""
+    clean = {
         str(key): value
         for key, value in answer.items()
         if key not in _GOVERNING
         and (key == "_ansible_parsed" or not str(key).startswith("_ansible_"))
     }
-    facts = kept.pop("ansible_facts", None)
+    facts = clean.pop("ansible_facts", None)
     if isinstance(facts, Mapping):
         own = {key: value for key, value in facts.items() if str(key).startswith(_INTERPRETER)}
-        kept.update({"ansible_facts": own} if own else {})
+        clean.update({"ansible_facts": own} if own else {})
     for key in ("warnings", "deprecations"):
-        texts = kept.pop(key, None)
+        texts = clean.pop(key, None)
         if isinstance(texts, (list, tuple)) and texts:
-            kept[key] = [_cut(text) for text in texts[:_MOST_TEXTS]]
-    if "msg" in kept:
-        kept["msg"] = _cut(kept["msg"])
-    if not _is_diff(kept.get("diff")):
-        kept.pop("diff")
+            clean[key] = [_cut(text) for text in texts[:_MOST_TEXTS]]
+    if "msg" in clean:
+        clean["msg"] = _cut(clean["msg"])
+    if not _is_diff(clean.get("diff")):
+        clean.pop("diff")
     for key in ("changed", "failed"):
-        if key in kept:
-            kept[key] = bool(kept[key])
-    return kept
+        if key in clean:
+            clean[key] = bool(clean[key])
+    return clean
 
 
 def facts(answer: Mapping[str, object]) -> dict[str, object]:
-    """The facts of an answer as plain data; empty if there are none."""
+    """The facts of a result as plain data; empty if there are none."""
     return {**as_mapping(to_plain(answer.get("ansible_facts")))}
 
 
@@ -86,19 +86,19 @@ def _is_diff(value: object) -> bool:
     return value is None or all(isinstance(one, Mapping) for one in several)
 
 
-def require_small(host: object, said: str) -> None:
-    """Raise FleetVirtError for more than a module ever says."""
-    if len(said) > MOST_SAID:
+def require_small(host: object, output: str) -> None:
+    """Raise FleetVirtError for more output than any module returns."""
+    if len(output) > MOST_SAID:
         raise FleetVirtError(
-            f"{host}: its answer has {len(said)} characters, of which none is read (limit:"
-            f" {MOST_SAID}); look at what answers there"
+            f"{host}: its response of {len(output)} characters was rejected (limit: {MOST_SAID});"
+            " find out what responds there"
         )
 
 
 def require_own(host: object, variables: Values) -> None:
     """Raise FleetVirtError if facts of ``host`` have set variables of this collection.
 
-    Facts are answers of the host, to whatever module of whatever collection; they go before the
+    Facts are results from the host, from any module of any collection; they override the
     inventory's variables. ``variables`` are those of the host.
     """
     facts = variables.get("ansible_facts")
@@ -107,12 +107,12 @@ def require_own(host: object, variables: Values) -> None:
     imposed = sorted(
         name
         for name in map(str, facts)
-        # a fact "ansible_x" is found as "x" there, too, and is no variable "x"
+        # a fact "ansible_x" is listed there as "x" too, without a variable "x"
         if name.startswith(_OURS) and name in variables and variables[name] == facts[name]
     )
     if imposed:
         raise FleetVirtError(
-            f"{host}: its facts set {', '.join(imposed)[:_LONGEST_TEXT]}, which is for the play,"
-            " the inventory and extra variables alone: what a hypervisor answers decides nothing"
-            " here. Find out what answers so there; of a fact cache, --flush-cache removes it"
+            f"{host}: its facts set {', '.join(imposed)[:_LONGEST_TEXT]}. Only the play, the"
+            " inventory and extra variables may set these, never a hypervisor's response. Find out"
+            " what returns these facts there; --flush-cache removes them from a fact cache"
         )

@@ -18,9 +18,9 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVir
 
 
 def write_if_changed(path: str, text: str, *, check: bool) -> str | None:
-    """Make ``path`` hold ``text``, as :func:`replace_if_changed` does.
+    """Write ``text`` to ``path``, as :func:`replace_if_changed` does.
 
-    Returns what it held before ("" when it is new) if that changes or would change it, else None.
+    Returns its previous content ("" for a new file) if that changes or would change it, else None.
     """
     before = replace_if_changed(path, text.encode("utf-8"), check=check)
     return None if before is None else before.decode("utf-8", errors="replace")
@@ -29,9 +29,9 @@ def write_if_changed(path: str, text: str, *, check: bool) -> str | None:
 def replace_if_changed(
     path: str, content: bytes, *, check: bool, option: str = "output_file"
 ) -> bytes | None:
-    """Make ``path`` hold ``content`` (mode 0600 when new; else owner, group and mode stay).
+    """Write ``content`` to ``path`` (mode 0600 when new; else owner, group and mode stay).
 
-    Returns what it held before (empty when it is new) if that changes or would change it, else
+    Returns its previous content (empty for a new file) if that changes or would change it, else
     None. The new content is flushed and renamed into place: a reader sees the old or the new.
     """
     target = Path(path)
@@ -53,28 +53,28 @@ def replace_if_changed(
     except OSError as error:
         raise FleetVirtError(f"{option} {path}: {error.strerror}") from None
     except ValueError:
-        raise FleetVirtError(f"{option} {path!r}: is no path of a file") from None
+        raise FleetVirtError(f"{option} {path!r}: is not a valid file path") from None
     return before or b""
 
 
 def make_private_folder(path: Path, option: str) -> None:
-    """Make the folder ``path`` with its parents, all of mode 0700, unless they are there."""
+    """Create the folder ``path`` and its missing parents, all with mode 0700."""
     try:
         for folder in (*reversed(path.parents), path):
             if not folder.is_dir():
                 folder.mkdir(mode=0o700, exist_ok=True)
     except FileExistsError:
-        raise FleetVirtError(f"{option} {path}: is no folder; name one") from None
+        raise FleetVirtError(f"{option} {path}: is not a folder; name a folder") from None
     except OSError as error:
         raise FleetVirtError(f"{option} {path}: {error.strerror}") from None
     except ValueError:
-        raise FleetVirtError(f"{option} {str(path)!r}: is no path of a folder") from None
+        raise FleetVirtError(f"{option} {str(path)!r}: is not a valid folder path") from None
 
 
 def _existing(target: Path, option: str) -> os.stat_result | None:
-    """The file that is there; None if there is none. Raises FleetVirtError for what is no file.
+    """The status of an existing file; None if there is none. Raises FleetVirtError for other types.
 
-    What is renamed into its place would take the place of a device, a pipe or a link, too.
+    A rename would otherwise replace a device, a pipe or a link, too.
     """
     try:
         status = os.lstat(target)
@@ -87,23 +87,23 @@ def _existing(target: Path, option: str) -> os.stat_result | None:
     if stat.S_ISLNK(status.st_mode):
         raise FleetVirtError(
             f"{option} {target}: is a symbolic link; name the file itself, or leave the option"
-            " out to have it on the screen"
+            " out to print it"
         )
     raise FleetVirtError(
         f"{option} {target}: is a device, a pipe or a socket; name a file, or leave the option"
-        " out to have it on the screen"
+        " out to print it"
     )
 
 
 def _keep(descriptor: int, status: os.stat_result, what: str) -> None:
-    """Give the new file the owner, group and mode of the one whose place it takes."""
+    """Give the new file the owner, group and mode of the one that it replaces."""
     own = os.fstat(descriptor)
     try:
         if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
             os.fchown(descriptor, status.st_uid, status.st_gid)
     except PermissionError:
         raise FleetVirtError(
-            f"{what}: belongs to another user or group ({status.st_uid}:"
-            f"{status.st_gid}), which it would lose; remove it, or name another file"
+            f"{what}: belongs to another user or group ({status.st_uid}:{status.st_gid}),"
+            " which cannot be preserved; remove it, or name another file"
         ) from None
     os.fchmod(descriptor, stat.S_IMODE(status.st_mode) & 0o777)

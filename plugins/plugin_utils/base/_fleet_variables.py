@@ -4,7 +4,7 @@
 
 """The variables of the fleet and of a hypervisor, templated.
 
-Apart from those of VMs (``_batch.py``), with which everything that describes a VM is loaded.
+Without those of VMs (``_batch.py``), which load everything that describes a VM.
 
 This file is private to the collection.
 """
@@ -29,7 +29,7 @@ LIMITS = (
 
 
 class Templar(t.Protocol):
-    """What is used of Ansible's."""
+    """The part of Ansible's templar that is used."""
 
     def template(self, variable: object, /) -> object: ...
 
@@ -57,11 +57,11 @@ class Variables:
         }
 
     def limits(self) -> dict[str, Json]:
-        """The settings of this hypervisor that placement looks at."""
+        """The settings of this hypervisor that placement uses."""
         return {name: self.get(name) for name in LIMITS if self.get(name) is not None}
 
     def pool_paths(self) -> dict[str, str]:
-        """The pools that may be made, by name."""
+        """The paths of pools that may be created, by name."""
         return {
             str(self.get("virt_pool", "default")): str(self.get("virt_images_path", POOL_PATH)),
             self.base_pool(): str(self.get("virt_base_path", BASE_PATH)),

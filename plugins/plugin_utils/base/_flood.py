@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""An answer without end is given up while Ansible still reads it.
+"""Abort of endless output while Ansible is still reading it.
 
-Connection plugins collect all that comes and have no limit. What they collect is this process's
-memory, which is looked at while it works; a process that waits is not disturbed.
+Connection plugins collect all output without a limit. That grows this process's memory, which is
+checked while it works; a waiting process is not disturbed.
 
 This file is private to the collection.
 """
@@ -24,20 +24,20 @@ import typing as t
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._answers import MOST_SAID
 
-# Connection plugins append to what they have, and have it twice while they do
+# Connection plugins hold the output twice while they append to it
 MOST_READ = 4 * MOST_SAID
-_SECONDS = 0.05  # of work between two looks
+_SECONDS = 0.05  # of CPU time between two checks
 _UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
 
 
 class _Over(BaseException):
-    """Not to be taken for an error of what is interrupted."""
+    """Interruption that no ``except Exception`` of the interrupted code catches."""
 
 
 def guard(connection: t.Any, host: object) -> None:
-    """Have every command of this connection end with FleetVirtError when its output has no end."""
+    """Make every command of this connection fail with FleetVirtError if its output is endless."""
     if "exec_command" in vars(connection):
-        return  # of a loop's item before
+        return  # guarded for an earlier item of a loop
     execute = connection.exec_command
 
     @functools.wraps(execute)
@@ -50,7 +50,7 @@ def guard(connection: t.Any, host: object) -> None:
 
 @contextlib.contextmanager
 def bounded(host: object) -> t.Iterator[None]:
-    """Interrupt what needs more memory than any answer of ours; in the main thread, as actions."""
+    """Interrupt what needs more memory than any of our results; only in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -66,19 +66,19 @@ def bounded(host: object) -> t.Iterator[None]:
         yield
     except _Over:
         raise FleetVirtError(
-            f"{host}: its answer has no end that could be read, and was given up (limit:"
-            f" {MOST_SAID} characters); look at what answers there"
+            f"{host}: its response exceeds the limit of {MOST_SAID} characters and was aborted;"
+            " find out what responds there"
         ) from None
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        # the default would end the process, should another thread have the last signal still
+        # the default would kill the process if another thread still gets the last signal
         signal.signal(signal.SIGPROF, before if callable(before) else _pass)
 
 
 def _pass(_number: int, _frame: types.FrameType | None) -> None:
-    """What comes too late."""
+    """Ignore a late signal."""
 
 
 def _peak() -> int:
-    """The most memory, in bytes, that this process has had."""
+    """The peak memory of this process in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT

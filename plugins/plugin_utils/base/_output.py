@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Handing an answer over: to the screen or into a file, as a table or for programs.
+"""Output to the screen or a file, as a table or in a machine-readable format.
 
 This file is private to the collection.
 """
@@ -16,7 +16,7 @@ import yaml
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._files import write_if_changed
 
-# What ``output`` may be
+# Choices of the option ``output``
 FORMS = ["table", "json", "yaml", "csv"]
 
 
@@ -26,7 +26,7 @@ def render(
     table: t.Callable[[], str],
     records: t.Callable[[], str],
 ) -> str:
-    """``data`` as json or yaml, or what ``table`` makes of it, or ``records``, which makes CSV."""
+    """``data`` as JSON or YAML, the text of ``table``, or the CSV of ``records``."""
     if form == "json":
         return json.dumps(data, indent=2, sort_keys=True) + "\n"
     if form == "yaml":
@@ -35,7 +35,7 @@ def render(
 
 
 def deliver(text: str, path: str | None, *, check: bool, diff: bool) -> dict[str, object]:
-    """Print ``text`` or write it to ``path``; what that adds to the result of a task."""
+    """Print ``text`` or write it to ``path``; returns the keys for the task's result."""
     if not path:
         if text:
             Display().display(text.rstrip("\n"))

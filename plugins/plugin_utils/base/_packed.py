@@ -2,13 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Modules as Ansible packs them, kept from one run to the next.
+"""Cache of modules as Ansible packs them, from one run to the next.
 
-Ansible parses all that a module imports to pack it, once in each run, and the first task of every
-playbook waits for that. What it has packed is in a folder that goes with the run; here it is kept
-below Ansible's own home (``ANSIBLE_HOME``), and put back into that folder by the next run, as long
-as no file that may be in it is another than it was. Whatever cannot be kept or put back is packed
-by Ansible as ever.
+Ansible parses all imports of a module to pack it, once in each run, and the first task of every
+playbook waits for that. It packs into a folder that is removed with the run; this stores the
+packed modules below ``ANSIBLE_HOME`` and puts them back into that folder in the next run, as long
+as no file that they may contain has changed. Ansible packs whatever is not in the cache as usual.
 
 This file is private to the collection.
 """
@@ -37,8 +36,8 @@ _MOST_KEPT = 4  # versions of the collection, of Ansible and of Python
 
 
 @contextlib.contextmanager
-def kept(action: str) -> t.Iterator[None]:
-    """Around a task of the module ``fleet.virt.virt_...``: put it back before, keep it after."""
+def cached(action: str) -> t.Iterator[None]:
+    """Restore the packed module ``fleet.virt.virt_...`` before a task, and store it after."""
     module = action.rpartition(".")[2]
     run = Path(constants.DEFAULT_LOCAL_TMP, "ansiballz_cache")  # type: ignore[attr-defined]
     folder = None if _packed(run, module) else _folder()
@@ -60,7 +59,7 @@ def kept(action: str) -> t.Iterator[None]:
 
 
 def _packed(folder: Path, module: str) -> list[Path]:
-    """Ansible's whole files of that module; after its name is how it is compressed."""
+    """Ansible's complete files of that module; the compression follows its name."""
     with contextlib.suppress(OSError):
         return [
             path
@@ -72,7 +71,7 @@ def _packed(folder: Path, module: str) -> list[Path]:
 
 
 def _folder() -> Path | None:
-    """Where modules of exactly these files are kept; None where nobody else is kept out of it."""
+    """The cache folder for exactly these files; None if others could write to it."""
     try:
         above = Path(str(constants.config.get_config_value("ANSIBLE_HOME"))) / _FOLDER
         above.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -87,7 +86,7 @@ def _folder() -> Path | None:
 
 
 def _key() -> str:
-    """What changes with any file that may be packed, and with what packs them."""
+    """A digest that changes with any file that may be packed, and with the packer."""
     found = hashlib.sha256(f"{__version__} {sys.version} {sys.flags.optimize}".encode())
     folders = [_PLUGINS / "modules", _PLUGINS / "module_utils", Path(basic.__file__).parent]
     folders += [Path(path) for path in module_utils_loader._get_paths(subdirs=False)]
@@ -101,7 +100,7 @@ def _key() -> str:
 
 
 def _seen(path: Path) -> bytes:
-    """A file as long as it is this one; writing it, or another in its place, changes its ctime."""
+    """The identity of a file; writing or replacing it changes its ctime."""
     try:
         one = os.stat(path)
     except FileNotFoundError:
@@ -110,9 +109,9 @@ def _seen(path: Path) -> bytes:
 
 
 def _copy(file: Path, folder: Path, name: str, expected: str | None = None) -> None:
-    """All of it or nothing: others may look for it at any moment, and after a power cut.
+    """Copy atomically: other processes may read it at any time, also after a power failure.
 
-    ``name`` may have a place for the content's digest; one that is not as expected is removed.
+    ``name`` may have a placeholder for the content's digest; a file with another is removed.
     """
     part = folder / f"{secrets.token_hex(8)}.part"
     with contextlib.suppress(OSError):
@@ -132,8 +131,8 @@ def _copy(file: Path, folder: Path, name: str, expected: str | None = None) -> N
 
 
 def _forget(folder: Path) -> None:
-    """Remove what is of earlier versions, but for a few that may be used in turn."""
+    """Remove cached modules of old versions, except a few that may alternate."""
     with contextlib.suppress(OSError):
-        kept_ones = sorted(folder.parent.iterdir(), key=lambda one: one.stat().st_mtime)
-        for old in kept_ones[:-_MOST_KEPT]:
+        cached = sorted(folder.parent.iterdir(), key=lambda one: one.stat().st_mtime)
+        for old in cached[:-_MOST_KEPT]:
             shutil.rmtree(old, ignore_errors=True)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The hypervisors of the inventory and where they are reached, whatever ``--limit`` says.
+"""The hypervisors of the inventory and their addresses, whatever ``--limit`` says.
 
 This file is private to the collection.
 """
@@ -26,20 +26,20 @@ def names(group: str, task_vars: Values) -> list[str]:
 
 
 def of_host(name: str, task_vars: Values) -> Values:
-    """The variables of a host of the inventory, of which none is a fact that took its place."""
+    """The variables of a host of the inventory; refuses those that facts override."""
     found = as_mapping(as_mapping(task_vars["hostvars"])[name])
     _answers.require_own(name, found)
     return found
 
 
 def address(name: str, task_vars: Values) -> str:
-    """Where a host is reached by others: its migration address, else its own, else its name."""
+    """The address for other hosts: the migration address, else its own, else its name."""
     found = _variable(name, "virt_migration_address", task_vars)
     return found or _variable(name, "ansible_host", task_vars) or name
 
 
 def addresses(name: str, task_vars: Values) -> list[str]:
-    """Every address a host may come from, its name where it has none."""
+    """Every address a host may connect from; its name if it has none."""
     found = [_variable(name, key, task_vars) for key in ("ansible_host", "virt_migration_address")]
     return list(dict.fromkeys(one for one in found if one)) or [name]
 
@@ -50,12 +50,12 @@ def _variable(name: str, variable: str, task_vars: Values) -> str | None:
 
 
 def refuse_hypervisors(vms: t.Iterable[str], task_vars: Values) -> None:
-    """Raise PlanRefused if a VM is to have the name of a hypervisor of the play or the group."""
+    """Raise PlanRefused if a VM would have the name of a hypervisor of the play or the group."""
     hosts = [*names("hypervisors", task_vars), *as_list(task_vars.get("ansible_play_hosts_all"))]
     taken = {str(host).lower() for host in hosts}
     for vm in vms:
         if vm.lower() in taken:
             raise PlanRefused(
-                f"{vm!r} is the name of a hypervisor; a VM of that name would take its place in the"
-                " inventory: choose another"
+                f"{vm!r} is the name of a hypervisor; a VM of that name would replace it in the"
+                " inventory: choose another name"
             )

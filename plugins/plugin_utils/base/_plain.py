@@ -23,12 +23,12 @@ Answer = dict[str, object]  # of a module, or of a task
 
 
 def plain(values: t.Mapping[str, object]) -> Answer:
-    """Options, or an answer, as :func:`to_plain` has it."""
+    """Options or a result as plain data, see :func:`to_plain`."""
     return {str(to_plain(key)): to_plain(value) for key, value in values.items()}
 
 
 def texts(value: object) -> list[str]:
-    """What is in a list, as text; an empty one for anything else."""
+    """The items of a list as text; an empty list for anything else."""
     return [str(to_plain(one)) for one in as_list(value)]
 
 
@@ -38,10 +38,10 @@ def shares(value: object) -> dict[str, list[str]]:
 
 
 def to_plain(value: object) -> Json:
-    """``value`` built anew from dict, list, str, int, float, bool and None only.
+    """A copy of ``value`` from dict, list, str, int, float, bool and None only.
 
-    What json and yaml refuse on some versions of ansible-core (their own string and mapping
-    types) is gone afterwards. Keys are text, as JSON has them.
+    It has none of ansible-core's own string and mapping types, which json and yaml refuse in some
+    versions. Keys are text, as in JSON.
     """
     if value is None or isinstance(value, bool):
         return value

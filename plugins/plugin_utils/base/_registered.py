@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the hosts of a play have registered.
+"""The results that the hosts of a play have registered.
 
 This file is private to the collection.
 """
@@ -16,7 +16,11 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values 
     as_list,
     as_mapping,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import A, Kind, Said
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import (
+    A,
+    BaseResult,
+    Kind,
+)
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, to_plain
 
 
@@ -35,8 +39,8 @@ def registered(
 ) -> dict[str, A] | dict[str, Answer]:
     """What each host of the play registered as ``variable``, as plain data; empty if nothing.
 
-    An answer that has not the shape of its ``kind`` (see :mod:`answer_shapes`) is none: that host
-    is silent, for this reason.
+    A result without the shape of its ``kind`` (see :mod:`answer_shapes`) is replaced by a failed
+    one: the host counts as silent, for this reason.
     """
     names = hosts(values)
     if isinstance(kind, Kind):
@@ -45,7 +49,7 @@ def registered(
 
 
 def hosts(values: Values) -> list[str]:
-    """Names of the hosts of the play, those that failed too."""
+    """Names of the hosts of the play, including failed ones."""
     return [str(name) for name in as_list(values["ansible_play_hosts_all"])]
 
 
@@ -60,7 +64,7 @@ def of_host(values: Values, name: str, variable: str | None, kind: str | None = 
 def of_host(
     values: Values, name: str, variable: str | None, kind: Kind[A] | str | None = None
 ) -> A | Answer:
-    """What one host registered, as :func:`registered` has it."""
+    """What one host registered, as :func:`registered` returns it."""
     answer = _registered(values, name, variable)
     if isinstance(kind, Kind):
         return checked(answer, kind)
@@ -68,7 +72,7 @@ def of_host(
 
 
 def sound(answer: Answer, kind: str) -> Answer:
-    """``answer`` if it has the shape of its ``kind``, else what stands for one that is none."""
+    """``answer`` if it has the shape of its ``kind``, else a failed result."""
     problem = answer_shapes.problem(answer, kind)
     return {**unsound(problem)} if problem else answer
 
@@ -81,15 +85,15 @@ def _registered(values: Values, name: str, variable: str | None) -> Answer:
 
 
 def checked(answer: Answer, kind: Kind[A]) -> A:
-    """A plain answer as what its kind is, one that stands for none if it has not that shape."""
+    """A plain result typed as its kind; a failed result if it lacks that shape."""
     problem = answer_shapes.problem(answer, kind.name)
     return t.cast("A", unsound(problem) if problem else answer)  # the shape is what was checked
 
 
-def unsound(problem: str) -> Said:
-    """What stands for an answer that is none."""
+def unsound(problem: str) -> BaseResult:
+    """The failed result that replaces a malformed one."""
     return {
         "failed": True,
-        "msg": f"its answer is not what a module of this collection returns ({problem}); look at"
-        " what answers there",
+        "msg": f"its response is not what a module of this collection returns ({problem}); find"
+        " out what responds there",
     }

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The variables that the collection reads, and what is wrong with extra variables (``-e``).
+"""The variables that the collection reads, and checks of extra variables (``-e``).
 
-Ansible ignores an extra variable that nothing reads: a typing error does then something else than
-what was asked for.
+Ansible ignores an extra variable that nothing reads, so a typo would do something else than
+requested.
 
 This file is private to the collection.
 """
@@ -21,7 +21,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVir
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import show
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._answers import PREFIXES
 
-# Of the fleet or of a hypervisor; mostly in group_vars, so any playbook takes them
+# Of the fleet or of a hypervisor; mostly in group_vars, so every playbook accepts them
 FLEET = frozenset(
     {
         "virt_base_path",
@@ -98,7 +98,7 @@ _KEYS = frozenset(
         "rotate",
     )
 )
-# What each playbook takes besides; to those of _OF_VMS come the settings of a VM (:func:`takes`)
+# What each playbook accepts besides; those of _OF_VMS also accept VM settings (:func:`takes`)
 PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     "adopt": _CHOSEN | {"virt_output_file", "vm_adopt_disks", "vm_host"},
     "console": frozenset({"vm_name", "virt_console", "virt_console_minutes"}),
@@ -157,7 +157,7 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
 }
 _OF_VMS = ("clone", "plan", "provision_vm")
 _FEW = FLEET.union(*PLAYBOOKS.values())
-# A typing error in one of them would count as false
+# A typo in one of them would count as false
 BOOLEANS_AMONG = frozenset(
     {
         "libvirt_keys_renew",
@@ -186,8 +186,8 @@ BOOLEANS_AMONG = frozenset(
 def settings() -> frozenset[str]:
     """The variables for the settings of a VM.
 
-    Ansible compiles a collection anew in every run, and their tables are the half of what a
-    playbook that reads would have imported: they are loaded where one of them may be meant.
+    Ansible compiles a collection in every run, and their tables are half of what a reading playbook
+    would import: they are only loaded where one of them may be meant.
     """
     from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_options import (
         OPTIONS,
@@ -197,7 +197,7 @@ def settings() -> frozenset[str]:
 
 
 def takes(playbook: str) -> frozenset[str]:
-    """What a playbook takes besides those of the fleet."""
+    """The variables that a playbook accepts besides those of the fleet."""
     return PLAYBOOKS[playbook] | (settings() if playbook in _OF_VMS else frozenset())
 
 
@@ -206,19 +206,21 @@ def _is_known(name: str) -> bool:
 
 
 def require_known(playbook: str, extra: t.Mapping[str, object]) -> None:
-    """Raise FleetVirtError, naming every mistake, if ``extra`` has one that ``playbook`` ignores.
+    """Raise FleetVirtError, naming every mistake, if ``extra`` has an unknown or invalid variable.
 
-    Variables of the user's own have other prefixes. Those of another playbook of the collection are
-    taken: one file of variables may be for several.
+    Variables of the user's own have other prefixes. Those of other playbooks of the collection are
+    accepted: one file of variables may serve several.
     """
     if playbook not in PLAYBOOKS:
         names = ", ".join(sorted(PLAYBOOKS))
-        raise FleetVirtError(f"playbook: {show(playbook)} is none of the collection's: {names}")
+        raise FleetVirtError(
+            f"playbook: {show(playbook)} is not a playbook of this collection; use one of {names}"
+        )
     problems = []
     for name in map(str, extra):
         if name.startswith(PREFIXES) and not _is_known(name):
             problems.append(
-                f"{name}: nothing reads an extra variable of that name; {_hint(playbook, name)}"
+                f"{name}: no playbook reads an extra variable of that name; {_hint(playbook, name)}"
             )
         elif name in BOOLEANS_AMONG and not _is_boolean(extra[name]):
             problems.append(f"{name}: {show(extra[name])} is neither true nor false")
@@ -227,7 +229,7 @@ def require_known(playbook: str, extra: t.Mapping[str, object]) -> None:
 
 
 def _hint(playbook: str, name: str) -> str:
-    """What may have been meant; of what the playbook itself takes, if anything there is near."""
+    """A suggestion, first from the variables that the playbook itself accepts."""
     own = takes(playbook)
     for names in (own | FLEET, _FEW | settings()):
         near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.7)

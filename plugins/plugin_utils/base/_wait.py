@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A wait that is made of many short calls: what is known after them, and what to tell of it.
+"""Progress of a wait that consists of many short calls, and its messages.
 
 This file is private to the collection.
 """
@@ -14,19 +14,19 @@ import typing as t
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import Wait, WaitingVm
 
 _FROM = {
-    "static": "as its metadata say",
-    "agent": "by the guest agent",
-    "lease": "by libvirt's lease",
-    "neighbour": "by the neighbour table",
-    "console": "by its console",
+    "static": "from its metadata",
+    "agent": "from the guest agent",
+    "lease": "from libvirt's lease",
+    "neighbour": "from the neighbour table",
+    "console": "from its console",
 }
 
 
 class Progress:
     """The entries of ``virt_wait``'s result so far, in the order of ``names``.
 
-    ``until`` is what is waited for. ``earlier`` are the entries of a wait before this one: its
-    addresses are no news.
+    ``until`` is what is waited for. ``earlier`` are the entries of a previous wait, whose addresses
+    are not reported again.
     """
 
     def __init__(
@@ -40,16 +40,16 @@ class Progress:
         self.until = until
         self.entries: dict[str, WaitingVm | None] = dict.fromkeys(names)
         self.pending = list(self.entries)
-        self.told = {str(entry.get("name")): entry.get("address") for entry in earlier}
+        self.reported = {str(entry.get("name")): entry.get("address") for entry in earlier}
 
     def begin(self, port: int, seconds: float) -> list[str]:
-        """What is waited for, and for how many seconds at most."""
+        """Messages that say what is waited for, and for how long at most."""
         what = "it has an address" if self.until == "address" else f"it answers on port {port}"
         limit = f"waiting until {what} (at most {seconds:g} s)"
         return [f"{name} on {self.host}: {limit}" for name in self.entries]
 
     def take(self, result: Wait, offset: float) -> list[str]:
-        """Keep what a call returned that began ``offset`` seconds after the first; the news."""
+        """Store the result of a call begun ``offset`` seconds after the first; returns the news."""
         news: list[str] = []
         for vm in result.get("vms") or ():
             entry: WaitingVm = {**vm}
@@ -57,7 +57,7 @@ class Progress:
                 entry["seconds"] = round(vm["seconds"] + offset, 1)
             news += self._news(entry)
             if entry["changed"]:
-                news.append(f"{entry['name']}: its seed medium is removed")
+                news.append(f"{entry['name']}: its seed medium was removed")
             elif entry["answered"] and entry["msg"]:
                 news.append(f"{entry['name']}: {entry['msg']}")
             self.entries[entry["name"]] = entry
@@ -67,8 +67,8 @@ class Progress:
     def _news(self, entry: WaitingVm) -> list[str]:
         name = entry["name"]
         news = []
-        if entry["address"] and self.told.get(name) != entry["address"]:
-            self.told[name] = entry["address"]
+        if entry["address"] and self.reported.get(name) != entry["address"]:
+            self.reported[name] = entry["address"]
             origin = _FROM.get(entry["source"] or "", "")
             news.append(f"{name}: address {entry['address']} {origin}")
         if entry["answered"] and self.until == "ssh":
@@ -80,21 +80,21 @@ class Progress:
         return [entry for entry in self.entries.values() if entry is not None]
 
     def failure(self) -> str | None:
-        """What is missing of those that do not answer; None when all do."""
+        """What is missing for VMs that do not respond; None if all do."""
         missing = [f"{vm['name']}: {vm['msg']}" for vm in self.vms() if not vm["answered"]]
         return "; ".join(missing) or None
 
     def consoles(self) -> list[str]:
-        """What did not answer, with the end of its console, line by line."""
-        told: list[str] = []
+        """The VMs that did not respond, with the last lines of their consoles."""
+        lines: list[str] = []
         for vm in self.vms():
             if vm["answered"]:
                 continue
             silent = "" if vm.get("first_boot") else " does not answer"
-            told.append(f"{vm['name']} on {self.host}{silent}: {vm['msg']}")
+            lines.append(f"{vm['name']} on {self.host}{silent}: {vm['msg']}")
             if vm["console"]:
-                told.append(f"{vm['name']}: the end of its console:")
-                told += [f"  {vm['name']} | {line}" for line in vm["console"]]
+                lines.append(f"{vm['name']}: last lines of its console:")
+                lines += [f"  {vm['name']} | {line}" for line in vm["console"]]
             else:
-                told.append(f"{vm['name']}: nothing is on its console")
-        return told
+                lines.append(f"{vm['name']}: its console shows nothing")
+        return lines

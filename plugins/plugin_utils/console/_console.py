@@ -35,7 +35,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.console import _console
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _sent, _ssh
 
 _COLLECTION = Path(__file__).absolute().parents[3]
-# The helper finds our files without Ansible, by whatever Python it has
+# Lets the helper import our files without Ansible, in any Python
 _START = """\
 import sys, types
 root = sys.argv[1]
@@ -46,21 +46,20 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.console import _console
 _console_helper.main()
 """
 _SYSTEM = "/usr/bin/python3"
-# Debian's package that draws a page, its folder, and a file of it
+# Debian's package for the page, its folder, and a file in it
 _DRAWING = {
     BROWSER: ("novnc", Path("/usr/share/novnc"), "core/rfb.js"),
     SERIAL_PAGE: ("node-xterm", Path("/usr/share/nodejs/xterm"), "lib/public/Terminal.js"),
 }
-_LOOK = 0.5  # seconds between two looks whether the playbook still runs
-_PATIENCE = 20.0  # seconds for the helper's own end
-_LETTERS = 8  # of a password: VNC knows no more
+_LOOK = 0.5  # seconds between two checks that the playbook still runs
+_PATIENCE = 20.0  # seconds for the helper to exit by itself
+_LETTERS = 8  # of a password: VNC uses no more
 _ALPHABET = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 
 
 @dataclass(frozen=True)
 class Screen:
-    """Which screen: libvirt's ``uri`` there, the VM's UUID, the screen's type; ``title`` names
-    it."""
+    """A screen: libvirt's ``uri`` there, the VM's UUID, the screen's type, and a ``title``."""
 
     uri: str
     uuid: str
@@ -69,17 +68,17 @@ class Screen:
 
 
 class Held(t.NamedTuple):
-    """What was said meanwhile; ``problem`` if it did not end as its user wanted."""
+    """The messages of a console; ``problem`` if it did not end as its user wanted."""
 
     output: str
     problem: str | None
 
 
 def hold(reached: _ssh.Reached, screen: Screen, view: str, minutes: int) -> Held:
-    """Open it, say where it is, and wait until it is over. Raises FleetVirtError."""
+    """Open the console, display its address and wait until it closes. Raises FleetVirtError."""
     command = _sent.command(reached)
     if command is None:
-        raise FleetVirtError(f"nothing says how {screen.title} is reached over SSH")
+        raise FleetVirtError(f"cannot determine how to reach {screen.title} over SSH")
     python = _python(view)
     end = time.time() + minutes * 60
     order = {
@@ -105,7 +104,7 @@ def hold(reached: _ssh.Reached, screen: Screen, view: str, minutes: int) -> Held
             rest = rest[source.write(rest) or 0 :]
         return _wait(helper, screen.title)
     except BrokenPipeError:
-        raise FleetVirtError("the console's helper could not be started") from None
+        raise FleetVirtError("the console helper could not be started") from None
     finally:
         with contextlib.suppress(OSError):
             source.close()
@@ -113,7 +112,7 @@ def hold(reached: _ssh.Reached, screen: Screen, view: str, minutes: int) -> Held
 
 
 def _python(view: str) -> str:
-    """A Python of this machine that has what a console needs."""
+    """A Python on this machine with the packages that a console needs."""
     if view not in PAGES:
         return sys.executable
     package, folder, file = _DRAWING[view]
@@ -135,7 +134,7 @@ def _python(view: str) -> str:
 
 
 def _terminal() -> str:
-    """The playbook's: this process is a worker of its, which has none."""
+    """The terminal of the playbook: this process is one of its workers and has none."""
     for number in range(3):
         with contextlib.suppress(OSError):
             path = os.readlink(f"/proc/{os.getppid()}/fd/{number}")
@@ -149,10 +148,10 @@ def _terminal() -> str:
 
 
 def _wait(helper: programs.Running, title: str) -> Held:
-    """Until the helper's output ends, or the playbook (this process' parent) does."""
+    """Wait until the helper's output ends, or the playbook (this process' parent) does."""
     parent, stream = os.getppid(), t.cast("t.IO[bytes]", helper.stdout)
     shown: list[str] = []
-    problem: str | None = "its helper ended without saying why"
+    problem: str | None = "the console helper ended without giving a reason"
     rest = b""
     while os.getppid() == parent:
         if not select.select([stream], [], [], _LOOK)[0]:
@@ -172,8 +171,8 @@ def _wait(helper: programs.Running, title: str) -> Held:
 
 
 def _display(text: str) -> None:
-    """Show it. Ansible ends this process by SIGTERM, and waits forever for what is shown by one
-    that died while it held the queue of that; so the signal waits for the moment."""
+    """Display ``text`` with signals blocked. Ansible ends this process by SIGTERM, and would wait
+    forever if the process died while it held the display queue."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
     try:
         Display().display(text)
@@ -188,7 +187,7 @@ def _text(answer: t.Mapping[str, object], title: str) -> str | None:
         return f"{title}: {answer['viewer']}\nClose the viewer, or press Ctrl-C, to end it."
     if answer.get("open"):
         return (
-            f"{title}: it was started without a password on its screen, which can have none until"
-            " it is started again; processes of its hypervisor can look at it, too"
+            f"{title}: it was started without a password for its screen and cannot get one until"
+            " it is started again; processes on its hypervisor can view the screen, too"
         )
     return f"{title}: {answer['said']}" if "said" in answer else None

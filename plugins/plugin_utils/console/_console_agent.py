@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The program that a console has on its hypervisor.
+"""The program that serves a console on its hypervisor.
 
 This file is private to the collection.
 """
@@ -20,6 +20,6 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _sent
 
 
 def program() -> bytes:
-    """The agent with the files that it imports."""
+    """The agent's program, with the files that it imports."""
     modules = (_errors, _libxml2, _lxml, _libvirt, console_agent)
     return _sent.program(modules, "console_agent.main()")

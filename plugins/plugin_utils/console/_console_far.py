@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The controller's side of what runs on a hypervisor for a console: one SSH connection each.
+"""The controller's side of a program on a hypervisor: one SSH connection each.
 
-Part of the helper, which has nothing but Python's standard library.
+Part of the console helper, which has only Python's standard library.
 
 This file is private to the collection.
 """
@@ -21,15 +21,15 @@ import typing as t
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base import programs
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 
-_SECONDS = 30.0  # for logging in, opening libvirt and answering
-_LONGEST = 65536  # bytes of an answer, and what is kept of errors
+_SECONDS = 30.0  # to log in, open libvirt and respond
+_LONGEST = 65536  # bytes of a response, and of error output
 _BLOCK = 65536
 
 
 class Far:
-    """A program there that has answered its request; ``answer`` is what it said.
+    """A program on the hypervisor that has responded to its request with ``answer``.
 
-    Raises FleetVirtError, with what ssh or the program said, if it has not.
+    Raises FleetVirtError, with the message of ssh or the program, if it has not.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Far:
     ) -> None:
         self.process = programs.beside(command, errors=True)
         try:
-            with contextlib.suppress(BrokenPipeError):  # it has ended, and says why
+            with contextlib.suppress(BrokenPipeError):  # it has exited, and its output says why
                 self._send(program + json.dumps(request).encode() + b"\n")
             self.answer = self._answer(time.monotonic() + _SECONDS)
         except BaseException:
@@ -50,28 +50,28 @@ class Far:
         return t.cast("t.IO[bytes]", self.process.stdout).fileno()
 
     def read(self) -> bytes:
-        """What it says next; nothing at its end."""
+        """Its next output; empty at the end."""
         return os.read(self.output, _BLOCK)
 
     def write(self, data: bytes) -> None:
-        """Send it something. Raises FleetVirtError once it has ended."""
+        """Send ``data``. Raises FleetVirtError if it has exited."""
         try:
             self._send(data)
         except OSError:
             raise FleetVirtError(self.why()) from None
 
     def why(self) -> str:
-        """Why it ended, as far as anything says so."""
+        """The reason why it ended, if it is known."""
         stream = t.cast("t.IO[bytes]", self.process.stderr)
         text = b""
         if select.select([stream], [], [], 1.0)[0]:
             text = os.read(stream.fileno(), _LONGEST)
         lines = text.decode("utf-8", "replace").strip().splitlines()
-        said = "".join(c if c.isprintable() else "?" for c in lines[-1])[:300] if lines else ""
-        return f"the connection to the hypervisor ended{': ' + said if said else ''}"
+        stderr = "".join(c if c.isprintable() else "?" for c in lines[-1])[:300] if lines else ""
+        return f"the connection to the hypervisor ended{': ' + stderr if stderr else ''}"
 
     def close(self, seconds: float = 0.0) -> None:
-        """End it: its input ends, and so does it, within ``seconds``."""
+        """End it by closing its input; kill it after ``seconds``."""
         for stream in (self.process.stdin, self.process.stdout):
             with contextlib.suppress(OSError):
                 t.cast("t.IO[bytes]", stream).close()
@@ -85,22 +85,24 @@ class Far:
             rest = rest[stream.write(rest) or 0 :]
 
     def _answer(self, limit: float) -> dict[str, object]:
-        said = b""
-        while b"\n" not in said:
+        line = b""
+        while b"\n" not in line:
             left = max(0.0, limit - time.monotonic())
             if not select.select([self.output], [], [], left)[0]:
-                raise FleetVirtError(f"the hypervisor gave no answer within {_SECONDS:.0f} s")
-            # one by one: what follows the line is another's
+                raise FleetVirtError(f"the hypervisor did not respond within {_SECONDS:.0f} s")
+            # byte by byte: what follows the line is for another reader
             byte = os.read(self.output, 1)
-            if not byte or len(said) > _LONGEST:
+            if not byte or len(line) > _LONGEST:
                 raise FleetVirtError(self.why())
-            said += byte
+            line += byte
         try:
-            answer = json.loads(said)
+            answer = json.loads(line)
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise FleetVirtError("what answers on the hypervisor is not this collection's program")
+            raise FleetVirtError(
+                "the response from the hypervisor is not from this collection's program"
+            )
         if answer.get("failed"):
             text = str(answer["failed"])[:1000]
             raise FleetVirtError("".join(c if c.isprintable() else "?" for c in text))

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The process that holds a console open, beside the playbook that waits for it.
+"""The process that holds a console open while the playbook waits for it.
 
-It runs with any Python of the controller that has what it needs: Python's library and, for the
-browser, websockify. Its first line of input is what to do; it ends with its input, so with whoever
-started it, however that dies. What it says are lines of JSON.
+It runs in any Python of the controller with the standard library and, for the browser, websockify.
+Its first line of input is its order; it exits when its input ends, so with the process that started
+it, however that dies. Its output is lines of JSON.
 
 This file is private to the collection.
 """
@@ -35,11 +35,11 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_sessio
     Wanted,
 )
 
-_RESTORE = 15.0  # seconds for the hypervisor's end to put the password back
+_RESTORE = 15.0  # seconds for the hypervisor's side to restore the password
 
 
 class Order(t.TypedDict):
-    """What the action wants of it; ``program`` is base64, ``playbook`` a process."""
+    """The action's order; ``program`` is base64, ``playbook`` a process ID."""
 
     command: list[str]
     program: str
@@ -57,7 +57,7 @@ class Order(t.TypedDict):
 
 
 def main() -> None:
-    """Hold the console until it is over; the exit status is 1 if it did not end as wanted."""
+    """Hold the console open until it closes; the exit status is 1 if it did not end as wanted."""
     order: Order = json.loads(sys.stdin.buffer.readline())
     problem = None
     try:
@@ -65,11 +65,11 @@ def main() -> None:
     except (FleetVirtError, OSError) as error:
         problem = str(error)
     _say(over=problem)
-    os._exit(problem is not None)  # threads of viewers may still wait for them
+    os._exit(problem is not None)  # viewers' threads may still be blocked
 
 
 def _say(**answer: object) -> None:
-    """To who started it; where nobody hears it any more, it ends all the same."""
+    """Write a line of output; without a reader the helper ends all the same."""
     with contextlib.suppress(OSError):
         os.write(sys.stdout.fileno(), json.dumps(answer).encode() + b"\n")
 
@@ -129,8 +129,8 @@ def _serial_page(order: Order, program: bytes) -> str | None:
 
 
 def _when_interrupted(end: t.Callable[[], None], playbook: int) -> None:
-    """Signals, the end of our input, and that of the playbook, whose worker may outlive it; in
-    threads, for a lock may be held when a signal comes."""
+    """Call ``end`` on signals and at the end of our input or of the playbook, whose worker may
+    outlive it; in threads, since a lock may be held when a signal arrives."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda _number, _frame: threading.Thread(target=end).start())
 
@@ -139,8 +139,8 @@ def _when_interrupted(end: t.Callable[[], None], playbook: int) -> None:
         watched = select.poll()
         watched.register(source, select.POLLIN)
         with contextlib.suppress(ProcessLookupError):
-            whole = os.pidfd_open(playbook)
-            watched.register(whole, select.POLLIN)
+            process = os.pidfd_open(playbook)
+            watched.register(process, select.POLLIN)
             while all(found == source and os.read(source, 1) for found, _event in watched.poll()):
                 pass
         end()
@@ -149,28 +149,28 @@ def _when_interrupted(end: t.Callable[[], None], playbook: int) -> None:
 
 
 def _watch(session: Session, order: Order) -> None:
-    """What ends it: an interruption, and the end of the time."""
+    """End the session on an interruption, and when its time limit is reached."""
     _when_interrupted(lambda: session.end("it was interrupted"), order["playbook"])
-    limit = threading.Timer(order["seconds"], session.end, ["its time is over"])
+    limit = threading.Timer(order["seconds"], session.end, ["the time limit was reached"])
     limit.daemon = True
     limit.start()
 
 
 def _watch_holder(session: Session, holder: Far) -> None:
-    """The end of the hypervisor's program, which has the password, ends it, too."""
+    """End the session when the hypervisor's program, which holds the password, exits."""
 
     def hypervisor() -> None:
-        said = holder.read()
+        message = holder.read()
         if session.over.is_set():
             return
-        session.end(_reason(said) or holder.why(), failed=True)
+        session.end(_reason(message) or holder.why(), failed=True)
 
     threading.Thread(target=hypervisor, daemon=True).start()
 
 
-def _reason(said: bytes) -> str | None:
+def _reason(message: bytes) -> str | None:
     try:
-        found = json.loads(said)
+        found = json.loads(message)
     except ValueError:
         return None
     return str(found.get("ended"))[:300] if isinstance(found, dict) else None

@@ -2,9 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A console for a viewer of this machine: a port of loopback that only its user may connect to.
+"""A console for a viewer on this machine: a loopback port that only its user may connect to.
 
-The viewer finds port and password in a file that only its user can read, as remote-viewer has them.
+The viewer reads port and password from a file in remote-viewer's format that only its user can
+read.
 
 This file is private to the collection.
 """
@@ -64,7 +65,7 @@ class Port:
         self._viewer: programs.Running | None = None
 
     def open(self) -> str:
-        """Let viewers in; what to tell the user."""
+        """Accept viewers; returns the message for the user."""
         wanted = self._session.wanted
         text = _FILE.format(
             kind=wanted.kind,
@@ -81,10 +82,10 @@ class Port:
             return f"{VIEWER} {self.file}"
         self._viewer = programs.beside([program, str(self.file)], talks=False)
         threading.Thread(target=self._watch, args=[self._viewer], daemon=True).start()
-        return f"{VIEWER} is started"
+        return f"{VIEWER} was started"
 
     def close(self) -> None:
-        """Nothing of it is left."""
+        """Remove the port, the file and the viewer."""
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
@@ -103,7 +104,7 @@ class Port:
             except OSError:
                 return
             if owner(peer, link.getsockname()) != os.getuid():
-                self._session.say("another user of this machine was refused")
+                self._session.say("a connection by another user of this machine was refused")
                 link.close()
                 continue
             threading.Thread(target=self._look, args=[link], daemon=True).start()
@@ -115,7 +116,7 @@ class Port:
 
 
 def owner(peer: tuple[str, int], here: tuple[str, int]) -> int | None:
-    """Whose the other end of a connection within this machine is, by the kernel's table."""
+    """The user of the other end of a local connection, from the kernel's table."""
     wanted = (_written(peer), _written(here))
     for line in _TCP.read_text(encoding="ascii").splitlines()[1:]:
         words = line.split()
@@ -125,7 +126,7 @@ def owner(peer: tuple[str, int], here: tuple[str, int]) -> int | None:
 
 
 def _written(address: tuple[str, int]) -> str:
-    """As the table has it: the address' bytes as a number of this machine's."""
+    """An address in the table's format: its bytes as a number in native byte order."""
     number = int.from_bytes(socket.inet_aton(address[0]), sys.byteorder)
     return f"{number:08X}:{address[1]:04X}"
 

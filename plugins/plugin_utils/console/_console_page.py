@@ -5,7 +5,7 @@
 """The page of a console, and its script: noVNC and xterm.js draw, and nothing of the guest's gets
 anywhere else.
 
-No clipboard and no name of the guest's is listened to. The page says what the server says.
+The guest's clipboard and desktop name are ignored. The page shows the server's messages.
 
 This file is private to the collection.
 """
@@ -59,7 +59,7 @@ rfb.addEventListener('credentialsrequired', () => {
   rfb.disconnect();
 });
 rfb.addEventListener('disconnect', () => {
-  if (!told) { status.textContent = 'ended; see where fleet.virt.console was started'; }
+  if (!told) { status.textContent = 'closed; see where fleet.virt.console was started'; }
 });
 document.getElementById('keys').addEventListener('click', () => {
   rfb.sendCtrlAltDel();
@@ -95,7 +95,7 @@ const connect = () => {
   };
   link.onclose = (event) => {
     if (event.reason === BUSY && tries++ < 6) { setTimeout(connect, 500); return; }
-    status.textContent = event.reason || 'ended; see where fleet.virt.console was started';
+    status.textContent = event.reason || 'closed; see where fleet.virt.console was started';
   };
 };
 connect();
@@ -118,9 +118,9 @@ self.Terminal = load('public/Terminal').Terminal;
 
 
 def xterm(folder: Path) -> str:
-    """xterm.js as one script, of the files that Debian installs in ``folder`` for Node.js.
+    """xterm.js as one script, from the files that Debian installs in ``folder`` for Node.js.
 
-    Its package for browsers (libjs-xterm of Debian 12 and 13) holds one of these files alone.
+    The package for browsers (libjs-xterm in Debian 12 and 13) contains only one of these files.
     """
     made = ["const modules = {};"]
     for path in sorted(folder.rglob("*.js")):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One console from its opening to its end, whoever looks: the helper's own state.
+"""One console from opening to closing, with all its viewers: the helper's state.
 
 This file is private to the collection.
 """
@@ -19,15 +19,15 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVir
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import rfb, terminal
 from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_far import Far
 
-_GRACE = 5.0  # seconds for a page that is loaded again
-_CLOSE = 1.0  # second for the hypervisor's end to let go
-_MOST = 8  # that look at once; of a serial console, one
-BUSY = "too many look already; close a page"
+_GRACE = 5.0  # seconds for a page to be reloaded
+_CLOSE = 1.0  # second for the hypervisor's side to disconnect
+_MOST = 8  # viewers at once; one for a serial console
+BUSY = "too many viewers; close a page"
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the helper was told: how to get there, and what to do. ``password`` is None for none."""
+    """The helper's order: how to connect, and what to do. ``password`` is None for none."""
 
     command: t.Sequence[str]
     program: bytes
@@ -38,19 +38,19 @@ class Wanted:
 
 
 class Viewer(t.Protocol):
-    """Whoever looks: a WebSocket or a socket."""
+    """A viewer: a WebSocket or a socket."""
 
     def fileno(self) -> int: ...
 
     def receive(self) -> bytes | None:
-        """What it sends; None at its end."""
+        """Its next data; None at the end."""
 
     def deliver(self, data: bytes) -> None: ...
 
 
 class Session:
-    """Viewers come and go; it is over some seconds after the last has gone, or when :meth:`end`
-    is called, by a signal, a limit, or the hypervisor's end."""
+    """A console with changing viewers; it ends some seconds after the last one disconnects, or when
+    a signal, a limit or the hypervisor's side calls :meth:`end`."""
 
     def __init__(self, wanted: Wanted, say: t.Callable[[str], None]) -> None:
         self.wanted = wanted
@@ -64,7 +64,7 @@ class Session:
         self._left: threading.Timer | None = None
 
     def end(self, why: str, *, failed: bool = False) -> None:
-        """It is over; the first reason counts."""
+        """End the session; the first reason counts."""
         with self._lock:
             if self.over.is_set():
                 return
@@ -73,7 +73,7 @@ class Session:
             self.over.set()
 
     def close(self) -> None:
-        """Nothing of it is left."""
+        """Close all remaining connections."""
         with self._lock:
             if self._left:
                 self._left.cancel()
@@ -83,10 +83,10 @@ class Session:
                 far.process.kill()
 
     def look(self, viewer: Viewer) -> str | None:
-        """Connect a viewer until either ends; why it was ended from here."""
+        """Connect a viewer until either side ends; returns why this side ended it."""
         with self._lock:
             if self.over.is_set():
-                return "it is over"
+                return "the console is already closed"
             if self._count >= (1 if self._serial else _MOST):
                 return BUSY
             self._count += 1
@@ -99,7 +99,7 @@ class Session:
             with self._lock:
                 self._count -= 1
                 if not self._count and not self.over.is_set():
-                    self._left = threading.Timer(_GRACE, self.end, ["nobody looks any more"])
+                    self._left = threading.Timer(_GRACE, self.end, ["the last viewer disconnected"])
                     self._left.daemon = True
                     self._left.start()
 
@@ -134,9 +134,9 @@ class Session:
         return _Words() if self._serial else _Plain()
 
     def _failed(self, error: FleetVirtError) -> str:
-        """Of a screen others may look; a serial console that ended has nobody."""
+        """Report ``error``; ends a serial console, while a screen may have other viewers."""
         hostile = isinstance(error, rfb.Hostile)
-        text = f"what came from the VM's screen is not shown: {error}" if hostile else str(error)
+        text = f"data from the VM's screen was rejected: {error}" if hostile else str(error)
         if self._serial:
             self.end(text, failed=True)
         else:
@@ -145,7 +145,7 @@ class Session:
 
 
 class Gate(t.Protocol):
-    """What passes in each direction, and what is said at the end."""
+    """Filter of the data in each direction, and the farewell message."""
 
     @property
     def farewell(self) -> bytes: ...
@@ -154,7 +154,7 @@ class Gate(t.Protocol):
 
 
 class _Plain:
-    """What passes as it is (SPICE, which its own viewer has to read)."""
+    """Pass data unchanged (SPICE, which its own viewer parses)."""
 
     farewell = b""
 
@@ -166,7 +166,7 @@ class _Plain:
 
 
 class _Words(_Plain):
-    """A serial console: what a terminal may be told, and keys as they are."""
+    """A serial console: output filtered for a terminal, keys unchanged."""
 
     def __init__(self) -> None:
         self._shown = terminal.Filter()

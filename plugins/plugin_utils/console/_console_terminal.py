@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A serial console in the terminal of the playbook: keys as they are, words as far as they may.
+"""A serial console in the playbook's terminal: keys unchanged, output filtered.
 
 This file is private to the collection.
 """
@@ -22,16 +22,16 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVir
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import terminal
 from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_far import Far
 
-_LOOK = 200  # milliseconds between two looks whether it is over
+_LOOK = 200  # milliseconds between two checks for the end
 _BLOCK = 65536
 
 
 def attach(
     far: Far, path: str, title: str, over: threading.Event, seconds: float
-) -> t.Literal["it was ended", "its time is over", "it was interrupted"]:
-    """Connect the terminal at ``path`` until Ctrl-], the end of the time, or ``over``.
+) -> t.Literal["it was closed", "the time limit was reached", "it was interrupted"]:
+    """Connect the terminal at ``path`` until Ctrl-], the time limit, or ``over``.
 
-    The terminal is as it was afterwards. Raises FleetVirtError once the other end is gone.
+    The terminal is restored afterwards. Raises FleetVirtError when the other end is gone.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_NOCTTY)
     before = termios.tcgetattr(descriptor)
@@ -48,14 +48,14 @@ def attach(
 
 def _joined(
     far: Far, descriptor: int, over: threading.Event, limit: float
-) -> t.Literal["it was ended", "its time is over", "it was interrupted"]:
+) -> t.Literal["it was closed", "the time limit was reached", "it was interrupted"]:
     shown = terminal.Filter()
     waiting = select.poll()
     for one in (descriptor, far.output):
         waiting.register(one, select.POLLIN)
     while not over.is_set():
         if time.monotonic() > limit:
-            return "its time is over"
+            return "the time limit was reached"
         for one, _event in waiting.poll(_LOOK):
             if one == far.output:
                 data = far.read()
@@ -71,7 +71,7 @@ def _joined(
                 if before:
                     far.write(before)
                 if end or not keys:
-                    return "it was ended"
+                    return "it was closed"
     return "it was interrupted"
 
 

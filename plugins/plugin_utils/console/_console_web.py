@@ -4,8 +4,8 @@
 
 """A console for the browser: one page on loopback, below a path that only its user knows.
 
-Nothing is served to whoever does not know the path's token, comes by another host's name, or from
-another site's page. websockify speaks the WebSocket, noVNC is served as it is installed.
+Requests without the path's token, with another host name, or from another site's page are refused.
+websockify handles the WebSocket, noVNC is served as installed.
 
 This file is private to the collection.
 """
@@ -29,10 +29,10 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_sessio
 try:
     from websockify.websocket import WebSocket
     from websockify.websocketserver import WebSocketRequestHandlerMixIn
-except ImportError:  # whoever starts the helper has looked for a Python that has it
+except ImportError:  # the helper is started with a Python that has it
     WebSocket = WebSocketRequestHandlerMixIn = type("Missing", (), {})
 
-_SECONDS = 30.0  # that a browser may take for a request
+_SECONDS = 30.0  # for a browser to send a request
 _HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -61,11 +61,11 @@ class Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The page."""
+        """The URL of the page."""
         return f"http://{self.authority}/{self.token}/"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Browsers end connections as they like: that is no news."""
+        """Ignore errors: browsers close connections at any time."""
 
 
 class _Page:
@@ -101,10 +101,10 @@ class Handler(WebSocketRequestHandlerMixIn, BaseHTTPRequestHandler):  # type: ig
     timeout = _SECONDS
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Nothing: what is asked for has the token in it."""
+        """Log nothing: the path contains the token."""
 
     def _path(self) -> str | None:
-        """What is asked for below the token; None if it is not to be had, which is answered."""
+        """The requested path below the token; None after refusing the request."""
         head, _slash, path = self.path.lstrip("/").partition("/")
         own = hmac.compare_digest(head.encode("latin-1"), self.server.token.encode())
         origin = self.headers.get("Origin")
@@ -117,7 +117,7 @@ class Handler(WebSocketRequestHandlerMixIn, BaseHTTPRequestHandler):  # type: ig
         return None
 
     def do_GET(self) -> None:
-        """The page and what it is made of."""
+        """Serve the page and its files."""
         path = self._path()
         if path is None:
             return
@@ -142,7 +142,7 @@ class Handler(WebSocketRequestHandlerMixIn, BaseHTTPRequestHandler):  # type: ig
             self._answer(200, f"{kind}; charset=utf-8", content)
 
     def do_POST(self) -> None:
-        """The password, to the page alone: another site's cannot read what it is answered."""
+        """Serve the password, only to the page: other sites cannot read the response."""
         path = self._path()
         if path is None:
             return
@@ -153,7 +153,7 @@ class Handler(WebSocketRequestHandlerMixIn, BaseHTTPRequestHandler):  # type: ig
             self._answer(404, "text/plain", b"")
 
     def handle_upgrade(self) -> None:
-        """A WebSocket, from the page alone."""
+        """Accept a WebSocket, only from the page."""
         path = self._path()
         if path is None:
             return
@@ -163,7 +163,7 @@ class Handler(WebSocketRequestHandlerMixIn, BaseHTTPRequestHandler):  # type: ig
         super().handle_upgrade()
 
     def handle_websocket(self) -> None:
-        """Look until it ends."""
+        """Connect the viewer until it ends."""
         link: WebSocket = self.request
         link.socket.settimeout(None)
         link.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -172,7 +172,7 @@ class Handler(WebSocketRequestHandlerMixIn, BaseHTTPRequestHandler):  # type: ig
             link.shutdown(socket.SHUT_RDWR, 1000, (why or "")[:100])
 
     def _file(self, below: str) -> bytes | None:
-        """A script of noVNC's or xterm.js's; their links may lead to other packages' files."""
+        """A file of noVNC or xterm.js; their symbolic links may lead to other packages."""
         parts = below.split("/")
         if self.server.serial:
             known = below in ("xterm.js", "xterm.css")

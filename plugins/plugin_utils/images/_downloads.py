@@ -4,8 +4,8 @@
 
 """Images that the controller downloads, once for all hypervisors.
 
-They lie in the user's cache folder under their checksum, whole or not at all, and can be removed
-there at any time.
+They are in the user's cache folder under their checksum, complete or not at all, and can be removed
+at any time.
 
 This file is private to the collection.
 """
@@ -33,14 +33,14 @@ _PATIENCE = 6 * 3600.0
 
 
 def downloaded(source: ImageSource, limits: Limits, *, check: bool) -> LocalImage:
-    """The image of a URL as a file of the controller, downloaded if it is not there.
+    """The image of a URL as a file on the controller, downloaded if missing.
 
-    In check mode nothing is written; what would be downloaded is known by its beginning then.
+    In check mode nothing is written; the image is identified by its beginning.
     """
     folder = cache_folder() / "images" / source.checksum.replace(":", "-")
     path = folder / source.file_name
     if path.is_symlink() and not path.exists():
-        raise FleetVirtError(f"image {path} is a link to nothing; remove it")
+        raise FleetVirtError(f"image {path} is a broken symbolic link; remove it")
     if not path.exists():
         if check:
             seen = image_url.preview(source, limits)
@@ -73,7 +73,7 @@ def _download(source: ImageSource, limits: Limits, folder: Path) -> None:
 
 
 def _verify(source: ImageSource, path: Path, *, remember: bool) -> None:
-    """Raise FleetVirtError if the file is not what was downloaded."""
+    """Raise FleetVirtError if the file has changed since its download."""
     algorithm, _dummy, checksum = source.checksum.partition(":")
     with path.open("rb") as file:
         if algorithm == "sha256":  # read once for all hypervisors, until the file changes
@@ -86,6 +86,6 @@ def _verify(source: ImageSource, path: Path, *, remember: bool) -> None:
             found = summed.hexdigest()
     if found != checksum:
         raise FleetVirtError(
-            f"image {path} was changed since it was downloaded from {source.url}; remove it, and it"
-            " is downloaded again"
+            f"image {path} has changed since it was downloaded from {source.url}; remove it, and it"
+            " will be downloaded again"
         )

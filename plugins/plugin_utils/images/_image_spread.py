@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How one image gets to several hypervisors of a play: each that has it gives it to others.
+"""Distribution of one image to several hypervisors of a play: each that has it serves others.
 
-Ansible has a process for each hypervisor. They agree through a small file in the user's cache
-folder, which belongs to the run and goes with the first run that finds its own dead.
+Ansible has a process for each hypervisor. They coordinate through a small file per run in the
+user's cache folder, which a later run removes once its own run has ended.
 
 This file is private to the collection.
 """
@@ -31,22 +31,22 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values
 
 CONTROLLER = ""
-_SERVES = 2  # at a time: more would have to wait for each other
+_SERVES = 2  # transfers per source at a time: more would slow each other down
 _POLL = 0.2
-_LOCK_SECONDS = 60.0  # it is held for moments
+_LOCK_SECONDS = 60.0  # it is held only briefly
 _WAIT_SECONDS = 6 * 3600.0  # as long as one hypervisor may take to get it
 _LARGEST = 16 << 20
 
 
 class _State(t.TypedDict):
-    """Addresses that have it; and by process, whom it gets it from."""
+    """Addresses that have the image, and the source of each process that is fetching it."""
 
     sources: list[str]
     taking: dict[str, str]
 
 
-def _read(said: object) -> _State:
-    found = as_mapping(said)
+def _read(stored: object) -> _State:
+    found = as_mapping(stored)
     taking = as_mapping(found.get("taking"))
     return {
         "sources": [str(one) for one in as_list(found.get("sources"))],
@@ -60,12 +60,12 @@ def several(task_vars: Values) -> bool:
 
 
 class Spread:
-    """One image's way in this run, as one hypervisor sees it (``own``: its addresses)."""
+    """One image's distribution in this run, for one hypervisor (``own``: its addresses)."""
 
     def __init__(self, folder: Path, digest: str, own: t.Sequence[str]) -> None:
         self._own = list(own)
         self._me = _text(owner.myself(""))
-        run = owner.of(os.getppid())  # Ansible itself, which all its workers have in common
+        run = owner.of(os.getppid())  # Ansible itself, the parent of all its workers
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = folder / f"{digest}.{_text(run)}"
         for path in folder.iterdir():
@@ -73,21 +73,21 @@ class Spread:
                 path.unlink(missing_ok=True)
 
     def have(self) -> None:
-        """This hypervisor has the image, and gives it to others."""
+        """Record that this hypervisor has the image and can serve others."""
         with self._state() as state:
             self._leave(state)
             state["sources"] = [*state["sources"], self._own[0]]
 
     def give_up(self) -> None:
-        """This hypervisor gets it from nobody any more."""
+        """Record that this hypervisor no longer fetches the image."""
         with self._state() as state:
             self._leave(state)
 
     def next(self, known: t.Sequence[str], refused: t.Collection[str]) -> str:
-        """Whom to get it from, as soon as there is somebody: an address, or CONTROLLER.
+        """The next source, as soon as one is free: an address, or CONTROLLER.
 
-        ``known`` may have it besides those of the play, ``refused`` could not give it. Raises
-        PlanRefused when all who get it have been at it for hours.
+        ``known`` may have it besides those of the play, ``refused`` could not provide it. Raises
+        PlanRefused if all other transfers have been running for hours.
         """
         limit = time.monotonic() + _WAIT_SECONDS
         while time.monotonic() < limit:
@@ -100,15 +100,15 @@ class Spread:
                     return found
             time.sleep(_POLL)
         raise PlanRefused(
-            f"other hypervisors have been getting this image for {_WAIT_SECONDS:g} seconds; see"
-            " what keeps them, and run again"
+            f"other hypervisors have been fetching this image for {_WAIT_SECONDS:g} seconds; find"
+            " out what delays them, and run again"
         )
 
     def _choose(self, state: _State, refused: t.Collection[str]) -> str | None:
         load = collections.Counter(state["taking"].values())
         sources = [one for one in state["sources"] if one not in refused and one not in self._own]
         if not sources:
-            # the controller's link is the narrow one: it sends once, unless nobody else can
+            # the controller's link is slow: it sends once, unless no other source is left
             return CONTROLLER if refused or not load[CONTROLLER] else None
         best = min(sources, key=lambda one: load[one])
         return best if load[best] < _SERVES else None
@@ -120,15 +120,15 @@ class Spread:
     @contextlib.contextmanager
     def _state(self) -> t.Iterator[_State]:
         refusal = (
-            f"another process of this run has held {self._path} for {_LOCK_SECONDS:g} seconds; see"
-            f" who with fuser {self._path}, and run again"
+            f"another process of this run has held {self._path} for {_LOCK_SECONDS:g} seconds;"
+            f" find it with fuser {self._path}, and run again"
         )
         with locks.held(self._path, _LOCK_SECONDS, refusal) as descriptor:
             try:
-                said: object = json.loads(os.pread(descriptor, _LARGEST, 0))
-            except ValueError:  # new, or its writer was killed: who has it is found out again
-                said = None
-            state = _read(said)
+                stored: object = json.loads(os.pread(descriptor, _LARGEST, 0))
+            except ValueError:  # new, or its writer was killed: sources are determined again
+                stored = None
+            state = _read(stored)
             yield state
             state["sources"] = list(dict.fromkeys(state["sources"]))
             os.ftruncate(descriptor, 0)
@@ -136,7 +136,7 @@ class Spread:
 
 
 def of_play(folder: Path, task_vars: Values, digest: str) -> Spread | None:
-    """The spread of the image in this run; None when there is only one hypervisor."""
+    """The distribution of the image in this run; None if there is only one hypervisor."""
     if not several(task_vars):
         return None
     host = str(task_vars["inventory_hostname"])

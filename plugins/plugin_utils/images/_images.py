@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Images on the controller, and their way to a hypervisor.
+"""Images on the controller, and their transfer to a hypervisor.
 
 This file is private to the collection.
 """
@@ -59,9 +59,9 @@ _TIDY = 30.0  # seconds
 
 @dataclass(frozen=True)
 class LocalImage:
-    """An image file of the controller: ``size`` of the file, ``virtual_bytes`` of the disk in it.
+    """An image file on the controller: ``size`` of the file, ``virtual_bytes`` of its disk.
 
-    ``digest`` is the SHA-256 of the file's content, if it is compressed of what that unpacks to.
+    ``digest`` is the SHA-256 of the file's content, uncompressed if the file is compressed.
     """
 
     path: str
@@ -82,19 +82,19 @@ def local_image(
 ) -> LocalImage:
     """The image ``name`` of ``virt_image_dir`` (None: :data:`DEFAULT_IMAGE_DIR`).
 
-    Its digest is remembered in the user's cache folder; with ``remember`` False (check mode)
-    nothing is written there. ``limit``: bytes that a compressed one may unpack to.
-    Raises PlanRefused: no such file, or one that is no usable image.
+    Its digest is cached in the user's cache folder; with ``remember`` False (check mode) nothing is
+    written there. ``limit``: bytes that a compressed image may unpack to.
+    Raises PlanRefused if there is no such file, or it is not a usable image.
     """
     folder = Path(image_dir or DEFAULT_IMAGE_DIR).expanduser()
     if not name or "/" in name or "\0" in name or name.startswith((".", "-")):
         raise PlanRefused(
-            f"image {show(name)} is not the name of a file in {folder} (virt_image_dir); write it"
-            " without folders, or the absolute path of a file on the hypervisor"
+            f"image {show(name)} is not the name of a file in {folder} (virt_image_dir); give a"
+            " name without folders, or the absolute path of a file on the hypervisor"
         )
     path = folder / name
     try:
-        # without O_NONBLOCK a named pipe would be waited for
+        # without O_NONBLOCK, opening a named pipe would block
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         raise PlanRefused(f"image {show(name)}: {_what_exists(folder)}") from None
@@ -105,7 +105,7 @@ def local_image(
         if not stat.S_ISREG(status.st_mode):
             raise PlanRefused(f"image {path} is not a regular file; name an image file")
         cache = DigestCache(cache_folder() / "digests.json", remember=remember)
-        # without qemu-img the hypervisor alone tells the rest, once it is there
+        # without qemu-img only the hypervisor can check the rest, after the transfer
         if (
             not is_packed(descriptor)
             and cache.known(descriptor) is None
@@ -147,7 +147,7 @@ def _what_exists(folder: Path) -> str:
 
 
 def cache_folder() -> Path:
-    """What the collection keeps for the user of the controller; it can go at any time."""
+    """The collection's cache folder on the controller; it can be removed at any time."""
     base = os.environ.get("XDG_CACHE_HOME")
     folder = Path(base) if base else Path("~/.cache").expanduser()
     return folder / "fleet.virt"
@@ -168,11 +168,11 @@ def ensure_on_host(
     local: LocalImage,
     options: t.Mapping[str, object],
 ) -> Answer:
-    """Have the image among the base images of the task's host; the result of ``virt_image``.
+    """Ensure the image is among the base images of the task's host; the result of ``virt_image``.
 
-    Of ``options`` those of :data:`OPTIONS` are passed on. The host is asked first, and the file is
-    brought only if it is not there: by another hypervisor that has it, else from here. In check
-    mode the host is only asked.
+    Of ``options`` those in :data:`OPTIONS` are passed on. The host is checked first, and a missing
+    file is transferred: from another hypervisor that has it, else from the controller. In check
+    mode the host is only checked.
     """
     source = {
         "name": local.name,
@@ -189,18 +189,18 @@ def ensure_on_host(
         arguments = {**given, "image": local.name, "_source": {**source, **more}}
         return run_module(action, task_vars, {**arguments, "peers": list(peers)})
 
-    # where several get it, the play decides who asks whom
+    # with several hypervisors, the play decides the source of each
     result = call(peers if check or not several else ())
-    missing, alone = bool(result.pop("missing", False)), result.pop("alone", "")
+    missing, peer_error = bool(result.pop("missing", False)), result.pop("alone", "")
     steps = _steps(result)
-    told = f"no other hypervisor is asked: {alone}"
-    if missing and several and alone and told not in steps:
-        steps.append(told)
+    step = f"no other hypervisor is asked: {peer_error}"
+    if missing and several and peer_error and step not in steps:
+        steps.append(step)
     if missing and check:
         result["steps"] = [*steps, _sent(local)]
         return result
     spread = None
-    if several and not check and not alone:
+    if several and not check and not peer_error:
         spread = _image_spread.of_play(cache_folder() / "spread", task_vars, local.digest)
     if missing:
         return _Transfer(action, task_vars, local, call, steps).run(spread, peers)
@@ -210,23 +210,24 @@ def ensure_on_host(
 
 
 def _listed(peers: object) -> list[str]:
-    """As the module reads an option that is a list: commas are as good as a list."""
+    """A list option as the module reads it: a list or comma-separated text."""
     found = peers.split(",") if isinstance(peers, str) else as_list(peers)
     return [str(peer).strip() for peer in found]
 
 
 def _steps(result: Answer) -> list[str]:
-    """What was done, in words."""
+    """The steps of a result as text."""
     return [str(step) for step in as_list(result.get("steps"))]
 
 
 def _sent(local: LocalImage) -> str:
-    size = local.size if local.path else GENERATED  # of a download, only its beginning was read
+    # of a download in check mode, only the beginning was read
+    size = local.size if local.path else GENERATED
     return f"{size} of {size} bytes (100 %) from the controller"
 
 
 class _Transfer:
-    """An image that the task's host lacks; ``steps`` is what was done about it before."""
+    """The transfer of an image that the task's host lacks; ``steps`` were done before it."""
 
     def __init__(
         self,
@@ -243,7 +244,7 @@ class _Transfer:
         self._steps = steps
 
     def run(self, spread: _image_spread.Spread | None, peers: t.Sequence[str]) -> Answer:
-        """The result of ``virt_image``; from others of the play if it is spread in it."""
+        """The result of ``virt_image``; ``spread`` selects sources among the play's hypervisors."""
         if spread is None:
             return self._from_here()
         refused: set[str] = set()
@@ -260,19 +261,23 @@ class _Transfer:
             (spread.have if done else spread.give_up)()
 
     def _from_peer(self, peer: str) -> Answer | None:
-        """The result; None when that hypervisor cannot give it."""
+        """The result; None if that hypervisor cannot provide the image."""
         host = self._task_vars.get("inventory_hostname")
-        Display().display(f"{host}: getting {self._local.name} from {peer}")
+        Display().display(f"{host}: fetching {self._local.name} from {peer}")
         started = time.monotonic()
         result = self._call([peer])
         self._steps += _steps(result)
         if result.pop("missing", False):
-            Display().display(f"{host}: not from {peer}: {self._steps[-1]}")
+            Display().display(f"{host}: {peer} cannot provide it: {self._steps[-1]}")
             return None
         seconds = time.monotonic() - started
         if not result.get("failed"):
-            told = f"{self._steps[-1]} in {seconds:.1f} s" if result.get("steps") else "is there"
-            Display().display(f"{host}: {self._local.name}: {told}")
+            summary = (
+                f"{self._steps[-1]} in {seconds:.1f} s"
+                if result.get("steps")
+                else "already present"
+            )
+            Display().display(f"{host}: {self._local.name}: {summary}")
             result["steps"] = self._steps
         return result
 
@@ -298,10 +303,10 @@ def run_module(action: FleetAction, task_vars: Values, arguments: t.Mapping[str,
 
 
 def bring(action: FleetAction, task_vars: Values, local: LocalImage) -> str:
-    """Copy the file to the task's host, through Ansible's connection; its path there.
+    """Copy the file to the task's host over Ansible's connection; returns its path there.
 
-    It lies beside Ansible's own temporary files under a name with its digest, by which the module
-    finds and removes what transfers that were killed have left.
+    It is located beside Ansible's own temporary files under a name with its digest, by which the
+    module finds and removes leftovers of killed transfers.
     """
     host = str(task_vars.get("inventory_hostname", "the hypervisor"))
     shell = action._connection._shell
@@ -324,16 +329,16 @@ def bring(action: FleetAction, task_vars: Values, local: LocalImage) -> str:
         raise
     seconds = max(0.001, time.monotonic() - started)
     rate = format_size(int(local.size / MIB / seconds))
-    Display().display(f"{host}: copied {local.name} in {seconds:.1f} s, {rate}iB a second")
+    Display().display(f"{host}: copied {local.name} in {seconds:.1f} s, {rate}iB per second")
     return received
 
 
 def _put(connection: ConnectionBase, local: str, remote: str) -> None:
     """Copy a file, without the compression that Ansible's default arguments of ssh ask for.
 
-    It is slower than most networks, and images mostly are compressed. Whether ssh compresses is
-    settled when a connection is opened, so this takes another one than the one ControlPersist
-    shares. Where none can be opened (one-time passwords), it is the shared one.
+    Compression is slower than most networks, and most images are compressed. ssh decides about it
+    when it opens a connection, so this opens one besides the one that ControlPersist shares. If
+    that fails (one-time passwords), it uses the shared one.
     """
     usual = connection.get_option("ssh_args") if connection.transport == "ssh" else None
     plain = _alive.without_compression(usual or "")
@@ -350,7 +355,7 @@ def _put(connection: ConnectionBase, local: str, remote: str) -> None:
 
 
 def remove(action: FleetAction, received: str) -> None:
-    """Remove what :func:`bring` brought, if it is still there."""
+    """Remove the file that :func:`bring` copied, if it still exists."""
     with contextlib.suppress(AnsibleError, FleetVirtError), _alive.limited(_TIDY, "remove it"):
         command = action._connection._shell.remove(received)
         action._low_level_execute_command(command, sudoable=False)

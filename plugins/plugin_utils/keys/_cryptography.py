@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The one door to the Python package cryptography, which ansible-core brings to the controller.
+"""The guarded import of the Python package cryptography, a dependency of ansible-core.
 
 This file is private to the collection.
 """
@@ -32,16 +32,16 @@ try:
     from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 except ImportError:
-    globals().update(dict.fromkeys(__all__))  # require() says so before any of them is used
+    globals().update(dict.fromkeys(__all__))  # require() fails before any of them is used
     AVAILABLE = False
 else:
     AVAILABLE = True
 
 
 def require() -> None:
-    """Raise DependencyMissing unless the package is there."""
+    """Raise DependencyMissing unless the package is installed."""
     if not AVAILABLE:
         raise DependencyMissing(
-            "the Python package cryptography is missing on the controller; it belongs to"
-            " ansible-core, install it there (pip install cryptography, or python3-cryptography)"
+            "the Python package cryptography, a dependency of ansible-core, is missing on the"
+            " controller; install it there (pip install cryptography, or python3-cryptography)"
         )

@@ -4,9 +4,9 @@
 
 """The folder on the controller with the fleet's CAs.
 
-    lock                  held by who signs or changes anything
+    lock                  held by a process that signs or changes anything
     refused.json          names that were revoked and get no certificate until they are readmitted
-    control/state.json    which generation is in use, and where an exchange is; data/ likewise
+    control/state.json    which generation is in use, and the phase of a rotation; data/ likewise
     control/1/            a generation: ca.pem, ca.key, issued.json, crl.pem
     client                link to client.v<n>: the controller's own certificate (a pkipath)
 
@@ -40,7 +40,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.keys._x509 import Ca
 
 
 class Issued(t.TypedDict):
-    """A certificate that was given out; ``revoked`` is since when it is, None if it is not."""
+    """An issued certificate; ``revoked`` is the time of its revocation or None."""
 
     serial: str
     not_after: int
@@ -48,7 +48,7 @@ class Issued(t.TypedDict):
     revoked: int | None
 
 
-# Each hypervisor's step holds it for the time of some signatures
+# The step of each hypervisor holds it while it signs
 _LOCK_SECONDS = 120.0
 _PHASES = (STEADY, TRUST, CERTIFICATES, DROP)
 
@@ -65,23 +65,23 @@ class KeyStore:
         self.opened: dict[Path, Ca] = {}
 
     def check_folder(self) -> None:
-        """Refuse a folder that others may look into."""
+        """Refuse a folder that other users may access."""
         try:
             status = self.folder.stat()
         except FileNotFoundError:
             return
         if not stat.S_ISDIR(status.st_mode):
-            raise FleetVirtError(f"libvirt_keys_dir: {self.folder} is no folder")
+            raise FleetVirtError(f"libvirt_keys_dir: {self.folder} is not a folder")
         if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
             raise FleetVirtError(
                 f"libvirt_keys_dir: {self.folder} has mode {stat.S_IMODE(status.st_mode):04o} and"
-                f" belongs to user {status.st_uid}; CA keys are in it, so only you may look into"
-                f" it: chmod 700 {self.folder}"
+                f" belongs to user {status.st_uid}; it contains CA keys, so only you may have"
+                f" access: chmod 700 {self.folder}"
             )
 
     @contextlib.contextmanager
     def lock(self, *, check: bool = False) -> t.Iterator[None]:
-        """Alone in the folder, which is made; in check mode neither."""
+        """Lock the folder and create it if missing; do neither in check mode."""
         self.check_folder()
         if check:
             yield
@@ -89,8 +89,8 @@ class KeyStore:
         make_folder(self.folder)
         path = self.folder / "lock"
         refusal = (
-            f"another run has been at work in {self.folder} for {_LOCK_SECONDS:g} seconds; see who"
-            f" with fuser {path}, and try again"
+            f"another run has been using {self.folder} for {_LOCK_SECONDS:g} seconds; find it with"
+            f" fuser {path}, and try again"
         )
         with locks.held(path, _LOCK_SECONDS, refusal):
             yield
@@ -110,7 +110,7 @@ class KeyStore:
         return {name: _number(since, path) for name, since in found.items()}
 
     def save_refused(self, names: t.Mapping[str, int]) -> None:
-        """Write them down."""
+        """Store the refused names."""
         write(self.folder / "refused.json", _json(names), 0o600)
 
 
@@ -131,7 +131,7 @@ class KindStore:
         if found is None:
             if self.folder.is_dir():
                 raise FleetVirtError(
-                    f"{self.folder} has no state.json, which says which CA is in use; bring it back"
+                    f"{self.folder} has no state.json, which says which CA is in use; restore it"
                     " from a backup"
                 )
             return None
@@ -147,7 +147,7 @@ class KindStore:
         )
 
     def save(self, rotation: Rotation) -> None:
-        """Write down where the exchange is; CAs that nobody needs any more lose their keys."""
+        """Store the state of the rotation; remove the keys of CAs that are no longer needed."""
         write(self.folder / "state.json", _state(rotation), 0o600)
         for number in self.generations():
             key = self.folder / str(number) / "ca.key"
@@ -155,7 +155,7 @@ class KindStore:
                 key.unlink()
 
     def generations(self) -> list[int]:
-        """The numbers of all there ever were."""
+        """The numbers of all generations that ever existed."""
         if not self.folder.is_dir():
             return []
         return sorted(int(entry.name) for entry in self.folder.iterdir() if entry.name.isdigit())
@@ -166,10 +166,10 @@ class KindStore:
         try:
             return Ca(_x509.load(path.read_text(encoding="ascii"), str(path)))
         except OSError as error:
-            raise FleetVirtError(f"{path}: {error.strerror}; bring it back from a backup") from None
+            raise FleetVirtError(f"{path}: {error.strerror}; restore it from a backup") from None
 
     def is_own(self, number: int) -> bool:
-        """Whether it was made or handed in for this fleet, and not just found on a hypervisor."""
+        """Whether it was created or provided for this fleet, not just found on a hypervisor."""
         return (self.folder / str(number) / "issued.json").exists()
 
     def own(self) -> list[Ca]:
@@ -177,7 +177,7 @@ class KindStore:
         return [self.ca(number) for number in self.generations() if self.is_own(number)]
 
     def can_sign(self, number: int) -> bool:
-        """Whether the key of a generation is at hand (encrypted or not)."""
+        """Whether the key of a generation is available (encrypted or not)."""
         return (self.folder / str(number) / "ca.key").exists() or self._given(number) is not None
 
     def _given(self, number: int) -> Ca | None:
@@ -196,8 +196,8 @@ class KindStore:
             text = path.read_bytes()
         except FileNotFoundError:
             raise FleetVirtError(
-                f"the key of {self.ca(number).name} is not here ({path}); hand it in by"
-                f" libvirt_keys_{self.kind}_ca"
+                f"the key of {self.ca(number).name} is not on this controller ({path}); provide it"
+                f" in libvirt_keys_{self.kind}_ca"
             ) from None
         certificate = self.ca(number).certificate
         key = _x509.load_key(text, self._store.passphrase, str(path))
@@ -207,16 +207,16 @@ class KindStore:
         return self._store.opened[path]
 
     def unfinished(self, rotation: Rotation | None) -> int | None:
-        """A generation that was made, but not yet taken into use."""
+        """A generation that was created, but is not in use yet."""
         newest = max(self.generations(), default=0)
         if rotation is None or newest <= rotation.new or not self.is_own(newest):
             return None
         return newest if self.can_sign(newest) else None
 
     def add(self, ca: Ca, *, own: bool, first: Rotation | None = None) -> int:
-        """A new generation, there as a whole or not at all; its number.
+        """Add a new generation atomically; returns its number.
 
-        ``first`` is the state to begin with when there was none.
+        ``first`` is the initial state if there is none.
         """
         number = max(self.generations(), default=0) + 1
         folder = self.folder
@@ -243,7 +243,7 @@ class KindStore:
         return number
 
     def protect(self, *, check: bool) -> bool:
-        """Encrypt keys that lie open although there is a passphrase; whether there were any."""
+        """Encrypt unencrypted keys if there is a passphrase; returns whether there were any."""
         found = False
         for number in self.generations() if self._store.passphrase else ():
             path = self.folder / str(number) / "ca.key"
@@ -257,7 +257,7 @@ class KindStore:
     # What was issued and revoked
 
     def issued(self, number: int) -> dict[str, list[Issued]]:
-        """What was given out, by name."""
+        """The issued certificates by name."""
         path = self.folder / str(number) / "issued.json"
         found = _read_json(path)
         if found is None:
@@ -269,13 +269,13 @@ class KindStore:
         }
 
     def save_issued(self, number: int, issued: t.Mapping[str, list[Issued]], now: float) -> None:
-        """Write it down, without what has expired."""
-        kept = {
+        """Store the issued certificates, without expired ones."""
+        current = {
             name: [entry for entry in entries if entry["not_after"] > now - DAY]
             for name, entries in issued.items()
         }
-        kept = {name: entries for name, entries in kept.items() if entries}
-        write(self.folder / str(number) / "issued.json", _json(kept), 0o600)
+        current = {name: entries for name, entries in current.items() if entries}
+        write(self.folder / str(number) / "issued.json", _json(current), 0o600)
 
     def revoked(self, number: int) -> dict[str, int]:
         """Serial numbers with the time they were revoked."""
@@ -292,7 +292,7 @@ class KindStore:
         return path.read_text(encoding="ascii") if path.exists() else ""
 
     def save_crl(self, number: int, text: str) -> None:
-        """Write it down."""
+        """Store the revocation list."""
         write(self.folder / str(number) / "crl.pem", text.encode("ascii"), 0o644)
 
 
@@ -305,19 +305,19 @@ def _json(value: object) -> bytes:
 
 
 def _read_json(path: Path) -> object:
-    """What the file holds; None where there is none."""
+    """The content of the file; None if it does not exist."""
     try:
         found: object = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise FleetVirtError(f"{path}: {error}; bring it back from a backup") from None
+        raise FleetVirtError(f"{path}: {error}; restore it from a backup") from None
     return found
 
 
 def _damaged(path: Path) -> FleetVirtError:
     return FleetVirtError(
-        f"{path}: it does not hold what this collection writes there; bring it back from a backup"
+        f"{path}: it does not contain what this collection writes there; restore it from a backup"
     )
 
 
@@ -340,7 +340,7 @@ def _issued(entry: object, path: Path) -> Issued:
 
 
 def make_folder(path: Path) -> None:
-    """A folder that only its owner may look into, and those above it."""
+    """Create a folder that only its owner may access, and its parents."""
     if path.is_dir():
         return
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -349,5 +349,5 @@ def make_folder(path: Path) -> None:
 
 
 def write(path: Path, data: bytes, mode: int) -> None:
-    """A file in one step, with its mode from the moment it exists."""
+    """Write a file atomically, with its mode from the moment it exists."""
     files.write(path, data, mode=mode, locked=True)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the controller does for the fleet's keys before any hypervisor gets new ones.
+"""The controller's part of the fleet's keys, before any hypervisor gets new ones.
 
 This file is private to the collection.
 """
@@ -30,7 +30,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.keys._x509 import Ca
 
 
 class Look(t.TypedDict):
-    """What a hypervisor says of its keys, of what is wrong with them, and who uses them."""
+    """What a hypervisor reports: its keys, faults in them, and the daemons that use them."""
 
     kinds: dict[str, KindOfKeys]
     faults: list[str]
@@ -38,7 +38,7 @@ class Look(t.TypedDict):
 
 
 def look_of(answer: Keys) -> Look | None:
-    """What a hypervisor said; None if it says nothing of keys."""
+    """The report in a hypervisor's result; None if it has no keys."""
     kinds = answer.get("kinds")
     if kinds is None:
         return None
@@ -50,7 +50,7 @@ def look_of(answer: Keys) -> Look | None:
 
 
 class Prepared(t.TypedDict):
-    """What the controller's part did, and has yet to be done on hypervisors."""
+    """What the controller's part did, and what remains to be done on hypervisors."""
 
     changed: bool
     diff: dict[str, str]
@@ -65,7 +65,7 @@ class Prepared(t.TypedDict):
 
 @dataclass(frozen=True)
 class Orders:
-    """What is to be done beyond keeping everything right."""
+    """Orders beyond keeping everything up to date."""
 
     rotate: tuple[str, ...] = ()
     revoke: tuple[str, ...] = ()
@@ -75,18 +75,18 @@ class Orders:
 
 @dataclass(frozen=True)
 class Fleet:
-    """What each hypervisor of the fleet answered (None: nothing), without those that are lost."""
+    """The report of each hypervisor (None: no response), without those declared lost."""
 
     looks: t.Mapping[str, Look | None]
 
     @property
     def silent(self) -> list[str]:
-        """Those that gave no answer."""
+        """The hypervisors that did not respond."""
         return [name for name, look in self.looks.items() if look is None]
 
 
 def seen(look: Look, kind: str, own: t.Sequence[Ca]) -> Seen:
-    """What a hypervisor has, from what it returned."""
+    """A hypervisor's keys of one kind, from its report."""
     entry = look["kinds"][kind]
     return Seen(
         tuple(_x509.trusted(entry["ca"])), _x509.read(entry["certificate"], own), entry["key_id"]
@@ -112,7 +112,7 @@ class Preparation:
         self.made: dict[str, str] = {}
 
     def run(self, orders: Orders) -> Prepared:
-        """Everything, in an order in which it may end at any point and be done again."""
+        """Do everything, in an order that may stop at any point and be repeated."""
         with self.store.lock(check=self.check):
             self._require_possible(orders)
             for kind in KINDS:
@@ -143,13 +143,13 @@ class Preparation:
             "warnings": self.warnings,
         }
 
-    # Whether it may be done at all: said before anything is done
+    # Checks before anything is done
 
     def _require_possible(self, orders: Orders) -> None:
         unknown = [name for name in orders.rotate if name not in KINDS]
         if unknown:
             raise FleetVirtError(
-                f"libvirt_keys_rotate: {unknown[0]!r} is none of {', '.join(KINDS)} and all"
+                f"libvirt_keys_rotate: {unknown[0]!r} is not one of {', '.join(KINDS)} and all"
             )
         client = self.settings.client_name
         if client in {*self.fleet.looks, *self._hypervisors_of_store()}:
@@ -166,14 +166,14 @@ class Preparation:
         for name in orders.revoke:
             if name not in known and name not in self.store.refused():
                 raise PlanRefused(
-                    f"libvirt_keys_revoke: {name!r} was never given a certificate; known are"
+                    f"libvirt_keys_revoke: {name!r} was never issued a certificate; known names:"
                     f" {', '.join(sorted(known)) or 'none'}"
                 )
         for kind in KINDS:
             self._require_kind(self.store.kind(kind), orders)
 
     def _hypervisors_of_store(self) -> set[str]:
-        """Those that were ever given a certificate, which for a hypervisor has names."""
+        """Hypervisors that were ever issued a certificate; only theirs have names."""
         return {
             name
             for kind in KINDS
@@ -194,44 +194,44 @@ class Preparation:
             in_use = part.ca(rotation.new)
             if given.id != in_use.id and not starts:
                 raise PlanRefused(
-                    f"libvirt_keys_{kind}_ca is {given.name}, and {in_use.name} is in use; exchange"
-                    f" them with an overlap (-e libvirt_keys_rotate={kind})"
+                    f"libvirt_keys_{kind}_ca is {given.name}, but {in_use.name} is in use; rotate"
+                    f" the CA with an overlap (-e libvirt_keys_rotate={kind})"
                 )
         if starts and self.fleet.silent:
             raise PlanRefused(
-                f"libvirt_keys_rotate: every hypervisor takes part, and {_names(self.fleet.silent)}"
-                " gave no answer; bring them back, or name them in libvirt_keys_lost if they are"
-                " off for good"
+                "libvirt_keys_rotate: a rotation needs every hypervisor, but"
+                f" {_names(self.fleet.silent)} did not respond; bring them back, or name them in"
+                " libvirt_keys_lost if they are permanently gone"
             )
         if foreign and not starts and not (orders.replace and rotation is not None):
             host, identity = next(iter(foreign.items()))
-            have = (
-                "and no CA of that fingerprint is in this fleet"
+            problem = (
+                "but no CA of this fleet has that fingerprint;"
                 if rotation is not None
-                else "whose key is not on this controller; run where it is, hand it in by"
-                f" libvirt_keys_{kind}_ca"
+                else "whose key is not on this controller; run where it is, provide it in"
+                f" libvirt_keys_{kind}_ca, or"
             )
             raise PlanRefused(
-                f"{host} trusts a {kind} CA with SHA-256 {identity[:16]}..., {have}; or exchange it"
-                f" for one of this controller with an overlap (-e libvirt_keys_rotate={kind})"
+                f"{host} trusts a {kind} CA with SHA-256 {identity[:16]}..., {problem} replace it"
+                f" by one of this controller with an overlap (-e libvirt_keys_rotate={kind})"
                 + (", or at once (-e libvirt_keys_replace=true)" if rotation is not None else "")
             )
-        settled = rotation is not None and rotation.phase == STEADY and not starts
-        if rotation is not None and settled and not part.is_own(rotation.new):
+        steady = rotation is not None and rotation.phase == STEADY and not starts
+        if rotation is not None and steady and not part.is_own(rotation.new):
             raise PlanRefused(
-                f"the exchange of the {kind} CA {part.ca(rotation.new).name}, which hypervisors"
-                " trust and whose key is not here, was interrupted; begin it again (-e"
-                f" libvirt_keys_rotate={kind})"
+                f"the rotation of the {kind} CA {part.ca(rotation.new).name}, which hypervisors"
+                " trust and whose key is not on this controller, was interrupted; start it again"
+                f" (-e libvirt_keys_rotate={kind})"
             )
         if rotation is None and given is None and self.fleet.silent:
             raise PlanRefused(
                 f"there is no {kind} CA on this controller, and {_names(self.fleet.silent)}, which"
-                " may trust one already, gave no answer; bring them back, name them in"
-                " libvirt_keys_lost if they are off for good, or run where the CA is"
+                " may trust one already, did not respond; bring them back, name them in"
+                " libvirt_keys_lost if they are permanently gone, or run where the CA is"
             )
 
     def _foreign(self, kind: str, known: t.Container[str]) -> dict[str, str]:
-        """By hypervisor a CA that it trusts and that is none of ours."""
+        """By hypervisor, a CA that it trusts and that is not ours."""
         return {
             host: identity
             for host, look in self.fleet.looks.items()
@@ -239,7 +239,7 @@ class Preparation:
             if identity not in known
         }
 
-    # CAs and their exchange
+    # CAs and their rotation
 
     def _rotation(self, part: KindStore, orders: Orders) -> Rotation | None:
         """The state of a kind after this run; None if its first CA is only predicted."""
@@ -256,14 +256,14 @@ class Preparation:
             after, waiting = keys.advance(rotation, new_id, hosts)
             self.waiting += [f"{part.kind}: {name} {why}" for name, why in waiting.items()]
             self.warnings += [
-                f"the exchange of the {part.kind} CA waits for {name}, which gave no answer"
+                f"the rotation of the {part.kind} CA waits for {name}, which did not respond"
                 for name in waiting
                 if self.fleet.looks[name] is None
             ]
             if after != rotation:
                 words = {
-                    CERTIFICATES: "everybody trusts it, it signs from now on",
-                    STEADY: "nobody trusts the former one any more, whose key is removed",
+                    CERTIFICATES: "every hypervisor trusts it; it signs from now on",
+                    STEADY: "no hypervisor trusts the former one any more; its key is removed",
                 }.get(after.phase, "the former one is no longer needed")
                 self.changes.append(f"{part.kind}: {part.ca(after.new).name}: {words}")
                 self.pending.add(part.kind)
@@ -290,9 +290,9 @@ class Preparation:
         return Rotation(STEADY, number)
 
     def _begin(self, part: KindStore, rotation: Rotation | None) -> Rotation | None:
-        """Begin an exchange: what hypervisors trust now, whoever made it, is the overlap."""
+        """Begin a rotation: all CAs that hypervisors trust now form the overlap."""
         name = self.made[part.kind] = self._new_name(part)
-        self.changes.append(f"{part.kind}: exchange for the new CA {name}")
+        self.changes.append(f"{part.kind}: rotation to the new CA {name}")
         self.pending.add(part.kind)
         if self.check:
             return rotation
@@ -310,7 +310,7 @@ class Preparation:
             numbers.append(part.add(ca, own=False, first=first))
         rotation = rotation or part.rotation()
         if rotation is None:
-            raise AssertionError("without any CA nothing is exchanged")
+            raise AssertionError("there is no CA to rotate")
         new = part.unfinished(rotation)
         if new is None:
             new = part.add(self.store.given.get(part.kind) or self._make(part), own=True)
@@ -323,7 +323,7 @@ class Preparation:
         given = self.store.given.get(part.kind)
         if given is not None:
             return given.name
-        # never the name of a former CA: lists are looked up by it
+        # never the name of a former CA: revocation lists are found by it
         taken = {part.ca(number).name for number in part.generations()}
         for look in self.fleet.looks.values():
             for text in _x509.trusted(look["kinds"][part.kind]["ca"] if look else "").values():
@@ -381,7 +381,7 @@ class Preparation:
             left = int((_x509.expiry(ca.certificate) - self.now) // DAY)
             if left < self.settings.days:
                 self.warnings.append(
-                    f"{ca.name} expires in {left} days, and no certificate lasts longer; exchange"
+                    f"{ca.name} expires in {left} days, and no certificate lasts longer; rotate"
                     f" it (-e libvirt_keys_rotate={part.kind})"
                 )
             revoked = dict(part.revoked(number))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the controller does for one hypervisor: judge what it has, sign, and have it put in place.
+"""The controller's part for one hypervisor: compare its keys, sign, and deploy.
 
 This file is private to the collection.
 """
@@ -32,14 +32,14 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.keys import _keys, _key
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import KeyStore
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._x509 import Ca
 
-# What a stage on the hypervisor returns, by its name and options
+# Runs a stage on the hypervisor by name and options; returns its result
 Module = t.Callable[[str, t.Mapping[str, object]], dict[str, object]]
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What the controller's part says of it: names that are refused, kinds that are to change, and
-    those whose first CA is only predicted, with its name."""
+    """The result of the controller's part: refused names, kinds that will change, and kinds whose
+    first CA is only predicted, with its name."""
 
     refused: t.Collection[str] = ()
     pending: t.Collection[str] = ()
@@ -47,7 +47,7 @@ class Prepared:
 
     @classmethod
     def of(cls, answer: t.Mapping[str, object]) -> Prepared:
-        """As the task's result has it."""
+        """The values from the task's result."""
         made = as_mapping(answer.get("made"))
         return cls(
             [str(name) for name in as_list(answer.get("refused"))],
@@ -58,7 +58,7 @@ class Prepared:
 
 @dataclass
 class Applied:
-    """What became of it; ``failure`` is what the module returned that failed, None if none did."""
+    """The outcome; ``failure`` is the result of a failed module call, None if none failed."""
 
     changed: bool
     issued: dict[str, str]
@@ -67,7 +67,7 @@ class Applied:
     failure: dict[str, object] | None = None
 
     def result(self) -> dict[str, object]:
-        """The task's."""
+        """The task's result."""
         if self.failure is not None:
             return self.failure
         found: dict[str, object] = {
@@ -93,7 +93,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Part:
-    """One kind of keys of a hypervisor: what it has, what it is to have, and why."""
+    """One kind of keys of a hypervisor: its present and wanted state, and the reason."""
 
     kind: str
     seen: Seen
@@ -106,7 +106,7 @@ class Part:
 
 
 def run(job: Job, module: Module, now: float) -> Applied:
-    """What became of it; ``module`` runs a stage on the hypervisor."""
+    """Apply the job and return the outcome; ``module`` runs a stage on the hypervisor."""
     if job.host in job.prepared.refused:
         raise PlanRefused(
             f"{job.host} was revoked and gets no certificate; take it out of the inventory, or"
@@ -143,7 +143,7 @@ def _part(job: Job, kind: str, now: float) -> Part:
     if rotation is None:
         if not job.check:
             raise FleetVirtError(
-                f"there is no {kind} CA in {job.store.folder}; prepare comes first"
+                f"there is no {kind} CA in {job.store.folder}; run the stage prepare first"
             )
         reason: Reason | None = Reason("it has none", True)
         issuer = job.prepared.made[kind]
@@ -170,10 +170,10 @@ def _part(job: Job, kind: str, now: float) -> Part:
         )
         want += f", {'with a new key' if reason.new_key else 'for the same key'}: {reason.text}"
     before = keys.describe(
-        kind, have, [names[i] for i in found.trust], "there" if entry["crl"] else "none"
+        kind, have, [names[i] for i in found.trust], "present" if entry["crl"] else "none"
     )
     changes = predicted or crl != entry["crl"]
-    after = keys.describe(kind, want, trust, "new" if changes else "there")
+    after = keys.describe(kind, want, trust, "new" if changes else "present")
     return Part(kind, found, reason, ca, crl, differs, before, after)
 
 
@@ -185,7 +185,7 @@ def _common_names(text: str) -> dict[str, str]:
 
 
 def _deploy(job: Job, parts: t.Sequence[Part], module: Module, now: float, result: Applied) -> None:
-    """Requests, certificates, files."""
+    """Get requests, sign certificates and deploy the files."""
     new_keys = {part.kind: part.reason.new_key for part in parts if part.reason}
     requests: t.Mapping[str, object] = {}
     if new_keys:
@@ -219,6 +219,6 @@ def _sign(job: Job, kind: str, public_key: _x509.PublicKey, now: float) -> str:
         part = job.store.kind(kind)
         rotation = part.rotation()
         if rotation is None:
-            raise AssertionError("there was one before")
+            raise AssertionError("the CA existed before")
         wanted = dataclasses.replace(job.wanted, renew=False)
         return _keys_signing.sign(part, rotation.signing, public_key, wanted, now, server=True)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The controller's own certificate, for control.
+"""The controller's own client certificate, of the kind control.
 
 This file is private to the collection.
 """
@@ -26,7 +26,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.keys._keys_signing impo
     sign,
 )
 
-# As libvirt looks for them in a pkipath
+# The names that libvirt expects in a pkipath
 CLIENT_FILES = {
     "ca": "cacert.pem",
     "crl": "cacrl.pem",
@@ -38,7 +38,7 @@ CLIENT_FILES = {
 def ensure(
     store: KeyStore, part: KindStore, settings: Settings, now: float, check: bool, pending: bool
 ) -> str | None:
-    """Have the certificate; why it changes, or None. ``pending``: what it goes by is to change."""
+    """Ensure the certificate; returns why it changes, or None. ``pending``: its CA will change."""
     rotation = part.rotation()
     folder = store.folder / "client"
     wanted = Wanted(
@@ -66,7 +66,7 @@ def ensure(
     same = (ca, crl) == (have["ca"], have["crl"])
     if reason is None and same and not pending:
         return None
-    why = reason.text if reason else "other CAs or revocation lists"
+    why = reason.text if reason else "different CAs or revocation lists"
     if check:
         return why
     texts = {**have, "ca": ca, "crl": crl}
@@ -90,7 +90,7 @@ def _texts(folder: Path) -> dict[str, str]:
 
 
 def _write(store: KeyStore, texts: t.Mapping[str, str]) -> None:
-    """All of the client's files at once: a new folder, and the link to it renamed."""
+    """Write all of the client's files at once: a new folder, then rename the link to it."""
     link = store.folder / "client"
     numbers = [
         int(entry.name[8:]) for entry in store.folder.glob("client.v*") if entry.name[8:].isdigit()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Signing, and what it goes by.
+"""Signing of certificates, and its settings.
 
 This file is private to the collection.
 """
@@ -25,7 +25,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import 
 
 @dataclass(frozen=True)
 class Settings:
-    """How long things are valid, and whose they are."""
+    """Validity periods and names for certificates."""
 
     organization: str
     days: int
@@ -36,7 +36,7 @@ class Settings:
 
 
 def authority(part: KindStore, rotation: Rotation) -> Authority:
-    """Who signs now, whom to trust, and what was revoked."""
+    """The signing CA, the trusted CAs, and the revoked certificates."""
     signing = rotation.signing
     return Authority(
         part.ca(signing).id if part.is_own(signing) else None,
@@ -60,7 +60,7 @@ def sign(
     *,
     server: bool,
 ) -> str:
-    """A certificate, written down before it leaves; the folder is locked."""
+    """A signed certificate, recorded before it is returned; the folder must be locked."""
     issued = part.issued(number)
     for name, entries in issued.items():
         latest = entries[-1]
@@ -70,7 +70,7 @@ def sign(
         if shared and latest["not_after"] > now:
             raise PlanRefused(
                 f"{wanted.common_name}: {', '.join(shared)} is in the certificate of {name}, which"
-                f" could stand in for it; if {name} is gone or has another address now, revoke it"
+                f" could impersonate it; if {name} is gone or has another address now, revoke it"
                 f" first (-e libvirt_keys_revoke={name}) and then readmit it"
             )
     certificate = _x509.sign(part.signer(number), public_key, wanted, now, server=server)
@@ -93,7 +93,7 @@ def wanted_on(
     names: t.Sequence[str],
     others: t.Collection[str] = (),
 ) -> Wanted:
-    """What a hypervisor's certificates are to say: only what the inventory says."""
+    """The content of a hypervisor's certificates, from the inventory only."""
     return Wanted(
         settings.organization,
         host,

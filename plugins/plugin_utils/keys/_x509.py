@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Certificates: making, signing, revoking and reading them, without any file.
+"""Creating, signing, revoking and reading certificates, without any file.
 
 This file is private to the collection.
 """
@@ -45,14 +45,14 @@ if t.TYPE_CHECKING:
 # Elliptic curves are refused by libvirt 9.0, see docs/design/keys.md
 BITS = 3072
 _LEAST_BITS = 2048
-# Whose signatures are read here, and by every hypervisor's tools
+# Keys whose signatures can be verified here and by every hypervisor's tools
 _PRIVATE = (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey) if AVAILABLE else ()
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
 @dataclass(frozen=True)
 class Ca:
-    """A CA's certificate, and its private key where it is at hand."""
+    """A CA's certificate, and its private key if available."""
 
     certificate: x509.Certificate
     key: PrivateKey | None = None
@@ -74,9 +74,9 @@ class Ca:
 
     @property
     def signing_key(self) -> PrivateKey:
-        """The private key of one that has it at hand."""
+        """The private key; it must be available."""
         if self.key is None:
-            raise AssertionError(f"nothing is signed without the key of {self.name}")
+            raise AssertionError(f"the key of {self.name} is not available for signing")
         return self.key
 
 
@@ -91,7 +91,7 @@ def to_pem(value: x509.Certificate | x509.CertificateRevocationList) -> str:
 
 
 def split(text: str) -> list[str]:
-    """The certificates in a text, each as text of its own."""
+    """The certificates in a text, each as a separate text."""
     found = []
     for part in text.split(_BEGIN)[1:]:
         body, end, _rest = part.partition(_END)
@@ -106,11 +106,11 @@ def load(text: str, what: str) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(text.encode("utf-8"))
     except ValueError:
-        raise FleetVirtError(f"{what} is no certificate in PEM form") from None
+        raise FleetVirtError(f"{what} is not a certificate in PEM format") from None
 
 
 def key_id(public_key: PublicKey) -> str:
-    """SHA-256 of a public key, as the hypervisors' tools give it."""
+    """SHA-256 of a public key, as the hypervisors' tools return it."""
     return hashlib.sha256(
         public_key.public_bytes(
             serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -143,7 +143,7 @@ def is_encrypted(text: bytes) -> bool:
 
 
 def load_key(text: bytes, passphrase: str | None, what: str) -> PrivateKey:
-    """A private key; a passphrase that it does not need is no error."""
+    """The private key in a text; a superfluous passphrase is no error."""
     require()
     encrypted = is_encrypted(text)
     if encrypted and not passphrase:
@@ -153,14 +153,18 @@ def load_key(text: bytes, passphrase: str | None, what: str) -> PrivateKey:
             text, str(passphrase).encode("utf-8") if encrypted else None
         )
     except (ValueError, TypeError):
-        reason = "libvirt_keys_passphrase does not open it" if encrypted else "it is no private key"
+        reason = (
+            "libvirt_keys_passphrase does not decrypt it"
+            if encrypted
+            else "it is not a private key"
+        )
         raise FleetVirtError(f"{what}: {reason}") from None
     if not isinstance(found, _PRIVATE):
-        raise FleetVirtError(f"{what} is neither an RSA key nor one of an elliptic curve; use RSA")
+        raise FleetVirtError(f"{what} is neither an RSA nor an elliptic curve key; use RSA")
     return found
 
 
-# Making and signing
+# Creating and signing
 
 
 def _subject(organization: str, common_name: str) -> x509.Name:
@@ -186,7 +190,7 @@ def _usage(*allowed: str) -> x509.KeyUsage:
 
 
 def new_ca(organization: str, name: str, days: int, now: float) -> Ca:
-    """A new CA that signs itself."""
+    """A new self-signed CA."""
     key = new_key()
     subject = _subject(organization, name)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -207,15 +211,15 @@ def new_ca(organization: str, name: str, days: int, now: float) -> Ca:
 
 
 def public_key_of(request: str, host: str) -> rsa.RSAPublicKey:
-    """The key a request is for: its sender has proved to have it. Nothing else of it is used."""
+    """The key of a request, whose sender has proved to have it. Nothing else of it is used."""
     require()
     try:
         parsed = x509.load_pem_x509_csr(request.encode("utf-8"))
         proven = parsed.is_signature_valid
     except ValueError:
-        raise FleetVirtError(f"{host} sent no certificate request in PEM form") from None
+        raise FleetVirtError(f"{host} sent no certificate request in PEM format") from None
     if not proven:
-        raise FleetVirtError(f"the request of {host} is not signed by the key that it is for")
+        raise FleetVirtError(f"the certificate request of {host} is not signed with its own key")
     return checked_key(parsed.public_key(), host)
 
 
@@ -237,7 +241,7 @@ def sign(
     usages[:0] = [ExtendedKeyUsageOID.SERVER_AUTH] if server else []
     ends = min(_time(now + wanted.days * DAY), _utc(ca.certificate, "not_valid_after"))
     if ends <= _time(now + DAY):
-        raise FleetVirtError(f"{ca.name} has expired or is about to; exchange it for a new one")
+        raise FleetVirtError(f"{ca.name} has expired or is about to; rotate it")
     authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.signing_key.public_key())
     builder = (
         x509.CertificateBuilder()
@@ -291,7 +295,7 @@ def revocation_list(
 
 @dataclass(frozen=True)
 class RevocationList:
-    """What a revocation list says."""
+    """The content of a revocation list."""
 
     number: int
     next_update: int
@@ -299,7 +303,7 @@ class RevocationList:
 
 
 def read_revocation_list(text: str) -> RevocationList:
-    """The content of a revocation list in PEM form."""
+    """The content of a revocation list in PEM format."""
     require()
     parsed = x509.load_pem_x509_crl(text.encode("ascii"))
     number = parsed.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
@@ -312,7 +316,7 @@ def read_revocation_list(text: str) -> RevocationList:
 
 
 def read(text: str, known: t.Sequence[Ca]) -> Certificate | None:
-    """What the first certificate in ``text`` says; None when there is none that can be read."""
+    """The content of the first certificate in ``text``; None if there is no readable one."""
     require()
     parts = split(text)
     if not parts:
@@ -353,7 +357,7 @@ def is_signed_by(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
         return False
     public_key = ca.public_key()
     signed, digest = certificate.tbs_certificate_bytes, certificate.signature_hash_algorithm
-    if digest is None:  # as neither RSA nor elliptic curves sign
+    if digest is None:  # neither RSA nor elliptic curve signatures lack a digest
         return False
     try:
         if isinstance(public_key, rsa.RSAPublicKey):
@@ -373,7 +377,7 @@ def ca_problem(certificate: x509.Certificate, now: float) -> str | None:
         constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
         usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
     except x509.ExtensionNotFound:
-        return "it has no basic constraints or no key usage: it is no CA"
+        return "it has no basic constraints or no key usage: it is not a CA"
     if not (constraints.ca and usage.key_cert_sign and usage.crl_sign):
         return "it may not sign both certificates and revocation lists"
     if _utc(certificate, "not_valid_after") <= _time(now):
@@ -405,8 +409,8 @@ def _attribute(name: x509.Name, identifier: x509.ObjectIdentifier) -> str:
 def _utc(
     value: x509.Certificate | x509.CertificateRevocationList, attribute: str
 ) -> datetime.datetime:
-    """A time of a certificate or list: older releases of cryptography have it without its zone."""
+    """A time of a certificate or list; older releases of cryptography return it without zone."""
     found = getattr(value, f"{attribute}_utc", None) or getattr(value, attribute)
     if not isinstance(found, datetime.datetime):
-        raise FleetVirtError(f"a certificate or revocation list says no {attribute}")
+        raise FleetVirtError(f"a certificate or revocation list has no {attribute}")
     return found.replace(tzinfo=datetime.timezone.utc)

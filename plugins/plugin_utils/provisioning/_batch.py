@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The VMs a playbook asks for, gathered from options or from the ``vm_*`` and ``virt_*`` variables.
+"""The VMs that a playbook requests, from options or from the ``vm_*`` and ``virt_*`` variables.
 
 Modules do not see variables: profiles, keys and images of the controller are resolved here.
 
@@ -43,10 +43,10 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import to_p
 from ansible_collections.fleet.virt.plugins.plugin_utils.images import _images
 from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _seeds
 
-# Whoever asks for VMs takes both from here
+# For callers that request VMs, so that they need only this file
 __all__ = ["Variables"]
 
-# What ssh itself offers first to last; only what is there is taken
+# In the order in which ssh itself offers them; missing ones are skipped
 _OWN_KEYS = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
 _VM = "vm_"
 # Every module of the action group has them
@@ -54,7 +54,7 @@ _CONNECTION = ("uri", "timeout")
 
 
 def defaults(variables: Variables) -> Defaults:
-    """What the fleet's variables say about every VM."""
+    """The defaults for every VM from the fleet's variables."""
     return Defaults(
         disk_profiles=variables.get("virt_disk_profiles"),
         nic_profiles=variables.get("virt_nic_profiles"),
@@ -82,12 +82,17 @@ def _public_keys(variables: Variables) -> list[str]:
 
 
 def public_keys(name: str, given: object) -> list[str]:
-    """The keys in a value: lines of text, or a list. Raises SpecError for anything else."""
+    """The keys in a value: lines of text or a list. Raises SpecError for anything else."""
     if isinstance(given, str):
         return [line.strip() for line in given.splitlines() if line.strip()]
     if not isinstance(given, (list, tuple)):
         raise SpecError(
-            [Problem(name, f"{show(given)} is neither a public key nor a list of such; write one")]
+            [
+                Problem(
+                    name,
+                    f"{show(given)} is neither a public key nor a list of public keys; give one",
+                )
+            ]
         )
     return [str(line) for line in given]
 
@@ -95,7 +100,7 @@ def public_keys(name: str, given: object) -> list[str]:
 def divided(given: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
     """The task's options that describe one VM, and the others.
 
-    What is neither is reported with the VM; without one, SpecError is raised.
+    An unknown option is reported with the VM; without a VM, SpecError is raised.
     """
     known = [key for key in (*ARGUMENTS, *_CONNECTION) if not key.startswith("_")]
     unknown = [key for key in given if key not in known and not key.startswith("_")]
@@ -111,7 +116,7 @@ def divided(given: Mapping[str, object]) -> tuple[dict[str, object], dict[str, o
 def requested(options: Mapping[str, object], variables: Variables) -> list[Json]:
     """The VMs as plain data: option ``vms``, else ``virt_vms``, else the ``vm_*`` variables.
 
-    ``_only`` (names) leaves out the rest. Raises SpecError when nothing is asked for, or both ways.
+    ``_only`` (names) leaves out the rest. Raises SpecError if no VM is requested, or in both ways.
     """
     vms = options.get("vms")
     if vms is None:
@@ -136,11 +141,7 @@ def _from_variables(variables: Variables) -> Json:
     }
     if batch is not None and "name" in single:
         raise SpecError(
-            [
-                Problem(
-                    "vm_name", "virt_vms is given too; use vm_* for one VM or virt_vms for several"
-                )
-            ]
+            [Problem("vm_name", "virt_vms is set too; use vm_* for one VM or virt_vms for several")]
         )
     if batch is not None:
         return batch
@@ -148,7 +149,7 @@ def _from_variables(variables: Variables) -> Json:
         raise SpecError(
             [
                 Problem(
-                    "vm_name", "no VM is asked for; give -e vm_name=web1, or virt_vms for several"
+                    "vm_name", "no VM is requested; give -e vm_name=web1, or virt_vms for several"
                 )
             ]
         )
@@ -158,10 +159,9 @@ def _from_variables(variables: Variables) -> Json:
 def without_passwords(
     vms: t.Sequence[Json],
 ) -> tuple[list[Json], dict[str, str]]:
-    """The VMs without their consoles' passwords, and those by VM.
+    """The VMs without their consoles' passwords, and the passwords by VM.
 
-    Ansible shows a module's options when it is asked to be verbose; only whole options can be
-    kept out of that.
+    Ansible shows a module's options in verbose mode; only entire options can be hidden from that.
     """
     cleaned: list[Json] = []
     passwords = {}
@@ -177,7 +177,7 @@ def without_passwords(
 
 
 def written_as(options: Mapping[str, object], variables: Variables) -> str:
-    """Where what :func:`requested` returns was written, for messages."""
+    """The name under which the VMs of :func:`requested` were written, for messages."""
     if options.get("vms") is not None:
         return "vms"
     return "virt_vms" if variables.get("virt_vms") is not None else _VM
@@ -197,10 +197,10 @@ def validated(vms: t.Sequence[Json], chosen: Defaults, path: str = "vms") -> lis
 def controller_images(
     domains: t.Sequence[Domain], variables: Variables, *, check: bool
 ) -> dict[str, _images.LocalImage]:
-    """Each image of the batch that comes from the controller, by the image as it was written.
+    """The images of the batch that come from the controller, by the image as written.
 
-    It is a file in ``virt_image_dir``, or a download if ``virt_image_download_by`` says so, which
-    is downloaded now unless it is there (in check mode its beginning is looked at).
+    Each is a file in ``virt_image_dir``, or a download if ``virt_image_download_by`` says so, which
+    is downloaded now if missing (in check mode only its beginning is read).
     """
     sources = {
         disk.image.value: disk.image
@@ -224,7 +224,7 @@ def controller_images(
 
 
 def known_images(given: Mapping[str, object]) -> dict[str, ImageFacts]:
-    """Base images that a task before this one made, by the image as it is written."""
+    """Base images that an earlier task created, by the image as written."""
     return {
         value: ImageFacts(
             str(one["name"]),
@@ -238,5 +238,5 @@ def known_images(given: Mapping[str, object]) -> dict[str, ImageFacts]:
 
 
 def image_facts(local: _images.LocalImage) -> ImageFacts:
-    """What is to be known of an image of the controller to make VMs of it."""
+    """The facts of an image on the controller that creating VMs needs."""
     return ImageFacts(local.name, local.digest, local.format, local.virtual_bytes)

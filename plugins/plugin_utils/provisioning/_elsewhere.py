@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Proof that a VM is on no other hypervisor, for a task that runs on one.
+"""Check that no other hypervisor has a VM, for a task that runs on one.
 
 The controller reads the others itself, in parallel, as the inventory plugin does.
 
@@ -30,9 +30,9 @@ _HOST_SECONDS = 30.0
 
 def others(task_vars: Values) -> list[str]:
     """The other members of the group ``hypervisors``, if this host is one; none otherwise."""
-    here = str(task_vars["inventory_hostname"])
+    own = str(task_vars["inventory_hostname"])
     members = [str(name) for name in as_list(as_mapping(task_vars.get("groups")).get(_GROUP))]
-    return [name for name in members if name != here] if here in members else []
+    return [name for name in members if name != own] if own in members else []
 
 
 def not_lost(task_vars: Values, variables: Variables) -> list[str]:
@@ -49,10 +49,10 @@ def require_absent(
     timeout: float,
 ) -> None:
     """Raise PlanRefused if another hypervisor has a VM of ``names``, or may have."""
-    asked = not_lost(task_vars, variables)
-    if not asked:
+    contacted = not_lost(task_vars, variables)
+    if not contacted:
         return
-    # Ansible compiles them anew in each run, and creating by a playbook needs none of them
+    # Ansible compiles them in every run, and creating VMs by a playbook needs none of them
     from ansible_collections.fleet.virt.plugins.module_utils._effects.base import requirements
     from ansible_collections.fleet.virt.plugins.module_utils._effects.base.deadline import Failed
     from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import fleet
@@ -62,7 +62,7 @@ def require_absent(
     requirements.require()
     with tempfile.TemporaryDirectory(prefix="fleet-virt-") as folder:
         targets = []
-        for number, name in enumerate(asked):
+        for number, name in enumerate(contacted):
             values = _ssh.connection_variables(_peers.of_host(name, task_vars))
             reached = _ssh.uri_for(name, values, uri, timeout, Path(folder), number)
             targets.append(fleet.Target(name, reached))
@@ -70,11 +70,11 @@ def require_absent(
             targets, Wanted(storage=False), call_timeout=timeout, host_timeout=_HOST_SECONDS
         )
     problems = []
-    for name, outcome in zip(asked, outcomes):
+    for name, outcome in zip(contacted, outcomes):
         if isinstance(outcome, Failed):
             problems.append(
-                f"{name} is silent and may have it ({outcome.error}); bring it back; only if it is"
-                " permanently gone, name it in virt_hypervisors_lost"
+                f"{name} does not respond and may have it ({outcome.error}); bring it back; only if"
+                " it is permanently gone, name it in virt_hypervisors_lost"
             )
         else:
             found = sorted({str(domain["name"]) for domain in outcome.value} & set(names))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From facts of all hypervisors to placements, and from claims to what may be finished.
+"""Placements from the facts of all hypervisors, and checks of claims.
 
 This file is private to the collection.
 """
@@ -36,27 +36,27 @@ Answers = t.Mapping[str, Placing]
 def require_all(
     answers: Answers, lost: t.Collection[str], expected: t.Sequence[str] | None = None
 ) -> None:
-    """Absence is proven only if all hypervisors answered; raises PlanRefused, naming the silent.
+    """Raise PlanRefused, naming silent hypervisors: absence is proven only if all responded.
 
     ``expected`` are the hypervisors of the fleet, of which ``--limit`` may have left out some.
     """
     problem = proofs.unknown_lost(lost, list(dict.fromkeys([*answers, *(expected or ())])))
     if problem:
         raise PlanRefused(problem)
-    heard = [name for name, one in answers.items() if one.get("host") is not None]
-    silent = proofs.silences(answers, heard, expected, lost)
+    answered = [name for name, one in answers.items() if one.get("host") is not None]
+    silent = proofs.silences(answers, answered, expected, lost)
     missing = proofs.missing("create", silent)
-    if missing and not heard:
+    if missing and not answered:
         raise PlanRefused(f"no hypervisor answered: {proofs.named(missing)}")
     if missing:
         raise PlanRefused(
-            "a hypervisor that is silent may be running a VM of that name, so nothing is created:"
-            f" {proofs.named(missing)}. Remedy: {proofs.remedy(missing)}"
+            "a hypervisor that does not respond may be running a VM of that name, so nothing is"
+            f" created: {proofs.named(missing)}. Remedy: {proofs.remedy(missing)}"
         )
 
 
 def limits_of(name: str, task_vars: Values) -> dict[str, Json]:
-    """What the variables of the hypervisor ``name`` set for placement."""
+    """The placement settings in the variables of the hypervisor ``name``."""
     values = _peers.of_host(name, task_vars)
     found = {key: values.get(key) for key in LIMITS}
     return {key: to_plain(value) for key, value in found.items() if value is not None}
@@ -67,7 +67,7 @@ def hosts_of(
     limits: t.Mapping[str, t.Mapping[str, object]],
     lost: t.Collection[str] = (),
 ) -> list[placement.PlacementHost]:
-    """The hypervisors as placement sees them; those that are lost are silent ones."""
+    """The hypervisors as placement sees them; lost ones are silent."""
     hosts = []
     for name, answer in answers.items():
         info = answer.get("host")
@@ -85,9 +85,9 @@ def place(
     hosts: t.Sequence[placement.PlacementHost],
     policy: placement.Policy,
 ) -> list[placement.Placement]:
-    """A placement for each VM; one that exists already is placed where it is.
+    """A placement for each VM; an existing one is placed where it is.
 
-    Raises PlanRefused for a VM that exists on two hypervisors, or elsewhere than asked for.
+    Raises PlanRefused for a VM that exists on two hypervisors, or not on the requested one.
     """
     requests = [request_of(domain, images) for domain in domains]
     found = []
@@ -105,7 +105,7 @@ def place(
         wanted = domain.placement.host
         if result.existing and wanted not in (None, result.existing[0]):
             raise PlanRefused(
-                f"{domain.name!r} exists on {result.existing[0]}, asked for is {wanted};"
+                f"{domain.name!r} exists on {result.existing[0]}, but {wanted} was requested;"
                 " migrate it, or leave out vm_host"
             )
         found.append(result)
@@ -115,7 +115,7 @@ def place(
 def require_own_macs(
     domains: t.Iterable[Domain], found: t.Iterable[placement.Placement], answers: Answers
 ) -> None:
-    """Raise PlanRefused if a VM that is yet to be made has the MAC address of one of the fleet.
+    """Raise PlanRefused if a new VM has the MAC address of an existing one.
 
     ``found`` are the placements of ``domains``.
     """
@@ -126,8 +126,8 @@ def require_own_macs(
         for mac in vm["macs"]
     }
     problems = [
-        f"{domain.name}: MAC address {nic.mac} of {nic.name!r} is that of {owners[nic.mac]}; give"
-        " the NIC another"
+        f"{domain.name}: MAC address {nic.mac} of {nic.name!r} is already used by"
+        f" {owners[nic.mac]}; give the NIC another"
         for domain, result in zip(domains, found)
         if not result.existing
         for nic in domain.nics
@@ -138,14 +138,14 @@ def require_own_macs(
 
 
 def common_machine(answers: Answers) -> str | None:
-    """The newest versioned machine type that every answering hypervisor has."""
+    """The newest versioned machine type of all responding hypervisors."""
     hosts = [host for answer in answers.values() if (host := answer.get("host")) is not None]
     lists = [found for host in hosts if (found := host.get("machines"))]
     return machines.newest_common(lists, None)
 
 
 def vms_of(answer: Placing) -> list[DefinedVm]:
-    """The VMs of a hypervisor, none if it did not answer."""
+    """The VMs of a hypervisor; none if it did not respond."""
     host = answer.get("host")
     return [] if host is None else host["vms"]
 
@@ -159,7 +159,7 @@ def conflicts(
     policy: placement.Policy,
     lost: t.Collection[str] = (),
 ) -> list[str]:
-    """Why the claim of ``domain`` on ``host`` must not stay, seen from the whole fleet."""
+    """Conflicts of the claim of ``domain`` on ``host`` with the rest of the fleet."""
     hosts = hosts_of(answers, limits, lost)
     found = []
     for name, answer in answers.items():

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Seeds on their way from variables to a hypervisor, which knows no YAML and shows no secret.
+"""Seeds from variables, converted for hypervisors without YAML and without exposing secrets.
 
 This file is private to the collection.
 """
@@ -24,10 +24,10 @@ _MOST_KEYS = 10_000
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as JSON has it: what looks like a date is text."""
+    """YAML with JSON's types: dates stay text."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Merge keys (``<<``) copy what they merge, and what that has merged, and so on."""
+        """Limit the size of merge keys (``<<``), which copy what they merge, recursively."""
         super().flatten_mapping(node)
         if len(node.value) > _MOST_KEYS:
             raise ValueError
@@ -40,27 +40,27 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def read_yaml(text: str) -> object:
-    """What YAML text holds; raises ValueError with where it is wrong."""
+    """The content of a YAML text; raises ValueError with the position of an error."""
     try:
         found = yaml.load(text, _Loader)  # noqa: S506 # nosec: it is a SafeLoader
         size = _size(found, {})
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise ValueError(f"this is not YAML: {where}{error.problem}; correct it") from None
+        raise ValueError(f"this is not valid YAML: {where}{error.problem}; correct it") from None
     except (yaml.YAMLError, ValueError, RecursionError):
-        raise ValueError("this is not YAML; correct it") from None
+        raise ValueError("this is not valid YAML; correct it") from None
     if size > _LARGEST:
         raise ValueError(
-            f"with its aliases written out this has more than {_LARGEST} characters; write less"
+            f"with its aliases expanded this has more than {_LARGEST} characters; shorten it"
         )
     return found
 
 
 def _size(value: object, known: dict[int, int]) -> int:
-    """About how many characters there are with every alias written out.
+    """The approximate number of characters with every alias expanded.
 
-    Each anchor is looked at once, however often it is meant. Raises ValueError for one that holds
+    Each anchor is measured once, however often it is used. Raises ValueError for one that contains
     itself.
     """
     if not isinstance(value, (dict, list)):
@@ -78,11 +78,11 @@ def _size(value: object, known: dict[int, int]) -> int:
 def taken_out(
     vms: t.Sequence[t.Mapping[str, object]],
 ) -> tuple[list[t.Mapping[str, object]], str]:
-    """The VMs without seeds that are mappings, and those by VM's name as one opaque text.
+    """The VMs without seeds that are mappings, and those seeds by VM's name as one opaque text.
 
-    Ansible shows a module's options when it is asked to be verbose; only whole options can be kept
-    out of that, and each text in them is then blotted out wherever it occurs. So it is one text
-    that occurs nowhere else (base64). The VMs have been validated.
+    Ansible shows a module's options in verbose mode; only entire options can be hidden from that,
+    and each text in them is then masked wherever it occurs. So it is one text that occurs nowhere
+    else (base64). The VMs have been validated.
     """
     cleaned: list[t.Mapping[str, object]] = []
     seeds: dict[str, object] = {}
@@ -97,8 +97,8 @@ def taken_out(
 
 
 def fit_for_all(vms: t.Iterable[object]) -> list[dict[str, object]]:
-    """The VMs that hypervisors may see which have nothing to do with them: without those whose
-    seeds, consoles or fragments of XML may hold secrets, and those that are written wrong.
+    """The VMs that unrelated hypervisors may see: without those whose seeds, consoles or XML
+    fragments may contain secrets, and malformed ones.
     """
     found: list[dict[str, object]] = []
     for vm in vms:
@@ -117,7 +117,7 @@ def _may_hold_secrets(vm: t.Mapping[str, object]) -> bool:
 
 
 def plain(seed: object) -> object:
-    """The seed with JSON text read, and ``user_data`` as a mapping; it has been validated."""
+    """The validated seed with JSON text parsed, and ``user_data`` as a mapping."""
     seed = _mapping(seed)
     if isinstance(seed, Mapping):
         text = seed.get("user_data")
@@ -127,7 +127,7 @@ def plain(seed: object) -> object:
 
 
 def _mapping(seed: object) -> object:
-    """The seed with JSON text read."""
+    """The seed with JSON text parsed."""
     if isinstance(seed, str) and seed.lstrip().startswith("{"):
         return json.loads(seed)
     return seed

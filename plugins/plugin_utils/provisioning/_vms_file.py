@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The file of variables with VMs that were adopted.
+"""The variables file with adopted VMs.
 
-Titles and descriptions are whatever somebody on a hypervisor wrote: what looks like a template is
-marked, so that Ansible takes it for text.
+Titles and descriptions are arbitrary text from a hypervisor: text that looks like a template is
+marked unsafe, so that Ansible does not evaluate it.
 
 This file is private to the collection.
 """
@@ -35,11 +35,11 @@ Vms = t.Sequence[t.Mapping[str, object]]
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text that is no template although it looks like one."""
+    """Marks text that looks like a template as unsafe."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads it."""
+    """Reads unsafe text."""
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
@@ -62,9 +62,9 @@ def render(vms: Vms) -> str:
 
 
 def require_nothing_lost(path: str, vms: Vms) -> None:
-    """Raise PlanRefused if the file is there and has anything that one with ``vms`` would not have.
+    """Raise PlanRefused if the file exists and has content that one with ``vms`` would not have.
 
-    What cannot be read is told by whoever writes it.
+    An unreadable file is reported when it is written.
     """
     try:
         before = Path(path).read_text(encoding="utf-8") if os.path.isfile(path) else ""
@@ -80,6 +80,6 @@ def require_nothing_lost(path: str, vms: Vms) -> None:
     if stays and before == render([as_mapping(one) for one in old]):
         return
     raise PlanRefused(
-        f"output_file {path}: is there, and has what would not be in it any more; name another file"
+        f"output_file {path}: already exists, and has content that would be lost; name another file"
         " (-e virt_output_file), or move this one away"
     )

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Asking many guest agents of one hypervisor, some of which may never answer.
+"""Queries to many guest agents of one hypervisor, some of which may never respond.
 
 libvirt's client loses wake-ups when several threads wait on one connection (seen with 9.0), so each
-thread has one of its own. The hypervisor's first connection serves the first thread.
+thread has its own. The hypervisor's first connection serves the first thread.
 
 This file is private to the collection.
 """
@@ -22,7 +22,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connectio
 from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import addresses
 from ansible_collections.fleet.virt.plugins.module_utils._errors import LibvirtFailure
 
-_SECONDS = 8.0  # libvirt itself gives an agent 5 to begin to talk
+_SECONDS = 8.0  # libvirt itself gives an agent 5 to start responding
 _MOST_CONNECTIONS = 4
 _GUESTS_EACH = 10
 _MOST_HANGING = 8
@@ -32,22 +32,22 @@ if t.TYPE_CHECKING:
     from ansible_collections.fleet.virt.plugins.module_utils._libvirt import VirConnect
 
 
-class Told(t.NamedTuple):
-    """What an agent says of its guest: addresses by MAC address, and its host name."""
+class GuestInfo(t.NamedTuple):
+    """What an agent reports: the guest's addresses by MAC address, and its host name."""
 
     addresses: dict[str, list[str]]
     hostname: str | None
 
 
-def ask(connection: Connection, uuids: t.Sequence[str]) -> list[deadline.Outcome[Told]]:
-    """What the agent of each domain says, in the order of ``uuids``.
+def ask(connection: Connection, uuids: t.Sequence[str]) -> list[deadline.Outcome[GuestInfo]]:
+    """The report of each domain's agent, in the order of ``uuids``.
 
-    Afterwards ``connection`` says whether a call still hangs in it.
+    ``connection.hanging`` is increased if a call still hangs in it afterwards.
     """
     free: collections.deque[VirConnect] = collections.deque([connection.conn])
     opened: list[VirConnect] = []
 
-    def one(uuid: str) -> Told:
+    def one(uuid: str) -> GuestInfo:
         try:
             conn = free.pop()
         except IndexError:
@@ -55,7 +55,7 @@ def ask(connection: Connection, uuids: t.Sequence[str]) -> list[deadline.Outcome
                 conn = _libvirt.open_connection(connection.uri)
             opened.append(conn)
         try:
-            return _told(conn, uuid)
+            return _query(conn, uuid)
         finally:  # not reached by a call that hangs, nor is its connection used again
             free.append(conn)
 
@@ -76,7 +76,7 @@ def ask(connection: Connection, uuids: t.Sequence[str]) -> list[deadline.Outcome
 
 
 def _leave(conn: VirConnect, idle: bool) -> None:
-    """Close a connection; one with a call that hangs in it is left alone, closing would wait."""
+    """Close a connection; one in which a call hangs is abandoned, since closing would block."""
     if idle:
         outcome = deadline.each(
             lambda one: one.close(), [conn], seconds=2.0, what=lambda _one: "close the connection"
@@ -86,7 +86,7 @@ def _leave(conn: VirConnect, idle: bool) -> None:
         conn._o = None
 
 
-def _told(conn: VirConnect, uuid: str) -> Told:
+def _query(conn: VirConnect, uuid: str) -> GuestInfo:
     with _libvirt.calling("ask the guest agent"):
         domain = conn.lookupByUUIDString(uuid)
         found = addresses.from_agent(domain)
@@ -94,4 +94,4 @@ def _told(conn: VirConnect, uuid: str) -> Told:
         with contextlib.suppress(LibvirtFailure), _libvirt.calling("host name"):
             hostname = str(domain.hostname(_libvirt.DOMAIN_GET_HOSTNAME_AGENT))
     usable = hostname and len(hostname) <= _LONGEST_HOSTNAME and hostname.isprintable()
-    return Told(found, hostname if usable else None)
+    return GuestInfo(found, hostname if usable else None)

@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which of the addresses that are told of guests may be connected to.
+"""Decision which reported guest addresses may be connected to.
 
-An agent, a console and answers to ARP are a guest's own word; a lease is libvirt's, a static
-address its creator's. A guest that claims the address of another machine would have its commands
-run there: by whoever accepts the same key, and on a hypervisor as root. A pinned host key would
-refuse the other machine; VMs that were not seeded have none.
+An agent, a console and ARP replies are a guest's own claim; a lease comes from libvirt, a static
+address from the VM's creator. If a guest claimed the address of another machine, its commands would
+run there: on any machine that accepts the same key, and on a hypervisor as root. A pinned host key
+would refuse the other machine; VMs that were not seeded have none.
 
 This file is private to the collection.
 """
@@ -20,37 +20,37 @@ from dataclasses import dataclass, field
 
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _guests
 
-# What is not the guest's own word, from what is believed most
+# Sources other than the guest's own claim, most trusted first
 STRONG = ("static", "lease")
 _RUNNING = ("running", "blocked")
 _MOST_NAMED = 3  # addresses in one sentence
-_Place = tuple[str, str]  # where an address means one machine, and the address
+_Place = tuple[str, str]  # the network in which an address is unique, and the address
 
 
 @dataclass(frozen=True)
 class Machines:
-    """Whose addresses are known.
+    """Known addresses of machines other than guests.
 
-    :param hypervisors: of each hypervisor, as the inventory says.
-    :param told: all that each hypervisor has, as it says itself; a hostile one says what it likes.
-    :param hosts: of the inventory, by address.
+    :param hypervisors: addresses of each hypervisor, from the inventory.
+    :param reported: addresses that each hypervisor reports itself; a hostile one may lie.
+    :param hosts: hosts of the inventory by address.
     :param local: whether an address is this controller's.
-    :param owners: by hypervisor, the hardware addresses behind addresses in its neighbour table.
-    :param here: the same of this controller's, which decides where it connects to.
+    :param owners: by hypervisor, the MAC addresses of addresses in its neighbour table.
+    :param here: the same for this controller, which decides where it connects to.
     """
 
     hypervisors: t.Mapping[str, t.Collection[str]] = field(default_factory=dict)
-    told: t.Mapping[str, t.Collection[str]] = field(default_factory=dict)
+    reported: t.Mapping[str, t.Collection[str]] = field(default_factory=dict)
     hosts: t.Mapping[str, str] = field(default_factory=dict)
     local: t.Callable[[str], bool] = lambda _address: False
     owners: t.Mapping[str, t.Mapping[str, str]] = field(default_factory=dict)
     here: t.Mapping[str, str] = field(default_factory=dict)
 
     def hypervisor_at(
-        self, address: str, behind: str | None = None, *, told: bool = True
+        self, address: str, behind: str | None = None, *, reported: bool = True
     ) -> str | None:
-        """The hypervisor with this address; ``behind`` one, its own networks are meant."""
-        for known in (self.hypervisors, self.told if told else {}):
+        """The hypervisor with this address; ``behind`` limits it to one hypervisor's networks."""
+        for known in (self.hypervisors, self.reported if reported else {}):
             for name in known if behind is None else [behind]:
                 if address in known.get(name, ()):
                     return name
@@ -70,7 +70,7 @@ class _Claim:
 
     @property
     def behind(self) -> str | None:
-        """Its hypervisor, where the address means something else behind the next one."""
+        """Its hypervisor, if the address is only unique in that hypervisor's networks."""
         return self.hypervisor if self.entry["behind"] else None
 
     @property
@@ -83,7 +83,7 @@ class _Claim:
         return STRONG.index(source) if source in STRONG else len(STRONG)
 
     def is_same_vm(self, other: _Claim) -> bool:
-        """One that moves is on two hypervisors for a while."""
+        """Whether both are the same VM, which is on two hypervisors while it migrates."""
         return (self.guest["name"], self.guest["uuid"]) == (
             other.guest["name"],
             other.guest["uuid"],
@@ -98,10 +98,10 @@ def settle(
     machines: Machines,
     pinned: t.Callable[[_guests.Guest], bool],
 ) -> list[str]:
-    """Take the addresses away from guests that may be another machine's; what there is to say.
+    """Remove addresses from guests that may be another machine's; returns warnings.
 
     :param found: hypervisors and their guests.
-    :param pinned: whether only a server with the guest's own host key will be talked to.
+    :param pinned: whether only a server with the guest's own host key will be accepted.
     """
     claims: dict[tuple[str | None, str], list[_Claim]] = collections.defaultdict(list)
     found = list(found)
@@ -119,7 +119,7 @@ def settle(
                 one.guest["addresses"].remove(one.entry)
                 dropped.setdefault((str(one), reason), []).append(one.address)
     return [
-        f"{one} is not connected to at {_listed(addresses)}: {reason}"
+        f"{one}: not connecting to {_listed(addresses)}: {reason}"
         for (one, reason), addresses in dropped.items()
     ]
 
@@ -130,17 +130,17 @@ def _listed(addresses: t.Sequence[str]) -> str:
 
 
 def _machine(one: _Claim, machines: Machines) -> str | None:
-    """The machine that has the address, if it is not the guest."""
-    name = machines.hypervisor_at(one.address, one.behind, told=not one.pinned)
+    """The reason why the address belongs to another machine than the guest, or None."""
+    name = machines.hypervisor_at(one.address, one.behind, reported=not one.pinned)
     if name is not None:
-        return f"that is hypervisor {name}"
+        return f"address of hypervisor {name}"
     if one.pinned:
         return None
     if one.behind is None and machines.local(one.address):
-        return "that is this controller"
+        return "address of this controller"
     name = machines.hosts.get(one.address)
     if name is not None and one.behind is None and one.entry["source"] not in STRONG:
-        return f"that is {name}, a host of the inventory"
+        return f"address of {name}, a host of the inventory"
     mac = machines.owners.get(one.hypervisor, {}).get(one.address)
     if mac is not None and mac not in one.guest["macs"]:
         return f"another machine has it ({mac})"
@@ -148,18 +148,18 @@ def _machine(one: _Claim, machines: Machines) -> str | None:
 
 
 def _another_here(one: _Claim, machines: Machines, guests: t.Mapping[str, str]) -> str | None:
-    """Another guest that the controller takes for the owner, so that it would be connected to.
+    """The reason if the controller's neighbour table has another guest, which it would reach.
 
-    A hardware address that no guest has may be that of a router, which answers for others.
+    A MAC address that no guest has may be that of a router, which responds for others.
     """
     mac = None if one.pinned or one.behind else machines.here.get(one.address)
     if mac is None or guests.get(mac, one.guest["uuid"]) == one.guest["uuid"]:
         return None
-    return f"another VM answers at it ({mac})"
+    return f"another VM responds at it ({mac})"
 
 
 def _rival(one: _Claim, contenders: t.Sequence[_Claim], machines: Machines) -> str | None:
-    """Another guest that has the address by a better source, or might as well have it."""
+    """The reason if another guest has the address from a better or equal source, or None."""
     for other in contenders:
         if one.is_same_vm(other):
             continue
@@ -170,12 +170,12 @@ def _rival(one: _Claim, contenders: t.Sequence[_Claim], machines: Machines) -> s
         if one.pinned:
             continue
         if other.runs and not one.runs:
-            return f"it does not run, and {other} has it"
+            return f"the VM is not running, and {other} has it"
         if other.rank > one.rank or other.runs < one.runs:
             continue
-        # whoever answers to ARP now may leave the address to the other a moment later
+        # the guest that replies to ARP now may leave the address to the other a moment later
         return (
-            f"{other} has it too, and nobody knows which is right; give one of them a lease, or"
+            f"{other} has it too, and it is unknown which is right; give one of them a lease, or"
             " another address"
         )
     return None

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading hypervisors in this process, in threads, where the controller reaches their libvirt.
+"""Reading hypervisors in this process, in threads, where the controller can connect to libvirt.
 
-That is so where a hypervisor's variable ``virt_inventory_uri`` says it. What is opened is said by
-the inventory alone; no answer of a hypervisor has a say in it.
+A hypervisor's variable ``virt_inventory_uri`` enables that. Only the inventory determines what is
+opened, never a result from a hypervisor.
 
 This file is private to the collection.
 """
@@ -38,11 +38,11 @@ Reader = t.Callable[[Connection], Answer]
 _VARIABLE = "virt_inventory_uri"
 _CALL_SECONDS = 10.0
 _DAY = 86400.0
-_BASE = ("base", "/var/lib/libvirt/base")  # as the module has them without options
+_BASE = ("base", "/var/lib/libvirt/base")  # the module's defaults
 
 
 def domains(names: t.Sequence[str], *, addresses: bool, storage: bool) -> Reader:
-    """What ``virt_query`` answers; ``names`` are those wanted, none of them: all."""
+    """A reader that returns the result of ``virt_query``; no ``names`` means all."""
     wanted = Wanted(
         names=tuple(names) or None, ignore_missing=True, addresses=addresses, storage=storage
     )
@@ -50,7 +50,7 @@ def domains(names: t.Sequence[str], *, addresses: bool, storage: bool) -> Reader
 
 
 def host_info(connection: Connection) -> Answer:
-    """What ``virt_host_info`` answers."""
+    """The result of ``virt_host_info``."""
     return {"host": read_host(connection, *_BASE)}
 
 
@@ -62,10 +62,10 @@ def answers(
     seconds: float,
     lost: t.Collection[str] = (),
 ) -> dict[str, Answer]:
-    """The answer of each of ``names``, of the shape that a module's has, also where it failed.
+    """The result of each of ``names`` in the shape of a module's, also if it failed.
 
-    ``seconds`` are the limit of each hypervisor, 0 is none, as for Ansible's tasks; those that are
-    ``lost`` are not asked.
+    ``seconds`` is the limit for each hypervisor, 0 means none, as for Ansible's tasks; those in
+    ``lost`` are not contacted.
     """
     found: dict[str, Answer] = {}
     targets = []
@@ -99,22 +99,22 @@ def _uri(name: str, task_vars: Values, folder: Path, number: int) -> str:
 
 
 def require_harmless(uri: object) -> None:
-    """Raise PlanRefused for a URI with which libvirt starts a program that the URI names.
+    """Raise PlanRefused for a URI that makes libvirt start a program that it names.
 
-    By the time a play reads variables, an answer may have been among what they are made of.
+    When a play reads variables, their templates may already contain results from hypervisors.
     """
     problem = None
     if not isinstance(uri, str) or not uri.isprintable() or not uri.strip():
-        problem = "is no URI of libvirt, such as qemu+tls:///system"
+        problem = "is not a libvirt URI, such as qemu+tls:///system"
     else:
         parts = urlsplit(uri)
-        # libvirt takes both separators, and names in capitals
+        # libvirt accepts both separators, and names in upper case
         keys = [unquote(one.partition("=")[0]) for one in re.split("[&;]", parts.query)]
         starts = parts.scheme.endswith("+ext") or "command" in map(str.lower, keys)
         if starts:
             problem = (
-                "names a program to start here, which no play does; with virt_uri beside it the"
-                " hypervisor is read over Ansible's own connection"
+                "names a program to start on the controller, which plays refuse; set virt_uri too,"
+                " and the hypervisor is read over Ansible's own connection"
             )
     if problem:
         raise PlanRefused(f"{_VARIABLE}: {show(uri)} {problem}")

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Groups that no guest gets into, whatever its metadata, tags or variables are.
+"""Protection of groups that no guest may join, whatever its metadata, tags or variables are.
 
-Who may define domains on one hypervisor says what is in their metadata. A play for hypervisors must
-not run on such a guest, nor one for a host that has the name of a group.
+Any user who may define domains on one hypervisor controls their metadata. A play for hypervisors
+must not run on such a guest, nor one for a host that has the name of a group.
 
 This file is private to the collection.
 """
@@ -18,14 +18,14 @@ from ansible.inventory.data import InventoryData
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _guests
 
 _MOST_NAMED = 3  # hosts in one warning
-# The playbooks' own name for the group
+# Always closed; the playbooks use the name hypervisors
 _ALWAYS = ("all", "ungrouped", "hypervisors")
 
 
 class Guard:
-    """Ansible's inventory for what makes groups of guests: it passes over those that are closed.
+    """A proxy of Ansible's inventory for code that groups guests; it skips closed groups.
 
-    It stands in for the inventory's data, all other methods of which it has.
+    It has all other methods of the inventory's data.
     """
 
     def __init__(self, inventory: InventoryData, hypervisors: t.Iterable[str], group: str) -> None:
@@ -40,21 +40,21 @@ class Guard:
         return getattr(self._inventory, name)
 
     def problem(self, group: str) -> str | None:
-        """Why no guest is put into this group, or None."""
+        """Why no guest may join this group, or None."""
         if _guests.is_own_name(group) and group not in self._closed:
-            return "it is one of Ansible's own names"
+            return "that name is reserved by Ansible"
         if group in self._inventory.hosts:
             return "a host has that name"
         if group in self._closed:
-            return "hypervisors are in it"
+            return "it contains hypervisors"
         known = self._inventory.groups.get(group)
         for one in sorted(str(one.name) for one in (known.get_ancestors() if known else ())):
             if one in self._closed and one != "all":
-                return f"it is part of {one!r}, which hypervisors are in"
+                return f"it is part of {one!r}, which contains hypervisors"
         return None
 
     def add_group(self, group: str) -> str:
-        """As Ansible's; a group that is closed is not made."""
+        """Add a group like Ansible does, unless it is closed."""
         return group if self.problem(group) else str(self._inventory.add_group(group))
 
     def add_host(self, host: str, group: str | None = None, port: int | None = None) -> str:
@@ -66,7 +66,7 @@ class Guard:
 
     def add_child(self, group: str, child: str) -> bool:
         if child not in self._inventory.hosts and self.problem(child):
-            return False  # a group that is closed, which was told when a guest was to be in it
+            return False  # a closed group, reported when a guest should have joined it
         problem = None if group == "all" else self.problem(group)
         if problem is not None:
             self._refuse(group, problem, child)
@@ -79,11 +79,11 @@ class Guard:
             names.append(child)
 
     def warnings(self) -> list[str]:
-        """What was passed over."""
+        """Warnings about skipped groups."""
         found = []
         for (group, problem), names in self._refused.items():
             more = len(names) - _MOST_NAMED
             listed = ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
             verb = "is" if len(names) == 1 else "are"
-            found.append(f"{listed} {verb} not put into group {group!r}: {problem}")
+            found.append(f"{listed} {verb} not added to group {group!r}: {problem}")
         return found

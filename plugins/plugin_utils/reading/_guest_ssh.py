@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How ssh reaches a guest: only with its own host key, over connections that are kept for it alone,
-and through its hypervisor where it must.
+"""SSH options for a guest: only with its own host key, over connections that no other host shares,
+and through its hypervisor where necessary.
 
 This file is private to the collection.
 """
@@ -20,14 +20,15 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.public_keys 
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _guests
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _control_path, _ssh
 
-# ssh wants the full path of a program that others cannot write to
+# ssh requires the full path of a program that others cannot write to
 _ECHO = ("/usr/bin/echo", "/bin/echo")
 
 
 def host_key(written: object) -> str | None:
-    """Type and key of a public key as it is written in metadata; None if it is none.
+    """Type and key of a public key in metadata; None if it is not one.
 
-    Whoever may define domains can write there: what comes out are two words of base64's characters.
+    Any user who may define domains can write there: the result is only two words of base64
+    characters.
     """
     if public_key_problem(written) is not None:
         return None
@@ -35,9 +36,9 @@ def host_key(written: object) -> str | None:
 
 
 def strict_options(uuid: str, key: str) -> list[str]:
-    """Options with which ssh takes this host key and no other, whatever files of known hosts say.
+    """Options with which ssh accepts only this host key, whatever known_hosts files say.
 
-    The guest goes by its UUID, so nothing that is known of its address counts.
+    The guest is looked up by its UUID, so known keys of its address do not count.
     """
     echo = next((path for path in _ECHO if os.path.exists(path)), _ECHO[0])
     options = {
@@ -73,12 +74,11 @@ def variables(
 ) -> dict[str, object]:
     """Ansible's connection variables for the guest at ``address``, ``through`` another machine.
 
-    ``inherited`` is what Ansible would use without us. Ours goes first, because ssh takes the first
-    value of an option: a StrictHostKeyChecking=no for everything else does not undo a key that is
-    known.
+    ``inherited`` is what Ansible would use without us. Our options come first, because ssh uses the
+    first value of an option: a general StrictHostKeyChecking=no does not override a known key.
     """
     key = host_key(guest["metadata"]["host_key"])
-    # another key at the same place is another guest, for which no connection is kept
+    # another key at the same address is another guest, with a connection of its own
     name = _control_path.mark(hypervisor, guest["name"], guest["uuid"], address, key)
     options, values = _control_path.apart(
         name, inherited.all, inherited.control_path, inherited.control_path_dir

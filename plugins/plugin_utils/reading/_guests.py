@@ -20,20 +20,20 @@ if t.TYPE_CHECKING:
         MetadataEntry,
     )
 
-# Not a machine yet, or no more
+# Not a machine yet, or no longer
 _UNFINISHED = ("creating", "purging")
-# Ansible's, and the names of any machine for itself
+# Ansible's own, and names that every machine has for itself
 _OWN_NAMES = ("all", "ungrouped", "127.0.0.1", "::1")
 _LOCALHOST = re.compile(r"(ip6-)?(localhost|loopback)[46]?(\..*)?", re.IGNORECASE)
-# What chooses hosts in a pattern of Ansible's
+# Names that Ansible would read as a host pattern
 _PATTERN = re.compile(r"[!&~@].*|.*[*?\[\],:].*", re.DOTALL)
 _LONGEST_NAME = 255
-# Characters that no template and no option of ssh can be made of
+# Characters that cannot form a template or an ssh option
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,62}[$]?")
 
 
 class GuestAddress(t.TypedDict):
-    """An address of a guest and its source; ``behind``: it is reached from its hypervisor only."""
+    """An address of a guest and its source; ``behind``: reachable only from its hypervisor."""
 
     address: str
     source: str
@@ -41,7 +41,7 @@ class GuestAddress(t.TypedDict):
 
 
 class Guest(t.TypedDict):
-    """What is known of a guest; plain data, which a cache may keep."""
+    """A guest's facts; plain data that can be cached."""
 
     name: str
     uuid: str
@@ -67,31 +67,31 @@ def is_listed(metadata: MetadataEntry, unmanaged: bool) -> bool:
 
 
 def is_own_name(name: str) -> bool:
-    """Whether plays on this name are for all hosts, or for the controller."""
+    """Whether a play on this name would run on all hosts, or on the controller."""
     return name.casefold() in _OWN_NAMES or _LOCALHOST.fullmatch(name) is not None
 
 
 def name_problem(name: str) -> str | None:
     """Why a domain's name cannot be a host's, or None.
 
-    libvirt takes nearly any name, and a host's is used where variables are marked but it is not:
-    in templates, in patterns, and as ssh's argument where no address is known.
+    libvirt accepts nearly any name, and a host name is used without being marked unsafe: in
+    templates, in patterns, and as ssh's argument if no address is known.
     """
     if is_own_name(name):
-        return "it is one of Ansible's own names"
+        return "its name is reserved by Ansible"
     if _is_address(name):
         return "its name is an address"
     if _PATTERN.fullmatch(name):
-        return "its name is a pattern for hosts"
+        return "its name is a host pattern"
     if "{" in name or not name.isprintable():
-        return "it has characters that no name of a host may have"
+        return "its name has characters that a host name must not have"
     if name.startswith("-") or len(name) > _LONGEST_NAME:
-        return "it starts with '-', or is too long"
+        return "its name starts with '-', or is too long"
     return None
 
 
 def _is_address(name: str) -> bool:
-    """Whether ssh takes the name for an address; ``10.1`` and ``167772161`` are some."""
+    """Whether ssh reads the name as an address, such as ``10.1`` or ``167772161``."""
     try:
         socket.inet_aton(name)
     except (OSError, UnicodeError, ValueError):
@@ -100,10 +100,10 @@ def _is_address(name: str) -> bool:
 
 
 def choose(found: t.Iterable[Found]) -> tuple[list[Found], list[str]]:
-    """One guest of each name, in their order, and what there is to say about the others.
+    """One guest of each name, in order, and warnings about the others.
 
-    A VM that migrates is on two hypervisors for a while, with one UUID: the one that runs counts.
-    One that is shut off is paused on both meanwhile.
+    A migrating VM is on two hypervisors for a while, with one UUID: the running one counts. If it
+    was shut off, it is paused on both meanwhile.
     """
     chosen: dict[str, Found] = {}
     problems = []
@@ -111,7 +111,7 @@ def choose(found: t.Iterable[Found]) -> tuple[list[Found], list[str]]:
         name = str(one[1]["name"])
         problem = name_problem(name)
         if problem is not None:
-            problems.append(f"hypervisor {one[0]}: domain {name!r} is left out, {problem}")
+            problems.append(f"hypervisor {one[0]}: domain {name!r} is left out: {problem}")
             continue
         other = chosen.get(name)
         if other is None:
@@ -122,19 +122,19 @@ def choose(found: t.Iterable[Found]) -> tuple[list[Found], list[str]]:
         twice = _rank(worse) == _rank(better) and better[1]["state"] != "paused"
         if better[1]["uuid"] != worse[1]["uuid"] or twice:
             problems.append(
-                f"hypervisor {worse[0]}: domain {name!r} is left out,"
+                f"hypervisor {worse[0]}: domain {name!r} is left out:"
                 f" hypervisor {better[0]} has one of that name"
             )
     return list(chosen.values()), problems
 
 
 def lacking(silent: t.Sequence[str], groups: t.Collection[str]) -> str:
-    """That VMs of hypervisors that did not answer are in none of the groups; ``groups`` are those
-    that VMs of others are in."""
+    """The warning that VMs of silent hypervisors are in no group; ``groups`` are those of the other
+    hypervisors' VMs."""
     named = ", ".join(sorted(set(groups) - {"ungrouped"} | {"all"}))
     return (
         f"the VMs on {', '.join(silent)} are not in the inventory, so groups may lack hosts:"
-        f" {named}, and any that only those VMs are in"
+        f" {named}, and any group that only those VMs are in"
     )
 
 
@@ -146,7 +146,7 @@ def _rank(found: Found) -> int:
 
 
 def address_of(guest: Guest, through: bool) -> GuestAddress | None:
-    """The address to connect to; ``through``: those behind the hypervisor can be reached too."""
+    """The address to connect to; ``through``: addresses behind the hypervisor are reachable."""
     for address in guest["addresses"]:
         if through or not address["behind"]:
             return address
@@ -161,7 +161,7 @@ def variables(
 ) -> dict[str, object]:
     """Variables of the guest; ``ansible_host`` only where there is an address.
 
-    ``zone`` is the hypervisor's; it goes before the one that was asked for when it was created.
+    ``zone`` is the hypervisor's; it overrides the one that was requested at creation.
     """
     metadata = guest["metadata"]
     image = metadata["image"]

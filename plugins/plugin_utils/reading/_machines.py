@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The machines of an inventory that guests are not: hypervisors, other hosts, the controller.
+"""Machines other than guests: hypervisors, other hosts of the inventory, the controller.
 
-Hypervisors are asked for all their addresses, and for who has the addresses that guests claim, only
-where a guest claims one and no host key says who answers there.
+Hypervisors are asked for their addresses, and for the owners of addresses that guests claim, only
+if a guest claims an address and no host key identifies the machine there.
 
 This file is private to the collection.
 """
@@ -27,19 +27,19 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _claims,
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _near
 
 _SECONDS = 10.0
-_PATIENCE = 1.0  # seconds for answers of machines on networks of the controller
-_HERE = ""  # this controller among the hypervisors, whose names are not empty
+_PATIENCE = 1.0  # seconds for replies on networks of the controller
+_HERE = ""  # key of this controller among the hypervisors, whose names are not empty
 
 
 class Addresses(t.TypedDict):
-    """What is known of a hypervisor: what its names mean, what it has, who has what is near it."""
+    """A hypervisor's resolved names, its own addresses, and owners of addresses near it."""
 
     names: list[str]
     own: list[str]
     owners: dict[str, str]
 
 
-Kept = dict[str, Addresses]  # by hypervisor, as a cache can keep it
+Kept = dict[str, Addresses]  # by hypervisor; can be cached
 _NOTHING: Addresses = {"names": [], "own": [], "owners": {}}
 
 
@@ -48,7 +48,7 @@ def doubtful(
 ) -> list[str]:
     """Addresses of these guests that could be another machine's.
 
-    A lease is among them: it is given to whoever says the number of a client that had it before.
+    That includes leases: any machine gets one that sends the ID of the client that had it before.
     """
     return [one["address"] for guest in guests if not pinned(guest) for one in guest["addresses"]]
 
@@ -58,10 +58,10 @@ def ask(
     claimed: t.Mapping[str, t.Sequence[str]],
     settings: _reading.Settings,
 ) -> Kept:
-    """What is known about each hypervisor's addresses.
+    """The addresses of each hypervisor.
 
-    :param claimed: by hypervisor that answers, what its guests claim; nobody is asked if nobody
-        claims anything.
+    :param claimed: by responding hypervisor, the addresses that its guests claim; without any, no
+        hypervisor is asked.
     """
     if not any(claimed.values()):
         return {}
@@ -83,36 +83,36 @@ def ask(
         parallel=settings.parallel,
     )
     here = neighbours.ask_for(every, _PATIENCE) if settings.near else {}
-    kept: Kept = {_HERE: {"names": [], "own": [], "owners": here}}
-    kept.update(
+    known_addresses: Kept = {_HERE: {"names": [], "own": [], "owners": here}}
+    known_addresses.update(
         (hypervisor.name, outcome.value)
         for hypervisor, outcome in zip(hypervisors, outcomes)
         if isinstance(outcome, deadline.Ok)
     )
-    return kept
+    return known_addresses
 
 
 def known(
-    hypervisors: t.Sequence[_reading.Hypervisor], hosts: t.Iterable[Host], kept: Kept
+    hypervisors: t.Sequence[_reading.Hypervisor], hosts: t.Iterable[Host], known_addresses: Kept
 ) -> _claims.Machines:
-    """The machines, with what :func:`ask` found; ``hosts`` are the inventory's so far."""
-    own, told, owners = {}, {}, {}
+    """The machines, from the result of :func:`ask`; ``hosts`` are the inventory's so far."""
+    own, reported, owners = {}, {}, {}
     for one in hypervisors:
-        found = kept.get(one.name, _NOTHING)
+        found = known_addresses.get(one.name, _NOTHING)
         own[one.name] = set(filter(None, map(ip.usable, [*hosts_of(one), *found["names"]])))
-        told[one.name] = set(filter(None, map(ip.usable, found["own"])))
+        reported[one.name] = set(filter(None, map(ip.usable, found["own"])))
         owners[one.name] = {str(key): str(mac) for key, mac in found["owners"].items()}
     others: dict[str, str] = {}
     for host in hosts:
         usual = ip.usable(str(host.vars.get("ansible_host") or host.name))
         if usual is not None:
             others.setdefault(usual, str(host.name))
-    here = kept.get(_HERE, _NOTHING)["owners"]
-    return _claims.Machines(own, told, others, addresses.is_local, owners, here)
+    here = known_addresses.get(_HERE, _NOTHING)["owners"]
+    return _claims.Machines(own, reported, others, addresses.is_local, owners, here)
 
 
 def names(hypervisors: t.Sequence[_reading.Hypervisor], hosts: t.Iterable[Host]) -> set[str]:
-    """Names under which other machines than guests are known, in small letters."""
+    """Names of machines other than guests, in lower case."""
     own = [name for one in hypervisors for name in hosts_of(one)]
     own.append(socket.gethostname())
     short = [name.partition(".")[0] for name in own if ip.usable(name) is None]
@@ -122,7 +122,7 @@ def names(hypervisors: t.Sequence[_reading.Hypervisor], hosts: t.Iterable[Host])
 
 
 def hosts_of(hypervisor: _reading.Hypervisor) -> list[str]:
-    """Names and addresses under which a hypervisor is known and reached."""
+    """Names and addresses of a hypervisor, from the inventory and its connection."""
     reached = hypervisor.reached
     more = reached.ssh.host if reached.ssh else urlsplit(reached.uri).hostname
     return list(dict.fromkeys([*hypervisor.hosts, *([more] if more else [])]))

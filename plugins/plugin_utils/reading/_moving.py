@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is shown of moves while the module that does them works.
+"""Progress of moves while the module that does them runs.
 
-Ansible hears nothing of a module before its end. So the hypervisor that VMs leave is asked over an
-SSH connection of its own, as for a console. Where there is none, or nothing comes, nothing is
-shown, and nobody waits for it: what moves VMs is the module alone.
+Ansible gets no output of a module before its end. So the source hypervisor is queried over a
+separate SSH connection, as for a console. Without a connection or output nothing is shown, and
+nothing waits for it: only the module moves VMs.
 
 This file is private to the collection.
 """
@@ -40,18 +40,18 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _sent, _ssh
 
 _SECONDS = 10.0  # for connecting
 _POLL = 0.2
-_PATIENCE = 1.0  # seconds that the end of the task may wait for a connection that is being opened
+_PATIENCE = 1.0  # seconds that the end of the task may wait for a connection being opened
 _MODULES = (_errors, _units, tables, files, locks, migration_progress, progress)
 
 
 class Moving:
-    """The moves of ``names`` from ``host``, shown while this is entered."""
+    """Context manager that shows the progress of moves of ``names`` from ``host``."""
 
     def __init__(self, host: str, names: t.Collection[str], task_vars: Values) -> None:
         self._news = News(names)
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
-        # variables are templated by one thread alone
+        # only one thread may template variables
         with contextlib.suppress(Exception):
             command = _sent.command(_ssh.login(host, _peers.of_host(host, task_vars), _SECONDS))
             if command is not None and names:
@@ -68,12 +68,12 @@ class Moving:
             self._thread.join(_PATIENCE)
 
     def ended(self, answer: t.Mapping[str, object]) -> None:
-        """Show what came last, and was not seen."""
+        """Show the last progress that was not shown yet."""
         for vm in as_mappings(plain(answer).get("vms")):
             _say(self._news.late(vm.get("name"), as_list(vm.get("progress"))))
 
     def _watch(self, command: t.Sequence[str]) -> None:
-        # shorter ones are over before there is anything to say
+        # shorter moves end before there is any progress to show
         if self._over.wait(migration_progress.SECONDS):
             return
         with contextlib.suppress(FleetVirtError, OSError, ValueError):

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading hypervisors for the inventory: guests with every address that is known of them.
+"""Reading hypervisors for the inventory: guests with all their known addresses.
 
-What comes back is plain data, which a cache may keep.
+The result is plain data that can be cached.
 
 This file is private to the collection.
 """
@@ -39,10 +39,10 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _agents,
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading._guests import Guest, GuestAddress
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _near, _ssh
 
-# In the order in which they are believed, as virt_wait does
+# Most trusted first, as in virt_wait
 SOURCES = (*_claims.STRONG, "agent", "arp", *_near.SOURCES)
 _RUNNING = ("running", "blocked")
-# Reached from their hypervisor only: translated addresses, and networks without a way out
+# Reachable only from their hypervisor: NAT, and isolated networks
 _BEHIND = ("nat", None)
 _NEAR_SECONDS = 10.0
 
@@ -54,9 +54,9 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Hypervisor:
-    """A hypervisor by its name in the inventory, how it is reached, and its zone.
+    """A hypervisor: its name in the inventory, its connection, and its zone.
 
-    ``hosts``: names and addresses of it that the inventory has.
+    ``hosts``: its names and addresses in the inventory.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Hypervisor:
 class Settings:
     """``timeout`` limits a call to libvirt, ``host_timeout`` a hypervisor, in seconds.
 
-    ``near``: ask the hypervisor's machine for guests whose address nobody else knows.
+    ``near``: ask the hypervisor's machine for guests whose address no other source knows.
     """
 
     unmanaged: bool = False
@@ -108,9 +108,9 @@ def read(reached: _ssh.Reached, settings: Settings) -> list[Guest]:
 
 
 def _domains(connection: Connection) -> list[DomainEntry]:
-    """Every domain as ``virt_query`` describes it, with its state and nothing that is slow.
+    """Every domain as in ``virt_query``, with its state and without slow queries.
 
-    Two calls for what all have in common, one description each.
+    Two calls for all domains, and one for the XML of each.
     """
     states = _states(connection)
     outcomes = connection.each(
@@ -130,7 +130,7 @@ def _domains(connection: Connection) -> list[DomainEntry]:
 
 
 def _states(connection: Connection) -> list[tuple[_libvirt.VirDomain, int | None]]:
-    """libvirt's domains, with the number of the state where one call tells all of them."""
+    """libvirt's domains, with their state number if one call can read all of them."""
     try:
         stats = connection.call(
             "read the state of all domains",
@@ -143,7 +143,7 @@ def _states(connection: Connection) -> list[tuple[_libvirt.VirDomain, int | None
         if error.code != _libvirt.ERR_NO_SUPPORT:
             raise
     except DeadlineExceeded:
-        pass  # one of them hangs: asked one by one, it is an entry with an error
+        pass  # one of them hangs: read one by one, it becomes an entry with an error
     listed = connection.call("list domains", connection.conn.listAllDomains, 0)
     return [(domain, None) for domain in listed]
 
@@ -157,7 +157,7 @@ def _described(domain: _libvirt.VirDomain, state: int | None) -> DomainEntry:
 
 
 class _Search:
-    """Finding the addresses of one hypervisor's guests."""
+    """Search for the addresses of one hypervisor's guests."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class _Search:
         self.behind: dict[str, list[ipaddress.IPv4Network | ipaddress.IPv6Network]] = {}
 
     def run(self) -> None:
-        """Ask in the order of SOURCES; the hypervisor's machine only where nothing else knows."""
+        """Ask in the order of SOURCES; the hypervisor's machine only if no other source knows."""
         running = [one for one in self.domains if one["state"] in _RUNNING]
         for one in self.domains:
             self.found[one["uuid"]] = {"static": list(one["metadata"]["addresses"])}
@@ -193,7 +193,7 @@ class _Search:
             self.found_near(_near.ask(self.reached, unknown, seconds))
 
     def found_near(self, answer: t.Mapping[str, t.Mapping[str, list[str]]]) -> None:
-        """Keep what the hypervisor's machine knows of our guests."""
+        """Store what the hypervisor's machine knows about our guests."""
         for uuid, sources in answer.items():
             if uuid in self.found:
                 self.found[uuid].update(sources)
@@ -223,7 +223,7 @@ class _Search:
         *,
         quiet: bool = False,
     ) -> None:
-        """Ask libvirt about each of ``guests``; ``quiet``: it may well be that it cannot tell."""
+        """Ask libvirt about each of ``guests``; ``quiet`` ignores failures."""
         conn = self.connection.conn
         outcomes = self.connection.each(
             lambda one: ask(conn.lookupByUUIDString(one["uuid"])),
@@ -248,7 +248,7 @@ class _Search:
                 self.hostnames[one["uuid"]] = outcome.value.hostname
 
     def guest(self, entry: DomainEntry) -> Guest:
-        """What is kept of a domain, with its addresses."""
+        """The facts of a domain, with its addresses."""
         return {
             "name": entry["name"],
             "uuid": entry["uuid"],
@@ -264,9 +264,9 @@ class _Search:
         }
 
     def _addresses(self, entry: DomainEntry) -> list[GuestAddress]:
-        """In the order in which they are believed, IPv4 first in each source.
+        """The addresses, most trusted source first, IPv4 first within each source.
 
-        IPv4 is what a network without router advertisements has.
+        A network without router advertisements has only IPv4.
         """
         by_source = self.found.get(entry["uuid"], {})
         networks = [

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where ssh keeps a connection (ControlPath, ``-S``): one place for each machine.
+"""ssh's control sockets (ControlPath, ``-S``): a separate one for each machine.
 
-A connection that is kept is found by the path of its socket, which Ansible makes of address, port
-and user. Two guests at one address would share it, or a guest and a hypervisor, and nobody would
-ask the second for a host key. So a guest's path is made of what the guest is.
+ssh finds a persistent connection by the path of its socket, which Ansible derives from address,
+port and user. Two guests at one address would share it, or a guest and a hypervisor, and the host
+key of the second would not be checked. So a guest's path is derived from the guest's identity.
 
 This file is private to the collection.
 """
@@ -23,9 +23,9 @@ import typing as t
 # -S and its path, perhaps behind flags that take no argument
 _SOCKET = re.compile(r"(-[46AaCfGgKkMNnqsTtVvXxYy]*)S(.*)", re.DOTALL)
 _OPTION = re.compile(r"\s*([A-Za-z]*)[\s=]*(.*)", re.DOTALL)
-_MARK_LENGTH = 13  # characters of 5 bits: nobody makes a guest that has another's
-# The path of a socket has 103 bytes where it has the fewest (macOS), and ssh adds 17 while it
-# makes one
+_MARK_LENGTH = 13  # characters of 5 bits: enough against collisions made on purpose
+# A socket's path may have at least 103 bytes (macOS has the fewest), and ssh appends 17 while it
+# creates one
 _LONGEST_PATH = 103 - 17
 _LONGEST_USER = 16
 # Where Ansible keeps connections unless control_path says otherwise
@@ -39,7 +39,7 @@ def mark(*facts: object) -> str:
 
 
 def without_socket(words: t.Iterable[str]) -> tuple[list[str], list[str]]:
-    """Words without ``-S PATH``, which ssh takes whatever stands before it; and those paths."""
+    """Words without ``-S PATH``, which overrides any option before it; and those paths."""
     kept: list[str] = []
     paths: list[str] = []
     rest = iter(words)
@@ -56,7 +56,7 @@ def without_socket(words: t.Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def without_path(words: t.Iterable[str]) -> tuple[list[str], list[str]]:
-    """Words without ``-o ControlPath=...``, of which ssh takes the first; and those paths."""
+    """Words without ``-o ControlPath=...``, of which ssh uses the first; and those paths."""
     kept, paths = [], []
     rest = iter(words)
     for word in rest:
@@ -78,11 +78,11 @@ def _next(words: t.Iterator[str]) -> list[str]:
 def apart(
     name: str, arguments: t.Iterable[str], control_path: str, control_path_dir: str
 ) -> tuple[list[str], dict[str, object]]:
-    """Options for ssh and variables for Ansible by which ``name`` shares no connection.
+    """Options for ssh and variables for Ansible with which ``name`` shares no connection.
 
     ``arguments`` are all that ssh is given, in their order, without ``-S``; ``control_path`` and
-    ``control_path_dir`` are Ansible's settings. Connections are kept where they were, in the same
-    folder. None is where ssh's own files alone may say so.
+    ``control_path_dir`` are Ansible's settings. Control sockets stay in the same folder. There is
+    none if only ssh's own configuration files could enable them.
     """
     words = [word for one in arguments for word in shlex.split(one)]
     given = [*reversed(without_socket(words)[1]), *without_path(words)[1]][:1]
@@ -102,7 +102,7 @@ def apart(
 def _fits(folder: str, name: str) -> bool:
     """Whether a socket's path there is short enough, as far as it is known.
 
-    User and port are put in by ssh: they are a play's.
+    ssh inserts user and port, which depend on the play.
     """
     longest = os.path.join(os.path.expanduser(folder), f"{name}--65535")
     return len(os.fsencode(longest)) + _LONGEST_USER <= _LONGEST_PATH

@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Addresses that only the hypervisor's own machine knows, asked for over SSH.
+"""Addresses that only the hypervisor's own machine knows, queried over SSH.
 
-A guest without an agent and without a lease of libvirt is found where it is near: in the
-hypervisor's neighbour table, after everybody on its bridge was asked, and in what cloud-init wrote
-on its console. libvirt tells neither. So a program is sent, made of the files that do the same for
-``virt_wait``; it needs Python there and nothing else, and leaves nothing behind.
+A guest without an agent and without a lease of libvirt can be found in the hypervisor's neighbour
+table, after a query to all machines on its bridge, and in cloud-init's output on its console.
+libvirt reports neither. So a program is sent, made of the files that do the same for ``virt_wait``;
+it needs only Python there, and leaves nothing behind.
 
 This file is private to the collection.
 """
@@ -27,8 +27,8 @@ if t.TYPE_CHECKING:
     )
 
 SOURCES = ("neighbour", "console")
-_MOST_CLAIMS = 1024  # addresses that are asked for in the neighbours' table
-_PATIENCE = 1.0  # seconds for answers of those who were asked for on a bridge
+_MOST_CLAIMS = 1024  # addresses looked up in the neighbour table
+_PATIENCE = 1.0  # seconds for replies from the machines on a bridge
 _MOST_SAID = 4 * 1024 * 1024  # bytes of an answer
 
 _MAIN = r"""
@@ -82,21 +82,21 @@ print(json.dumps({
 
 
 def request(guests: t.Iterable[DomainEntry]) -> dict[str, object]:
-    """What to ask for these domains (entries of ``read_domains``)."""
-    asked = {}
+    """The program's request for these domains (entries of ``read_domains``)."""
+    queries = {}
     for guest in guests:
         nics = guest["nics"]
-        asked[guest["uuid"]] = {
+        queries[guest["uuid"]] = {
             "macs": [str(nic["mac"]).lower() for nic in nics if nic["mac"]],
             "targets": [nic["target"] for nic in nics if nic["target"]],
             "logs": [one["log"] for one in guest["consoles"] if one["log"]],
         }
-    return {"guests": asked, "patience": _PATIENCE}
+    return {"guests": queries, "patience": _PATIENCE}
 
 
 def program(wanted: t.Mapping[str, object], main: str = _MAIN) -> str:
-    """The Python program that answers on its standard output."""
-    # few inventories have guests of which nobody else knows
+    """The Python program, which writes its answer to its standard output."""
+    # imported here, since few inventories need it
     from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import neighbours
     from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import console
     from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _sent
@@ -109,9 +109,9 @@ def program(wanted: t.Mapping[str, object], main: str = _MAIN) -> str:
 def ask(
     reached: _ssh.Reached, guests: t.Sequence[DomainEntry], seconds: float
 ) -> dict[str, dict[str, list[str]]]:
-    """Addresses by source, by UUID; empty where nothing is known or nobody answers.
+    """Addresses by source, by UUID; empty if nothing is known or there is no response.
 
-    Not being able to log in is no error here: libvirt may be reached by another way.
+    A failed login is no error here: libvirt may be reachable in another way.
     """
     if not guests:
         return {}
@@ -119,16 +119,16 @@ def ask(
 
 
 class About(t.NamedTuple):
-    """The addresses of a hypervisor, and the hardware addresses behind some that were asked for."""
+    """The addresses of a hypervisor, and the MAC addresses of requested addresses."""
 
     own: list[str]
     owners: dict[str, str]
 
 
 def about(reached: _ssh.Reached, addresses: t.Sequence[str], seconds: float) -> About:
-    """What the machine's kernel says of itself, and of who has these addresses near it.
+    """The machine's own addresses, and the owners of these addresses near it, from its kernel.
 
-    Empty where nobody answers.
+    Empty if there is no response.
     """
     wanted = {"addresses": list(addresses)[:_MOST_CLAIMS], "patience": _PATIENCE}
     try:
@@ -143,7 +143,7 @@ def about(reached: _ssh.Reached, addresses: t.Sequence[str], seconds: float) -> 
 
 
 def _asked(reached: _ssh.Reached, text: str, seconds: float) -> str:
-    """What the program says there; nothing where it cannot be run, or takes too long."""
+    """The output of the program there; empty if it cannot run, or takes too long."""
     if not (reached.local or reached.ssh):
         return ""
     from ansible_collections.fleet.virt.plugins.module_utils._effects.base import programs
@@ -154,10 +154,10 @@ def _asked(reached: _ssh.Reached, text: str, seconds: float) -> str:
     return programs.limited(command, text, seconds=seconds, most=_MOST_SAID) or ""
 
 
-def _answer(said: str) -> dict[str, dict[str, list[str]]]:
-    """The answer; whatever is not of its shape is passed over."""
+def _answer(output: str) -> dict[str, dict[str, list[str]]]:
+    """The parsed answer, without anything malformed."""
     try:
-        answer = json.loads(said)
+        answer = json.loads(output)
     except (ValueError, RecursionError):
         return {}
     if not isinstance(answer, dict):

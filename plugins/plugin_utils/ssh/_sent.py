@@ -4,8 +4,8 @@
 
 """Programs that are sent to a hypervisor's Python, made of the collection's own files.
 
-They come through the input of the command that starts them: nothing is left there, and nothing
-secret is an argument.
+They are sent through the input of the command that starts them: nothing is left there, and no
+argument contains a secret.
 
 This file is private to the collection.
 """
@@ -21,8 +21,8 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
 
 
 def sources(modules: t.Iterable[types.ModuleType]) -> list[str]:
-    """Lines that make the modules, each under its last name; one follows those that it imports."""
-    # packages in memory: one of the files imports from another
+    """Lines that create the modules, each under its last name; imports must come first."""
+    # packages in memory, so that the files can import each other
     lines = ["import sys, types"]
     for module in modules:
         *above, name = module.__name__.split(".")
@@ -40,13 +40,13 @@ def sources(modules: t.Iterable[types.ModuleType]) -> list[str]:
 
 
 def program(modules: t.Iterable[types.ModuleType], main: str) -> bytes:
-    """A program for :data:`_ssh.FROM_INPUT`, as its length and so many bytes."""
+    """A program for :data:`_ssh.FROM_INPUT`: its length and its bytes."""
     text = "\n".join([*sources(modules), main]).encode()
     return b"%d\n%s" % (len(text), text)
 
 
 def command(reached: _ssh.Reached) -> list[str] | None:
-    """What starts it there; None where nothing says how its machine is reached."""
+    """The command that starts it there; None if no login to the machine is known."""
     if reached.local:
         return [sys.executable, "-c", _ssh.FROM_INPUT]
     return None if reached.ssh is None else _ssh.program_command(reached.ssh)

@@ -2,11 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How the controller reaches libvirt on a hypervisor, made from Ansible's own variables.
+"""The controller's connection to libvirt on a hypervisor, from Ansible's own variables.
 
-Over SSH libvirt is given a program to talk through (its ``ext`` transport): a small script that
-runs ``ssh`` with exactly the options Ansible would use (port, key, jump host, known hosts), and on
-the other side becomes root if Ansible would. So whoever can run a module there can read there.
+Over SSH libvirt connects through a program (its ``ext`` transport): a small script that runs
+``ssh`` with exactly the options that Ansible would use (port, key, jump host, known hosts), and
+becomes root on the other side if Ansible would. So any user who can run a module there can read
+there.
 
 This file is private to the collection.
 """
@@ -26,7 +27,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVir
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import to_plain
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _control_path
 
-# virt-ssh-helper comes with libvirt 6.8 and newer; elsewhere netcat does, if it knows sockets
+# libvirt 6.8 and newer has virt-ssh-helper; otherwise netcat works, if it supports Unix sockets
 _REMOTE = """\
 if command -v virt-ssh-helper >/dev/null 2>&1; then exec {become}virt-ssh-helper {uri}; fi
 for socket in /run/libvirt/virtqemud-sock /run/libvirt/libvirt-sock; do
@@ -36,10 +37,10 @@ echo "no virt-ssh-helper and no libvirt socket there" >&2; exit 1
 """
 
 
-# For Python: a program after its length and a line's end, and nothing that follows it
+# For Python: read and run a program that follows its length on a line, and nothing after it
 FROM_INPUT = "import sys; r = sys.stdin.buffer; exec(r.read(int(r.readline())).decode())"
 
-# Options of Ansible's ssh connection plugin that decide how a host is reached
+# Options of Ansible's ssh connection plugin that determine the connection to a host
 OPTIONS = (
     "host",
     "host_key_checking",
@@ -71,8 +72,8 @@ class Ssh:
 class Reached:
     """A hypervisor as the controller reaches it.
 
-    ``uri`` is what libvirt opens; ``ssh`` leads to the machine itself, None where nothing says how;
-    ``local`` is True where it is this machine.
+    ``uri`` is what libvirt opens; ``ssh`` is the login to the machine itself, None if unknown;
+    ``local`` is True if it is this machine.
     """
 
     uri: str
@@ -80,7 +81,7 @@ class Reached:
     local: bool = False
 
 
-# Variables of a hypervisor that say how it is reached, besides ansible_ssh_...
+# Variables that determine the connection to a hypervisor, besides ansible_ssh_...
 _FOR_CONNECTING = frozenset(
     {
         "ansible_become",
@@ -97,17 +98,17 @@ _FOR_CONNECTING = frozenset(
 
 
 def is_for_connecting(variable: str) -> bool:
-    """Whether a variable of this name says how a hypervisor is reached."""
+    """Whether a variable of this name determines the connection to a hypervisor."""
     return variable.startswith("ansible_ssh_") or variable in _FOR_CONNECTING
 
 
 def connection_variables(hostvars: t.Mapping[str, object]) -> dict[str, object]:
-    """Those variables of a host that say how it is reached, as plain data."""
+    """The variables that determine the connection to a host, as plain data."""
     return {str(key): to_plain(hostvars[key]) for key in hostvars if is_for_connecting(str(key))}
 
 
 def ansible_options(variables: t.Mapping[str, object]) -> dict[str, object]:
-    """OPTIONS as Ansible has them for a host: its variables, the command line, configuration."""
+    """OPTIONS of Ansible for a host: from its variables, the command line, configuration."""
     plugin = connection_loader.get("ssh", PlayContext())
     plugin.set_options(var_options=dict(variables))
     options: dict[str, object] = {}
@@ -119,15 +120,15 @@ def ansible_options(variables: t.Mapping[str, object]) -> dict[str, object]:
 
 
 _ARGUMENTS = ("ssh_args", "ssh_common_args", "ssh_extra_args", "sftp_extra_args", "scp_extra_args")
-# Variables that say what configured_args is about
+# The variables that configured_args reads
 ARGUMENTS = tuple(f"ansible_{one}" for one in (*_ARGUMENTS, "control_path", "control_path_dir"))
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Arguments for ssh as Ansible has them, and where it keeps connections.
+    """Ansible's arguments for ssh, and its settings for control sockets.
 
-    ``by_variable`` has them by the variable that sets them, in the order in which ssh is given
+    ``by_variable`` has the arguments by the variable that sets them, in the order in which ssh gets
     them; the last ones are for one of ssh's programs each.
     """
 
@@ -143,7 +144,7 @@ class Arguments:
 def configured_args(variables: t.Mapping[str, object]) -> Arguments:
     """ARGUMENTS from variables, the command line, environment and configuration.
 
-    Raises FleetVirtError for arguments that are no words of a shell.
+    Raises FleetVirtError for arguments that a shell could not split.
     """
     plugin = connection_loader.get("ssh", PlayContext())
     plugin.set_options(var_options=dict(variables))
@@ -157,7 +158,9 @@ def configured_args(variables: t.Mapping[str, object]) -> Arguments:
         try:
             shlex.split(found[variable])
         except ValueError as error:
-            raise FleetVirtError(f"{name}: {found[variable]!r} is not for ssh: {error}") from None
+            raise FleetVirtError(
+                f"{name}: {found[variable]!r} is not a valid argument list for ssh: {error}"
+            ) from None
     paths = [found.pop(f"ansible_{name}") for name in ("control_path", "control_path_dir")]
     return Arguments(found, *paths)
 
@@ -167,8 +170,8 @@ def from_options(
 ) -> Ssh:
     """The Ssh for a host with these OPTIONS and (templated) variables.
 
-    Root is become where ``virt_become`` or ``ansible_become`` say so, and where neither says
-    anything and the user is not root.
+    It becomes root if ``virt_become`` or ``ansible_become`` is true, and if neither is set and the
+    user is not root.
     """
     arguments: list[str] = []
     for key in ("ssh_common_args", "ssh_extra_args"):
@@ -196,12 +199,12 @@ def _true(value: object) -> bool:
 
 
 def _command(ssh: Ssh) -> list[str]:
-    """``ssh`` with every option, up to where the host's name follows."""
+    """``ssh`` with every option, before the host's name."""
     command = [ssh.executable, "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={ssh.timeout}"]
     command += ["-o", f"ServerAliveInterval={ssh.timeout}", "-o", "ServerAliveCountMax=1"]
     # a control master outlives this process and hangs on a host that is cut off
-    # (-S: Ansible takes the word ControlPath, wherever it stands, for a path of its own connection)
-    # both are what ssh takes whatever an argument of the user's says
+    # (-S, since Ansible reads the word ControlPath anywhere as the path of its own connection)
+    # both take effect whatever the user's arguments say
     arguments = _control_path.without_path(_control_path.without_socket(ssh.arguments)[0])[0]
     command += ["-o", "ControlMaster=no", "-S", "none", *arguments]
     if ssh.key_file:
@@ -214,7 +217,7 @@ def _command(ssh: Ssh) -> list[str]:
 
 
 def script(ssh: Ssh, uri: str) -> str:
-    """The shell script that connects its standard input and output with libvirt there."""
+    """The shell script that connects its standard input and output to libvirt there."""
     remote = _REMOTE.format(become="sudo -n " if ssh.become else "", uri=shlex.quote(uri))
     command = [*_command(ssh), "--", ssh.host, f"sh -c {shlex.quote(remote)}"]
     return f"#!/bin/sh\nexec {shlex.join(command)}\n"
@@ -227,14 +230,14 @@ def python_command(ssh: Ssh) -> list[str]:
 
 
 def program_command(ssh: Ssh) -> list[str]:
-    """The same for a program that goes on reading its input: FROM_INPUT is what it is read by."""
+    """The same for a program that keeps reading its input; FROM_INPUT loads it."""
     become = "sudo -n " if ssh.become else ""
     remote = f"{become}{shlex.quote(ssh.python)} -c {shlex.quote(FROM_INPUT)}"
     return [*_command(ssh), "--", ssh.host, remote]
 
 
 def proxy_command(ssh: Ssh) -> str:
-    """What ssh's ProxyCommand has to be to reach another machine through this one.
+    """ssh's ProxyCommand to reach another machine through this one.
 
     ssh replaces ``%h`` and ``%p``, and gives the rest to a shell.
     """
@@ -244,8 +247,7 @@ def proxy_command(ssh: Ssh) -> str:
 
 
 def login(name: str, hostvars: t.Mapping[str, object], timeout: float) -> Reached:
-    """How the machine of inventory host ``name`` itself is reached, whatever libvirt is reached
-    by."""
+    """The login to the machine of inventory host ``name``, independent of libvirt's connection."""
     variables = connection_variables(hostvars)
     if variables.get("ansible_connection") in ("local", "ansible.builtin.local"):
         return Reached("", local=True)
@@ -273,11 +275,11 @@ def reach(
     folder: Path,
     number: int,
 ) -> Reached:
-    """How ``uri`` of inventory host ``name`` is reached from the controller.
+    """The controller's connection to ``uri`` of inventory host ``name``.
 
-    ``virt_inventory_uri`` of the host goes first. A URI that names no host is one of the
-    hypervisor: with ``+tls`` or ``+tcp`` its address is put in; without a transport, or with
-    ``+ssh``, a script is written into ``folder`` (told apart by ``number``) that goes over SSH as
+    ``virt_inventory_uri`` of the host takes precedence. A URI without a host is one of the
+    hypervisor: with ``+tls`` or ``+tcp`` its address is inserted; without a transport, or with
+    ``+ssh``, a script is written into ``folder`` (distinguished by ``number``) that uses SSH as
     Ansible would, unless Ansible's connection is local.
     """
     own = variables.get("virt_inventory_uri")
@@ -297,14 +299,14 @@ def reach(
         address = str(options["host"])
         netloc = f"[{address}]" if ":" in address else quote(address)
         return Reached(urlunsplit(parts._replace(netloc=netloc)), ssh, local)
-    plain = f"{driver}://{parts.path}"  # what a query says is for libvirt's own transports
+    plain = f"{driver}://{parts.path}"  # a query is for libvirt's own transports
     if ssh is None:
         return Reached(plain, local=True)
     return Reached(write_script(ssh, plain, folder, number), ssh)
 
 
 def from_uri(uri: str, timeout: float) -> Reached:
-    """How a URI that stands for itself reaches its hypervisor: SSH as far as it says so."""
+    """The connection to the hypervisor of a standalone URI, over SSH if it says so."""
     parts = urlsplit(uri)
     driver, _dummy, transport = parts.scheme.partition("+")
     if driver == "test" or not parts.netloc:
@@ -313,7 +315,7 @@ def from_uri(uri: str, timeout: float) -> Reached:
         return Reached(uri)
     query = parse_qs(parts.query)
     key_file = query.get("keyfile", [None])[0]
-    # libvirt's own words for not checking host keys, and for where they are
+    # libvirt's own parameters to disable host key checks, and for the known hosts file
     unchecked = query.get("no_verify", ["0"])[0] != "0"
     arguments = ["-o", "StrictHostKeyChecking=no"] if unchecked else []
     known = query.get("known_hosts", [None])[0]
@@ -332,7 +334,7 @@ def from_uri(uri: str, timeout: float) -> Reached:
 
 
 def write_script(ssh: Ssh, uri: str, folder: Path, number: int) -> str:
-    """Write the script into ``folder``; the libvirt URI that talks through it."""
+    """Write the script into ``folder``; returns the libvirt URI that connects through it."""
     path = folder / f"hypervisor{number}"
     path.touch(mode=0o700)
     path.write_text(script(ssh, uri), encoding="utf-8")

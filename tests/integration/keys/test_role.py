@@ -131,7 +131,7 @@ def test_no_second_trust_is_made(keys: Keys, tmp_path: Path) -> None:
     try:
         run = keys.run(["--limit", "hv1"], **other)
         assert run.returncode != 0
-        assert re.search("hv2, which may trust one already, gave no answer", str(run)), str(run)
+        assert re.search("hv2, which may trust one already, did not respond", str(run)), str(run)
     finally:
         for host in HOSTS:
             keys.lab.ssh(host, "rm -rf /etc/pki; mv /etc/pki.away /etc/pki")
@@ -142,10 +142,10 @@ def test_no_second_trust_is_made(keys: Keys, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("variables", "match"),
     [
-        ({"libvirt_keys_organization": "a,CN=b"}, "pattern of names"),
-        ({"libvirt_keys_days": "30"}, "has to be at least 1 and below"),
-        ({"libvirt_keys_rotate": "controll"}, "is none of control, data and all"),
-        ({"libvirt_keys_revoke": "hv9"}, "was never given a certificate"),
+        ({"libvirt_keys_organization": "a,CN=b"}, "name pattern"),
+        ({"libvirt_keys_days": "30"}, "must be at least 1 and less than"),
+        ({"libvirt_keys_rotate": "controll"}, "is not one of control, data and all"),
+        ({"libvirt_keys_revoke": "hv9"}, "was never issued a certificate"),
         ({"libvirt_keys_client_name": "hv1"}, "needs a name of its own"),
     ],
 )

@@ -289,8 +289,8 @@ def _purge(theirs: Movers) -> None:
     assert "between.img" in there
     assert "legacy1.img" not in there
     taken = _adopt(theirs, vm_adopt_disks=True).succeeded()
-    assert f"{_SHARED}: shareable, so it may be others' too" in taken.stdout
-    assert "in no active pool that is a folder" not in taken.stdout  # it was detached above
+    assert f"{_SHARED}: shareable, so other VMs may use it" in taken.stdout
+    assert "in no active directory pool" not in taken.stdout  # it was detached above
     assert "/large1.img" in taken.stdout
 
 
@@ -342,7 +342,7 @@ def test_a_vm_gets_another_name(movers: Movers) -> None:
     program, *words = shlex.split(RENAME_VOLUMES)
     refused = movers.ansible.run(program, words, limit=120)
     assert refused.returncode != 0
-    assert f"{before[0]}: {copy} lies on it" in refused.stdout, str(refused)
+    assert f"{before[0]}: backs {copy}" in refused.stdout, str(refused)
     movers.fleet.host("hv1", f"rm {copy}")
     for changed in (True, False):
         done = movers.ansible.run(program, words, limit=120).succeeded()
@@ -358,7 +358,7 @@ def test_a_vm_gets_another_name(movers: Movers) -> None:
     movers.ansible.module("hv1", "virt_state", {"name": "web9", "state": "running"})
     runs = movers.ansible.playbook("rename", {"vm_name": "web9", "vm_new_name": "web1"})
     assert runs.returncode != 0
-    assert "'web9' is running; libvirt renames what is shut off" in runs.stdout, str(runs)
+    assert "'web9' is running; libvirt renames only what is shut off" in runs.stdout, str(runs)
     gone = movers.ansible.playbook("purge_vm", {"vm_name": "web9", "vm_force": True}).succeeded()
     assert f"{_LOGS}/web9-console.log" in gone.stdout
     movers.clean("hv1", "web1", "web9")

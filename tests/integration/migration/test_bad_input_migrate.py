@@ -50,9 +50,9 @@ def test_everything_that_speaks_against_it_at_once(movers: Movers) -> None:
     for text in (
         "hv2 is in maintenance",
         "bridge br9 is not on hv2; it has: br0",
-        "hv2 has a VM 'bad' already",
-        f"a medium is in the drive sdy ({IMAGES}/i.iso)",
-        f"{IMAGES}/bad_system.qcow2 is on hv2 already, and not from moving this VM",
+        "hv2 already has a VM 'bad'",
+        f"the medium in the drive sdy ({IMAGES}/i.iso)",
+        f"{IMAGES}/bad_system.qcow2 already exists on hv2, not from moving this VM",
     ):
         assert text in found, found
     assert len(vm["findings"]) == 5, found
@@ -71,13 +71,13 @@ def test_states_and_names_that_do_not_move(movers: Movers) -> None:
     movers.fleet.host("hv1", "virsh -q resume still; virsh -q managedsave still")
     assert "has saved memory, which would stay behind" in refused()
     movers.fleet.host("hv1", "virsh -q managedsave-remove still")
-    assert "no VM 'nobody' on hv1, nor on hv2" in refused("nobody")
+    assert "no VM 'nobody' on hv1 or hv2" in refused("nobody")
     assert "bandwidth: 0 is not above 0" in refused(bandwidth=0)
     text = "value of on_timeout must be one of: abort, pause, got: postcopy"
     assert text in refused(on_timeout="postcopy")
     movers.fleet.host("hv2", "systemctl -q stop libvirtd-tls.socket libvirtd.service")
     try:
-        assert "hv2 cannot be reached from hv1 with TLS" in refused()
+        assert "hv2 cannot be reached from hv1 over TLS" in refused()
     finally:
         movers.listen("hv2")
     assert movers.state("hv1", "still") == "shut off"
@@ -97,5 +97,5 @@ def test_the_playbook_refuses_what_is_not_proven(movers: Movers) -> None:
     assert "virt_hypervisors_lost" not in run.stdout
     movers.lab.ssh("hv2", "virsh -q define /dev/stdin", input=_TWIN.replace("bad", "twice"))
     run = movers.playbook(vm_name="twice", vm_host="hv2")
-    assert "'twice' is defined on hv1 and hv2; a VM exists once" in run.stdout
+    assert "'twice' is defined on hv1 and hv2; a VM may exist only once" in run.stdout
     assert movers.state("hv1", "twice") == "shut off"

@@ -61,7 +61,7 @@ def _refused(movers: Movers, match: str) -> None:
 
 def test_keys_that_have_expired(movers: Movers) -> None:
     movers.make("web1", start=False)
-    unreached = "hv2 cannot be reached from hv1 with TLS: "
+    unreached = "hv2 cannot be reached from hv1 over TLS: "
     with _expired(movers, "hv1", "control"):
         path = re.escape("/etc/pki/libvirt/clientcert.pem")
         _refused(movers, f"{unreached}{path} {_DAY} on hv1; {_RENEW}")

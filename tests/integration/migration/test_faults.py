@@ -208,7 +208,7 @@ if _ALL:
             movers.keys.run(libvirt_keys_revoke="hv2").succeeded()
             try:
                 vm = movers.module(_NAME)
-                assert "hv2 cannot be reached from hv1 with TLS" in vm["msg"], vm
+                assert "hv2 cannot be reached from hv1 over TLS" in vm["msg"], vm
                 assert _running(movers) == ["hv1"]
                 assert "migrating" not in movers.metadata("hv1", _NAME)
             finally:

@@ -40,16 +40,16 @@ def test_b16_an_overlay_moves_while_it_runs(movers: Movers) -> None:
     assert undocumented("virt_migrate", done.real["hv1"]) == []
     assert vm["flow"] == "overlay"
     disk = f"{IMAGES}/b16_system.qcow2"
-    made = next(step for step in vm["steps"] if step.startswith("make "))
-    assert made.startswith(f"make {disk} on hv2 over {BASES}/")
+    made = next(step for step in vm["steps"] if step.startswith("create "))
+    assert made.startswith(f"create {disk} on hv2 over {BASES}/")
     assert vm["steps"] == [
         "mark b16 as moving to hv2",
         "autostart off",
-        "hold the place of b16 on hv2",
+        "claim b16 on hv2",
         made,
         "move b16 to hv2, overlay",
         f"remove {disk} here",
-        "give up the place held for b16 on hv2",
+        "release the claim of b16 on hv2",
         "autostart on",
         "remove the marks of the move of b16",
     ]
@@ -114,7 +114,7 @@ def test_a_base_image_that_nobody_can_give_is_a_reason_against_the_move(movers: 
         for check in (True, False):
             refused = movers.playbook(vm_name="keeps", check=check)
             assert refused.returncode != 0
-            assert f"base image {before} did not come: " in refused.stdout, str(refused)
+            assert f"base image {before} could not be transferred: " in refused.stdout, str(refused)
             assert "is not on hv2" in refused.stdout, str(refused)
     finally:
         movers.fleet.host("hv2", f"mv {CLIENT_KEY}.away {CLIENT_KEY}")
@@ -208,13 +208,13 @@ def test_one_that_takes_too_long_goes_on_or_is_paused(movers: Movers) -> None:
     movers.count("slow")
     slow = {"bandwidth": 1, "seconds_per_gib": 1, "auto_converge": False}
     vm = movers.module("slow", **slow)
-    assert "it took longer than 2 seconds and was ended" in vm["msg"], vm
+    assert "it took longer than 2 seconds and was aborted" in vm["msg"], vm
     assert movers.state("hv1", "slow") == "running"
     movers.clean("hv2", "slow")
     first = movers.shown("hv1", "slow")
     vm = movers.module("slow", **{**slow, "bandwidth": 20, "on_timeout": "pause"})
     assert not vm["failed"], vm
-    assert "slow: paused, 2 s are over" in vm["progress"]
+    assert "slow: paused after 2 s" in vm["progress"]
     assert movers.state("hv2", "slow") == "running"
     wait_for(lambda: movers.shown("hv2", "slow") > first, 10, "it goes on counting")
     movers.clean("hv1", "slow")
@@ -244,8 +244,8 @@ def test_a_disk_that_no_move_made_is_never_removed(movers: Movers) -> None:
     movers.fleet.host("hv2", f"{theirs} >/dev/null; virsh pool-refresh default")
     before = movers.fleet.host("hv2", f"md5sum {disk}")
     for made, why in (
-        ("no", "is on hv2 already, and not from moving this VM"),
-        ("begun", "it has content, and whether it was made for this VM is not known"),
+        ("no", "already exists on hv2, not from moving this VM"),
+        ("begun", "it has content, and may not have been created for this VM"),
     ):
         _claim(movers, "kept1", made)
         refused = movers.module("kept1")

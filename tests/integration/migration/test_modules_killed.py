@@ -21,8 +21,8 @@ from ansible_collections.fleet.virt.tests.integration.support.ansible import Run
 
 from .conftest import Movers
 
-_KILLED = "its module gave no result: it was killed (SIGKILL)"
-_AGAIN = "run the same again"
+_KILLED = "its module returned no result: it was killed (SIGKILL)"
+_AGAIN = "run it again"
 _THERE, _OTHER, _NEW, _FOREIGN = "there", "other", "new", "foreign"
 _HOST = {"virt_host": "hv1"}
 _RUNNING = {"vm_state": "running"}

@@ -80,7 +80,7 @@ def test_the_same_id_on_another_storage_proves_nothing(movers: Movers, folder: P
         movers.fleet.host("hv2", "virsh -q pool-start shared; virsh -q pool-refresh shared")
         vm = movers.module("both")
         assert vm["failed"]
-        assert "what is made there is not here" in vm["msg"]
+        assert "a file created on the destination is not visible on the source" in vm["msg"]
         assert _files(copy).keys() == _files(folder).keys(), "what was made is removed"
         movers.clean("hv2", "both")
         assert movers.state("hv1", "both") == "shut off"

@@ -339,9 +339,9 @@ def test_refused_with_a_remedy(case: str, bare: Bench) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"networks": ["0.0.0.0/0"]}, "is everybody"),
-        ({"networks": ["no.such.host.invalid"]}, "'no.such.host.invalid' is no address"),
-        ({"networks": [], "ports": ["70000"]}, "'70000' is no port"),
+        ({"networks": ["0.0.0.0/0"]}, "matches every address"),
+        ({"networks": ["no.such.host.invalid"]}, "'no.such.host.invalid' is not an address"),
+        ({"networks": [], "ports": ["70000"]}, "'70000' is not a port"),
     ],
 )
 def test_wrong_input(options: dict[str, t.Any], words: str, bare: Bench) -> None:

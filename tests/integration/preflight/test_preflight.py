@@ -22,7 +22,7 @@ from ansible_collections.fleet.virt.tests.integration.support.ansible import Ans
 from ansible_collections.fleet.virt.tests.integration.support.documented import undocumented
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
-SHOW = "Show what was found"
+SHOW = "Show the findings"
 SOCKETS = "libvirtd.socket libvirtd-ro.socket libvirtd-admin.socket"
 PKI = "/etc/pki/libvirt"
 # What these hosts are by nature, and no error
@@ -165,8 +165,8 @@ PROVOKED = [
     ("libvirt_plain", ["hv1"], ":16509"),
     ("qemu_exposed", ["hv1"], f"{ALL_INTERFACES}:5907"),
     ("key_readable", ["hv1"], "clientkey.pem has mode 0644"),
-    ("bridge_filtered", ["hv1"], "chain inet docker forward of nftables"),
-    ("libvirt_unverified", ["hv2"], "no certificate"),
+    ("bridge_filtered", ["hv1"], "nftables chain inet docker forward"),
+    ("libvirt_unverified", ["hv2"], "without a certificate"),
     ("uuid_duplicate", ["hv1", "hv2"], "have the host UUID"),
     ("tls_failed", ["hv1", "hv2"], "TLS to hv2"),
     ("key_expires", ["hv2"], "servercert.pem (CN=hv2) expires in 20 days"),

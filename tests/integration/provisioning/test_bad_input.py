@@ -69,7 +69,7 @@ def test_variables(fleet: Fleet, variables: dict[str, str], words: list[str]) ->
 
 def test_no_vm_at_all(fleet: Fleet) -> None:
     run = fleet.provision(virt_vms=[]).succeeded()
-    assert "nothing to do: virt_vms names no VM" in run.stdout
+    assert "nothing to do: virt_vms is empty" in run.stdout
     assert not [event for event in run.events if event.status == "failed"], str(run)
 
 

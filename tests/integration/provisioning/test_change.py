@@ -22,7 +22,7 @@ _PROVISION = "ansible-playbook fleet.virt.provision_vm -e @vms.yml"
 COMMANDS = {
     f"{_PROVISION} --check --diff": '"vcpus": "2"',
     f"{_PROVISION} -e virt_converge=false": "left as it is, because virt_converge is false",
-    f"{_PROVISION} -e virt_restart=when_required": "Note what became of the restarts",
+    f"{_PROVISION} -e virt_restart=when_required": "Record the restart results",
 }
 _VM: dict[str, Any] = {
     "name": "grows",
@@ -175,9 +175,9 @@ def test_changes_of_a_guest_that_runs(fleet: Fleet) -> None:
 
     # what is refused touches nothing, whatever is asked for beside it
     for wrong, words in (
-        ({"disks": [{"name": "data", "size": 8}]}, "a disk never shrinks"),
+        ({"disks": [{"name": "data", "size": 8}]}, "disks are never shrunk"),
         ({"nics": [{"name": "eth0", "bridge": "br0", "mac": "52:54:00:00:00:01"}]}, "MAC address"),
-        ({"vcpus": 3, "firmware": "uefi"}, "make it anew"),
+        ({"vcpus": 3, "firmware": "uefi"}, "recreate the VM"),
     ):
         harness.refuse(
             fleet.ansible,
@@ -192,7 +192,7 @@ def test_changes_of_a_guest_that_runs(fleet: Fleet) -> None:
     # nor does one that cannot be meant
     run = fleet.provision(virt_vms=[{**less, "title": "Other"}], virt_restart="when_requierd")
     assert run.returncode == 2
-    assert "virt_restart: 'when_requierd' is none of never, when_required" in run.stdout
+    assert "virt_restart: 'when_requierd' is not one of never, when_required" in run.stdout
     assert fleet.host("hv1", "virsh desc --title --config grows").strip() == "Grown"
 
     # the memory that runs is compared too, and the plan says what waits
@@ -281,7 +281,7 @@ def test_a_group_is_restarted_one_after_the_other(fleet: Fleet) -> None:
     turns = [
         (event.task, event.host)
         for event in run.events
-        if event.task.endswith(("Restart the VMs", "Wait until those answer that did before"))
+        if event.task.endswith(("Restart the VMs", "Wait for the VMs that responded before"))
         and event.status == "ok"
     ]
     assert [host for _task, host in turns] == ["hv1", "hv1", "hv2", "hv2"], turns

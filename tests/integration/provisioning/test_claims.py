@@ -19,7 +19,7 @@ from .conftest import Fleet
 _HOSTS = ("hv1", "hv2")
 _BLANK = {"memory": 64, "seed": False, "start": False}
 _RUN = "4ff5bd3b-1a79-4f0a-b4a5-3a9a6f0f6f1e"
-_AGAIN = "Read every hypervisor again with the claims"
+_AGAIN = "Read every hypervisor again, including the claims"
 _DOMAIN = """
 <domain type='qemu'><name>{name}</name><memory>65536</memory><os><type>hvm</type></os></domain>
 """
@@ -192,8 +192,8 @@ def test_a_mac_address_of_another_hypervisors_vm_is_refused(sure: Fleet) -> None
         run = sure.provision(check=check, virt_vms=[second])
         assert run.returncode != 0
         assert (
-            "second: MAC address 52:54:00:aa:bb:cc of 'lan' is that of 'first' on hv2; give the NIC"
-            " another"
+            "second: MAC address 52:54:00:aa:bb:cc of 'lan' is already used by 'first' on hv2; give"
+            " the NIC another"
         ) in run.of("Choose the hypervisors")["hv1"]["msg"]
     assert sure.domains() == {"hv1": [], "hv2": ["first"]}
     again = sure.provision(virt_vms=[first]).succeeded()

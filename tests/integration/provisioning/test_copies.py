@@ -253,7 +253,7 @@ def test_what_dies_while_it_copies_is_ended_by_the_next(copies: Fleet) -> None:
     try:
         full = fleet.ansible.module("hv1", "virt_template", {**options, **pool})["hv1"]
         assert full["failed"], full
-        assert "The VM runs on" in full["msg"]
+        assert "The VM keeps running" in full["msg"]
         assert fleet.files("hv1", "/srv/full") == []
     finally:
         fleet.host(
@@ -265,7 +265,7 @@ def test_what_dies_while_it_copies_is_ended_by_the_next(copies: Fleet) -> None:
     done = fleet.ansible.module("hv1", "virt_template", options)["hv1"]
     assert not done["failed"], done
     assert done["vms"][0]["steps"] == predicted["vms"][0]["steps"]
-    assert done["vms"][0]["steps"][0] == f"remove {left[0]}, which a dead run left"
+    assert done["vms"][0]["steps"][0] == f"remove {left[0]}, left by an interrupted run"
     assert [name for name in fleet.files("hv1", BASE) if name.startswith(".")] == []
     assert fleet.host("hv1", _TIMER).strip() == ""
     assert guests.agent("hv1", "web1", "guest-fsfreeze-status") == "thawed"

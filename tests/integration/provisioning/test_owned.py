@@ -54,7 +54,7 @@ def test_an_administrators_disk_under_the_name_of_a_dead_claim(fleet: Fleet) -> 
         "hv1",
         f"qemu-img create -q -f qcow2 {_DISK} 8M; qemu-io -c 'write -P 7 0 4k' {_DISK} >/dev/null",
     )
-    _refused(fleet, "it came after the name was claimed and before anything was made there")
+    _refused(fleet, "it appeared after the name was claimed and before the volume was created")
     fleet.lab.ssh("hv1", "virsh define /dev/stdin", input=_THEIRS)
     fleet.host("hv1", "virsh start --paused theirs")
     _refused(fleet, "used by domain 'theirs'")
@@ -78,7 +78,7 @@ def test_what_a_dead_run_was_making_goes(fleet: Fleet) -> None:
         f"qemu-img create -q -f qcow2 -b {base} -F raw {_DISK} 8M\n"
         f"cp {_DISK} {_DISK}.empty; qemu-io -c 'write -P 7 0 4k' {_DISK} >/dev/null",
     )
-    _refused(fleet, "it has content, and whether it was made for this VM is not known")
+    _refused(fleet, "it has content, and may not have been created for this VM")
     fleet.host("hv1", f"mv {_DISK}.empty {_DISK}")
     made = fleet.init("hv1", **_VM)
     assert not made["failed"], made
@@ -160,7 +160,7 @@ def _attached(fleet: Fleet, host: str, device: str) -> None:
     vm = {"name": name, "memory": 64, "seed": False, "disk_profile": "none", "disks": disks}
     wrong = {**vm, "disks": [{**disks[1], "format": "raw"}, {"name": "no", "dev": "/dev/none"}]}
     refused = fleet.init(host, check=True, **wrong)
-    assert "is qcow2, not raw; write format: qcow2" in refused["msg"], refused
+    assert "is qcow2, not raw; set format: qcow2" in refused["msg"], refused
     assert "there is no /dev/none" in refused["msg"]
     for changed in (True, False):
         result = fleet.init(host, **vm)

@@ -63,7 +63,7 @@ def test_a_plan_tells_what_is_there(fleet: Fleet) -> None:
     run = _plan(fleet, asked, **strict)
     assert run.returncode != 0
     counts = "1 to create, 1 differs, 1 drifted, 1 surplus, 1 unmanaged, 1 unchanged"
-    assert f"the fleet is not as asked for: {counts}" in run.stdout
+    assert f"the fleet does not match the request: {counts}" in run.stdout
     after = [fleet.host(host, _THERE) for host in ("hv1", "hv2")]
     assert after == before
 
@@ -85,10 +85,10 @@ def test_what_a_silent_hypervisor_may_have_is_not_guessed_at(fleet: Fleet) -> No
     vms = [{**_VM, "name": "known", "host": "hv1"}]
     fleet.provision(virt_vms=vms).succeeded()
     run = _plan(fleet, vms, "--limit", "hv1").succeeded()
-    assert "not all hypervisors answered: hv2: it was not asked (--limit)" in run.stdout
+    assert "not all hypervisors answered: hv2: excluded by --limit" in run.stdout
     run = _plan(fleet, vms, "--limit", "hv1", virt_strict=True)
     assert run.returncode != 0
-    assert "not all hypervisors answered: hv2: it was not asked (--limit)" in run.stdout
+    assert "not all hypervisors answered: hv2: excluded by --limit" in run.stdout
     run = _plan(fleet, [*vms, {**_VM, "name": "new"}], "--limit", "hv1")
     assert run.returncode != 0
     assert "new: no hypervisor that answered has it; not all did: hv2" in run.stdout

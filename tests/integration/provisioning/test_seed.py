@@ -163,7 +163,7 @@ def test_a_first_boot_that_fails_is_told_until_it_is_acknowledged(fleet: Fleet) 
     empty = {"path": "/etc/apt/sources.list", "content": "# no archive\n"}
     commands = ["false", ["touch", "/var/tmp/after"]]
     vm["seed"] = {"files": [empty], "packages": [_NO_PACKAGE], "commands": commands}
-    failure = f"its first boot failed: .*{_NO_PACKAGE}.*scripts.user.*make it anew"
+    failure = f"its first boot failed: .*{_NO_PACKAGE}.*scripts.user.*recreate it"
     run = fleet.provision(virt_vms=[vm], virt_wait_timeout=400, limit=500)
     assert run.returncode != 0, run
     assert re.search(f"fails: .*{failure}", " ".join(run.stdout.split())), run
@@ -261,7 +261,7 @@ def test_virt_seed_on_a_vm_of_somebody_elses(fleet: Fleet) -> None:
     edit = f'virsh metadata late {_NAMESPACE} --config --live --key fleet --set "$(virsh'
     edit += f" metadata late {_NAMESPACE} --config | sed 's,{{}},{{}},')\""
     fleet.host("hv1", edit.format(key, wrong))
-    said = "shows another host key than its seed has"
+    said = "presents a different host key than its seed contains"
     impostor: dict[str, Any] = {}
 
     def refused() -> bool:
@@ -274,7 +274,7 @@ def test_virt_seed_on_a_vm_of_somebody_elses(fleet: Fleet) -> None:
     ended = _wait(fleet, "hv1", "late", seconds=180)
     assert time.monotonic() - begun < 90  # it does not wait for what will not come
     assert said in ended["msg"]
-    assert "Make it anew with an image that has cloud-init" in ended["msg"]
+    assert "Recreate it with an image that has cloud-init" in ended["msg"]
     assert f"{_POOL}/late_seed2.iso" in _media(fleet, "hv1", "late")
     fleet.host("hv1", edit.format(wrong, key))
     state = {"names": ["late"], "state": "running"}
@@ -340,14 +340,14 @@ def test_a_full_disk_leaves_everything_as_it_was_and_then_it_goes_on(fleet: Flee
         new = {"name": "new", "memory": 64, "start": False, "seed": {"hostname": "new"}}
         for failed in (fleet.init("hv1", **new), _seed(fleet, name="there")):
             assert failed["failed"]
-            assert "could not make the seed medium" in failed["msg"], failed["msg"]
+            assert "could not create the seed medium" in failed["msg"], failed["msg"]
             assert "exceeds free space" in failed["msg"], failed["msg"]
             assert snapshot.differences(before, _state(fleet)) == []
         fleet.host("hv1", f"umount {_WORK}")
         failed = _seed(fleet, name="there", pool="small")
         assert failed["failed"]
         # libvirt reports a full disk, or closes the medium as if it was whole
-        assert re.search("No space left|is not whole.* 0 KiB are free", failed["msg"]), failed
+        assert re.search("No space left|is incomplete.* 0 KiB are free", failed["msg"]), failed
         assert snapshot.differences(before, _state(fleet)) == []
         assert not fleet.init("hv1", **new)["failed"]
         assert not _seed(fleet, name="there", pool="default")["failed"]

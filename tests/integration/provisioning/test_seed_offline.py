@@ -92,7 +92,7 @@ def test_without_libguestfs_it_is_asked_for_and_auto_goes_on(fleet: Fleet) -> No
     (vm,) = made["vms"]
     assert vm["steps"][-1] == "seed small"
     assert vm["seed"]["method"] == "nocloud"
-    assert "libguestfs is not on the hypervisor" in vm["seed"]["reason"]
+    assert "libguestfs is not installed on the hypervisor" in vm["seed"]["reason"]
     assert fleet.files("hv1") == ["small_seed.iso", "small_system.qcow2"]
     again = fleet.init("hv1", **options, seed={"method": "auto"})
     assert not again["changed"]
@@ -190,7 +190,7 @@ if "FLEET_VIRT_TRIALS" in os.environ:
 
         mended = {"name": "plain1", "state": "absent"}
         acknowledged = fleet.ansible.module("hv1", "virt_seed", mended)["hv1"]
-        assert acknowledged["steps"] == ["forget how its first boot ended"], acknowledged
+        assert acknowledged["steps"] == ["clear the outcome of its first boot"], acknowledged
         again = fleet.provision(virt_vms=[vm]).succeeded()
         assert all(not event.result.get("changed") for event in again.events), str(again)
         ssh(fleet, address, kept["host_key"], "sudo systemctl reboot")
@@ -262,7 +262,7 @@ if "FLEET_VIRT_TRIALS" in os.environ:
                 task={"vars": fleet.variables},
             )
 
-        refused("a call that was killed left 'late' half seeded with something else")
+        refused("an interrupted run left 'late' partially seeded with another seed")
         done = harness.verify(
             fleet.ansible,
             fleet.lab,
@@ -277,7 +277,7 @@ if "FLEET_VIRT_TRIALS" in os.environ:
         assert done["steps"] == [f"write the seed into {_POOL}/late_system.qcow2"]
         kept = metadata(fleet, "hv1", "late")
         assert (kept["phase"], kept["host_key"]) == (None, done["host_key"])
-        refused("'late' was seeded before, in its disk")
+        refused("'late' was already seeded on its disk")
         assert "late_system.qcow2" in fleet.host("hv1", "virsh domblklist late")
         assert "fleet-virt-seeding" not in fleet.host("hv1", "virsh dumpxml --inactive late")
 
@@ -289,7 +289,7 @@ if "FLEET_VIRT_TRIALS" in os.environ:
         marks = "find /etc /root -xdev -type f ! -path '*/.ansible/*' -exec sha256sum {} + | sort"
         before = fleet.host("hv1", marks)
         cases = {
-            "blank.raw": "no operating system was recognised on ",
+            "blank.raw": "no operating system was detected on ",
             _LINKED: f"the link /etc/ssh -> {target} leads out of the guest",
         }
         for image, words in cases.items():

@@ -91,9 +91,9 @@ if "FLEET_VIRT_TRIALS" in os.environ:
         image = f"{offline.FOLDER}/full.raw"
         refused = fleet.init("hv1", **_VM, image=image)
         assert refused["failed"], refused
-        assert "/opt/large of the guest could not be written" in refused["msg"], refused["msg"]
+        assert "/opt/large in the guest could not be written" in refused["msg"], refused["msg"]
         assert "No space left on device" in refused["msg"], refused["msg"]
-        free = re.search(r"Free are (\d+) KiB in the guest's file system", refused["msg"])
+        free = re.search(r"Free space: (\d+) KiB in the guest's file system", refused["msg"])
         assert free, refused["msg"]
         assert int(free[1]) < 88, refused["msg"]
         assert fleet.files("hv1") == []
@@ -149,7 +149,7 @@ if "FLEET_VIRT_TRIALS" in os.environ:
 
             failed = seed()
             assert failed["failed"], failed
-            assert f"KiB on the hypervisor, where {_SMALL}/vm_system.qcow2 is" in failed["msg"]
+            assert f"KiB on the hypervisor for {_SMALL}/vm_system.qcow2." in failed["msg"]
             started = fleet.lab.ssh("hv1", "virsh start vm", check=False)
             assert started.returncode != 0
             assert "Cannot access storage file" in started.stderr

@@ -115,7 +115,7 @@ if "FLEET_VIRT_TRIALS" in os.environ:
         _refused(
             fleet,
             _LUKS,
-            "no operating system was recognised on /var/lib/libvirt/images/refused_system.qcow2",
-            "/dev/sda2 of it is encrypted (LUKS)",
+            "no operating system was detected on /var/lib/libvirt/images/refused_system.qcow2",
+            "/dev/sda2 is encrypted (LUKS)",
             "method nocloud",
         )

@@ -42,14 +42,14 @@ COMMANDS = {
         r"web1 +hv1 +before-upgrade +- +yes +\d{4}-\S+ \S+Z +running +internal +fleet\.virt"
     ),
     f"{_OF_WEB1} -e virt_snapshot_state=reverted": (
-        r"web1 +hv1 +changed +go back to snapshot before-upgrade \(running\)"
+        r"web1 +hv1 +changed +revert to snapshot before-upgrade \(running\)"
     ),
     f"{_OF_WEB1} -e virt_snapshot_state=absent": r"changed +delete snapshot before-upgrade",
     f"{_NIGHTLY} -e virt_snapshot_disk_only=true": (
-        r"web1 +hv1 +changed +take snapshot nightly of its disks alone"
+        r"web1 +hv1 +changed +take disk-only snapshot nightly"
     ),
     f"{_NIGHTLY} -e virt_snapshot_state=absent": (
-        r"changed +note that snapshot nightly is being merged; delete snapshot nightly, merging"
+        r"changed +mark snapshot nightly as being merged; delete snapshot nightly, merging"
     ),
 }
 
@@ -136,11 +136,11 @@ def test_a_guest_that_runs_goes_on_from_that_moment(ansible: Ansible, both: Gues
     write(both, "two")
     bring(ansible, both.lab, ["take snapshot b with its memory"], snapshot="b")
     write(both, "three")
-    go_back(ansible, "a", ["go back to snapshot a (running)"])
+    go_back(ansible, "a", ["revert to snapshot a (running)"])
     require(both, "one")
     bring(ansible, both.lab, ["delete snapshot a"], verified=True, snapshot="a", state="absent")
     require(both, "one")
-    go_back(ansible, "b", ["go back to snapshot b (running)"])
+    go_back(ansible, "b", ["revert to snapshot b (running)"])
     require(both, "two")
     bring(ansible, both.lab, ["delete snapshot b"], snapshot="b", state="absent")
     require(both, "two")
@@ -155,7 +155,7 @@ def test_the_disks_alone_of_a_guest_that_goes_on(ansible: Ansible, both: Guests)
     before, lab = digests(both), both.lab
     alone = {"disk_only": True, "quiesce": "always"}
     write(both, "word-of-one")
-    taken = "take snapshot {} of its disks alone, its file systems frozen"
+    taken = "take disk-only snapshot {}, its file systems frozen"
     bring(ansible, lab, [taken.format("d1")], verified=True, snapshot="d1", **alone)
     assert both.agent("hv1", NAME, "guest-fsfreeze-status") == "thawed"
     write(both, "word-of-two")
@@ -168,14 +168,14 @@ def test_the_disks_alone_of_a_guest_that_goes_on(ansible: Ansible, both: Guests)
         ):
             assert holds(both, host, file, then), (host, file)
             assert not holds(both, host, file, since), (host, file)
-    steps = ["note that snapshot d1 is being merged", "delete snapshot d1, merging its files"]
+    steps = ["mark snapshot d1 as being merged", "delete snapshot d1, merging its files"]
     bring(ansible, lab, steps, verified=True, snapshot="d1", state="absent")
     require(both, "word-of-three")
     wanted = {"name": NAME, "snapshot": "d2", "state": "reverted"}
     refused = ansible.module("hv1", "virt_snapshot", wanted)["hv1"]
     assert "needs libvirt 9.9 on its hypervisor, which has 9.0" in refused["msg"]
-    go_back(ansible, "d2", ["go back to snapshot d2 (shutoff)"], "hv2")
-    steps = ["note that snapshot d2 is being merged", "delete snapshot d2, merging its files"]
+    go_back(ansible, "d2", ["revert to snapshot d2 (shutoff)"], "hv2")
+    steps = ["mark snapshot d2 as being merged", "delete snapshot d2, merging its files"]
     bring(ansible, lab, steps, snapshot="d2", state="absent")
     require(both, "word-of-three", "hv1")
     both.virsh("hv2", "start", NAME)
@@ -260,7 +260,7 @@ def test_a_full_disk_leaves_the_vm_running_and_its_data_whole(
         assert "No space left" in failed["msg"], failed
         assert look() == between
         back = ansible.module(host, "virt_snapshot", {**gone, "state": "reverted"})[host]
-        assert "of no moment any more" in back["msg"]
+        assert "no longer usable" in back["msg"]
         both.script(host, room)
         done = ansible.module(host, "virt_snapshot", gone)[host]
         assert done["vms"][0]["steps"] == ["delete snapshot d, merging its files"]
@@ -285,14 +285,14 @@ def test_of_those_of_ours_the_newest_are_kept(ansible: Ansible, both: Guests) ->
     refused = ansible.module(
         "hv1", "virt_snapshot", {"name": NAME, "snapshot": "c", "disk_only": True}
     )
-    assert "has snapshots within its disks (theirs, b)" in refused["hv1"]["msg"]
+    assert "has internal snapshots (theirs, b)" in refused["hv1"]["msg"]
     steps = ["delete snapshot b", "delete snapshot theirs"]
     bring(ansible, lab, steps, snapshot="theirs", state="absent", children=True)
     alone = {"disk_only": True, "keep": 1}
-    bring(ansible, lab, ["take snapshot c of its disks alone"], snapshot="c", **alone)
+    bring(ansible, lab, ["take disk-only snapshot c"], snapshot="c", **alone)
     steps = [
-        "take snapshot d of its disks alone",
-        "note that snapshot c is being merged",
+        "take disk-only snapshot d",
+        "mark snapshot c as being merged",
         "delete snapshot c, merging its files, the oldest beyond 1",
     ]
     bring(ansible, lab, steps, verified=True, snapshot="d", **alone)
@@ -353,7 +353,7 @@ def _several_at_once(fleet: Fleet) -> None:
         }
         run = fleet.ansible.playbook("snapshot", asked).succeeded()
         for vm in ("web1 +hv1", "web2 +hv2"):
-            row = rf"{vm} +changed +take snapshot {name} of its disks alone.*{more}"
+            row = rf"{vm} +changed +take disk-only snapshot {name}.*{more}"
             assert re.search(row, run.stdout), str(run)
     again = fleet.ansible.playbook("snapshot", asked).succeeded()
     assert len(re.findall(r"hv\d +unchanged", again.stdout)) == 2, str(again)

@@ -129,18 +129,18 @@ def test_permission_denied(ansible: Ansible) -> None:
     """A user without rights is told what to become, or which group to enter."""
     answers = _ask(ansible, _BOTH, become_user="nobody")
     for module in READERS:
-        words = ("become root there, or let the user into the group libvirt",)
+        words = ("run as root there (become), or add the user to the group libvirt",)
         _failure(answers[module], "qemu:///system", *words)
 
 
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        (["libvirt.py"], ("missing here: libvirt;", "apt-get install python3-libvirt")),
-        (["lxml"], ("missing here: lxml;", "apt-get install python3-lxml")),
+        (["libvirt.py"], ("not installed: libvirt;", "apt-get install python3-libvirt")),
+        (["lxml"], ("not installed: lxml;", "apt-get install python3-lxml")),
         (
             ["libvirt.py", "lxml"],
-            ("missing here: libvirt, lxml;", "apt-get install python3-libvirt python3-lxml"),
+            ("not installed: libvirt, lxml;", "apt-get install python3-libvirt python3-lxml"),
         ),
     ],
 )

@@ -95,7 +95,7 @@ def test_in_the_browser(ansible: Ansible, all_guests: Guests) -> None:
         first.close()
         second.close()
         assert opened.ended() == 0, opened.said
-        assert "nobody looks any more" in opened.said
+        assert "the last viewer disconnected" in opened.said
         assert secret not in opened.said
     _is_closed(all_guests, before, helper)
 
@@ -207,7 +207,7 @@ def test_a_screen_of_type_spice_for_a_viewer(ansible: Ansible, all_guests: Guest
     """With the password of the moment, and afterwards with the one from before."""
     run = ansible.playbook("console", {"vm_name": "spicy1"})
     assert run.returncode == 2
-    assert "which no browser shows; use -e virt_console=viewer" in " ".join(run.stdout.split())
+    assert "which browsers cannot show; use -e virt_console=viewer" in " ".join(run.stdout.split())
     with console.Console(ansible, _VIEWER, "spicy1") as opened:
         text = opened.file.read_text()
         found = dict(line.split("=", 1) for line in text.splitlines()[1:])
@@ -269,7 +269,7 @@ def test_the_serial_console_in_the_browser(ansible: Ansible, all_guests: Guests)
         with console.Console(ansible, _SERIAL_PAGE, "serial2") as opened:
             url = opened.url
             tab = console.Tab(url)
-            with pytest.raises(console.Refused, match="too many look already"):
+            with pytest.raises(console.Refused, match="too many viewers"):
                 console.Tab(url).read(b"never")
             line = "for i in $(seq 20); do echo hello > /dev/ttyS0; sleep 1; done"
             all_guests.execute("hv2", "serial2", line, wait=False)
@@ -294,8 +294,8 @@ def test_what_cannot_be_opened(ansible: Ansible) -> None:
         ({"vm_name": "nobody"}, "no hypervisor has a VM 'nobody'"),
         ({"vm_name": "blind1"}, "blind1 on hv1 has no screen"),
         ({"vm_name": "spice1"}, "spice1 on hv1 is shutoff, so it has no console; start it first"),
-        ({**_PC1, "virt_console": "telnet"}, "'telnet' is no kind of console"),
-        ({**_PC1, "virt_console_minutes": "0"}, "0 is no time to look"),
+        ({**_PC1, "virt_console": "telnet"}, "'telnet' is not a kind of console"),
+        ({**_PC1, "virt_console_minutes": "0"}, "0 is not a time limit"),
         ({}, "no VM is named"),
     ):
         run = ansible.playbook("console", given)

@@ -235,9 +235,9 @@ def test_nobody_is_taken_for_another(reach: Reach) -> None:
         ]["hostvars"]
         assert hosts["lan1"]["ansible_host"] == address
         assert hosts["lan1"]["virt_addresses"] == [address], said
-        for name, reason in (("near1", "another machine has it"), ("near2", "that is hypervisor")):
+        for name, reason in (("near1", "another machine has it"), ("near2", "of hypervisor")):
             assert "ansible_host" not in hosts[name]
-            assert f"VM '{name}' of {_GUESTS[name][0]} (static) is not connected to at" in said
+            assert f"VM '{name}' of {_GUESTS[name][0]} (static): not connecting to" in said
             assert reason in said
 
         reach.record("lan1", reach.keys["lan1"], address)
@@ -301,9 +301,7 @@ class Spoofing:
         """The same of addresses that are told of and not connected to."""
         text = self.tried(kind, claimant, addresses)
         for one in addresses:
-            assert re.search(
-                rf"'{claimant}' of hv. \(\w+\) is not connected to at [^:]*{one}", text
-            )
+            assert re.search(rf"'{claimant}' of hv. \(\w+\): not connecting to [^:]*{one}", text)
 
 
 def test_twenty_claims_of_addresses_and_no_wrong_machine(reach: Reach) -> None:

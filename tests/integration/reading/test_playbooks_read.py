@@ -67,14 +67,14 @@ def cut(lab: Laboratory, ansible: Ansible) -> Iterator[str]:
 
 def _shown(run: Run) -> str:
     """What the playbook printed between Ansible's own lines."""
-    lines = run.stdout.split("TASK [Show the answers]", 1)[1].splitlines()[1:]
+    lines = run.stdout.split("TASK [Show the results]", 1)[1].splitlines()[1:]
     end = next(i for i, line in enumerate(lines) if line.startswith(("ok:", "changed:", "fatal:")))
     return "\n".join(lines[:end]).rstrip() + "\n"
 
 
 def _documented(run: Run) -> bool:
     """Whether the showing task returned what its documentation says."""
-    result = run.of("Show the answers")["hv1"]
+    result = run.of("Show the results")["hv1"]
     known = {key: result[key] for key in ("hypervisors", "output")}
     return undocumented("virt_show", known) == []
 
@@ -96,7 +96,7 @@ def test_b15_list(ansible: Ansible, fleet: Fleet) -> None:
         ["hv2", "web2", "running", "booted"],
     ):
         assert row in rows
-    assert "hv1: broken1: disk vda: the file is no qcow2 image" in shown
+    assert "hv1: broken1: disk vda: the file is not a qcow2 image" in shown
     assert not fleet.trap.exists()
 
 
@@ -183,7 +183,7 @@ def test_the_file_changes_when_its_content_does(
     assert fleet.guests.made
     path = tmp_path / "list"
     variables = {"virt_output_file": str(path)}
-    show = "Show the answers"
+    show = "Show the results"
 
     def changed(check: bool) -> Any:
         run = ansible.playbook("list", variables, check=check).succeeded()
@@ -292,7 +292,7 @@ def test_nobody_answers(ansible: Ansible, lab: Laboratory, dead: Path) -> None:
     assert "no hypervisor answered: hv9: " in run.stdout
     run = ansible.playbook("list", {"virt_uri": "qemu+tcp://127.0.0.1:1/system"})
     assert run.returncode != 0
-    message = run.of("Show the answers")["hv1"]["msg"]
+    message = run.of("Show the results")["hv1"]["msg"]
     for name in ("hv1", "hv2"):
         assert f"{name}: cannot connect to libvirt at qemu+tcp://127.0.0.1:1/system" in message
 

@@ -184,7 +184,7 @@ def test_what_cannot_be_read_is_in_its_own_entry(domains: Domains) -> None:
     found = domains["broken1"]
     assert found["state"] == "shutoff"
     assert [disk["size_mib"] for disk in found["disks"]] == [None, None, None]
-    assert "disk vda: the file is no qcow2 image" in found["error"]
+    assert "disk vda: the file is not a qcow2 image" in found["error"]
     assert "disk vdb: /dev/fleet/gone: No such file or directory" in found["error"]
     assert "disk vdc: pool cold is not active" in found["error"]
     assert found["disks"][2]["pool"] == "cold"

@@ -25,7 +25,7 @@ def _db1(fleet: Fleet) -> Iterator[None]:
 
 
 def _changed(run: Run) -> set[str]:
-    results = run.of("Look at the screens of every hypervisor")
+    results = run.of("Take the screenshots on every hypervisor")
     return {host for host, result in results.items() if result["changed"]}
 
 
@@ -51,7 +51,7 @@ def test_all_that_run(ansible: Ansible, fleet: Fleet, tmp_path: Path) -> None:
         assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600
         assert f'src="{name}"' in (folder / "index.html").read_text(encoding="utf-8")
         assert name in run.stdout
-    assert "content" not in str(run.of("Look at the screens of every hypervisor"))
+    assert "content" not in str(run.of("Take the screenshots on every hypervisor"))
 
 
 def test_one_that_does_not_change(ansible: Ansible, fleet: Fleet, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_what_cannot_be_seen_is_a_failure(ansible: Ansible, fleet: Fleet, tmp_pa
     run = ansible.playbook("screenshot", given)
     assert run.returncode == 2
     said = " ".join(run.stdout.split())
-    assert "off1 on hv1: it is shutoff, so it shows nothing; start it first" in said
+    assert "off1 on hv1: it is shutoff, so it has no screen output; start it first" in said
     assert "web2 on hv2: it has no screen, only its serial console" in said
     assert "on no hypervisor that answered: nobody" in said
     assert (tmp_path / "hv2" / "db1.png").exists()
@@ -79,7 +79,7 @@ def test_what_guests_said(ansible: Ansible, fleet: Fleet) -> None:
     assert fleet.guests.made
     given = {"virt_names": "web1,web2", "virt_console_lines": 5}
     run = ansible.playbook("console_log", given).succeeded()
-    shown = run.of("Show what they said")["hv1"]["output"]
+    shown = run.of("Show the console output")["hv1"]["output"]
     for name, host in (("web1", "hv1"), ("web2", "hv2")):
         _head, _found, said = shown.partition(f"{name} on {host}:\n")
         lines = [line for line in said.splitlines() if line.startswith("  ")]
@@ -90,7 +90,7 @@ def test_what_guests_said(ansible: Ansible, fleet: Fleet) -> None:
     guests.wait_agent("hv1", "web1")
     guests.execute("hv1", "web1", said)
     run = ansible.playbook("console_log", {**given, "virt_console_follow": 10}).succeeded()
-    during, _task, _after = run.stdout.partition("TASK [Show what they said]")
+    during, _task, _after = run.stdout.partition("TASK [Show the console output]")
     lines = re.findall(r"^web1 \| followed-(\d+)-end$", during, re.M)
     assert len(lines) == len(set(lines)) >= 3, str(run)
     run = ansible.playbook("console_log", {"virt_names": "web1,nobody"})
@@ -100,4 +100,4 @@ def test_what_guests_said(ansible: Ansible, fleet: Fleet) -> None:
     for wrong in ({"vm_name": "web1", "virt_console_lines": 0}, {}):
         run = ansible.playbook("console_log", wrong)
         assert run.returncode == 2
-        assert "no number of lines" in run.stdout or "no VM is named" in run.stdout
+        assert "not a number of lines" in run.stdout or "no VM is named" in run.stdout

@@ -141,7 +141,7 @@ def test_with_dnf(hypervisor: t.Any) -> None:
     found = there.run(["zsh"])
     assert found["failed"]
     assert found["msg"] == (
-        "hv1: cannot install zsh: Failed to install No package zsh. Ensure that it reaches its"
+        "hv1: cannot install zsh: Failed to install No package zsh. Ensure that it can reach its"
         " package mirror, or install them yourself, and run it again"
     )
 
@@ -169,7 +169,7 @@ def test_an_interrupted_installation_is_finished_first(hypervisor: t.Any) -> Non
         ([("command", FAILED)], "hv1: cannot install zsh: E: no mirror. Ensure"),
         (
             [("command", {"stdout": "x"}), ("command", {**FAILED, "stderr": "dpkg: no space"})],
-            "hv1: an installation was interrupted there, and 'dpkg --configure --pending' cannot"
+            "hv1: a package installation was interrupted, and 'dpkg --configure --pending' cannot"
             " finish it: dpkg: no space",
         ),
         (

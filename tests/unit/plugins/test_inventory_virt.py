@@ -416,7 +416,7 @@ def test_no_guest_takes_a_name(inventories: dict[str, Read]) -> None:
     assert "db1" not in read.groups
     assert "ansible_user" not in read.hosts["hv1"]
     assert sum("is left out" in text for text in read.said) == 2
-    assert sum("is not put into group" in text for text in read.said) == 4
+    assert sum("is not added to group" in text for text in read.said) == 4
 
 
 def test_no_guest_gets_among_the_hypervisors(inventories: dict[str, Read]) -> None:
@@ -431,14 +431,14 @@ def test_no_guest_gets_among_the_hypervisors(inventories: dict[str, Read]) -> No
     assert groups["fine"] == {"web1", "web2", "web3", "web4"}
     assert groups["z_site"] == groups["site"] == {"web4"}
     assert not {"localhost", "LocalHost", "web2", "web3", "hv1"} & set(groups)
-    said = [text for text in read.said if "not put into group" in text]
+    said = [text for text in read.said if "not added to group" in text]
     for words in (
-        "web1, web2, web3 and 1 more are not put into group 'spares': it is part of ",
-        "web1, web2, web3 and 1 more are not put into group 'machines': it is part of 'estate',",
-        "web1, web2 are not put into group 'localhost': it is one of Ansible's own names",
-        "web1 is not put into group 'web2': a host has that name",
-        "web2, z_hypervisors are not put into group 'hypervisors': hypervisors are in it",
-        "web4 is not put into group 'ungrouped': hypervisors are in it",
+        "web1, web2, web3 and 1 more are not added to group 'spares': it is part of ",
+        "web1, web2, web3 and 1 more are not added to group 'machines': it is part of 'estate',",
+        "web1, web2 are not added to group 'localhost': that name is reserved by Ansible",
+        "web1 is not added to group 'web2': a host has that name",
+        "web2, z_hypervisors are not added to group 'hypervisors': it contains hypervisors",
+        "web4 is not added to group 'ungrouped': it contains hypervisors",
     ):
         assert any(words in text for text in said), said
 
@@ -475,12 +475,11 @@ def test_no_address_of_another_machine(inventories: dict[str, Read]) -> None:
         **dict.fromkeys(("storage", "mapped", "zone", "twin1", "twin2")),
         **dict.fromkeys(("titled", "titled2", "titled3", "titled4", "titled5")),
     }
-    assert sum("is another machine: not connected to" in text for text in read.said) == 5
-    said = [text for text in read.said if "is not connected to at" in text]
+    assert sum("is another machine; not connecting to it" in text for text in read.said) == 5
+    said = [text for text in read.said if "): not connecting to " in text]
     assert len(said) == 4
     assert (
-        "VM 'first' of hv1 (static) is not connected to at 192.0.2.1: that is hypervisor hv1"
-        in said
+        "VM 'first' of hv1 (static): not connecting to 192.0.2.1: address of hypervisor hv1" in said
     )
 
 

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Taking over domains of a hypervisor: reading them, and writing what we keep with them.
+"""Adopting domains of a hypervisor: reading them, and writing our metadata.
 
-Nothing of a domain is changed but our metadata, which is written in one call.
+Nothing of a domain is changed but our metadata, which are written in one call.
 
 This file is private to the collection.
 """
@@ -47,7 +47,7 @@ _LOOK_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class _Here:
+class _HostFacts:
     """What is read once for all domains of the hypervisor."""
 
     host: described.Host
@@ -57,7 +57,7 @@ class _Here:
 
 @dataclass
 class _Job:
-    """One domain and what becomes of it."""
+    """One domain and its result."""
 
     connection: Connection
     dom: VirDomain
@@ -75,23 +75,23 @@ class _Job:
         self.done = True
 
     def undo(self, step: Step[Facts]) -> None:
-        """Nothing: the only step is the last."""
+        """Do nothing: the only step is the last."""
 
     def finish(self) -> None:
-        """Nothing: libvirt has said that it is written."""
+        """Do nothing: libvirt has confirmed the write."""
 
 
 def run(
     connection: Connection, names: t.Sequence[str], pool: str, options: Options, *, check: bool
 ) -> dict[str, object]:
-    """Adopt ``names``, or all that can be meant; the module's result."""
+    """Adopt ``names``, or without any all candidates; the module's result."""
     require_named(names)
     _require_local(connection)
     if not check:
         lease.wait_for_others(connection, names)
     jobs = [
-        _plan(connection, dom, here, options)
-        for here in [_here(connection, pool, options)]
+        _plan(connection, dom, host_facts, options)
+        for host_facts in [_host_facts(connection, pool, options)]
         for dom in _meant(connection, names)
     ]
     if check:
@@ -106,14 +106,14 @@ def run(
 
 
 def look(connection: Connection, names: t.Sequence[str], pool: str) -> dict[str, object]:
-    """The domains that are meant with their specifications, and all that others must know of this
-    hypervisor. Changes nothing."""
+    """The selected domains with their specifications, and what other hypervisors must know of this
+    one. Changes nothing."""
     _require_local(connection)
     options = Options()
-    here = _here(connection, pool, options)
+    host_facts = _host_facts(connection, pool, options)
     known = [dom for dom in _listed(connection) if not names or str(dom.name()) in names]
     jobs = [
-        _plan(connection, dom, here, options)
+        _plan(connection, dom, host_facts, options)
         for dom in known
         if names or adopt_plan.is_candidate(read_metadata(connection, dom))
     ]
@@ -143,8 +143,8 @@ def look(connection: Connection, names: t.Sequence[str], pool: str) -> dict[str,
 def _require_local(connection: Connection) -> None:
     if not connection.local:
         raise PlanRefused(
-            f"{connection.uri} is no hypervisor of this machine; whose a file is can only be told"
-            " where it lies: run this on the hypervisor itself, with uri qemu:///system"
+            f"{connection.uri} is not this machine's hypervisor, and the owner of a file is known"
+            " only where it is stored: run this on the hypervisor itself, with uri qemu:///system"
         )
 
 
@@ -163,25 +163,25 @@ def _meant(connection: Connection, names: t.Sequence[str]) -> list[VirDomain]:
     ]
 
 
-def _here(connection: Connection, pool: str, options: Options) -> _Here:
+def _host_facts(connection: Connection, pool: str, options: Options) -> _HostFacts:
     capabilities = host_info.capabilities(
         connection.call("read capabilities", connection.conn.getCapabilities)
     )
     kind = "kvm" if "kvm" in capabilities["domain_types"] else "qemu"
     references = ownership.read(connection) if options.disks else None
     pools = references.pools if references else ownership.read_pools(connection, look=False)
-    return _Here(described.Host(str(capabilities["arch"]), kind, pool), pools, references)
+    return _HostFacts(described.Host(str(capabilities["arch"]), kind, pool), pools, references)
 
 
-def _plan(connection: Connection, dom: VirDomain, here: _Here, options: Options) -> _Job:
-    facts = _read(connection, dom, here)
+def _plan(connection: Connection, dom: VirDomain, host_facts: _HostFacts, options: Options) -> _Job:
+    facts = _read(connection, dom, host_facts)
     job = _Job(connection, dom, facts, options, adopt_plan.plan(facts, options))
     job.msg = "; ".join(job.plan.refusals) or None
     job.own, job.kept = adopt_plan.sort_disks(facts, options)
     return job
 
 
-def _read(connection: Connection, dom: VirDomain, here: _Here) -> Facts:
+def _read(connection: Connection, dom: VirDomain, host_facts: _HostFacts) -> Facts:
     name = str(dom.name())
 
     def ask() -> tuple[str, str, bool, bool, int, int]:
@@ -207,7 +207,7 @@ def _read(connection: Connection, dom: VirDomain, here: _Here) -> Facts:
         autostart=persistent and bool(connection.call("read autostart", dom.autostart)),
         groups=stored.groups if stored else (),
         sizes=_sizes(connection, dom, disks),
-        pools=_pools(disks, here.pools),
+        pools=_pools(disks, host_facts.pools),
     )
     uuid = str(dom.UUIDString())
     return Facts(
@@ -219,15 +219,15 @@ def _read(connection: Connection, dom: VirDomain, here: _Here) -> Facts:
         reason=str(reason_name(state, reason)),
         stored=stored,
         live=metadata.parse(_lxml.parse(live, f"domain {name}")) if live else None,
-        description=described.describe(found, here.host),
+        description=described.describe(found, host_facts.host),
         owner_alive=stored is not None and owners.is_alive(stored.owner),
         job=job_of(connection, dom) if active else None,
-        disks=_disks(disks, uuid, here.references) if here.references else (),
+        disks=_disks(disks, uuid, host_facts.references) if host_facts.references else (),
     )
 
 
 def _sizes(connection: Connection, dom: VirDomain, disks: t.Sequence[DiskEntry]) -> dict[str, int]:
-    """Bytes by target; a disk whose file is not there has none."""
+    """Bytes by target; without disks whose file does not exist."""
     found = {}
     for disk in disks:
         target, source = disk["target"], disk["source"]
@@ -236,7 +236,7 @@ def _sizes(connection: Connection, dom: VirDomain, disks: t.Sequence[DiskEntry])
         try:
             sizes = connection.call(f"read disk {target} of {dom.name()}", dom.blockInfo, source, 0)
         except LibvirtFailure:
-            continue  # so the disk is not described, which is told
+            continue  # so the disk is reported as not described
         found[target] = int(sizes[0])
     return found
 
@@ -304,7 +304,7 @@ def _kind(path: str) -> tuple[str, int]:
 
 
 def _mark(job: _Job, step: Step[Facts]) -> None:
-    """Write what was planned, if the domain's metadata are still those it was planned from."""
+    """Write the planned metadata, if the domain's are still those that the plan was based on."""
     connection, facts = job.connection, job.facts
     ours: Metadata = t.cast("Metadata", step.about)
     with owners.host_lock():
@@ -346,7 +346,7 @@ def _result(jobs: t.Sequence[_Job]) -> dict[str, object]:
 
 
 def _owned(job: _Job) -> list[str]:
-    """The disks that are its own in the end."""
+    """The disks that it owns in the end."""
     stored = job.facts.stored.volumes if job.facts.stored else ()
     before = [one.path for one in stored if one.role == "disk"]
     return before if job.plan.refusals else [*before, *(one.path for one in job.own)]
@@ -355,7 +355,7 @@ def _owned(job: _Job) -> list[str]:
 def _note(job: _Job) -> str | None:
     if adopt_plan.is_candidate(job.facts.stored):
         return None
-    return "made by this collection, so there is nothing to adopt"
+    return "created by this collection, so there is nothing to adopt"
 
 
 def _diff(job: _Job) -> dict[str, str]:

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether somebody still waits for what this process does.
+"""Whether the caller of this process still waits for its result.
 
-A play that is killed takes nothing along that runs for it: its modules go on on the hypervisors,
-and its own processes on the controller. What only reads for long, or writes what has no name yet,
-looks here and ends.
+Killing a play does not end what runs for it: its modules keep running on the hypervisors, and its
+own processes on the controller. Long-running work that only reads, or writes a file without a name
+yet, checks here and ends.
 
 This file is private to the collection.
 """
@@ -19,16 +19,16 @@ import time
 
 from ..._errors import FleetVirtError
 
-_OUTPUT = 1  # standard output, which the result of a module goes to
-_SECONDS = 0.5  # between two looks
+_OUTPUT = 1  # standard output, which receives the result of a module
+_SECONDS = 0.5  # between two checks
 
 
 class Abandoned(FleetVirtError):
-    """Nobody is there any more who would hear of it."""
+    """The caller is gone: no process waits for the result any more."""
 
 
 class _State:
-    """What there was at the beginning."""
+    """The state at the start of the process."""
 
     def __init__(self) -> None:
         self.heard = False
@@ -37,7 +37,7 @@ class _State:
         self.begin()
 
     def begin(self) -> None:
-        """In a new process: Ansible's workers are children of the one that waits for them."""
+        """Record the parent: Ansible's workers are children of the process that waits for them."""
         self.parent = os.getppid()
 
 
@@ -46,22 +46,22 @@ os.register_at_fork(after_in_child=_state.begin)
 
 
 def is_heard() -> None:
-    """This process is a module: it has somebody as long as its output can be written."""
+    """Mark this process as a module: it has a caller as long as its output can be written."""
     _state.heard = True
 
 
 def require() -> None:
-    """Raise Abandoned if nobody waits any more; looks now and then, so it may be called often."""
+    """Raise Abandoned if the caller is gone; checks only every half second, so call it often."""
     now = time.monotonic()
     if now - _state.looked < _SECONDS:
         return
     _state.looked = now
     if os.getppid() != _state.parent or (_state.heard and _broken(_OUTPUT)):
-        raise Abandoned("whoever asked for this is gone; it was given up")
+        raise Abandoned("the calling process is gone; the work was abandoned")
 
 
 def _broken(descriptor: int) -> bool:
-    """Whether nobody is at the other end of a pipe, a socket or a terminal."""
+    """Whether the other end of a pipe, a socket or a terminal is closed."""
     poll = select.poll()
     poll.register(descriptor, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _fd, event in poll.poll(0))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading and replacing small configuration files, whole or not at all.
+"""Reading and atomically replacing small configuration files.
 
 This file is private to the collection.
 """
@@ -18,16 +18,16 @@ from . import files
 
 
 def read(path: str) -> str | None:
-    """The file's text, None where there is none. Raises PlanRefused for what is no text."""
+    """The file's text, None if there is no file. Raises PlanRefused for what is not text."""
     try:
         with open(path, encoding="utf-8", newline="") as file:
             return file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except UnicodeDecodeError:
-        raise PlanRefused(f"{path} is not UTF-8: it is left alone") from None
+        raise PlanRefused(f"{path} is not UTF-8; it was not changed") from None
     except PermissionError:
-        raise PlanRefused(f"{path} cannot be read: become root there") from None
+        raise PlanRefused(f"{path} cannot be read: run as root (become)") from None
 
 
 def write(path: str, text: str, mode: int = 0o644) -> None:
@@ -41,8 +41,8 @@ def replaced(texts: t.Mapping[str, str | None], mode: int = 0o644) -> t.Iterator
     """Replace all of the files, or none; None removes one. ``mode`` is a new file's.
 
     Everything is written and flushed under temporary names before the first file changes, so that a
-    disk that is full is found out in time. When what is done within fails, the former files are put
-    back by renaming, which takes no space. Raises PlanRefused for a file that cannot be written.
+    full disk is detected in time. If the body of the ``with`` fails, the former files are restored
+    by renaming, which takes no space. Raises PlanRefused for a file that cannot be written.
     """
     new: dict[str, str] = {}
     former: dict[str, str | None] = {}
@@ -53,7 +53,7 @@ def replaced(texts: t.Mapping[str, str | None], mode: int = 0o644) -> t.Iterator
                     new[path] = _prepare(path, text, mode)
         for path in texts:
             with _explained(path):
-                former[path] = _keep(path)
+                former[path] = _back_up(path)
                 if path in new:
                     files.move(new[path], path)
                     del new[path]
@@ -62,8 +62,8 @@ def replaced(texts: t.Mapping[str, str | None], mode: int = 0o644) -> t.Iterator
                     files.flush(os.path.dirname(path))
         yield
     except BaseException:
-        for path, kept in former.items():
-            _put_back(path, kept)
+        for path, backup in former.items():
+            _restore(path, backup)
         raise
     finally:
         for temporary in (*new.values(), *former.values()):
@@ -83,27 +83,27 @@ def _explained(path: str) -> t.Iterator[None]:
 
 
 def _prepare(path: str, text: str, mode: int) -> str:
-    """The temporary file beside ``path`` that has the text, flushed."""
+    """Write the text to a temporary file beside ``path``, flushed, and return its path."""
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     return files.prepare(path, text.encode("utf-8"), mode)
 
 
-def _keep(path: str) -> str | None:
-    """A second name of the file, to put it back by; None where there is no file."""
-    kept = f"{os.path.dirname(path)}/.{os.path.basename(path)}.former"
+def _back_up(path: str) -> str | None:
+    """Hard-link the file to restore it from, and return the link; None if there is no file."""
+    backup = f"{os.path.dirname(path)}/.{os.path.basename(path)}.former"
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(kept)  # of a run that was killed
+        os.unlink(backup)  # of a run that was killed
     try:
-        os.link(path, kept)
+        os.link(path, backup)
     except FileNotFoundError:
         return None
-    return kept
+    return backup
 
 
-def _put_back(path: str, kept: str | None) -> None:
+def _restore(path: str, backup: str | None) -> None:
     with contextlib.suppress(OSError):
-        if kept is None:
+        if backup is None:
             os.unlink(path)
             files.flush(os.path.dirname(path))
         else:
-            files.move(kept, path)
+            files.move(backup, path)

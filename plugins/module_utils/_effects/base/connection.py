@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Opening libvirt, and saying well why it could not be opened.
+"""Opening connections to libvirt, with helpful errors when that fails.
 
 This file is private to the collection.
 """
@@ -25,7 +25,7 @@ from . import deadline
 from .deadline import Item, Value
 
 if t.TYPE_CHECKING:
-    # for checking alone: hypervisors need not have it
+    # for type checking only: hypervisors need not have it
     from typing_extensions import TypeVarTuple, Unpack
 
     from ..._libvirt import VirConnect
@@ -33,46 +33,47 @@ if t.TYPE_CHECKING:
     Given = TypeVarTuple("Given")
 
     class Described(t.Protocol):
-        """What libvirt describes by XML."""
+        """An object that libvirt describes in XML."""
 
         def XMLDesc(self, flags: int) -> str: ...
 
 
+_PERMISSION = "run as root there (become), or add the user to the group libvirt"
 _REMEDIES = (
-    ("Cannot read CA certificate", "name the folder with the client's keys: ?pkipath=FOLDER"),
+    ("Cannot read CA certificate", "specify the client's key directory: ?pkipath=DIRECTORY"),
     ("No such file or directory", "is libvirtd running there? (systemctl status libvirtd)"),
     ("Connection refused", "is libvirtd running there and listening? (systemctl status libvirtd)"),
-    ("Permission denied", "become root there, or let the user into the group libvirt"),
-    ("authentication unavailable", "become root there, or let the user into the group libvirt"),
-    ("no polkit agent", "become root there, or let the user into the group libvirt"),
-    ("Failed to verify peer's certificate", "the certificate does not name the host connected to"),
+    ("Permission denied", _PERMISSION),
+    ("authentication unavailable", _PERMISSION),
+    ("no polkit agent", _PERMISSION),
+    ("Failed to verify peer's certificate", "the certificate was not issued for this host name"),
 )
 
 
-# A daemon works on so many calls of one client at once (max_client_requests in libvirtd.conf, whose
-# default this is): when so many hang, every further call on the connection would.
+# The number of calls of one client that a daemon processes at once (the default of
+# max_client_requests in libvirtd.conf): when that many hang, every further call would hang too.
 _MOST_HANGING = 5
 
 
-class TooMuchSaid(FleetVirtError):
-    """What answers there describes more than any hypervisor has."""
+class ResponseTooLarge(FleetVirtError):
+    """The responses describe more than any hypervisor has."""
 
     def __init__(self, uri: str, most: int) -> None:
         super().__init__(
-            f"{uri}: its answers have more than {most} characters, of which none is shown; look at"
-            " what answers there"
+            f"{uri}: its responses exceed {most} characters and were discarded; check what is"
+            " listening there"
         )
 
 
 class Connection:
-    """One open connection: ``raw`` is libvirt's ``virConnect``; every limit is ``timeout``."""
+    """One open connection: ``conn`` is libvirt's ``virConnect``; every limit is ``timeout``."""
 
     def __init__(self, conn: VirConnect, uri: str, timeout: float) -> None:
         self.conn = conn
         self.uri = uri
         self.timeout = timeout
         self.hanging = 0
-        self.most: int | None = None  # characters that it may describe things with
+        self.most: int | None = None  # limit of all descriptions together, in characters
         self._described = 0
 
     @property
@@ -87,7 +88,7 @@ class Connection:
         *args: Unpack[Given],
         seconds: float | None = None,
     ) -> Value:
-        """``function(*args)`` within the limit, libvirt's error as LibvirtFailure.
+        """Result of ``function(*args)`` within the limit, libvirt's error as LibvirtFailure.
 
         ``seconds`` replaces the connection's limit for work that is known to take longer.
         """
@@ -120,8 +121,8 @@ class Connection:
             except LibvirtFailure as error:
                 if error.code != NO_CODE:
                     raise
-            # Why it failed was lost: freeing any of libvirt's objects (Python's collector may, at
-            # any moment) begins with virResetLastError. Asked again, libvirt says it again.
+            # The error was lost: freeing any libvirt object (which Python's garbage collector may
+            # do at any moment) begins with virResetLastError. A second call reports it again.
             with _libvirt.calling(what(item)):
                 return function(item)
 
@@ -139,7 +140,7 @@ class Connection:
         return outcomes
 
     def description(self, of: Described) -> str:
-        """The XML of a domain, network or the like; raises TooMuchSaid beyond the limit."""
+        """The XML of a domain, network or the like; raises ResponseTooLarge beyond the limit."""
         self.require_bounded()
         text = of.XMLDesc(0)
         self._described += len(text)
@@ -147,9 +148,9 @@ class Connection:
         return text
 
     def require_bounded(self) -> None:
-        """Raise TooMuchSaid if more was described than ``most``."""
+        """Raise ResponseTooLarge if the descriptions exceed ``most``."""
         if self.most is not None and self._described > self.most:
-            raise TooMuchSaid(self.uri, self.most)
+            raise ResponseTooLarge(self.uri, self.most)
 
     def each_there(
         self,
@@ -158,8 +159,8 @@ class Connection:
         what: t.Callable[[Item], str],
         gone: int,
     ) -> list[tuple[Item, Value]]:
-        """Items with their values; what vanished after it was listed, for which libvirt has the
-        code ``gone``, is left out. Raises what else failed."""
+        """Items with their values, without those that vanished after they were listed, for which
+        libvirt has the code ``gone``. Raises any other error."""
         found = []
         for item, outcome in zip(items, self.each(function, items, what)):
             if isinstance(outcome, deadline.Failed):
@@ -169,12 +170,12 @@ class Connection:
                 try:
                     raise error
                 finally:
-                    del error, outcome  # or they would hold each other, and libvirt's objects
+                    del error, outcome  # they would reference each other, and libvirt's objects
             found.append((item, outcome.value))
         return found
 
     def close(self) -> None:
-        """Close, unless a call is still stuck in there: closing would wait for it."""
+        """Close the connection, unless a call is stuck in it: closing would wait for that call."""
         if not self.hanging:
             with contextlib.suppress(LibvirtFailure, DeadlineExceeded):
                 self.call("close the connection", self.conn.close)
@@ -183,7 +184,7 @@ class Connection:
 
 
 def is_local(uri: str) -> bool:
-    """Whether ``uri`` is a hypervisor of this machine (libvirt's test driver is none)."""
+    """Whether ``uri`` is a hypervisor on this machine (libvirt's test driver is not)."""
     parts = urlsplit(uri)
     driver, _dummy, transport = parts.scheme.partition("+")
     return (
@@ -203,7 +204,7 @@ def _reason(message: str) -> str:
 
 @contextlib.contextmanager
 def connect(uri: str, timeout: float) -> t.Iterator[Connection]:
-    """A connection to ``uri`` (virConnectOpen), closed on leaving.
+    """Open a connection to ``uri`` (virConnectOpen); it is closed on exit.
 
     ``timeout`` (seconds) limits opening and then each single call. Raises HostUnreachable.
     """

@@ -2,14 +2,14 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Doing many things that may hang, each within its own limit.
+"""Running many calls that may hang, each with its own time limit.
 
 libvirt's calls block: a dead guest agent, a stale mount under a disk or a cut link can hold one
 for minutes, and nothing in the library interrupts it. So work runs in daemon threads; a thread
 that exceeds the limit of its item is abandoned and replaced, and the item becomes an entry with an
 error. Nothing waits for an abandoned thread, not even the end of the process.
 
-Once something hangs, more is under way at once, so that several that hang cost their time together.
+Once a call hangs, more calls run in parallel, so that several hanging calls time out together.
 
 This file is private to the collection.
 """
@@ -31,35 +31,35 @@ Value = t.TypeVar("Value")
 
 @dataclass(frozen=True)
 class Ok(t.Generic[Value]):
-    """What the function returned."""
+    """The value that the function returned."""
 
     value: Value
 
 
 @dataclass(frozen=True)
 class Failed:
-    """Why there is no value."""
+    """The error, if there is no value."""
 
     error: FleetVirtError
 
 
 Outcome = t.Union[Ok[Value], Failed]
 
-_RESCUERS = 4  # under way at once when something has been found hanging
+_RESCUERS = 4  # calls that run in parallel once one was found hanging
 
 
 class TooManyHang(FleetVirtError):
-    """Not begun, because so much hangs already that more would too."""
+    """Not started, because so many calls hang already that more would hang too."""
 
     def __init__(self, what: str, hanging: int) -> None:
-        super().__init__(f"{what}: not tried, {hanging} earlier calls hang")
+        super().__init__(f"{what}: not attempted because {hanging} earlier calls are hanging")
 
 
 class _Worker:
-    """A thread that is used again: reading a large fleet is many short calls, each within a limit.
+    """A reusable thread: reading a large fleet takes many short calls, each with its own limit.
 
-    What it does must not raise. One that hangs is not waited for; should it ever come back, it is
-    free again like any other.
+    Its work must not raise. A hanging thread is not waited for; if its call ever returns, the
+    thread is free again like any other.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class _Worker:
         threading.Thread(target=self._run, daemon=True).start()
 
     def give(self, work: t.Callable[[], None]) -> None:
-        """Have it do ``work``; only for one that is free."""
+        """Assign ``work`` to this thread, which must be free."""
         self.work = work
         self.given.release()
 
@@ -86,12 +86,12 @@ class _Worker:
 
 _MOST_FREE = 256
 _free: list[_Worker] = []
-# threads do not come along into a child process
+# a child process does not inherit threads
 os.register_at_fork(after_in_child=_free.clear)
 
 
 def _start(work: t.Callable[[], None]) -> None:
-    """Have a thread do ``work``."""
+    """Run ``work`` in a thread."""
     try:
         worker = _free.pop()
     except IndexError:
@@ -100,18 +100,18 @@ def _start(work: t.Callable[[], None]) -> None:
 
 
 def _without_frames(error: FleetVirtError) -> FleetVirtError:
-    """The error without what it was raised in.
+    """The error without its traceback.
 
-    Those frames hold libvirt's objects, and the error: garbage that only Python's collector frees,
-    at any moment, in any thread. Freeing one of libvirt's objects resets that thread's last error,
-    which then is lacking in an exception that is just being made of it.
+    Its frames reference libvirt's objects and the error itself: a cycle that only Python's garbage
+    collector frees, at any moment, in any thread. Freeing one of libvirt's objects resets that
+    thread's last error, which is then missing from an exception that is just being created.
     """
     error.__context__ = None
     return error.with_traceback(None)
 
 
 class _Run(t.Generic[Item, Value]):
-    """One call of :func:`each`: who works on which item since when."""
+    """One call of :func:`each`: which worker has been working on which item since when."""
 
     def __init__(self, function: t.Callable[[Item], Value], items: t.Sequence[Item]) -> None:
         self.function = function
@@ -140,11 +140,11 @@ class _Run(t.Generic[Item, Value]):
                 outcome = Ok(self.function(self.items[index]))
             except FleetVirtError as error:
                 outcome = Failed(_without_frames(error))
-            except BaseException as error:  # handed to the caller's thread, which raises it
+            except BaseException as error:  # passed to the caller's thread, which raises it
                 bug = error
             with self.changed:
                 if self.active.pop(worker, None) is None:
-                    return  # abandoned meanwhile: the item has its error already
+                    return  # abandoned meanwhile: the item already has its error
                 self.outcomes[index] = outcome
                 self.bug = self.bug or bug
                 self.open -= 1
@@ -164,9 +164,9 @@ def each(
     """Outcome of ``function`` for every item, in the order of ``items``.
 
     ``seconds`` is the limit for one item; ``what`` names an item in the error. ``parallel``
-    items are under way at once. When ``patience`` items have exceeded their limit, those not yet
-    begun are TooManyHang. A FleetVirtError is an outcome; any other exception is a defect of
-    ours and is raised here.
+    items are processed at once. When ``patience`` items have exceeded their limit, those not yet
+    started are TooManyHang. A FleetVirtError is an outcome; any other exception is a bug in this
+    collection and is raised here.
     """
     run = _Run(function, items)
     workers = 0

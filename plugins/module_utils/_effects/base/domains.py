@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Changing a domain's definition: the one place that calls libvirt for it.
+"""Changing domain definitions: the only module that calls libvirt for that.
 
 This file is private to the collection.
 """
@@ -28,7 +28,7 @@ _UNDEFINE = (
 
 
 def define(connection: Connection, action: str, xml: str, flags: int = 0) -> VirDomain:
-    """libvirt's object for the domain that is defined, anew or instead of its former definition."""
+    """Define the domain, replacing any former definition, and return libvirt's object for it."""
     defined: VirDomain = connection.call(action, connection.conn.defineXMLFlags, xml, flags)
     return defined
 
@@ -36,9 +36,9 @@ def define(connection: Connection, action: str, xml: str, flags: int = 0) -> Vir
 def undefine(
     connection: Connection, dom: VirDomain, *, keep_nvram: bool = False, missing_ok: bool = True
 ) -> None:
-    """Take the definition away, with all that libvirt itself keeps of the domain.
+    """Undefine the domain, with everything that libvirt itself stores for it.
 
-    ``missing_ok``: a domain that is gone already is no error.
+    ``missing_ok``: a domain that no longer exists is not an error.
     """
     flags = _UNDEFINE
     flags |= _libvirt.DOMAIN_UNDEFINE_KEEP_NVRAM if keep_nvram else _libvirt.DOMAIN_UNDEFINE_NVRAM
@@ -50,7 +50,7 @@ def undefine(
 
 
 def rename(connection: Connection, dom: VirDomain, name: str) -> None:
-    """Give a domain that is shut off another name."""
+    """Rename a domain that is shut off."""
     connection.call(f"rename {dom.name()} to {name}", dom.rename, name, 0)
 
 
@@ -62,9 +62,9 @@ def set_metadata(
     connection.call(action, dom.setMetadata, kind, element, *where)
 
 
-def set_system(connection: Connection, dom: VirDomain, whole: str | None) -> None:
-    """Replace what a domain that runs says of its operating system; None removes it."""
-    element = None if whole is None else _lxml.tostring(systems.to_plain_element(whole))
+def set_system(connection: Connection, dom: VirDomain, system: str | None) -> None:
+    """Replace the operating system in a running domain's metadata; None removes it."""
+    element = None if system is None else _lxml.tostring(systems.to_plain_element(system))
     kind = _libvirt.DOMAIN_METADATA_ELEMENT
     where = (systems.PREFIX, systems.NAMESPACE, _libvirt.DOMAIN_AFFECT_LIVE)
     action = f"change the operating system of {dom.name()}"
@@ -74,7 +74,7 @@ def set_system(connection: Connection, dom: VirDomain, whole: str | None) -> Non
 def set_text(
     connection: Connection, dom: VirDomain, which: t.Literal["title", "description"], text: str
 ) -> None:
-    """Replace the title or description of a domain that runs; empty removes it."""
+    """Replace the title or description of a running domain; an empty text removes it."""
     kind = {
         "title": _libvirt.DOMAIN_METADATA_TITLE,
         "description": _libvirt.DOMAIN_METADATA_DESCRIPTION,

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Files that are there as a whole or not at all, whenever the process or the machine dies.
+"""Atomic file replacement: a file is complete or absent whenever the process or the machine dies.
 
-The one file that renames. New content is written beside its place, readable by its owner alone
-whatever it will be, flushed, and takes the place in one step.
+The only module that renames files. New content is written beside its destination, readable by its
+owner only whatever its final mode, flushed, and renamed into place in one step.
 
 This file is private to the collection.
 """
@@ -23,9 +23,9 @@ _Path = t.Union[str, "os.PathLike[str]"]
 
 
 class Durable(enum.Enum):
-    """What there is once the machine's power was cut: the process's own death costs nothing."""
+    """What survives a power failure of the machine; the death of the process alone does no harm."""
 
-    NOTHING = "the former file, the new one or half of it: for what can be made again"
+    NOTHING = "the former file, the new one or part of it: for what can be generated again"
     CONTENT = "the former file or the new one"
     NAME = "the new one, from the moment the call returned"
 
@@ -39,11 +39,11 @@ def replacing(
     durable: Durable = Durable.NAME,
     locked: bool = False,
 ) -> t.Iterator[t.BinaryIO]:
-    """A new file to write to, which takes the place of ``path`` on leaving; not after an exception.
+    """A new file to write to, which replaces ``path`` on exit, but not after an exception.
 
-    ``owner`` (user, group) and ``mode`` are set before it has its name; None leaves what is done
-    to the open file. ``locked``: by a lock nobody else writes this file, so that what a killed
-    process left behind is replaced, and secrets do not pile up.
+    ``owner`` (user, group) and ``mode`` are set before it has its name; None leaves them as set on
+    the open file. ``locked``: a lock ensures that no other process writes this file, so leftovers
+    of a killed process are replaced, and secrets do not accumulate.
     """
     with _beside(path, locked) as (file, name):
         yield file
@@ -62,13 +62,13 @@ def write(
     durable: Durable = Durable.NAME,
     locked: bool = False,
 ) -> None:
-    """Replace the file, or make it: as ``replacing``."""
+    """Replace or create the file, as ``replacing`` does."""
     with replacing(path, mode=mode, owner=owner, durable=durable, locked=locked) as file:
         file.write(data)
 
 
 def publish(path: _Path, data: bytes, *, mode: int) -> bool:
-    """Make the file unless there is one, whoever else does the same; whether it was made here."""
+    """Create the file unless it exists, also when others do the same; return whether it did."""
     with _beside(path, locked=False) as (file, name):
         file.write(data)
         _settle(file, mode, None, Durable.NAME)
@@ -83,9 +83,9 @@ def publish(path: _Path, data: bytes, *, mode: int) -> bool:
 
 
 def create(path: _Path, data: bytes, *, mode: int, owner: tuple[int, int]) -> None:
-    """A file in a folder that is not in use yet, and is moved into place as a whole.
+    """Create a file in a folder that is not in use yet and will be moved into place as a whole.
 
-    Raises FileExistsError. Nobody but this user could read it before it has its owner.
+    Raises FileExistsError. Only this user can read the file before its owner is set.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
@@ -94,10 +94,9 @@ def create(path: _Path, data: bytes, *, mode: int, owner: tuple[int, int]) -> No
 
 
 def prepare(path: _Path, data: bytes, mode: int) -> str:
-    """A flushed file beside ``path`` to be moved there; its name.
+    """Write a flushed file beside ``path`` to be moved there later; return its name.
 
-    It has the owner, mode and security label of the file that is there, ``mode`` where there is
-    none.
+    It has the owner, mode and security label of the existing file, or ``mode`` if there is none.
     """
     with _beside(path, locked=False) as (file, name):
         file.write(data)
@@ -115,9 +114,9 @@ def prepare(path: _Path, data: bytes, mode: int) -> str:
 
 
 def move(old: _Path, new: _Path, *, durable: bool = True) -> None:
-    """Give a file or folder another name in its file system, in one step; a file there is replaced.
+    """Rename a file or folder within its file system, in one step; an existing file is replaced.
 
-    Of several who move the same one, one succeeds; the others have FileNotFoundError.
+    Of several processes that move the same one, one succeeds; the others get FileNotFoundError.
     """
     os.rename(old, new)
     if durable:
@@ -125,7 +124,7 @@ def move(old: _Path, new: _Path, *, durable: bool = True) -> None:
 
 
 def switch_link(link: _Path, to: str, temporary: _Path) -> None:
-    """Have ``link`` lead to ``to``: whoever opens it gets the old or the new.
+    """Point ``link`` at ``to`` atomically: opening it always yields the old or the new target.
 
     ``temporary`` is a name beside it, used under a lock.
     """
@@ -136,7 +135,7 @@ def switch_link(link: _Path, to: str, temporary: _Path) -> None:
 
 
 def flush(path: _Path) -> None:
-    """Have a file's content, or the names in a folder, on the disk (fsync(2))."""
+    """Flush a file's content, or the names in a folder, to the disk (fsync(2))."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -146,7 +145,7 @@ def flush(path: _Path) -> None:
 
 @contextlib.contextmanager
 def _beside(path: _Path, locked: bool) -> t.Iterator[tuple[t.BinaryIO, str]]:
-    """A new file in the same folder, 0600 from the start, and its name; gone after an exception."""
+    """A new file in the same folder, 0600 from the start, and its name; removed on an exception."""
     folder, base = os.path.split(os.fspath(path))
     if locked:
         name = os.path.join(folder, f".{base}.new")
@@ -155,7 +154,7 @@ def _beside(path: _Path, locked: bool) -> t.Iterator[tuple[t.BinaryIO, str]]:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(name, flags, 0o600)
     else:
-        # a name may be as long as a file system takes, and this one is longer
+        # the name may already have the maximum length of the file system, and this one is longer
         descriptor, name = tempfile.mkstemp(dir=folder or ".", prefix=f".{base[:60]}.")
     try:
         with os.fdopen(descriptor, "w+b") as file:
@@ -169,7 +168,7 @@ def _beside(path: _Path, locked: bool) -> t.Iterator[tuple[t.BinaryIO, str]]:
 def _settle(
     file: t.BinaryIO, mode: int | None, owner: tuple[int, int] | None, durable: Durable
 ) -> None:
-    """Owner first, which costs special bits of the mode; all of it before the flush."""
+    """Set the owner first, as that clears special bits of the mode; both before the flush."""
     file.flush()
     if owner is not None:
         os.fchown(file.fileno(), *owner)

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which file it is that was made, so that no other of its name is taken for it.
+"""The identity of a created file, so that no other file of the same name is mistaken for it.
 
-An inode's number is used again, often at once, when its file is gone. Its generation is another
-then, on file systems that have one.
+An inode number is reused, often immediately, when its file is gone. Its generation differs then,
+on file systems that have one.
 
 This file is private to the collection.
 """
@@ -21,7 +21,7 @@ _GET_GENERATION = 0x80087601
 
 
 def of_file(path: str) -> str:
-    """The identity of the file ``path``, which is no link."""
+    """The identity of the file ``path``, which must not be a link."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         return of_open(descriptor)
@@ -35,12 +35,12 @@ def of_open(descriptor: int) -> str:
     answer = array.array("I", [0, 0])  # the kernel writes the first four bytes
     try:
         fcntl.ioctl(descriptor, _GET_GENERATION, answer, True)
-    except OSError:  # not of this file system
+    except OSError:  # not supported by this file system
         return inode
     return f"{inode}.{answer[0]}"
 
 
 def is_same(noted: str, found: str) -> bool:
-    """Whether two identities are of one file; another client of its server may know less of it."""
+    """Whether two identities are of the same file; another NFS client may lack the generation."""
     one, two = noted.split("."), found.split(".")
     return one[: len(two)] == two[: len(one)]

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Locks between our processes on one host: each is gone with its holder, however that ends.
+"""Locks between our processes on one host: each is released when its holder ends for any reason.
 
-Their files lie in a folder that nobody else may enter: a file in /run/lock could be held for ever,
-or be a link, by any user.
+Their files are in a directory that no other user may enter: in /run/lock, any user could hold a
+lock file for ever, or replace it with a link.
 
 This file is private to the collection.
 """
@@ -27,9 +27,9 @@ _ROOTS = Path("/run/fleet-virt")
 
 
 def own_folder() -> Path:
-    """The folder for what lasts until the next boot, which is made: of root, or of this user.
+    """Create the directory for files that last until the next boot, owned by root or this user.
 
-    Raises PlanRefused for one that somebody else could have made or may look into.
+    Raises PlanRefused if another user may have created it or can access it.
     """
     path = _place()
     try:
@@ -39,17 +39,15 @@ def own_folder() -> Path:
             path.mkdir(mode=0o700)
         status = path.lstat()
     except OSError as error:
-        raise PlanRefused(
-            f"{path}, where locks are kept, cannot be made: {error.strerror}"
-        ) from None
+        raise PlanRefused(f"cannot create the lock directory {path}: {error.strerror}") from None
     if (
         not stat.S_ISDIR(status.st_mode)
         or status.st_uid != os.geteuid()
         or status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
     ):
         raise PlanRefused(
-            f"{path}, where locks are kept, is not a folder with mode 0700 of user {os.geteuid()};"
-            " see who made it, remove it, and try again"
+            f"the lock directory {path} is not a directory with mode 0700 owned by user"
+            f" {os.geteuid()}; find out who created it, remove it, and try again"
         )
     return path
 
@@ -69,14 +67,15 @@ def shared(
     what: str,
     lock: t.Callable[[int], None] | None = None,
 ) -> contextlib.AbstractContextManager[int]:
-    """While the lock ``name`` of all our processes on this host, of this user, is held.
+    """Hold the lock ``name``, shared by all processes of this collection and user on this host.
 
-    ``what`` another run has been doing when it is not had within ``seconds``: PlanRefused then.
+    Raises PlanRefused if it is not acquired within ``seconds``; ``what`` is what the other run has
+    been doing.
     """
     path = own_folder() / f"{name}.lock"
     refusal = (
-        f"another run has {what.format(path=path)} for {seconds:g} seconds; see who with fuser"
-        f" {path}, and try again"
+        f"another run has {what.format(path=path)} for {seconds:g} seconds; find the process with"
+        f" fuser {path}, and try again"
     )
     return held(path, seconds, refusal, lock)
 
@@ -90,12 +89,12 @@ def held(
     *,
     folder: bool = False,
 ) -> t.Iterator[int]:
-    """While a lock on the file ``path``, which is made, or on that ``folder`` is held; its
+    """Hold a lock on the file ``path``, created if needed, or on that ``folder``; yields its
     descriptor.
 
     ``lock`` is given the descriptor and raises BlockingIOError or PermissionError (fcntl(2)) while
-    somebody else holds it; by default it is flock(2) on the whole file. Raises PlanRefused with
-    ``refusal`` when it is not had within ``seconds``.
+    another process holds it; the default is flock(2) on the entire file. Raises PlanRefused with
+    ``refusal`` if it is not acquired within ``seconds``.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY if folder else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
     descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
@@ -103,7 +102,7 @@ def held(
         limit = time.monotonic() + seconds
         while True:
             try:
-                (lock or whole)(descriptor)
+                (lock or lock_file)(descriptor)
                 break
             except (BlockingIOError, PermissionError):
                 if time.monotonic() > limit:
@@ -114,6 +113,6 @@ def held(
         os.close(descriptor)
 
 
-def whole(descriptor: int) -> None:
-    """flock(2) on all of the file; raises BlockingIOError while somebody else holds it."""
+def lock_file(descriptor: int) -> None:
+    """Lock the entire file (flock(2)); raises BlockingIOError while another process holds it."""
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Finding domains by their names, and what we keep with them.
+"""Finding domains by name, and reading and writing our metadata in them.
 
 This file is private to the collection.
 """
@@ -34,10 +34,10 @@ _SHOWN = 20
 
 
 def find_domain(connection: Connection, name: str) -> VirDomain | None:
-    """libvirt's object for the domain ``name`` (virDomainLookupByName), None if there is none."""
+    """libvirt's object for the domain ``name`` (virDomainLookupByName), None if it is missing."""
     try:
         found: VirDomain = connection.call(
-            f"look for domain {name}", connection.conn.lookupByName, name
+            f"find domain {name}", connection.conn.lookupByName, name
         )
     except LibvirtFailure as error:
         if error.code == ERR_NO_DOMAIN:
@@ -47,7 +47,7 @@ def find_domain(connection: Connection, name: str) -> VirDomain | None:
 
 
 def require_domains(connection: Connection, names: t.Sequence[str]) -> dict[str, VirDomain]:
-    """libvirt's object for each name; raises SpecError with every name that is not there."""
+    """libvirt's object for each name; raises SpecError listing every name that does not exist."""
     found = {name: find_domain(connection, name) for name in dict.fromkeys(names)}
     unknown = [name for name, dom in found.items() if dom is None]
     if unknown:
@@ -65,13 +65,13 @@ def require_domains(connection: Connection, names: t.Sequence[str]) -> dict[str,
 
 
 def read_metadata(connection: Connection, dom: VirDomain) -> Metadata | None:
-    """Our metadata in the persistent definition, None if there is none."""
+    """Our metadata from the persistent definition, None if there is none."""
     text = connection.call(f"read domain {dom.name()}", dom.XMLDesc, DOMAIN_XML_INACTIVE)
     return metadata.parse(parse(text, f"domain {dom.name()}"))
 
 
 def checkpoints(connection: Connection, dom: VirDomain) -> tuple[str, ...]:
-    """Names of the domain's checkpoints, sorted; none of a driver that knows of none."""
+    """Names of the domain's checkpoints, sorted; empty if the driver does not support them."""
     try:
         listed = connection.call(f"list checkpoints of {dom.name()}", dom.listAllCheckpoints, 0)
     except LibvirtFailure as error:
@@ -82,7 +82,7 @@ def checkpoints(connection: Connection, dom: VirDomain) -> tuple[str, ...]:
 
 
 def is_saved(connection: Connection, dom: VirDomain) -> bool:
-    """Whether its memory was saved; no driver without that has any."""
+    """Whether the domain has saved memory; false if the driver does not support that."""
     try:
         return bool(connection.call("look for saved memory", dom.hasManagedSaveImage, 0))
     except LibvirtFailure as error:
@@ -92,7 +92,7 @@ def is_saved(connection: Connection, dom: VirDomain) -> bool:
 
 
 def restore_metadata(connection: Connection, dom: VirDomain, stored: Metadata | None) -> None:
-    """Our metadata in the definition as they were before; None if there were none."""
+    """Restore our metadata in the definition; None removes it."""
     if stored is not None:
         write_metadata(connection, dom, stored, AFFECT_CONFIG)
         return

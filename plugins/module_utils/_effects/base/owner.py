@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who is at work on a domain, and the lock that saves retries.
+"""Which process is working on a domain, and the lock that saves retries.
 
-A process is known by the host's boot, its number and the moment it started, so that neither a
-reboot nor a number that came round again makes a dead owner look alive. No clock is compared.
+A process is identified by the host's boot ID, its PID and its start time, so that neither a reboot
+nor a reused PID makes a dead owner look alive. No wall clocks are compared.
 
 This file is private to the collection.
 """
@@ -20,7 +20,7 @@ from . import locks, processes
 
 
 def boot_id() -> str:
-    """The boot that owners of now belong to."""
+    """The ID of the current boot, which current owners belong to."""
     return processes.boot_id()
 
 
@@ -30,7 +30,7 @@ def myself(run: str) -> Owner:
 
 
 def of(pid: int, run: str = "") -> Owner:
-    """A process of this host that is alive."""
+    """The owner for a live process of this host."""
     return Owner(boot_id(), pid, processes.start_time(pid) or 0, run)
 
 
@@ -40,16 +40,17 @@ def reserved(run: str) -> Owner:
 
 
 def is_alive(owner: Owner | None) -> bool:
-    """Whether that process still exists on this host."""
+    """Whether the owner's process still exists on this host."""
     if owner is None or owner.pid <= 0 or owner.boot_id != boot_id():
         return False
     return processes.start_time(owner.pid) == owner.start_time
 
 
 def host_lock(seconds: float = 60.0, name: str = "host") -> contextlib.AbstractContextManager[int]:
-    """Only one of our processes at a time on this host (flock(2); gone with its holder).
+    """Hold a lock that one of our processes on this host has at a time.
 
-    To be held for definitions and reading only, never over a storage call that may hang; for
-    other work there are other names. Raises PlanRefused when it is not had within ``seconds``.
+    It is released when its holder ends (flock(2)).
+    Hold it for definitions and reading only, never during a storage call that may hang; other
+    work uses other names. Raises PlanRefused if it is not acquired within ``seconds``.
     """
     return locks.shared(name, seconds, "held {path}")

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Finding out which files hang before libvirt is asked about them, and their backing files.
+"""Detecting files on hanging mounts before libvirt accesses them, and their backing files.
 
-libvirt reads a disk's header while it holds the domain's or the pool's lock. On a mount that hangs
-(a dead NFS server) it never lets go, and from then on every listing of that host hangs, whoever
-asks. A thread of ours that hangs in its place harms nobody.
+libvirt reads a disk's header while it holds the domain's or the pool's lock. On a hanging mount
+(a dead NFS server) it never releases that lock, and from then on every listing of that host hangs
+for all clients. A thread of ours that hangs instead does no harm.
 
 This file is private to the collection.
 """
@@ -28,10 +28,10 @@ _QCOW2 = b"QFI\xfb"
 
 @dataclass(frozen=True)
 class File:
-    """A regular file: the bytes it occupies and what its beginning says.
+    """A regular file: the bytes it occupies and the contents of its header.
 
-    ``qcow2``: whether it is such an image, None when it may not be read. ``backing``: its backing
-    file, None for none; ``backing_known`` is false where somebody else must tell.
+    ``qcow2``: whether it is such an image, None if it may not be read. ``backing``: its backing
+    file, None if it has none; ``backing_known`` is false where that has to be found out otherwise.
     """
 
     occupied: int
@@ -42,7 +42,7 @@ class File:
 
 @dataclass
 class Probed:
-    """What was found: regular files, paths that do not answer, the errors of others."""
+    """Probe results: regular files, paths that hang, and errors for the others."""
 
     files: dict[str, File] = field(default_factory=dict)
     hanging: set[str] = field(default_factory=set)
@@ -50,10 +50,10 @@ class Probed:
 
 
 def probe(paths: t.Iterable[str], seconds: float) -> Probed:
-    """Read the beginning of each of ``paths`` (absolute, of this machine).
+    """Read the header of each of ``paths`` (absolute, on this machine).
 
-    The paths of a folder are tried by one thread; one that hangs makes the whole folder count as
-    hanging, ``seconds`` later. All folders are tried at the same time.
+    One thread probes the paths of a folder; if one hangs, the whole folder counts as hanging
+    after ``seconds``. All folders are probed at the same time.
     """
     folders: dict[str, list[str]] = {}
     for path in dict.fromkeys(paths):
@@ -64,7 +64,7 @@ def probe(paths: t.Iterable[str], seconds: float) -> Probed:
         lambda group: [(path, _try(path)) for path in group[1]],
         groups,
         seconds=seconds,
-        what=lambda group: f"look into {group[0]}",
+        what=lambda group: f"read files in {group[0]}",
         parallel=_PARALLEL if len(groups) > 1 else 1,
     )
     for (_dummy, members), outcome in zip(groups, outcomes):
@@ -80,7 +80,7 @@ def probe(paths: t.Iterable[str], seconds: float) -> Probed:
 
 
 def _try(path: str) -> File | str | None:
-    """The file; the error; None for what must not be opened: a device may react to it."""
+    """The file, or the error; None for what must not be opened, as devices may react to that."""
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Processes of this machine, as the kernel tells of them in /proc/PID/stat (proc(5)).
+"""Processes of this machine, as the kernel lists them in /proc/PID/stat (proc(5)).
 
 This file is private to the collection.
 """
@@ -28,7 +28,7 @@ def boot_id() -> str:
 
 
 def parse(text: str) -> Process:
-    """The process in the text of its file ``stat``."""
+    """Parse the text of a process's ``stat`` file."""
     # the name in parentheses may contain anything, blanks and parentheses too
     head, _sep, rest = text.rpartition(")")
     fields = rest.split()
@@ -36,12 +36,12 @@ def parse(text: str) -> Process:
 
 
 def read(pid: int) -> Process:
-    """The process with this number; raises OSError where there is none."""
+    """The process with this PID; raises OSError if there is none."""
     return parse(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace"))
 
 
 def start_time(pid: int) -> int | None:
-    """When the process began; None where there is none that has not ended."""
+    """When the process started; None if there is no such process, or it has ended."""
     try:
         process = read(pid)
     except OSError:
@@ -50,9 +50,9 @@ def start_time(pid: int) -> int | None:
 
 
 def lineage(pid: int) -> t.Iterator[tuple[int, Process]]:
-    """The process, its parent, and so on up to the first one, which is left out.
+    """The process, its parent, and so on up to, but not including, process 1.
 
-    Raises OSError where one of them ends meanwhile.
+    Raises OSError if one of them ends meanwhile.
     """
     while pid > 1:
         process = read(pid)
@@ -61,7 +61,7 @@ def lineage(pid: int) -> t.Iterator[tuple[int, Process]]:
 
 
 def arguments(pid: int) -> tuple[str, ...]:
-    """The words that the process was started with; none where there is no such process."""
+    """The command line of the process; empty if there is no such process."""
     try:
         data = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

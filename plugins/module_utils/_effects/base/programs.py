@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Running a program of this machine: no shell, no locale, a limit, and an error that says what.
+"""Running programs on this machine: no shell, no locale, a time limit, and a clear error.
 
-The one file that starts programs. ``run`` and ``attempt`` are for those of the system, wherever
-the session looks for its own; ``execute`` finds a program as the session does.
+The only module that starts programs. ``run`` and ``attempt`` are for system programs, regardless
+of the session's search path; ``execute`` finds a program as the session does.
 
 This file is private to the collection.
 """
@@ -32,7 +32,7 @@ _BLOCK = 65536
 
 
 class ProgramFailed(FleetVirtError):
-    """A program ended with another status than 0; keeps what it said."""
+    """A program ended with a status other than 0; ``said`` is its error output."""
 
     def __init__(self, argv: t.Sequence[str], status: int, said: str) -> None:
         self.status = status
@@ -46,12 +46,12 @@ class Done:
 
     status: int
     out: str
-    said: str  # standard error, or what there is instead
+    said: str  # standard error, or else standard output
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program ended, and the bytes that it printed (none of what went into a file)."""
+    """How a program ended, and the bytes that it printed (without output sent to a file)."""
 
     status: int
     stdout: bytes
@@ -64,16 +64,16 @@ class Ended:
 
     @property
     def said(self) -> str:
-        """Standard error, or what there is instead."""
+        """Standard error, or else standard output."""
         return _text(self.stderr).strip() or self.out.strip()
 
 
 @dataclass(frozen=True)
 class Confined:
-    """What a program that reads what may be hostile has of this process, and it has no more.
+    """All that a program that reads possibly hostile input inherits from this process.
 
     ``descriptors`` are open in it. It runs as ``user`` and ``group``, without other groups; None
-    leaves it as this process.
+    keeps those of this process.
     """
 
     descriptors: tuple[int, ...] = ()
@@ -82,7 +82,7 @@ class Confined:
 
 
 def find(name: str) -> str | None:
-    """Where a program is; None where it is not installed."""
+    """The path of a program; None if it is not installed."""
     return shutil.which(name, path=_PATH)
 
 
@@ -96,10 +96,10 @@ def execute(
 ) -> Ended:
     """Run a program to its end, with ``text`` as its input.
 
-    With ``into`` its standard output goes straight into that file and is never in our memory.
-    ``path`` is where programs are looked for, if not where the session looks.
-    Raises FileNotFoundError where it is not installed, DeadlineExceeded after ``seconds``; it is
-    killed then.
+    With ``into``, its standard output goes straight into that file and never into our memory.
+    ``path`` is the search path, by default the session's.
+    Raises FileNotFoundError if it is not installed, DeadlineExceeded after ``seconds``, when it is
+    killed.
     """
     try:
         done = subprocess.run(
@@ -120,10 +120,10 @@ def execute(
 def execute_confined(
     argv: t.Sequence[str], confined: Confined, *, seconds: float, most: int
 ) -> Ended:
-    """Run a program on hostile input; of all it prints the first ``most`` bytes are kept.
+    """Run a program on hostile input, and return the first ``most`` bytes of its output.
 
-    What it prints goes into a file, which a limit on the size of files (prlimit) limits, too.
-    Raises as ``execute``.
+    Its output goes to a file, to which a limit on the size of files (prlimit) applies, too.
+    Raises the same as ``execute``.
     """
     with tempfile.TemporaryFile() as output:
         try:
@@ -150,7 +150,7 @@ def execute_confined(
 def attempt(
     argv: t.Sequence[str], *, text: str | None = None, seconds: float = _SECONDS
 ) -> Done | None:
-    """Run a program with ``text`` as its input; None where it is not installed.
+    """Run a program with ``text`` as its input; None if it is not installed.
 
     Raises DeadlineExceeded after ``seconds``; the program is killed then.
     """
@@ -161,7 +161,7 @@ def attempt(
 
 
 def run(argv: t.Sequence[str], *, text: str | None = None, seconds: float = _SECONDS) -> str:
-    """What a program printed; raises ProgramFailed when it fails or is not there."""
+    """The output of a program; raises ProgramFailed if it fails or is not installed."""
     done = attempt(argv, text=text, seconds=seconds)
     if done is None:
         raise ProgramFailed(argv, 127, "it is not installed")
@@ -170,13 +170,13 @@ def run(argv: t.Sequence[str], *, text: str | None = None, seconds: float = _SEC
     return done.out
 
 
-def heard(
+def first_matching_line(
     argv: t.Sequence[str], wanted: t.Callable[[str], bool], *, seconds: float = _SECONDS
 ) -> str | None:
-    """The first line of a program's standard error that is wanted; it is ended then.
+    """The first wanted line of a program's standard error; the program is killed then.
 
-    Its last line if none was wanted until it ended, or was ended after ``seconds``; None where it
-    is not installed.
+    If there is none before it ends, or is killed after ``seconds``, its last line; None if it is
+    not installed.
     """
     if find(argv[0]) is None:
         return None
@@ -204,10 +204,10 @@ def heard(
 
 
 def limited(argv: t.Sequence[str], text: str, *, seconds: float, most: int) -> str | None:
-    """What a program prints with ``text`` as its input; None if it cannot be run or takes too long.
+    """The output of a program with ``text`` as its input; None if it cannot be run or times out.
 
-    It is read up to a limit, and None beyond ``most`` bytes: the other side may be somebody else's,
-    and go on for ever. Its environment is the session's, as ssh wants it.
+    Also None if it prints more than ``most`` bytes: the other side may be untrusted and print
+    without end. Its environment is the session's, as ssh needs it.
     """
     with tempfile.TemporaryFile() as source:
         source.write(text.encode())
@@ -218,14 +218,14 @@ def limited(argv: t.Sequence[str], text: str, *, seconds: float, most: int) -> s
             )
         except OSError:
             return None
-    said = bytearray()
+    output = bytearray()
     limit = time.monotonic() + seconds
     with _killed(process), t.cast("t.IO[bytes]", process.stdout) as stream:
-        while len(said) <= most:
+        while len(output) <= most:
             block = _next(stream, limit)
             if not block:
-                return None if block is None else said.decode("utf-8", "replace")
-            said += block
+                return None if block is None else output.decode("utf-8", "replace")
+            output += block
     return None
 
 
@@ -233,10 +233,10 @@ def limited(argv: t.Sequence[str], text: str, *, seconds: float, most: int) -> s
 def greeted(
     argv: t.Sequence[str], text: str, wanted: str, *, seconds: float
 ) -> t.Iterator[str | None]:
-    """A program that goes on, and is ended on leaving; None once it has printed ``wanted``.
+    """Run a program until exit from the context; yields None once it has printed ``wanted``.
 
-    Else what it printed instead, until it ended or ``seconds`` were over. ``text`` is its first
-    input; more never comes, and it sees no end of it.
+    Otherwise yields what it printed until it ended or ``seconds`` had passed. ``text`` is its only
+    input; its standard input stays open.
     """
     process = subprocess.Popen(
         list(argv),
@@ -248,16 +248,16 @@ def greeted(
     source, stream = (t.cast("t.IO[bytes]", one) for one in (process.stdin, process.stdout))
     try:
         with _killed(process):
-            with contextlib.suppress(BrokenPipeError):  # it has ended, and says why
+            with contextlib.suppress(BrokenPipeError):  # it has ended; its output says why
                 source.write(text.encode())
                 source.flush()
-            said, limit = b"", time.monotonic() + seconds
-            while wanted.encode() not in said:
+            output, limit = b"", time.monotonic() + seconds
+            while wanted.encode() not in output:
                 block = _next(stream, limit)
                 if not block:
                     break
-                said += block
-            yield None if wanted.encode() in said else _text(said).strip()
+                output += block
+            yield None if wanted.encode() in output else _text(output).strip()
     finally:
         with contextlib.suppress(BrokenPipeError):
             source.close()
@@ -268,10 +268,10 @@ Running = subprocess.Popen[bytes]
 
 
 def beside(argv: t.Sequence[str], *, talks: bool = True, errors: bool = False) -> Running:
-    """A program that goes on beside the caller, who talks to it and sees to its end.
+    """Start a program that runs beside the caller, which talks to it and ends it.
 
-    ``talks``: its input and output are the caller's, which are nothing otherwise. ``errors``: so is
-    its standard error, and no key that is pressed interrupts it. Its environment is the session's.
+    ``talks``: its input and output are pipes to the caller, otherwise nothing. ``errors``: so is
+    its standard error, and no key pressed interrupts it. Its environment is the session's.
     """
     pipe = subprocess.PIPE if talks else subprocess.DEVNULL
     return subprocess.Popen(
@@ -285,7 +285,7 @@ def beside(argv: t.Sequence[str], *, talks: bool = True, errors: bool = False) -
 
 
 def end(process: Running, seconds: float) -> None:
-    """Wait for its end, and kill it after ``seconds``."""
+    """Wait for the process to end, and kill it after ``seconds``."""
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -303,7 +303,7 @@ def _killed(process: subprocess.Popen[bytes]) -> t.Iterator[None]:
 
 
 def _next(stream: t.IO[bytes], limit: float) -> bytes | None:
-    """What comes next; nothing at the end, None when nothing came before ``limit``."""
+    """The next block; empty at the end, None if nothing arrived before ``limit``."""
     waiting = select.poll()  # select(2) takes no descriptor above 1023
     waiting.register(stream, select.POLLIN)
     if not waiting.poll(max(0.0, limit - time.monotonic()) * 1000):

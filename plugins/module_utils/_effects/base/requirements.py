@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is not installed on this machine, by the package names of its distribution.
+"""Missing dependencies of this machine, with the package names of its distribution.
 
 This file is private to the collection.
 """
@@ -50,13 +50,13 @@ def family(os_release: t.Mapping[str, str]) -> str | None:
 
 
 def missing_message(missing: t.Sequence[str], os_release: t.Mapping[str, str]) -> str:
-    """What to tell the administrator about the ``missing`` keys of the table."""
+    """The message for the administrator about the ``missing`` keys of the table."""
     found = family(os_release)
     if found is None:
         names = ", ".join(missing)
-        return f"missing here: {names}; install them with the distribution's package manager"
+        return f"not installed: {names}; install them with the distribution's package manager"
     packages = " ".join(_FAMILIES[found][key] for key in missing)
-    return f"missing here: {', '.join(missing)}; install with: {_INSTALL[found]} {packages}"
+    return f"not installed: {', '.join(missing)}; install with: {_INSTALL[found]} {packages}"
 
 
 def require(*commands: str) -> None:
@@ -75,7 +75,7 @@ def require(*commands: str) -> None:
         release = {}
     text = missing_message(missing, release)
     if any(key in ("libvirt", "lxml") for key in missing):
-        text += f" (Python modules looked for by {sys.executable}, {platform.python_version()})"
+        text += f" (Python modules for {sys.executable}, {platform.python_version()})"
     raise DependencyMissing(text)
 
 

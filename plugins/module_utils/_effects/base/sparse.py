@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading a file whose holes may be much larger than what is in it.
+"""Reading a sparse file, whose holes may be much larger than its data.
 
 This file is private to the collection.
 """
@@ -16,13 +16,13 @@ import typing as t
 from . import company
 
 BLOCK = 1 << 18
-ZERO = bytes(BLOCK)  # every whole block of a hole is this very object
+ZERO = bytes(BLOCK)  # every full block of a hole is this very object
 
 
 def blocks(descriptor: int) -> t.Iterator[bytes]:
-    """The content of an open file from its start, of which holes are not read.
+    """The content of an open file from its start; holes are not read.
 
-    Raises Abandoned when nobody waits for it any more.
+    Raises Abandoned when the caller is gone.
     """
     position, end = 0, os.fstat(descriptor).st_size
     while position < end:
@@ -30,7 +30,7 @@ def blocks(descriptor: int) -> t.Iterator[bytes]:
         if data < end:
             hole = _sought(descriptor, data, os.SEEK_HOLE, end, end)
             begin, stop = data // BLOCK * BLOCK, min(end, -(-hole // BLOCK) * BLOCK)
-        else:  # what is left of the last hole is read, as it is no whole block
+        else:  # the rest of the last hole is read, as it is not a full block
             begin, stop = end, end
         while position + BLOCK <= begin:
             company.require()
@@ -40,13 +40,13 @@ def blocks(descriptor: int) -> t.Iterator[bytes]:
             company.require()
             block = os.pread(descriptor, min(BLOCK, stop - position), position)
             if not block:
-                return  # somebody has cut it off meanwhile
+                return  # the file was truncated meanwhile
             yield block
             position += len(block)
 
 
 def _sought(descriptor: int, position: int, what: int, otherwise: int, end: int) -> int:
-    """Where data or a hole begins; ``otherwise`` where the file system does not tell."""
+    """Where data or a hole begins; ``otherwise`` if the file system cannot tell."""
     try:
         return os.lseek(descriptor, position, what)
     except OSError as error:

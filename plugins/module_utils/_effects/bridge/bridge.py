@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Making bridges over the interface that carries the connection, in two calls.
+"""Creating bridges over the interface that carries the connection, in two calls.
 
-The first plans, arms the rollback and starts the switch; the second, over a new connection, looks
-whether all is as it has to be, and confirms.
+The first plans, arms the rollback and starts the switch; the second, over a new connection, checks
+that everything is as required, and confirms.
 
 This file is private to the collection.
 """
@@ -28,8 +28,8 @@ from .facts import gather, network
 if t.TYPE_CHECKING:
     from ..._pure.base.results import Diff
 
-_LOOK = 2.0  # seconds that one call looks for what is missing
-_ROLLING = 60.0  # seconds that a rollback under way is waited for
+_LOOK = 2.0  # seconds that one call checks for what is missing
+_ROLLING = 60.0  # seconds to wait for a rollback in progress
 _SECRET = re.compile(
     r"^(\s*[\w.-]*(?:password|passphrase|psk|secret|pin|wep-key)[\w.-]*\s*[=:]\s*).+$",
     re.IGNORECASE | re.MULTILINE,
@@ -37,7 +37,7 @@ _SECRET = re.compile(
 
 
 class Earlier(t.TypedDict):
-    """A switch before that did not last."""
+    """An earlier switch that was rolled back or did not finish."""
 
     outcome: str
     armed: str
@@ -45,7 +45,7 @@ class Earlier(t.TypedDict):
 
 
 class Pending(t.TypedDict, total=False):
-    """A switch that waits for its confirmation; ``resumed``: an earlier run began it."""
+    """A switch that waits for its confirmation; ``resumed``: an earlier run started it."""
 
     pending: str
     window: float
@@ -53,7 +53,7 @@ class Pending(t.TypedDict, total=False):
 
 
 class Begun(Pending):
-    """What is done, or in check mode would be."""
+    """What was done, or in check mode would be done."""
 
     changed: bool
     bridges: list[Entry]
@@ -62,7 +62,7 @@ class Begun(Pending):
 
 
 class Confirmed(t.TypedDict):
-    """What became of a switch, and why."""
+    """The outcome of a switch, and the reason."""
 
     changed: bool
     outcome: str
@@ -70,10 +70,10 @@ class Confirmed(t.TypedDict):
 
 
 def begin(wanted: t.Sequence[Wanted], window: int, *, check: bool) -> Begun | Pending:
-    """Plan, and unless nothing is to be done (or in check mode) arm and start the switch."""
+    """Plan the switch; if there is something to do (and not in check mode), arm and start it."""
     if check:
         return _begin(wanted, window, check=True)
-    with journal.alone():
+    with journal.exclusive():
         return _begin(wanted, window, check=False)
 
 
@@ -104,20 +104,20 @@ def _begin(wanted: t.Sequence[Wanted], window: int, *, check: bool) -> Begun | P
 
 
 def confirm(identifier: str) -> Confirmed:
-    """What became of a switch; confirms it if all is right and the connection is a new one."""
-    with journal.alone():
-        kept = journal.record()
-        if kept is None or kept["id"] != identifier:
-            raise FleetVirtError(f"there is no switch {identifier} here; run again")
+    """The outcome of a switch; confirms it if all is as expected over a new connection."""
+    with journal.exclusive():
+        record = journal.record()
+        if record is None or record["id"] != identifier:
+            raise FleetVirtError(f"this machine has no pending switch {identifier}; run again")
         deadline = time.monotonic() + _LOOK
         while True:
-            outcome, why = _outcome(kept)
+            outcome, why = _outcome(record)
             if outcome != "waiting" or time.monotonic() > deadline:
                 return {"changed": False, "outcome": outcome, "why": why}
             time.sleep(0.2)
 
 
-def _outcome(kept: journal.Record) -> tuple[str, str]:
+def _outcome(record: journal.Record) -> tuple[str, str]:
     state = journal.state()
     if state == "rolled-back":
         return "rolled back", journal.reason()
@@ -131,11 +131,11 @@ def _outcome(kept: journal.Record) -> tuple[str, str]:
         return "waiting", "the new configuration is not in place yet"
     started = bridge_session.server_started()
     if started is not None and started < processes.parse(mark).start_time:
-        return "old connection", "this connection is from before the switch"
+        return "old connection", "this connection was opened before the switch"
     facts = network()
     lost = [
         line
-        for one in journal.expected(kept["expected"])
+        for one in journal.expected(record["expected"])
         for line in bridge_plan.missing(one, facts)
     ]
     if lost:
@@ -149,22 +149,22 @@ def _wait_rolled_back() -> None:
     while journal.state() == "rolling-back":
         if time.monotonic() > deadline:
             raise FleetVirtError(
-                "the former network configuration is being put back, and that does not end; see"
+                "the rollback to the previous network configuration does not finish; see"
                 f" {journal.FOLDER}/rollback.log"
             )
         time.sleep(0.2)
 
 
 def _earlier() -> Earlier | None:
-    """What became of the last switch, if it was rolled back."""
-    state, kept = journal.state(), journal.record()
-    if kept is None:
+    """The outcome of the last switch, if it was rolled back or is in progress."""
+    state, record = journal.state(), journal.record()
+    if record is None:
         return None
     if state == "rolled-back":
-        return {"outcome": "rolled back", "armed": kept["armed"], "reason": journal.reason()}
+        return {"outcome": "rolled back", "armed": record["armed"], "reason": journal.reason()}
     if state in ("armed", "rolling-back"):
         why = "an earlier run was interrupted"
-        return {"outcome": "under way", "armed": kept["armed"], "reason": why}
+        return {"outcome": "under way", "armed": record["armed"], "reason": why}
     return None
 
 

@@ -35,18 +35,18 @@ _YAML = "import json, sys, yaml; print(json.dumps(yaml.safe_load(sys.stdin), def
 
 
 def run(command: t.Sequence[str], *, check: bool = False, text: str | None = None) -> str:
-    """What a command prints; nothing when it is not there or fails (without ``check``).
+    """The output of a command; without ``check``, empty if it is not installed or fails.
 
-    :raises FleetVirtError: it failed, with ``check``.
+    :raises FleetVirtError: the command failed, with ``check``.
     """
     try:
         done = programs.execute(command, text=text, seconds=_LIMIT)
     except FileNotFoundError:
         if check:
-            raise DependencyMissing(f"missing here: {command[0]}; install it") from None
+            raise DependencyMissing(f"{command[0]} is not installed; install it") from None
         return ""
     except DeadlineExceeded:
-        raise FleetVirtError(f"`{' '.join(command)}` gave no answer in {_LIMIT:g} s") from None
+        raise FleetVirtError(f"`{' '.join(command)}` timed out after {_LIMIT:g} s") from None
     if done.status:
         if check:
             raise FleetVirtError(f"`{' '.join(command)}` failed ({done.status}): {done.said}")
@@ -55,7 +55,7 @@ def run(command: t.Sequence[str], *, check: bool = False, text: str | None = Non
 
 
 def read(path: str) -> str:
-    """The text of a file, whatever its bytes are; empty where there is none."""
+    """The text of a file, whatever its encoding; empty if there is no file."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read()
@@ -64,7 +64,7 @@ def read(path: str) -> str:
 
 
 def network() -> Facts:
-    """The machine's network as the kernel has it now."""
+    """The machine's current network configuration in the kernel."""
     wireless = {
         path.split("/")[4]
         for kind in ("wireless", "phy80211")
@@ -80,7 +80,7 @@ def network() -> Facts:
 
 
 def gather(wanted: t.Sequence[Wanted]) -> Facts:
-    """The network, with the managers of the interfaces that matter and what these were told."""
+    """The network, with the managers of the relevant interfaces and their configuration."""
     facts = network()
     interfaces = _interfaces()
     managers = {}
@@ -101,7 +101,7 @@ def gather(wanted: t.Sequence[Wanted]) -> Facts:
 
 
 def _interfaces() -> dict[str, str]:
-    """The files of ifupdown, by path."""
+    """The configuration files of ifupdown, by path."""
     found: dict[str, str] = {}
     waiting = [bridge_ifupdown.INTERFACES]
     while waiting:
@@ -135,7 +135,7 @@ def _values(path: str) -> dict[str, str]:
 
 
 def _networkd(link: Link) -> Manager | None:
-    """By the state that networkd keeps of the link: `networkctl --json` lacks the drop-ins."""
+    """Read networkd's state file of the link, as `networkctl --json` lacks the drop-ins."""
     if not systemd.is_active("systemd-networkd.service", _LIMIT):
         return None
     state = _values(f"/run/systemd/netif/links/{_index(link)}")
@@ -192,7 +192,7 @@ def _field(line: str) -> tuple[str, str]:
 
 
 def _netplan() -> dict[str, tuple[str, Json]]:
-    """netplan's files by path, with what is in them; of one name, the one in /etc counts."""
+    """netplan's files by path, with their content; /run shadows /etc, which shadows /lib."""
     names = {os.path.basename(path) for path in glob.glob("/*/netplan/*.yaml")}
     found: dict[str, tuple[str, Json]] = {}
     for name in sorted(names):

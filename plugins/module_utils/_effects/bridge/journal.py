@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The folder of a switch under way: what was, what is to be, and whose turn it is.
+"""The journal folder of a switch in progress: old state, new state, and current phase.
 
 A file's name is the state: C(armed) from the moment the rollback can happen, then C(confirmed) or
-C(rolling-back) and C(rolled-back). Renaming is what decides, so never both.
+C(rolling-back) and C(rolled-back). Renaming that file decides, so it can never be both.
 
 This file is private to the collection.
 """
@@ -27,7 +27,7 @@ from ..base import files, locks, systemd
 from .facts import read, run
 
 FOLDER = scripts.FOLDER
-_APPLY_AFTER = 1.0  # seconds in which the answer of the call that arms reaches the controller
+_APPLY_AFTER = 1.0  # seconds for the result of the arming call to reach the controller
 _STATES = ("confirmed", "rolling-back", "rolled-back", "armed")
 
 
@@ -37,7 +37,7 @@ def state() -> str:
 
 
 class Awaited(t.TypedDict):
-    """:class:`Expected`, as JSON has it."""
+    """:class:`Expected`, as stored in JSON."""
 
     bridge: str
     uplink: str
@@ -48,25 +48,25 @@ class Awaited(t.TypedDict):
 
 
 class Record(t.TypedDict):
-    """What is written down when a switch is armed."""
+    """The record that is written when a switch is armed."""
 
     id: str
     window: int
-    deadline: float  # by the clock since the boot
+    deadline: float  # in seconds since the boot
     armed: str
     expected: list[Awaited]
     files: list[str]
 
 
 def record() -> Record | None:
-    """What was written down when it was armed, None if nothing was."""
+    """The record written when the switch was armed, None if there is none."""
     text = read(f"{FOLDER}/plan.json")
     found: Record | None = json.loads(text) if text else None
     return found
 
 
 def expected(entries: t.Sequence[Awaited]) -> list[Expected]:
-    """What has to be so before it is confirmed."""
+    """The state that is required before the switch is confirmed."""
     return [
         Expected(
             bridge=entry["bridge"],
@@ -88,29 +88,29 @@ def reason() -> str:
         failed = ": ".join([failed, *lines[-3:]])
     seen = read(f"{FOLDER}/seen").strip().splitlines()
     word = read(f"{FOLDER}/reason").strip()
-    kept = record()
-    return scripts.reason(word, failed, kept["window"] if kept else 0, seen)
+    armed = record()
+    return scripts.reason(word, failed, armed["window"] if armed else 0, seen)
 
 
 def note(lines: t.Sequence[str]) -> None:
-    """Keep what was missing when it was looked at last."""
+    """Record what was missing at the last check."""
     with open(f"{FOLDER}/seen", "w", encoding="utf-8") as file:
         file.write("".join(f"{line}\n" for line in lines))
 
 
 def applied() -> str:
-    """The mark of the script that has put the new configuration in place; empty before."""
+    """The marker that the script writes once the new configuration is in place; empty before."""
     return read(f"{FOLDER}/applied")
 
 
 def seconds_left(armed: Record) -> float:
-    """Seconds until the rollback, of a switch that is armed."""
+    """Seconds until the rollback of an armed switch."""
     return armed["deadline"] - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @contextlib.contextmanager
-def alone() -> t.Iterator[None]:
-    """While no other run looks at or changes the journal."""
+def exclusive() -> t.Iterator[None]:
+    """Hold the lock that keeps other runs from reading or changing the journal."""
     os.makedirs(FOLDER, mode=0o700, exist_ok=True)
     refusal = "another run is changing this machine's bridges; run again when it is done"
     with locks.held(f"{FOLDER}/lock", 30.0, refusal):
@@ -118,14 +118,14 @@ def alone() -> t.Iterator[None]:
 
 
 def arm(plan: Plan, switch: Switch, identifier: str, window: int) -> None:
-    """Save what is, arm the rollback, and start the switch, in this order.
+    """Save the current state, arm the rollback, and start the switch, in this order.
 
-    A call that is killed in between leaves at worst a rollback to what is there anyway.
+    At worst, a call that is killed in between leaves a rollback to the current state.
     """
     if not os.path.isdir("/run/systemd/system"):
         raise PlanRefused(
-            "this machine does not run systemd, whose timer is what switches back if the network"
-            " is cut; make the bridge yourself: it is left alone then"
+            "this machine does not run systemd, whose timer rolls back the change if the network is"
+            " cut; create the bridge yourself: an existing bridge is left unchanged"
         )
     os.makedirs(FOLDER, mode=0o700, exist_ok=True)
     os.chmod(FOLDER, 0o700)  # the saved files may hold passwords
@@ -172,14 +172,14 @@ def arm(plan: Plan, switch: Switch, identifier: str, window: int) -> None:
 
 def _start(what: str, identifier: str, words: t.Sequence[str], seconds: float) -> None:
     script = ["/bin/sh", f"{FOLDER}/{what}", *words]
-    # with another KillMode the end of the script would end the DHCP client that it started
-    kept = ["KillMode=process"]
+    # with another KillMode, the DHCP client that the script started would end with the script
+    properties = ["KillMode=process"]
     name = scripts.unit(what, identifier)
-    run(systemd.own_unit(name, script, after=seconds, properties=kept), check=True)
+    run(systemd.own_unit(name, script, after=seconds, properties=properties), check=True)
 
 
 def confirm() -> bool:
-    """Keep the new configuration; False when the rollback was first."""
+    """Confirm the new configuration; False if the rollback came first."""
     try:
         files.move(f"{FOLDER}/armed", f"{FOLDER}/confirmed", durable=False)
     except FileNotFoundError:
@@ -189,7 +189,7 @@ def confirm() -> bool:
 
 
 def disarm() -> None:
-    """Take the timer and the boot unit away; both do nothing any more."""
+    """Remove the timer and the boot unit, which have no effect any more."""
     systemd.stop(scripts.TIMERS)
     for path in (scripts.BOOT_LINK, scripts.BOOT_FILE):
         with contextlib.suppress(FileNotFoundError):
@@ -198,7 +198,7 @@ def disarm() -> None:
 
 
 def _clear() -> None:
-    # the state first: what is said of it is read from the rest
+    # the state first: the report on it is read from the rest
     for name in sorted(os.listdir(FOLDER), key=lambda name: name not in _STATES):
         path = f"{FOLDER}/{name}"
         if name == "lock":
@@ -215,7 +215,7 @@ def _save(number: int, path: str, before: str | None, after: str | None, mode: i
     if before is not None:
         run(["cp", "-a", path, saved], check=True)
         if read(saved) != before:
-            raise FleetVirtError(f"{path} was changed by somebody else meanwhile; run again")
+            raise FleetVirtError(f"{path} was changed by another process meanwhile; run again")
         status = os.stat(saved)
         mode, owner = status.st_mode & 0o7777, (status.st_uid, status.st_gid)
     if after is not None:
@@ -223,8 +223,8 @@ def _save(number: int, path: str, before: str | None, after: str | None, mode: i
 
 
 def _write(name: str, text: str, mode: int = 0o600, owner: tuple[int, int] | None = None) -> None:
-    """A file in the folder (or elsewhere, by its whole path), on the disk, never half of it."""
+    """Write a file in the folder (or elsewhere, by absolute path) atomically and flushed."""
     data = text.encode("utf-8", "surrogateescape")
     path = os.path.join(FOLDER, name)
-    # whoever calls syncs the whole machine
+    # the caller syncs the whole machine
     files.write(path, data, mode=mode, owner=owner, durable=files.Durable.CONTENT, locked=True)

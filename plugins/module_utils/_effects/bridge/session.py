@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether this connection was made before or after a moment.
+"""Determining when this SSH connection was opened.
 
 This file is private to the collection.
 """
@@ -17,9 +17,9 @@ _SERVERS = ("sshd", "dropbear")
 
 
 def server_started() -> int | None:
-    """When the server process of this ssh connection started, in clock ticks since the boot.
+    """When the server process of this SSH connection started, in clock ticks since the boot.
 
-    All sessions that share a connection have the same server. None: this is no ssh connection.
+    All sessions that share a connection have the same server. None: not an SSH connection.
     """
     for _pid, process in processes.lineage(os.getpid()):
         if process.name.startswith(_SERVERS):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What makes two guests of one disk: taken out of a copy before it is a base image.
+"""Removing a guest's identity from a copy of its disks before it becomes a base image.
 
 This file is private to the collection.
 """
@@ -17,12 +17,12 @@ _SECONDS = 900.0  # half a minute without KVM; the first time the appliance is b
 
 
 def available() -> bool:
-    """Whether the hypervisor has what it takes."""
+    """Whether the hypervisor has the programs for it."""
     return guest_disk.available()
 
 
 def reset(disks: guest_disk.Disks) -> None:
-    """Take it out of the system on these disks; raises PlanRefused if there is none."""
+    """Remove the identity of the system on these disks; raises PlanRefused without a system."""
 
     def work() -> None:
         with guest_disk.opened(disks) as guest:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the controller has to know of a hypervisor before a VM is copied. Changes nothing.
+"""What the controller must know of a hypervisor before a VM is copied. Changes nothing.
 
 This file is private to the collection.
 """
@@ -24,7 +24,7 @@ if t.TYPE_CHECKING:
 
 
 def images_of(connection: Connection, base_pool: str, base_path: str) -> dict[str, object]:
-    """The VMs and the base images that are there."""
+    """The VMs and the base images of this hypervisor."""
     images.require_local(connection)
     pool = images.find_pool(connection, base_pool, base_path, check=True)
     there = images.list_bases(connection, pool) if pool is not None else []
@@ -36,7 +36,7 @@ def images_of(connection: Connection, base_pool: str, base_path: str) -> dict[st
 
 
 def sources(connection: Connection, names: t.Collection[str], pool: str) -> dict[str, object]:
-    """The VMs that are there; of those ``names`` all that another is made of."""
+    """The VMs of this hypervisor; of ``names`` also all that a clone is created from."""
     images.require_local(connection)
     defined = _defined(connection)
     known = sorted({str(one["name"]) for one in defined} & set(names))
@@ -63,8 +63,8 @@ def _defined(connection: Connection) -> list[dict[str, object]]:
 
 
 def _made_of(connection: Connection, name: str) -> dict[str, object]:
-    """What the VM was made of, without its secrets (None if the collection did not make it), and
-    which VM it is a copy of."""
+    """The VM's request, without its secrets (None if the collection did not create it), and which
+    VM it is a clone of."""
     dom: VirDomain | None = lookup.find_domain(connection, name)
     stored = lookup.read_metadata(connection, dom) if dom is not None else None
     try:

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The disks of a VM that runs, as they are at one moment (virDomainBackupBegin, push mode).
+"""Copying the disks of a running VM at one point in time (virDomainBackupBegin, push mode).
 
-The guest goes on; QEMU copies what it is about to overwrite first. The guest's file systems are
-frozen around the beginning alone. They thaw whatever becomes of this process: a unit of systemd
-that was begun before sees to it.
+The guest keeps running; QEMU first copies what it is about to overwrite. The guest's file systems
+are frozen only while the job starts. They thaw even if this process dies: a systemd unit that was
+started before ensures it.
 
 This file is private to the collection.
 """
@@ -45,12 +45,12 @@ def copy(
     disks: t.Sequence[tuple[Disk, str]],
     quiesce: str,
 ) -> bool:
-    """Copy each of the disks into the file beside it; whether the guest's file systems were frozen.
+    """Copy each disk into the file given with it; whether the guest's file systems were frozen.
 
-    Raises FleetVirtError; the VM runs on then, and the files are of no use.
+    Raises FleetVirtError; the VM keeps running then, and the files are unusable.
     """
     name = str(dom.name())
-    for disk, path in disks:  # libvirt makes files by itself, but none that is there
+    for disk, path in disks:  # libvirt would create the files itself, but not reuse existing ones
         programs.run(["qemu-img", "create", "-q", "-f", "qcow2", path, str(disk.size)])
     text = _lxml.tostring(_request(disks))
     limit = durations.transfer(sum(disk.size for disk, _path in disks))
@@ -58,26 +58,28 @@ def copy(
         frozen = _begin(connection, dom, text, quiesce)
         _wait(connection, dom, limit)
     except BaseException:
-        with contextlib.suppress(FleetVirtError):  # the next run ends it, then
+        with contextlib.suppress(FleetVirtError):  # the next run ends the job then
             if {path for _disk, path in disks} & set(_targets(connection, dom)):
                 abort(connection, dom)
         raise
     done = connection.call(f"read the job of {name}", dom.jobStats, DOMAIN_JOB_STATS_COMPLETED)
     if done.get("operation") != _BACKUP or not done.get("success"):
-        reason = done.get("errmsg") or "libvirt does not say why; see the log of its QEMU"
-        raise PlanRefused(f"the disks of {name!r} could not be copied: {reason}. The VM runs on")
+        reason = done.get("errmsg") or "libvirt gives no reason; see the log of its QEMU"
+        raise PlanRefused(
+            f"the disks of {name!r} could not be copied: {reason}. The VM keeps running"
+        )
     return frozen
 
 
-def left_by_the_dead(connection: Connection, dom: VirDomain) -> bool:
-    """Whether a backup job of a dead run of ours is at work on the domain."""
+def has_abandoned_job(connection: Connection, dom: VirDomain) -> bool:
+    """Whether a backup job of a dead run of this collection is still active on the domain."""
     processes = [base_file.owner_of(os.path.basename(path)) for path in _targets(connection, dom)]
     known = [one for one in processes if one is not None]
     return bool(known) and not any(owner.is_alive(one) for one in known)
 
 
 def abort(connection: Connection, dom: VirDomain) -> None:
-    """End the backup job, and see that it has ended."""
+    """Abort the backup job, and wait until it has ended."""
     name = str(dom.name())
     if not _targets(connection, dom):
         return
@@ -86,13 +88,13 @@ def abort(connection: Connection, dom: VirDomain) -> None:
     while _targets(connection, dom):
         if time.monotonic() > limit:
             raise PlanRefused(
-                f"the copying of {name!r} does not end; virsh domjobinfo {name} tells of it"
+                f"the backup job of {name!r} does not end; see virsh domjobinfo {name}"
             )
         time.sleep(_POLL)
 
 
 def _request(disks: t.Sequence[tuple[Disk, str]]) -> Element:
-    """The job; disks that it does not name take no part in it."""
+    """The job's XML; disks that it does not name are not copied."""
     root = _lxml.new("domainbackup", {"mode": "push"})
     parts = _lxml.add(root, "disks")
     for disk, path in disks:
@@ -103,7 +105,7 @@ def _request(disks: t.Sequence[tuple[Disk, str]]) -> Element:
 
 
 def _begin(connection: Connection, dom: VirDomain, text: str, quiesce: str) -> bool:
-    """Begin the job, with the guest's file systems frozen if they can be; whether they were."""
+    """Start the job, with the guest's file systems frozen if possible; whether they were."""
     name = str(dom.name())
 
     def begin() -> None:
@@ -120,7 +122,7 @@ def _begin(connection: Connection, dom: VirDomain, text: str, quiesce: str) -> b
 
 
 def _targets(connection: Connection, dom: VirDomain) -> list[str]:
-    """The files that a backup job writes to; none if there is no such job."""
+    """The files that the domain's backup job writes to; none without a job."""
     try:
         text = connection.call(f"read the backup of {dom.name()}", dom.backupGetXMLDesc, 0)
     except LibvirtFailure:

@@ -46,7 +46,7 @@ _LOCK_SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class Options:
-    """What is asked for, as the options have it."""
+    """What the module's options request."""
 
     name: str
     image: str
@@ -59,7 +59,7 @@ class Options:
 
 
 def options(params: t.Mapping[str, t.Any]) -> Options:
-    """Of the module's options."""
+    """Read the module's options."""
     return Options(
         name=params["name"],
         image=params["image"] or "",
@@ -74,7 +74,7 @@ def options(params: t.Mapping[str, t.Any]) -> Options:
 
 @dataclass
 class _Job:
-    """One VM whose disks are copied, and what becomes of them."""
+    """One VM whose disks are copied, and the result."""
 
     connection: Connection
     dom: VirDomain
@@ -92,14 +92,14 @@ class _Job:
         _DO[step.kind](self, step)
 
     def undo(self, step: Step[Facts]) -> None:
-        """Nothing: files without their final names go with the stack, and an image may stay."""
+        """Do nothing: files without final names are removed with the stack; an image may stay."""
 
     def finish(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def run(connection: Connection, asked: Options, *, check: bool) -> dict[str, object]:
-    """Make the base images; the module's result."""
+    """Create the base images; the module's result."""
     images.require_local(connection)
     problem = template_plan.image_problem(asked.image)
     if problem:
@@ -131,7 +131,7 @@ def run(connection: Connection, asked: Options, *, check: bool) -> dict[str, obj
                 raise PlanRefused(told(work.problem)) from None
             before = {one.volume for one in there}
             if all(one.volume in before for one in job.made.values()):
-                return _result(job, ())  # the same content is there, under another name
+                return _result(job, ())  # the same content exists under another name
         return _result(job, plan.steps)
 
 
@@ -157,7 +157,7 @@ def _read(
     chosen = own if asked.every else own[:1]
     if asked.disk is not None:
         chosen = [one for one in disks if one.target == asked.disk]
-    dead = active and running.left_by_the_dead(connection, dom)
+    dead = active and running.has_abandoned_job(connection, dom)
     left: list[str] = []
     if pool.handle is not None:
         left = images.file_work(f"list {pool.path}", lambda: base_file.abandoned(pool.path), 60.0)
@@ -200,7 +200,7 @@ def _abort(job: _Job, _step: Step[Facts]) -> None:
 
 
 def _remove(job: _Job, _step: Step[Facts]) -> None:
-    """All of them at once; what another run has removed meanwhile is gone as well."""
+    """Remove all abandoned files at once; another run may have removed some meanwhile."""
     with base_file.folder_lock(job.pool.path, _LOCK_SECONDS):
         images.file_work(
             f"tidy {job.pool.path}", functools.partial(base_file.remove_abandoned, job.pool.path)
@@ -225,8 +225,8 @@ def _copy(job: _Job, _step: Step[Facts]) -> None:
 
 
 def _convert(name: str, disk: Disk, target: str) -> None:
-    """Copy what the disk of a VM that is shut off holds. QEMU's locks keep the VM off meanwhile;
-    the copying ends with this process."""
+    """Copy the disk of a VM that is shut off. QEMU's locks prevent its start meanwhile; the copying
+    ends with this process."""
     done = programs.attempt(
         [
             *("setpriv", "--pdeathsig", "KILL", "qemu-img", "convert"),
@@ -235,11 +235,11 @@ def _convert(name: str, disk: Disk, target: str) -> None:
         seconds=durations.transfer(disk.size),
     )
     if done is None:
-        raise DependencyMissing("setpriv is missing here; install the package util-linux")
+        raise DependencyMissing("setpriv is not installed; install the package util-linux")
     if done.status:
         hint = ""
         if "lock" in done.said:
-            hint = "; somebody uses it, perhaps the VM that was started meanwhile: run this again"
+            hint = "; it is in use, perhaps by the VM, started meanwhile: run this again"
         raise PlanRefused(
             f"disk {disk.target} of {name!r} could not be copied: {done.said[-500:]}{hint}"
         )

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Changing a VM that exists: what it is now, and what is to be done about it.
+"""Changing an existing VM: its current state, and the changes it needs.
 
 This file is private to the collection.
 """
@@ -46,7 +46,7 @@ _WHOLE = DOMAIN_XML_SECURE | DOMAIN_XML_INACTIVE
 
 @dataclass
 class Change:
-    """A VM that exists, what is asked of it, and the way there."""
+    """An existing VM, its specification, and the plan to get there."""
 
     dom: VirDomain
     domain: Domain
@@ -58,15 +58,15 @@ class Change:
 
     @property
     def texts(self) -> list[str]:
-        """What is changed, for people."""
+        """The changes, for users."""
         texts = [one.text for one in self.converged.changes]
         if self.converged.plan.steps and not texts:
-            return ["finish what a run that died has begun"]
+            return ["finish what a run that was killed has begun"]
         return texts
 
     @property
     def waits(self) -> list[str]:
-        """The settings that wait for the next start once this is done."""
+        """The settings that still wait for the next start once the plan is carried out."""
         after = predict(self.facts, self.converged.plan.steps)
         return pending(after.inactive, after.live, self.domain.xml)
 
@@ -76,13 +76,13 @@ class Change:
         return {one.path: one.real for one in changes}, {one.path: one.asked for one in changes}
 
 
-def look(host: Host, dom: VirDomain, kept: Metadata, domain: Domain) -> Change:
-    """What is to be done about a domain that this collection made."""
+def look(host: Host, dom: VirDomain, stored: Metadata, domain: Domain) -> Change:
+    """Plan the changes of a domain that this collection created."""
     bases = {key: base.path for key, base in host.settings.images.items() if base is not None}
-    facts = read(host.connection, dom, kept, domain)
-    stored = change_plan.differences(facts, Wanted(domain, ""), facts.inactive)
+    facts = read(host.connection, dom, stored, domain)
+    differing = change_plan.differences(facts, Wanted(domain, ""), facts.inactive)
     missing = [
-        disk for disk in domain.disks if f"disks.{disk.name}" in {one.path for one in stored}
+        disk for disk in domain.disks if f"disks.{disk.name}" in {one.path for one in differing}
     ]
     sizes, problems = demand.disk_sizes(domain, host.settings.facts)
     if problems:
@@ -97,15 +97,15 @@ def look(host: Host, dom: VirDomain, kept: Metadata, domain: Domain) -> Change:
         name: OwnVolume(one.pool.name, one.volume, one.path, name, "new", BEGUN)
         for name, one in plans.items()
     }
-    paths = [one.path for one in (*volumes.values(), *kept.volumes)]
+    paths = [one.path for one in (*volumes.values(), *stored.volumes)]
     there = frozenset(path for path in paths if os.path.lexists(path))
     text = (
         _rendered(host, domain, missing, list(plans.values()), str(dom.UUIDString()))
-        if stored
+        if differing
         else ""
     )
     wanted = Wanted(domain, text, tuple(disk.name for disk in missing), bases)
-    facts = dataclasses.replace(facts, files=there, stays=_stays(host, dom, kept, domain))
+    facts = dataclasses.replace(facts, files=there, stays=_stays(host, dom, stored, domain))
     found = Change(dom, domain, wanted, facts, volumes, plans)
     found.converged = change_plan.plan(facts, wanted, volumes)
     _require_sources(host, missing, str(dom.UUIDString()))
@@ -130,8 +130,8 @@ def _require_sources(host: Host, missing: t.Sequence[Disk], uuid: str) -> None:
         raise PlanRefused("; ".join(problems))
 
 
-def again(host: Host, change: Change) -> Facts:
-    """The facts as they are by now."""
+def reread(host: Host, change: Change) -> Facts:
+    """Read the current facts."""
     stored = read_metadata(host.connection, change.dom) or Metadata()
     facts = read(host.connection, change.dom, stored, change.domain)
     there = frozenset(
@@ -147,7 +147,7 @@ def again(host: Host, change: Change) -> Facts:
 
 
 def read(connection: Connection, dom: VirDomain, stored: Metadata, domain: Domain) -> Facts:
-    """The domain as libvirt has it."""
+    """Read the domain from libvirt."""
     name = domain.name
     inactive = connection.call(f"read domain {name}", dom.XMLDesc, _WHOLE)
     active = bool(connection.call(f"read the state of {name}", dom.isActive))
@@ -169,33 +169,35 @@ def read(connection: Connection, dom: VirDomain, stored: Metadata, domain: Domai
         sizes=sizes,
         running=running,
         saved=not active and is_saved(connection, dom),
-        balloon=running and _has_other_memory(live, domain) and _gives_back(connection, dom),
+        balloon=running
+        and _has_other_memory(live, domain)
+        and _has_balloon_driver(connection, dom),
     )
 
 
 def _has_other_memory(live: str | None, domain: Domain) -> bool:
-    """Whether what runs has not the memory that is asked for."""
+    """Whether the running VM has other memory than its specification."""
     if live is None or "memory" not in domain.written:
         return False
     return settings.MEMORY.found(_lxml.parse(live, domain.name)) != domain.memory
 
 
-def _gives_back(connection: Connection, dom: VirDomain) -> bool:
-    """Whether the guest's driver for the memory balloon is at work: it tells of its memory."""
+def _has_balloon_driver(connection: Connection, dom: VirDomain) -> bool:
+    """Whether the guest's balloon driver is loaded: only then it reports its unused memory."""
     try:
-        told = connection.call(f"read the memory of {dom.name()}", dom.memoryStats)
+        stats = connection.call(f"read the memory of {dom.name()}", dom.memoryStats)
     except LibvirtFailure:
-        return False  # no balloon, or it is ending
-    return "unused" in told
+        return False  # no balloon, or the VM is shutting down
+    return "unused" in stats
 
 
 def _rendered(
     host: Host, domain: Domain, missing: t.Sequence[Disk], plans: list[DiskPlan], uuid: str
 ) -> str:
-    """The definition that creation would write, with the disks that are missing alone."""
+    """The definition that creation would write, with only the missing disks."""
     if host.machine(domain) is None:
         raise PlanRefused(
-            f"machine type {domain.machine!r} is not known to qemu on {host.settings.home}"
+            f"QEMU on {host.settings.home} does not support machine type {domain.machine!r}"
         )
     from . import creation_definition  # where nothing differs none is written
 
@@ -224,27 +226,34 @@ def _stays(host: Host, dom: VirDomain, stored: Metadata, domain: Domain) -> dict
             found[own.path] = f"{own.path} is used by others: {'; '.join(users)}"
         elif pool is not None and pool.shared:
             found[own.path] = (
-                f"{own.path} is on storage that other hypervisors can reach, which are not asked"
-                " here; detach it with virsh, and remove it once none uses it"
+                f"{own.path} is on storage that other hypervisors can reach, which are not checked"
+                " here; detach it with virsh, and remove it once no hypervisor uses it"
             )
     return found
 
 
 def remove(
-    host: Host, dom: VirDomain, own: OwnVolume, *, proven: bool = False, asked: bool = False
+    host: Host,
+    dom: VirDomain,
+    own: OwnVolume,
+    *,
+    proven: bool = False,
+    verified_unused: bool = False,
 ) -> None:
-    """Remove a volume that is the VM's own; raises PlanRefused if it stays."""
+    """Remove a volume that the VM owns; raises PlanRefused if it must stay."""
     from ..machine import owned, ownership  # few VMs lose a disk
 
     references = ownership.read(host.connection)
     uuid = str(dom.UUIDString())
-    stays = owned.remove(host.connection, own, uuid, references, proven=proven, asked=asked)
+    stays = owned.remove(
+        host.connection, own, uuid, references, proven=proven, asked=verified_unused
+    )
     if stays is not None:
         raise PlanRefused(str(stays))
 
 
 def require_room(host: Host, changes: t.Sequence[Change]) -> dict[str, str]:
-    """Why a VM cannot be changed so on this hypervisor, by name."""
+    """Why this hypervisor has no room for the changes of a VM, by name."""
     from . import creation_capacity  # where nothing differs nothing grows
 
     growing = [_growth(one) for one in changes if one.converged.changes]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Changing VMs that exist: how each step is done, and taken back.
+"""Changing existing VMs: how each step is done and rolled back.
 
 This file is private to the collection.
 """
@@ -39,7 +39,7 @@ if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 _SECONDS = 300.0
-_GUEST_SECONDS = 30.0  # in which a guest gives back memory, or lets go of a device
+_GUEST_SECONDS = 30.0  # in which a guest returns memory, or releases a device
 _AGAIN = 5.0
 
 
@@ -53,8 +53,8 @@ class Work:
         self.host, self.job, self.change, self.run = host, job, change, run
         self.dom, self.name = change.dom, change.domain.name
         self.original = change.facts
-        self.facts = change.facts  # as far as the steps have come
-        self.problems: list[str] = []  # of taking back
+        self.facts = change.facts  # after the steps so far
+        self.problems: list[str] = []  # of rolling back
         self.held = False
 
     def do(self, step: Step[Facts]) -> Turns:
@@ -62,14 +62,14 @@ class Work:
         self.facts = self.after(step)
 
     def after(self, step: Step[Facts]) -> Facts:
-        """What ``step`` leads to, with the owner and which files were made: the run knows that."""
-        kept, after = self.facts.metadata, step.effect(self.facts)
-        made = {one.path: one.made for one in kept.volumes}
+        """The facts after ``step``, with the owner and the created files, known to the run only."""
+        before, after = self.facts.metadata, step.effect(self.facts)
+        made = {one.path: one.made for one in before.volumes}
         volumes = tuple(
             dataclasses.replace(one, made=made.get(one.path, one.made))
             for one in after.metadata.volumes
         )
-        owner = kept.owner if after.metadata.phase is not None else None
+        owner = before.owner if after.metadata.phase is not None else None
         stored = dataclasses.replace(after.metadata, volumes=volumes, owner=owner)
         return dataclasses.replace(after, metadata=stored)
 
@@ -80,10 +80,10 @@ class Work:
         try:
             action(self, step)
         except FleetVirtError as error:
-            self.problems.append(f"{step.text} could not be taken back: {told(error)}")
+            self.problems.append(f"could not roll back {step.text!r}: {told(error)}")
 
     def finish(self) -> None:
-        """Nobody is at work on it any more, however it ended."""
+        """Release the VM, however its run ended."""
         if not self.held:
             return
         stored = lookup.read_metadata(self.host.connection, self.dom)
@@ -131,16 +131,16 @@ def carry_out(host: Host, jobs: t.Sequence[Job], run: str) -> None:
         changed = [text for text in texts if text not in still] if still is not None else texts
         msg = told(done.problem)
         msg += f"; moreover, {'; '.join(work.problems)}" if work.problems else ""
-        msg += f"; what was changed nevertheless: {', '.join(changed)}" if changed else ""
-        msg += "" if changed else "; it is as it was"
+        msg += f"; changed nevertheless: {', '.join(changed)}" if changed else ""
+        msg += "" if changed else "; the VM is unchanged"
         work.job.changed = bool(changed)
         work.job.fail(msg)
 
 
 def _left(work: Work) -> list[str] | None:
-    """What still differs, None if that cannot be told."""
+    """What still differs; None if that is unknown."""
     try:
-        facts = changing.again(work.host, work.change)
+        facts = changing.reread(work.host, work.change)
     except FleetVirtError:
         return None
     found = plan_again(facts, work.change.wanted, work.change.volumes)
@@ -148,7 +148,7 @@ def _left(work: Work) -> list[str] | None:
 
 
 def _waits(work: Work) -> list[str]:
-    facts = changing.again(work.host, work.change)
+    facts = changing.reread(work.host, work.change)
     return pending(facts.inactive, facts.live, work.change.domain.xml)
 
 
@@ -156,7 +156,7 @@ def _waits(work: Work) -> list[str]:
 
 
 def _note(work: Work, step: Step[Facts]) -> Turns:
-    """Become its owner, unless it has been changed since it was looked at."""
+    """Become its owner, unless it was changed since the plan was made."""
     yield from ()
     _require_bases(work)
     noted = step.effect(work.facts).metadata
@@ -168,16 +168,16 @@ def _note(work: Work, step: Step[Facts]) -> Turns:
         work.write(noted)
     work.held = True
     work.facts = dataclasses.replace(work.facts, metadata=noted)
-    facts = changing.again(work.host, work.change)
+    facts = changing.reread(work.host, work.change)
     facts = dataclasses.replace(facts, metadata=work.original.metadata)
-    again = plan_again(facts, work.change.wanted, work.change.volumes)
-    if again.changes != work.change.converged.changes:
+    replanned = plan_again(facts, work.change.wanted, work.change.volumes)
+    if replanned.changes != work.change.converged.changes:
         work.write(work.original.metadata)
         raise PlanRefused(f"{work.name!r} was changed by others meanwhile; run this again")
 
 
 def _require_bases(work: Work) -> None:
-    """The images of what is added, or put into a drive, are here."""
+    """Require the images of new disks and of inserted media on this hypervisor."""
     paths = [one.path for one in work.change.converged.changes]
     disks = tuple(
         disk
@@ -193,7 +193,7 @@ def _forget(work: Work, _step: Step[Facts]) -> None:
 
 
 def _clear(work: Work, step: Step[Facts]) -> Turns:
-    """What a run that died has made goes; what is noted of it must not be held against another."""
+    """Remove what a dead run created, and its record, which must not apply to a later file."""
     yield from ()
     changing.remove(work.host, work.dom, t.cast("metadata.OwnVolume", step.about))
     stored = step.effect(work.facts).metadata
@@ -226,7 +226,7 @@ def _unmade(work: Work, step: Step[Facts]) -> None:
     path = work.change.plans[str(step.about)].path
     for own in work.facts.metadata.volumes:
         if own.path == path:
-            changing.remove(work.host, work.dom, own, asked=True)
+            changing.remove(work.host, work.dom, own, verified_unused=True)
 
 
 def _vcpus(work: Work, step: Step[Facts]) -> Turns:
@@ -240,7 +240,7 @@ def _vcpus_back(work: Work, _step: Step[Facts]) -> None:
 
 
 def _memory(work: Work, step: Step[Facts]) -> Turns:
-    """Until the guest has given back what it is to give back, or has taken it."""
+    """Set the memory, and wait until the guest has returned or taken it."""
     wanted = t.cast("int", step.about)
     work.call("change the memory", work.dom.setMemoryFlags, wanted * 1024, DOMAIN_AFFECT_LIVE)
     limit = time.monotonic() + _GUEST_SECONDS
@@ -249,8 +249,8 @@ def _memory(work: Work, step: Step[Facts]) -> Turns:
             _memory_back(work, step)
             raise PlanRefused(
                 f"the guest of {work.name!r} has {has} MiB after {_GUEST_SECONDS:g} seconds, not"
-                f" {wanted}: it needs a driver for the memory balloon, and memory that is free;"
-                " shut it down to change it for the next start"
+                f" {wanted}: it needs a memory balloon driver, and enough free memory; shut the VM"
+                " down to change it for the next start"
             )
         yield
 
@@ -291,7 +291,7 @@ def _attach(work: Work, step: Step[Facts]) -> Turns:
 
 def _plug(work: Work, element: Element) -> None:
     text = _lxml.tostring(element)
-    work.call("add a device", work.dom.attachDeviceFlags, text, DOMAIN_AFFECT_LIVE)
+    work.call("attach a device", work.dom.attachDeviceFlags, text, DOMAIN_AFFECT_LIVE)
 
 
 def _attach_back(work: Work, step: Step[Facts]) -> None:
@@ -304,22 +304,22 @@ def _detach(work: Work, step: Step[Facts]) -> Turns:
 
 
 def _unplug(work: Work, device: Device) -> Turns:
-    """A guest lets go of a device when it likes; while it boots it hears nothing."""
+    """Detach the device; a guest releases it in its own time, and never while it boots."""
     limit, due = time.monotonic() + _GUEST_SECONDS, 0.0
     problem = ""
     while (element := work.located(work.live(), device)) is not None:
         now = time.monotonic()
         if now > limit:
             raise PlanRefused(
-                f"the guest of {work.name!r} does not let go of {device.name!r}"
+                f"the guest of {work.name!r} does not release {device.name!r}"
                 f"{f' ({problem})' if problem else ''}: unmount what is on it, or shut the VM down"
             )
         if now >= due:
             due = now + _AGAIN
             try:
                 text = _lxml.tostring(element)
-                work.call("take a device out", work.dom.detachDeviceFlags, text, DOMAIN_AFFECT_LIVE)
-            except LibvirtFailure as error:  # it has been asked already, or does not answer
+                work.call("detach a device", work.dom.detachDeviceFlags, text, DOMAIN_AFFECT_LIVE)
+            except LibvirtFailure as error:  # already requested, or the guest does not respond
                 problem = str(error)
         yield
 
@@ -343,7 +343,7 @@ def _update(work: Work, step: Step[Facts]) -> Turns:
 
 
 def _limit(work: Work, step: Step[Facts]) -> Turns:
-    """One of a disk's limits; libvirt is told all of them."""
+    """Change one of a disk's limits; libvirt is given all of them."""
     yield from ()
     device = t.cast("Device", step.about)
     element = work.located(work.live(), device)
@@ -423,7 +423,7 @@ def _define(work: Work, step: Step[Facts]) -> Turns:
 
 
 def _same_addresses(root: Element, live: Element) -> None:
-    """A device that was added at once is where it is after the next start too, if that is free."""
+    """Keep the address of a hot-plugged device for the next start, if it is free there."""
     keys = (("devices/disk", "target", "dev"), ("devices/interface", "mac", "address"))
     used = [one.items() for one in root.iterfind("devices/*/address")]
     for place, tag, key in keys:

@@ -2,17 +2,17 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Creating VMs: how each step is done, and taken back.
+"""Creating VMs: how each step is done and rolled back.
 
 A VM is claimed by defining it, with phase ``creating`` and a drive whose medium never exists, so
-that libvirt itself refuses to start it, whoever asks. Then the host is read: if it now promises
-more than it has, the claim is withdrawn. Volumes are made under the claim, which names them. The
+that libvirt itself refuses to start it for any caller. Then the host is read: if it now promises
+more than it has, the claim is withdrawn. Volumes are created under the claim, which names them. The
 last step replaces the definition by the final one, with phase ``starting`` until it was started.
-The guests of a batch are started paused and let run together at the end: guests that boot take the
-time of the host that the rest of the work needs.
+The guests of a batch are started paused and resumed together at the end: booting guests would take
+the CPU time that the rest of the work needs.
 
-Whatever fails on the way, exactly what this call made is removed; a call that is killed leaves a
-claim whose owner is gone, which the next run of the same request removes and makes anew, or a whole
+Whatever fails, exactly what this call created is removed; a call that is killed leaves a claim
+whose owner is dead, which the next run of the same request removes and creates again, or a complete
 VM that is yet to be started, which it starts.
 
 This file is private to the collection.
@@ -44,24 +44,24 @@ if t.TYPE_CHECKING:
     from ..._pure.plan.steps import Step
 
 _START_SECONDS = 300.0
-_OPEN = ("new", "whole")
+_OPEN = ("new", "complete")
 
 
 class _Outrun(PlanRefused):
-    """Somebody was faster; another hypervisor, or another moment, may be better."""
+    """Another run was faster; another hypervisor, or a retry, may succeed."""
 
 
 class Work:
-    """The steps of one VM. ``claimer`` is who a claim belongs to."""
+    """The steps of one VM. ``claimer`` is the owner of its claim."""
 
     def __init__(self, host: Host, job: Job, claimer: Owner) -> None:
         self.host, self.job, self.claimer = host, job, claimer
         self.connection, self.name, self.run = host.connection, job.domain.name, claimer.run
-        self.paused = False  # the guests of a batch run once all of it is made
+        self.paused = False  # the guests of a batch are resumed once all are created
         self.dom: VirDomain | None = None
         self.made: list[DiskPlan] = []
-        self.taken: Metadata | None = None  # what a dead run had kept with it
-        self.problems: list[str] = []  # of taking back
+        self.taken: Metadata | None = None  # the metadata that a dead run left
+        self.problems: list[str] = []  # of rolling back
 
     def do(self, step: Step[Facts]) -> executor.Turns:
         yield from ()
@@ -69,12 +69,12 @@ class Work:
             _DO[step.kind](self, step)
         except BaseException:
             if not step.forward:
-                self.undo(step)  # it may have done a part of it
+                self.undo(step)  # it may be partly done
             raise
 
     def undo(self, step: Step[Facts]) -> None:
-        """The definition goes last, it is what names the rest; if a part of that stays, so does
-        the definition.
+        """Roll ``step`` back. The definition is removed last, as it names the rest; if a part of
+        that stays, so does the definition.
         """
         action = _UNDO.get(step.kind)
         if action is None or self.problems:
@@ -88,7 +88,7 @@ class Work:
             self.problems.append(told(error))
 
     def _own(self, dom: VirDomain) -> Metadata | None:
-        """What is kept with the domain, None if it is not ours to take back, or complete."""
+        """The domain's metadata; None if it is not ours to roll back, or complete."""
         if str(dom.UUIDString()) != self.job.uuid:
             return None
         stored = read_metadata(self.connection, dom)
@@ -98,10 +98,10 @@ class Work:
         return stored if owner.pid == 0 or owner == self.claimer else None
 
     def finish(self) -> None:
-        """Nothing: each step is seen in libvirt's answer."""
+        """Do nothing: libvirt's reply confirms each step."""
 
     def domain(self) -> VirDomain:
-        """libvirt's object of the domain that was claimed."""
+        """The domain that was claimed."""
         if self.dom is None:
             uuid, look = str(self.job.uuid), self.connection.conn.lookupByUUIDString
             self.dom = self.connection.call(f"find {self.name}", look, uuid)
@@ -113,12 +113,12 @@ class Work:
 
 
 def claim(host: Host, jobs: t.Sequence[Job], owner: Owner) -> PlacementEntry | None:
-    """Define a claim for every new job; those that cannot stay are failed and leave nothing.
+    """Define a claim for every new job; jobs that do not fit fail and leave nothing behind.
 
     Returns the facts of the host with the claims, None if nothing was claimed.
     """
     for job in jobs:
-        job.changed = job.state == "whole"
+        job.changed = job.state == "complete"
     _carry_out([Work(host, job, owner) for job in jobs], (CLEAR,))
     from . import creation_capacity  # finishing needs none of it
 
@@ -127,7 +127,7 @@ def claim(host: Host, jobs: t.Sequence[Job], owner: Owner) -> PlacementEntry | N
         claimed = _carry_out([Work(host, job, owner) for job in jobs], (CLAIM,))
         for work in claimed:
             work.job.changed = True
-        # the last claims go first: those before them may stay
+        # withdraw the last claims first: earlier ones may then stay
         while claimed:
             excess, facts = creation_capacity.excess(host)
             if not excess:
@@ -140,7 +140,7 @@ def claim(host: Host, jobs: t.Sequence[Job], owner: Owner) -> PlacementEntry | N
 
 
 def finish(host: Host, jobs: t.Sequence[Job], run: str) -> None:
-    """Make what was claimed by ``run``; a job that fails leaves nothing behind."""
+    """Create what ``run`` has claimed; a job that fails leaves nothing behind."""
     left = [job for job in jobs if job.state in _OPEN]
     works = [Work(host, job, owners.myself(run)) for job in left]
     starting = sum(step.kind == "start" for job in left for step in job.plan.steps)
@@ -151,7 +151,7 @@ def finish(host: Host, jobs: t.Sequence[Job], run: str) -> None:
 
 
 def _carry_out(works: t.Sequence[Work], stages: t.Collection[int]) -> list[Work]:
-    """Do the steps of these stages; those that have some, and were not failed."""
+    """Do the steps of these stages; returns the works that had any and succeeded."""
     runs = [
         executor.Run([step for step in work.job.plan.steps if step.stage in stages], work)
         for work in works
@@ -167,7 +167,7 @@ def _carry_out(works: t.Sequence[Work], stages: t.Collection[int]) -> list[Work]
 
 
 def withdraw(connection: Connection, names: t.Iterable[str], run: str) -> list[str]:
-    """Take back the claims of ``run`` on these names; those that were there."""
+    """Withdraw the claims of ``run`` on these names; returns those that existed."""
     return [name for name in names if _withdraw(connection, name, run)]
 
 
@@ -198,7 +198,7 @@ def _take(work: Work, step: Step[Facts]) -> None:
 
 
 def _clear(work: Work, _step: Step[Facts]) -> None:
-    """The volumes that it has made of a VM that never ran."""
+    """Remove the volumes that a dead run created for a VM that never ran."""
     from . import creation_rest
 
     seed_nocloud.clear(str(work.job.uuid))
@@ -221,7 +221,7 @@ def _claim(work: Work, _step: Step[Facts]) -> None:
 
 
 def _begin(work: Work, _step: Step[Facts]) -> None:
-    """The claim passes from its run to this process, if it is still that run's."""
+    """Pass the claim from its run to this process, if it still belongs to that run."""
     me = work.claimer
     with owners.host_lock():
         dom = find_domain(work.connection, work.name)
@@ -233,8 +233,8 @@ def _begin(work: Work, _step: Step[Facts]) -> None:
             raise PlanRefused(f"the claim of {work.name!r} was taken over; try again")
         work.job.uuid = str(dom.UUIDString())
         own = tuple(dataclasses.replace(one, made=BEGUN) for one in stored.volumes)
-        mine = dataclasses.replace(stored, owner=me, volumes=own)
-        definition.write_metadata(work.host, dom, mine, definition.AFFECT_CONFIG)
+        claimed = dataclasses.replace(stored, owner=me, volumes=own)
+        definition.write_metadata(work.host, dom, claimed, definition.AFFECT_CONFIG)
 
 
 def _volume(work: Work, step: Step[Facts]) -> None:
@@ -258,13 +258,13 @@ def _autostart(work: Work, _step: Step[Facts]) -> None:
 
 
 def _define(work: Work, _step: Step[Facts]) -> None:
-    """The claim, whose volumes are there, becomes the VM."""
+    """Replace the claim, whose volumes are complete, by the VM."""
     starter = work.claimer if work.job.domain.start else None
     work.dom = definition.define_final(work.host, work.job, starter)
 
 
 def _start(work: Work, _step: Step[Facts]) -> None:
-    """Start the domain unless it is active; with others its guest does not run yet."""
+    """Start the domain unless it is active; paused, if others are started with it."""
     connection, dom = work.connection, work.domain()
     flags = DOMAIN_START_PAUSED if work.paused else 0
     try:
@@ -276,10 +276,10 @@ def _start(work: Work, _step: Step[Facts]) -> None:
 
 
 def _release(work: Work, _step: Step[Facts]) -> None:
-    """Let it run, and note that nothing is left to do."""
+    """Resume it, and record that nothing is left to do."""
     dom, taken = work.domain(), work.taken
     if taken is None:
-        stored = definition.kept_of(work.host, work.job, None, None)
+        stored = definition.metadata_of(work.host, work.job, None, None)
     else:
         stored = dataclasses.replace(taken, phase=None, owner=None)
     state, _reason = work.connection.call("read the state", dom.state, 0)
@@ -289,19 +289,19 @@ def _release(work: Work, _step: Step[Facts]) -> None:
     try:
         definition.write_metadata(work.host, dom, stored, definition.AFFECT_LIVE)
     except LibvirtFailure as error:
-        if error.code != ERR_OPERATION_INVALID:  # a guest that has shut itself off meanwhile
+        if error.code != ERR_OPERATION_INVALID:  # a guest that has shut down meanwhile
             raise
 
 
-# --- taking them back ---
+# --- rolling them back ---
 
 
-def _undefine(work: Work, _step: Step[Facts], dom: VirDomain, _kept: Metadata) -> None:
+def _undefine(work: Work, _step: Step[Facts], dom: VirDomain, _stored: Metadata) -> None:
     domains.undefine(work.connection, dom)
 
 
 def _unmade(work: Work, step: Step[Facts], dom: VirDomain, stored: Metadata) -> None:
-    """What the step has made, if it came to that."""
+    """Remove what the step has created, if anything."""
     from . import creation_rest  # what ends well needs none of it
 
     disks = [plan.path for plan in work.job.disks]
@@ -312,7 +312,7 @@ def _unmade(work: Work, step: Step[Facts], dom: VirDomain, stored: Metadata) -> 
         work.made = [one for one in work.made if one.path not in paths]
 
 
-def _stop(work: Work, _step: Step[Facts], dom: VirDomain, _kept: Metadata) -> None:
+def _stop(work: Work, _step: Step[Facts], dom: VirDomain, _stored: Metadata) -> None:
     if work.connection.call("read the state", dom.isActive):
         work.connection.call(f"stop {work.name}", dom.destroy, seconds=_START_SECONDS)
 

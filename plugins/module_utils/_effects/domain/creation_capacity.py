@@ -23,7 +23,7 @@ if t.TYPE_CHECKING:
 
 
 def place(host: Host, jobs: t.Sequence[Job]) -> None:
-    """Fail the jobs that this hypervisor cannot take, all together."""
+    """Fail the jobs that do not fit on this hypervisor together."""
     facts = _read(host)
     requests = [demand.request_of(job.domain, host.settings.facts) for job in jobs]
     placements = placement.place([_candidate(host, facts)], requests, _policy(host))
@@ -35,14 +35,14 @@ def place(host: Host, jobs: t.Sequence[Job]) -> None:
         for nic in job.domain.nics:
             if nic.mac in taken:
                 job.fail(
-                    f"MAC address {nic.mac} of {nic.name!r} is that of {taken[nic.mac]!r};"
+                    f"MAC address {nic.mac} of NIC {nic.name!r} is used by {taken[nic.mac]!r};"
                     " give the NIC another"
                 )
 
 
 @dataclass(frozen=True)
 class Growth:
-    """What a VM that exists is to have besides: ``disks`` in MiB by pool, and new NICs."""
+    """What an existing VM gains: ``memory`` and ``disks`` (by pool) in MiB, and new NICs."""
 
     name: str
     memory: int = 0
@@ -52,12 +52,12 @@ class Growth:
 
 
 def grown(host: Host, growths: t.Sequence[Growth]) -> dict[str, str]:
-    """Why a VM that exists cannot have more on this hypervisor, by its name."""
+    """Why an existing VM cannot grow on this hypervisor, by its name."""
     facts = _read(host)
     candidate = _candidate(host, facts)
     found: dict[str, str] = {}
     for one in growths:
-        reasons = [*_nowhere(candidate, one, facts)]
+        reasons = [*_nic_problems(candidate, one, facts)]
         more = dataclasses.replace(
             candidate,
             memory_promised_mib=candidate.memory_promised_mib + max(0, one.memory),
@@ -84,16 +84,16 @@ def grown(host: Host, growths: t.Sequence[Growth]) -> dict[str, str]:
     return found
 
 
-def _nowhere(
+def _nic_problems(
     candidate: placement.PlacementHost, one: Growth, facts: PlacementEntry
 ) -> t.Iterator[str]:
-    """What speaks against its NICs here."""
+    """Problems of its NICs on this hypervisor."""
     taken = {mac: vm["name"] for vm in facts["vms"] for mac in vm["macs"]}
     for nic in one.nics:
         if taken.get(nic.mac, one.name) != one.name:
             yield (
-                f"MAC address {nic.mac} of {nic.name!r} is that of {taken[nic.mac]!r}; give the NIC"
-                " another"
+                f"MAC address {nic.mac} of NIC {nic.name!r} is used by {taken[nic.mac]!r}; give"
+                " the NIC another"
             )
         wants = offers.Wants(
             interfaces=(nic.source,) if nic.type == "direct" else (),
@@ -105,15 +105,15 @@ def _nowhere(
         linux = None if nic.virtualport else nic.bridge
         if linux and candidate.bridges is not None and linux not in candidate.bridges:
             known = ", ".join(sorted(candidate.bridges)) or "none"
-            yield f"there is no bridge {nic.bridge!r} for {nic.name!r}; there are: {known}"
+            yield f"there is no bridge {nic.bridge!r} for NIC {nic.name!r}; there are: {known}"
         networks = candidate.networks
         if nic.network and networks is not None and nic.network not in networks:
             known = ", ".join(sorted(networks)) or "none"
-            yield f"there is no network {nic.network!r} for {nic.name!r}; there are: {known}"
+            yield f"there is no network {nic.network!r} for NIC {nic.name!r}; there are: {known}"
 
 
 def excess(host: Host) -> tuple[str, PlacementEntry]:
-    """What is promised beyond a limit now, empty if nothing is; and the host's facts."""
+    """What exceeds a limit now, empty if nothing does; and the host's facts."""
     facts = _read(host)
     found = placement.excess(_candidate(host, facts), _policy(host))
     return "; ".join(entry.reason for entry in found), facts

@@ -32,15 +32,15 @@ AFFECT_CONFIG = lookup.AFFECT_CONFIG
 
 
 def claim_xml(host: Host, job: Job, owner: Owner) -> str:
-    """The definition of a claim: nobody can start it, for a drive of it never has a medium."""
+    """The definition of a claim, which cannot be started: one of its drives has no medium."""
     root = _lxml.parse(final_xml(host, job, None), "claim")
     folder = job.disks[0].pool.path if job.disks else "/var/lib/libvirt/images"
-    stored = kept_of(host, job, "creating", owner)
+    stored = metadata_of(host, job, "creating", owner)
     return unstartable.marked(root, stored, f"{folder}/{job.domain.name}{_MARKER}")
 
 
 def final_xml(host: Host, job: Job, owner: Owner | None) -> str:
-    """The definition of the whole VM; with an ``owner``, one that is yet to be started by it."""
+    """The definition of the complete VM; with an ``owner``, one that it is yet to start."""
     domain = job.domain
     volumes = {
         plan.disk.name: VolumeRef(
@@ -56,7 +56,7 @@ def final_xml(host: Host, job: Job, owner: Owner | None) -> str:
         if disk.device in DRIVES and medium is not None:
             volumes[disk.name] = VolumeRef(medium.path, medium.format)
     domain_type = host.domain_type(domain)
-    stored = kept_of(host, job, "starting" if owner else None, owner)
+    stored = metadata_of(host, job, "starting" if owner else None, owner)
     return domain_xml.render(
         domain,
         uuid=str(job.uuid),
@@ -71,8 +71,8 @@ def final_xml(host: Host, job: Job, owner: Owner | None) -> str:
     )
 
 
-def kept_of(host: Host, job: Job, phase: str | None, owner: Owner | None) -> Metadata:
-    """What the collection keeps with the VM."""
+def metadata_of(host: Host, job: Job, phase: str | None, owner: Owner | None) -> Metadata:
+    """The metadata that the collection stores with the VM."""
     domain = job.domain
     image = next((plan.base for plan in job.disks if plan.base), None)
     return Metadata(
@@ -113,7 +113,7 @@ def _first_boot(job: Job) -> str | None:
 
 
 def define_claim(host: Host, job: Job, owner: Owner) -> None:
-    """Define the claim; libvirt holds it against its schema (virDomainDefineXMLFlags)."""
+    """Define the claim; libvirt validates it against its schema (virDomainDefineXMLFlags)."""
     dom = _define(host, job, claim_xml(host, job, owner), DOMAIN_DEFINE_VALIDATE)
     if job.domain.xml is not None:
         from . import schema  # few VMs have a fragment
@@ -126,7 +126,7 @@ def define_claim(host: Host, job: Job, owner: Owner) -> None:
 
 
 def define_final(host: Host, job: Job, owner: Owner | None) -> VirDomain:
-    """Replace the claim by the VM itself; libvirt's object. Its schema was looked at before."""
+    """Replace the claim by the VM itself and return it. It was validated with the claim."""
     return _define(host, job, final_xml(host, job, owner), 0)
 
 

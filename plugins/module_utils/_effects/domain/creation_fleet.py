@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Creating VMs: whether the fleet still is what it was when they were placed.
+"""Creating VMs: whether the fleet is unchanged since they were placed.
 
-If it is, claims aside, nothing speaks against the claims that placing did not know, and nobody
-else has to be asked. The hypervisor that holds them looks at the others itself, over libvirt's
-verified TLS, as a migration does.
+If it is, claims aside, placement has seen all that could conflict with the claims, and the
+controller need not check again. The hypervisor with the claims reads the others itself, over
+libvirt's verified TLS, as a migration does.
 
 This file is private to the collection.
 """
@@ -26,17 +26,17 @@ if t.TYPE_CHECKING:
     from ..._pure.machine.fleet_seen import Seen
     from ..._pure.machine.snapshot import PlacementEntry
 
-# The controller asks those that are slower
+# Slower ones are left to the controller
 _CALL_SECONDS = 2.0
 _HOST_SECONDS = 5.0
 _PARALLEL = 64
 
 
 def unchanged(seen: t.Sequence[Seen], home: str, facts: PlacementEntry, run: str) -> bool:
-    """Whether every hypervisor of ``seen`` answers and has the domains that it had.
+    """Whether every hypervisor of ``seen`` responds and has the same domains as then.
 
-    To be asked once the claims of ``run`` are there; ``facts`` are those of this hypervisor,
-    ``home``, read with them. False as well if somebody cannot be asked, or not quickly.
+    To be called once the claims of ``run`` exist; ``facts`` are those of this hypervisor, ``home``,
+    read with the claims. Also False if a hypervisor cannot be read, or not quickly.
     """
     here = [one for one in seen if one["name"] == home]
     others = [one for one in seen if one["name"] != home]
@@ -61,7 +61,7 @@ def unchanged(seen: t.Sequence[Seen], home: str, facts: PlacementEntry, run: str
 
 
 def _same(one: Seen) -> bool:
-    """Whether the hypervisor at that address is that one, and has the same domains."""
+    """Whether the hypervisor at that address is the expected one and has the same domains."""
     try:
         (uri,) = peer_uris([one["address"]]).values()
         with connect(uri, _CALL_SECONDS) as far:

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Creating VMs, first half: what is to be done on this hypervisor, and what speaks against it.
+"""Creating VMs, first half: the steps to do on this hypervisor, and what prevents them.
 
-Nothing is changed here. Every problem of every VM of a batch is found before the first is touched.
+Nothing is changed here. Every problem of every VM of a batch is found before the first is changed.
 
 This file is private to the collection.
 """
@@ -40,9 +40,9 @@ _QEMU_CONF = "/etc/libvirt/qemu.conf"
 
 
 def prepare(host: Host, domains: t.Sequence[Domain], *, check: bool = False) -> list[Job]:
-    """A job for each VM; those with problems are failed, with every problem in ``msg``.
+    """Return a job for each VM; those with problems have failed, with every problem in ``msg``.
 
-    Unless only ``check`` is asked for, runs that are at work on one of them are waited for.
+    Except in ``check`` mode, wait for other runs that are at work on one of them.
     """
     jobs = [Job(domain) for domain in domains]
     busy = [job for job in jobs if _is_busy(host, job, check)]
@@ -69,14 +69,14 @@ def prepare(host: Host, domains: t.Sequence[Domain], *, check: bool = False) -> 
 
         found = [t.cast("changing.Change", job.change) for job in changes.values()]
         for name, reason in changing.require_room(host, found).items():
-            changes[name].fail(f"{name!r} cannot be changed so: {reason}")
+            changes[name].fail(f"{name!r} cannot be changed this way: {reason}")
     return jobs
 
 
 def _is_busy(host: Host, job: Job, check: bool, dead: t.Mapping[str, Owner] | None = None) -> bool:
-    """Plan one VM; or whether a run is at work on it that is to be waited for first.
+    """Plan one VM; True if a run is at work on it that must be waited for first.
 
-    ``dead`` are owners that were waited for, by name, and are no more.
+    ``dead`` are owners, by name, that were waited for and are dead.
     """
     try:
         return _read(host, job, check, dead)
@@ -121,7 +121,7 @@ def _facts(
     *,
     observed: bool,
 ) -> creation.Facts:
-    """The domain as it is; ``observed``: a claim that no process holds counts as a dead run's."""
+    """The current domain; ``observed``: a claim that no process holds counts as a dead run's."""
     name = str(dom.name())
     owner = stored.owner if stored is not None else None
     own = stored is not None and creation.is_own(stored, settings.run)
@@ -134,7 +134,7 @@ def _facts(
 
 
 def _changing(host: Host, job: Job, dom: VirDomain, stored: Metadata) -> None:
-    """What is to be changed of a VM that is there."""
+    """Plan the changes of a VM that exists."""
     from . import changing  # a VM that is new needs none of it
 
     name = job.domain.name
@@ -143,7 +143,7 @@ def _changing(host: Host, job: Job, dom: VirDomain, stored: Metadata) -> None:
     job.waits = change.waits
     if change.converged.plan.refusals:
         raise PlanRefused(
-            f"{name!r} exists on {host.settings.home} and cannot be changed so:"
+            f"{name!r} exists on {host.settings.home} and cannot be changed this way:"
             f" {'; '.join(change.converged.plan.refusals)}"
         )
     if not change.converged.plan.steps:
@@ -158,7 +158,7 @@ def _changing(host: Host, job: Job, dom: VirDomain, stored: Metadata) -> None:
 
 
 def _open_screen(domain: Domain) -> list[str]:
-    """What speaks against a screen that others than this hypervisor could reach."""
+    """Problems of a screen that other machines could reach."""
     console = domain.console
     if not daemon_consoles.is_open(console.type, console.listen):
         return []
@@ -173,7 +173,7 @@ def _open_screen(domain: Domain) -> list[str]:
 
 
 def _plan(host: Host, job: Job) -> None:
-    """What is made of it here, and the steps to it."""
+    """Plan the VM's volumes and the steps to create it here."""
     facts = job.facts
     if facts is None:
         return
@@ -208,9 +208,9 @@ def _plan(host: Host, job: Job) -> None:
     machine = host.machine(domain)
     if machine is None:
         problems.append(
-            f"machine type {domain.machine!r} is not known to qemu on {settings.home}"
+            f"QEMU on {settings.home} does not support machine type {domain.machine!r}"
             if domain.machine
-            else f"{settings.home} has no machine type of the usual families"
+            else f"QEMU on {settings.home} has none of the usual machine types"
         )
     else:
         found = machine_problems(domain, machine=machine, arch=host.arch)
@@ -230,11 +230,11 @@ def _plan(host: Host, job: Job) -> None:
         job.seeded = {**seed_nocloud.CHOSEN, "method": domain.seed.method}
     job.facts, job.steps = facts, creation.texts(facts, wanted)
     if facts.stored is not None and facts.stored.phase == creation.STARTING:
-        job.state = "whole"
+        job.state = "complete"
 
 
 def _wanted(host: Host, job: Job) -> creation.Wanted:
-    final = creation_definition.kept_of(host, job, None, None)
+    final = creation_definition.metadata_of(host, job, None, None)
     own = {one.path: one for one in final.volumes}
     return creation.Wanted(
         job.domain,
@@ -247,7 +247,7 @@ def _wanted(host: Host, job: Job) -> creation.Wanted:
 
 
 def _sources(host: Host, job: Job) -> list[str]:
-    """What speaks against disks that are encrypted, and those that exist and are not its own."""
+    """Problems of encrypted disks, and of existing disks that the VM does not own."""
     found, disks = [], job.domain.disks
     if any(disk.encryption_secret for disk in disks):
         from ..machine import secrets  # few VMs have one

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Creating VMs: removing what was made of one that is not to be, and nothing else.
+"""Creating VMs: removing what was created of a VM that is given up, and nothing else.
 
 This file is private to the collection.
 """
@@ -23,7 +23,7 @@ if t.TYPE_CHECKING:
 
 
 def undo(host: Host, dom: VirDomain, stored: Metadata, paths: t.Collection[str]) -> None:
-    """Remove the volumes at ``paths``, which this call has just made for the claim ``raw``."""
+    """Remove the volumes at ``paths``, which this call has just created for the claim ``dom``."""
     references = ownership.read(host.connection)
     uuid = str(dom.UUIDString())
     stay = [
@@ -32,21 +32,21 @@ def undo(host: Host, dom: VirDomain, stored: Metadata, paths: t.Collection[str])
         if one.path in paths
     ]
     if any(stay):
-        raise PlanRefused(f"what was made of it stays: {'; '.join(_texts(stay))}")
+        raise PlanRefused(f"volumes created for it remain: {'; '.join(_texts(stay))}")
 
 
 def remove(host: Host, dom: VirDomain, stored: Metadata) -> None:
-    """Remove the volumes that a dead run made for its claim ``raw``.
+    """Remove the volumes that a dead run created for its claim ``dom``.
 
-    Raises PlanRefused, having removed nothing, unless all that is there under their names may go: a
-    part would be left with nobody who knows of it.
+    Raises PlanRefused, with nothing removed, unless every file of their names may be removed: there
+    would be no record of the rest.
     """
     references = ownership.read(host.connection)
-    stay, asked = _look(host, dom, stored, references)
+    stay, verified_unused = _look(host, dom, stored, references)
     uuid = str(dom.UUIDString())
     if not any(stay):
         stay = [
-            owned.remove(host.connection, one, uuid, references, asked=asked)
+            owned.remove(host.connection, one, uuid, references, asked=verified_unused)
             for one in reversed(stored.volumes)
         ]
     if any(stay):
@@ -61,15 +61,17 @@ def stays(host: Host, dom: VirDomain, stored: Metadata) -> tuple[str, ...]:
 def _look(
     host: Host, dom: VirDomain, stored: Metadata, references: References
 ) -> tuple[list[owned.Stays | None], bool]:
-    """Which may not go, and whether those were asked who reach the same storage."""
+    """Which must stay, and whether no other hypervisor on the same storage uses them."""
     shared = [
         one.name
         for one in stored.volumes
         if one.pool in references.pools and references.pools[one.pool].shared
     ]
-    asked = bool(shared) and _is_unused(host, shared)
+    verified_unused = bool(shared) and _is_unused(host, shared)
     uuid = str(dom.UUIDString())
-    return [owned.why_stays(one, uuid, references, asked=asked) for one in stored.volumes], asked
+    return [
+        owned.why_stays(one, uuid, references, asked=verified_unused) for one in stored.volumes
+    ], verified_unused
 
 
 def _is_unused(host: Host, files: t.Collection[str]) -> bool:

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Creating VMs: whether other hypervisors use what a dead run left on storage that they share.
+"""Creating VMs: whether other hypervisors use a dead run's leftovers on shared storage.
 
-They are asked over libvirt's verified TLS, as for a migration.
+They are read over libvirt's verified TLS, as for a migration.
 
 This file is private to the collection.
 """
@@ -30,10 +30,10 @@ _PARALLEL = 64
 
 
 def unused(seen: t.Sequence[Seen], home: str, files: t.Collection[str]) -> bool:
-    """Whether every hypervisor of ``seen`` but ``home`` says that no domain of it names ``files``.
+    """Whether no domain on a hypervisor of ``seen`` other than ``home`` references ``files``.
 
-    Names are compared: the same storage may be mounted in different places. False if nobody was
-    seen, or somebody does not answer.
+    Names are compared: the same storage may be mounted in different places. False if ``seen`` is
+    empty, or a hypervisor does not respond.
     """
     outcomes = deadline.each(
         lambda one: _is_unused(one, files),
@@ -58,7 +58,7 @@ def _is_unused(one: Seen, files: t.Collection[str]) -> bool:
 
 
 def _folders(far: Connection) -> dict[str, str]:
-    """Where the pools are there, by name."""
+    """The folders of that hypervisor's pools, by name."""
     found = {}
     for pool in list_pools(far):
         info = storage_info.pool(far.call(f"read pool {pool.name()}", pool.XMLDesc, 0))

@@ -33,7 +33,7 @@ SEED_SUFFIX = "_seed.iso"
 
 
 class OfAll(t.TypedDict):
-    """The module's options that hold for all VMs of a batch."""
+    """The module's options that apply to all VMs of a batch."""
 
     disk_profiles: dict[str, object]
     nic_profiles: dict[str, object]
@@ -43,7 +43,7 @@ class OfAll(t.TypedDict):
 
 
 def defaults_of(params: OfAll) -> Defaults:
-    """What a VM has that does not say otherwise."""
+    """The defaults of a VM's options."""
     return Defaults(
         disk_profiles=params["disk_profiles"],
         nic_profiles=params["nic_profiles"],
@@ -55,15 +55,15 @@ def defaults_of(params: OfAll) -> Defaults:
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds for all VMs of one call.
+    """The settings of all VMs of one call.
 
     ``run`` names the run that claims belong to, ``home`` the hypervisor in the inventory.
-    ``pool_paths`` are the pools that may be made, by name. ``limits`` are the ``virt_*`` settings
-    of placement. ``images`` maps images as users write them to base images of this host (None for
-    those a real run would bring). ``observe`` is how long a claim between two steps of another
-    run must lie still before it is taken over, in seconds. ``seen`` is the fleet as it was when
-    the VMs were placed (``fleet_seen``), empty if claims are not to be finished at once. Without
-    ``converge`` a VM that exists and differs is refused.
+    ``pool_paths`` are the pools that may be created, by name. ``limits`` are the ``virt_*``
+    settings of placement. ``images`` maps images as users write them to base images of this host
+    (None for those a real run would fetch). ``observe`` is how long, in seconds, a claim between
+    two steps of another run must not change before it is taken over. ``seen`` is the fleet as it
+    was when the VMs were placed (``fleet_seen``), empty if claims are not to be finished at once.
+    Without ``converge`` a VM that exists and differs is refused.
     """
 
     run: str
@@ -82,7 +82,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class DiskPlan:
-    """A disk and the volume that is made for it; ``key`` is the pool as the request names it."""
+    """A disk and the volume to create for it; ``key`` is the pool as the request names it."""
 
     disk: Disk
     key: str
@@ -98,42 +98,44 @@ class DiskPlan:
 
 @dataclass
 class Job:
-    """One VM of the batch and what becomes of it."""
+    """One VM of the batch and its result."""
 
     domain: Domain
     disks: list[DiskPlan] = field(default_factory=list)
     seed: DiskPlan | None = None
     uuid: str | None = None
     host_key: str | None = None  # public half of the key that its seed gives it
-    made: dict[str, str] = field(default_factory=dict)  # path -> which file was made there
+    made: dict[str, str] = field(
+        default_factory=dict
+    )  # path -> identity of the file that was created
     seeded: Seeded | None = None  # how it was seeded, and what its image has
-    # new: to be made, or to be ended; whole: nothing is left to do than to start it; same; change:
-    # it is there and differs; failed
+    # new: to be created or finished; complete: only to be started; same: up to date; change: it
+    # exists and differs; failed
     state: str = "new"
-    facts: Facts | None = None  # as it was found
+    facts: Facts | None = None  # as they were read
     plan: Plan[Facts] = field(default_factory=Plan)
     msg: str | None = None
     steps: list[str] = field(default_factory=list)
-    existed: bool = False  # whole, before this run
+    existed: bool = False  # complete, before this run
     changed: bool = False
-    change: object = None  # a changing.Change, of one that is there
+    change: object = None  # a changing.Change, of one that exists
     waits: list[str] = field(default_factory=list)  # settings that wait for its next start
     refused: bool = False
 
     def fail(self, msg: str, *, refused: bool = False) -> None:
-        """``refused``: another hypervisor, or another moment, may be better."""
+        """Fail with ``msg``; ``refused``: another hypervisor, or a retry, may succeed."""
         self.state, self.msg, self.refused = "failed", msg, refused
 
     @property
     def volumes(self) -> list[DiskPlan]:
-        """All that is made for it, in the order of making."""
+        """All volumes that are created for it, in this order."""
         return [*self.disks, *([self.seed] if self.seed else [])]
 
 
 def require_bases(job: Job, settings: Settings) -> None:
-    """Raise PlanRefused if an image that a disk is to be made of, or a CD, is not here.
+    """Raise PlanRefused if the image of a disk or a CD is not on this hypervisor.
 
-    Nobody asked for the empty disk that would be made then.
+    The disk would be created empty otherwise.
     """
     home = settings.home
     for disk in job.domain.disks:
@@ -141,8 +143,8 @@ def require_bases(job: Job, settings: Settings) -> None:
         if image is not None and settings.images.get(image.value) is None:
             raise PlanRefused(
                 f"disk {disk.name!r}: its image {image.value} is not among the base images of"
-                f" {home}: it did not come, or was removed, or its folder is not mounted. Run this"
-                " again, which brings it"
+                f" {home}: it was not transferred, or was removed, or its folder is not mounted."
+                " Run this again to transfer it"
             )
 
 
@@ -172,7 +174,7 @@ class Host:
         return machines.newest_common([self.capabilities["machines"]], domain.machine)
 
     def pool(self, name: str) -> storage.Pool:
-        """The pool, or the one that would be made (``raw`` None)."""
+        """The pool, or the one that would be created (``handle`` None)."""
         if name not in self.pools:
             path = self.settings.pool_paths.get(name)
             found = storage.find_pool(self.connection, name, path)

@@ -22,7 +22,7 @@ from .creation_types import DiskPlan, Host, Job
 
 
 def add(host: Host, plan: DiskPlan, noted: t.Callable[[str], None]) -> None:
-    """Make the volume of a disk that a VM is to have besides; ``noted`` is told which file it is
+    """Create the volume of an additional disk; ``noted`` is called with the identity of its file
     before it is filled.
     """
     make(host, plan, [])
@@ -31,17 +31,17 @@ def add(host: Host, plan: DiskPlan, noted: t.Callable[[str], None]) -> None:
 
 
 def fill(plan: DiskPlan) -> None:
-    """What is to be in the volume, on the disk."""
+    """Fill the volume, and sync it to disk."""
     if plan.base is not None and not plan.disk.overlay:
         storage.copy(plan.base.path, plan.base.format, plan.path, plan.disk.format)
     storage.flush(plan.path)
 
 
 def make(host: Host, plan: DiskPlan, made: list[DiskPlan]) -> None:
-    """The volume of the plan, with nothing in it; ``made`` gets it as soon as it is there."""
+    """Create the plan's volume, empty; ``made`` gets it as soon as it exists."""
     pool, base = _ready_pool(host, plan), plan.base
     if storage.is_taken(host.connection, pool, plan.volume):
-        raise PlanRefused(f"{plan.path} appeared meanwhile; nothing is taken over")
+        raise PlanRefused(f"{plan.path} appeared meanwhile; refusing to overwrite it")
     if plan.disk.image is not None and base is None:
         raise PlanRefused(f"disk {plan.disk.name!r} has no base image; try again")
     overlay = base is not None and plan.disk.overlay
@@ -60,7 +60,7 @@ def make(host: Host, plan: DiskPlan, made: list[DiskPlan]) -> None:
 
 @contextlib.contextmanager
 def _made_or_lost(plan: DiskPlan, made: list[DiskPlan]) -> t.Iterator[None]:
-    """libvirt may do what it gave no answer to: then the volume counts as made."""
+    """Count the volume as created if libvirt did not reply: it may have created it."""
     try:
         yield
     except DeadlineExceeded:
@@ -70,7 +70,7 @@ def _made_or_lost(plan: DiskPlan, made: list[DiskPlan]) -> t.Iterator[None]:
 
 
 def note(host: Host, job: Job, plans: t.Sequence[DiskPlan]) -> None:
-    """Keep with the claim which files were made."""
+    """Record in the claim which files were created."""
     job.made.update((plan.path, identity.of_file(plan.path)) for plan in plans)
     dom = host.connection.call(
         f"find the claim of {job.domain.name}",
@@ -88,13 +88,13 @@ def note(host: Host, job: Job, plans: t.Sequence[DiskPlan]) -> None:
 
 
 def seed(host: Host, job: Job, made: list[DiskPlan]) -> None:
-    """Write the seed into the VM's disks, or make a medium of it."""
+    """Write the seed into the VM's disks, or create a medium with it."""
     connection, wanted = host.connection, job.domain.seed
     if wanted is None:
         return
     name, uuid, nics = job.domain.name, str(job.uuid), job.domain.seeded_nics
     encrypted = any(plan.disk.encryption_secret for plan in job.disks)
-    if wanted.method != "nocloud" and not encrypted:  # nobody but libvirt can read those
+    if wanted.method != "nocloud" and not encrypted:  # only libvirt can read those
         from ..seed import (
             offline as seed_offline,  # few need it, and what is imported is compiled at every call
         )
@@ -109,7 +109,7 @@ def seed(host: Host, job: Job, made: list[DiskPlan]) -> None:
         made_here = seed_nocloud.make(wanted, name, uuid, nics)
         content, job.host_key = made_here.content, made_here.host_key
         if storage.is_taken(connection, pool, job.seed.volume):
-            raise PlanRefused(f"{job.seed.path} appeared meanwhile; nothing is taken over")
+            raise PlanRefused(f"{job.seed.path} appeared meanwhile; refusing to overwrite it")
         medium = job.seed
 
         def noted() -> None:
@@ -121,12 +121,12 @@ def seed(host: Host, job: Job, made: list[DiskPlan]) -> None:
 
 
 def _format(plan: DiskPlan) -> str:
-    """The format of the volume that was made: an overlay is qcow2."""
+    """The format of the volume: an overlay is qcow2."""
     return "qcow2" if plan.base is not None and plan.disk.overlay else plan.disk.format
 
 
 def _ready_pool(host: Host, plan: DiskPlan) -> storage.Pool:
-    """The pool of the plan, made now if it was not there."""
+    """The pool of the plan, created now if it does not exist."""
     pool = host.pool(plan.key)
     if pool.handle is not None:
         return pool

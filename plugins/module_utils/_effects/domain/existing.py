@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A VM that exists, read to be compared with what is asked for.
+"""Comparing an existing VM with its specification.
 
 This file is private to the collection.
 """
@@ -28,11 +28,11 @@ if t.TYPE_CHECKING:
 def compare(
     connection: Connection, domains: t.Sequence[Domain], settings: Settings
 ) -> list[dict[str, object]]:
-    """How each of ``domains`` that is defined here differs from what is asked for.
+    """How each of ``domains`` that is defined here differs from its specification.
 
-    ``differences`` is None for one that this collection did not make, or has not finished.
-    ``drift`` is whether it was made as it is asked for, so that somebody else has changed it.
-    ``pending`` are the settings that wait for its next start, whoever changed them.
+    ``differences`` is None for one that this collection did not create, or has not finished.
+    ``drift``: it was created to this specification, so the change was made outside the collection.
+    ``pending`` are the settings that wait for its next start, changed by any means.
     """
     host = Host(connection, settings)
     found: list[dict[str, object]] = []
@@ -52,15 +52,15 @@ def compare(
 
 
 def _differences(
-    host: Host, dom: VirDomain, kept: Metadata, domain: Domain
+    host: Host, dom: VirDomain, stored: Metadata, domain: Domain
 ) -> tuple[list[str], list[str]]:
-    """What would be changed, how, and what is refused; and what waits for the next start now."""
+    """What would be changed or refused; and what already waits for the next start."""
     try:
-        change = changing.look(host, dom, kept, domain)
+        change = changing.look(host, dom, stored, domain)
     except FleetVirtError as error:
         return [told(error)], []
-    told_already = [one.text for one in change.converged.changes]
-    refused = [one for one in change.converged.plan.refusals if one not in told_already]
-    stored = "xml" not in {one.path for one in change.converged.changes}
-    waits = pending(change.facts.inactive, change.facts.live, domain.xml if stored else None)
-    return told_already + refused, waits
+    texts = [one.text for one in change.converged.changes]
+    refused = [one for one in change.converged.plan.refusals if one not in texts]
+    xml_unchanged = "xml" not in {one.path for one in change.converged.changes}
+    waits = pending(change.facts.inactive, change.facts.live, domain.xml if xml_unchanged else None)
+    return texts + refused, waits

@@ -35,7 +35,7 @@ if t.TYPE_CHECKING:
     from ..._pure.seed.guest_image import Seeded
     from .changing import Change
 
-# Claimed just now, or there already: not of a run that died
+# Claimed just now, or existing before: not of a dead run
 _CLEAR = ("new", "same", "change")
 
 
@@ -99,7 +99,7 @@ def read_options(params: Options) -> tuple[list[Domain], Settings]:
 
 
 class Entry(t.TypedDict):
-    """What became of a VM."""
+    """The result of a VM."""
 
     name: str
     uuid: str | None
@@ -140,8 +140,8 @@ def run(
 ) -> Result:
     """Carry out ``stage`` (one of STAGES) for the batch; the module's result.
 
-    Unless every VM of the batch can be done, none is touched. The run's claims on the names
-    ``withdraw`` are taken back before.
+    Unless every VM of the batch is possible, none is changed. First, the run's claims on the names
+    ``withdraw`` are withdrawn.
     """
     withdrawn = [] if check or not withdraw else _withdraw(connection, withdraw, settings.run)
     if not domains:
@@ -201,11 +201,11 @@ def _change(host: Host, jobs: t.Sequence[Job]) -> None:
 
 
 def _may_stay(jobs: t.Sequence[Job], settings: Settings, facts: PlacementEntry | None) -> bool:
-    """Whether nobody but this hypervisor has to be asked about the claims that it holds, if any."""
+    """Whether the claims, if any, can be finished without the controller's checks."""
     if all(job.state == "same" for job in jobs):
-        return True  # nothing is to be done
+        return True  # nothing to do
     if not settings.seen:
-        return False  # others of the batch go elsewhere: it is the controller that decides
+        return False  # other VMs of the batch go elsewhere: the controller decides
     if all(job.state in ("same", "change") for job in jobs):
         return True
     if facts is None or any(job.state not in _CLEAR for job in jobs):
@@ -220,8 +220,8 @@ def bring_images(
 ) -> Settings:
     """The settings with a base image of this host for each image of the batch.
 
-    Images of the controller are here already (the action plugin brought them; in check mode only
-    their facts may be known). Images that this host has or downloads become bases now.
+    Images of the controller are here already (the action plugin transferred them; in check mode
+    only their facts may be known). Images that this host has or downloads become bases now.
     """
     base_path = settings.pool_paths.get(settings.base_pool, "")
     found: dict[str, images.BaseImage | None] = dict(settings.images)
@@ -280,7 +280,7 @@ def _result(jobs: t.Sequence[Job]) -> Result:
             "uuid": job.uuid,
             "existed": job.existed,
             "changed": job.changed,
-            # of one that is yet to be changed too: that is what it is known by
+            # also of one that is yet to be changed: they identify it
             "steps": job.steps if job.changed or job.state == "change" else [],
             "restart_required": bool(job.waits),
             "pending": job.waits,

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A definition with a fragment that the user wrote: libvirt's schema, and what libvirt keeps of it.
+"""Definitions with a user's XML fragment: libvirt's schema, and whether libvirt keeps it.
 
 This file is private to the collection.
 """
@@ -26,21 +26,21 @@ SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")
 
 
 def require_valid(domain: Domain, xml: str) -> None:
-    """Raise PlanRefused if the definition ``xml``, with a fragment in it, is none of libvirt's.
+    """Raise PlanRefused if the definition ``xml``, with a fragment in it, violates its schema.
 
-    Where its schemas are not installed, libvirt itself tells when it is defined.
+    Where the schemas are not installed, libvirt itself reports it when the VM is defined.
     """
     if domain.xml is None or not SCHEMA.exists():
         return
     problem = _lxml.schema_problem(SCHEMA, xml)
     if problem is not None:
         raise PlanRefused(
-            f"the fragment xml of {domain.name!r} does not fit libvirt's schema: {problem}"
+            f"the fragment xml of {domain.name!r} does not match libvirt's schema: {problem}"
         )
 
 
 def require_kept(connection: Connection, dom: VirDomain, domain: Domain) -> None:
-    """Raise PlanRefused if libvirt keeps the fragment otherwise than it was written."""
+    """Raise PlanRefused if libvirt does not keep the fragment as it was written."""
     if domain.xml is None:
         return
     text = connection.call(
@@ -49,6 +49,6 @@ def require_kept(connection: Connection, dom: VirDomain, domain: Domain) -> None
     lost = fragment.missing(_lxml.parse(text, f"domain {domain.name}"), domain.xml)
     if lost:
         raise PlanRefused(
-            f"libvirt does not keep {', '.join(lost)} of the fragment xml of {domain.name!r} as it"
-            " is written; write it as virsh dumpxml shows it, or leave it out"
+            f"libvirt does not keep {', '.join(lost)} of the fragment xml of {domain.name!r} as"
+            " written; write it as virsh dumpxml shows it, or leave it out"
         )

@@ -2,10 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""VMs that are as they are asked for, found while the hypervisor is read for placing.
+"""VMs that are up to date, found while the hypervisor is read for placement.
 
-Of a batch in which nothing is to be done that is all there is to do. Whatever is not quite clear is
-left to the stage that claims.
+A batch without changes needs nothing else. Doubtful cases are left to the claim stage.
 
 This file is private to the collection.
 """
@@ -26,7 +25,7 @@ if t.TYPE_CHECKING:
     from .init import Entry
 
     class Options(init.Options):
-        """With the batch as the controller packed it, empty if it is not to be looked for."""
+        """With the batch as the controller packed it; empty if it is not to be compared."""
 
         _asked: str
 
@@ -43,7 +42,7 @@ class Facts(_Found):
 
 
 def facts(connection: Connection, params: Options) -> Facts:
-    """This hypervisor as placing sees it, and what is settled of the batch."""
+    """This hypervisor's facts for placement, and the VMs of the batch that are up to date."""
     base = params["base_pool"]
     path = str(params["pool_paths"].get(base, ""))
     found: Facts = {"changed": False, "host": placement_facts.read(connection, base, path)}
@@ -54,16 +53,16 @@ def facts(connection: Connection, params: Options) -> Facts:
 
 
 def here(asked: str, defined: t.Sequence[DefinedEntry]) -> list[dict[str, object]]:
-    """Of the batch, as the controller packed it, the VMs that are whole on this hypervisor."""
-    whole = {one["name"] for one in defined if one["managed"] and one["phase"] is None}
-    if not whole:
+    """The VMs of the batch, as the controller packed it, that are complete on this hypervisor."""
+    complete = {one["name"] for one in defined if one["managed"] and one["phase"] is None}
+    if not complete:
         return []
     batch: list[dict[str, object]] = json.loads(base64.b64decode(asked))
-    return [vm for vm in batch if vm.get("name") in whole]
+    return [vm for vm in batch if vm.get("name") in complete]
 
 
 def read(connection: Connection, params: Options, asked: list[dict[str, object]]) -> list[Entry]:
-    """What became of those of ``asked`` of which nothing is to be changed."""
+    """The results of those of ``asked`` that need no change."""
     # few hypervisors have one of them
     from ..._pure.domain.domain import many
     from ..base.lookup import find_domain, read_metadata
@@ -72,12 +71,12 @@ def read(connection: Connection, params: Options, asked: list[dict[str, object]]
 
     domains, problems = many(asked, defaults=defaults_of(params))
     if problems:
-        return []  # the controller says what is wrong
+        return []  # the controller reports them
     host = Host(connection, Settings("", params["_home"], {}, params["base_pool"]))
     found: list[Entry] = []
     for domain in domains:
         if any(disk.image is not None and disk.device != "disk" for disk in domain.disks):
-            continue  # which medium is in a drive is compared by what the image is
+            continue  # comparing the medium in a drive needs the image's identity
         try:
             dom = find_domain(connection, domain.name)
             stored = None if dom is None else read_metadata(connection, dom)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Disks that exist and are not the VM's own: whether they are there, and whether anybody has them.
+"""Existing disks that the VM does not own: whether they are there, and who uses them.
 
 This file is private to the collection.
 """
@@ -26,7 +26,7 @@ if t.TYPE_CHECKING:
 
 
 def problems(host: Host, disks: t.Iterable[Disk], uuid: str | None = None) -> list[str]:
-    """What speaks against attaching those of ``disks`` that exist to the domain ``uuid``."""
+    """Problems of attaching those of ``disks`` that exist to the domain ``uuid``."""
     wanted = [disk for disk in disks if disk.exists]
     if not wanted:
         return []
@@ -49,7 +49,7 @@ def problems(host: Host, disks: t.Iterable[Disk], uuid: str | None = None) -> li
 
 
 def _look(host: Host, disk: Disk) -> tuple[str | None, str | None]:
-    """Its path, None for one over the network, and what is wrong with it."""
+    """The disk's path, None for a network disk, and its problem."""
     if disk.volume is not None:
         return _volume(host, disk, disk.volume)
     if disk.dev is not None:
@@ -68,14 +68,14 @@ def _volume(host: Host, disk: Disk, name: str) -> tuple[str | None, str | None]:
         if error.code != ERR_NO_STORAGE_VOL:
             raise
         return None, (
-            f"pool {disk.pool!r} on {home} has no volume {name!r}; make it (virsh vol-create-as),"
-            f" or refresh the pool if it is there (virsh pool-refresh {disk.pool})"
+            f"pool {disk.pool!r} on {home} has no volume {name!r}; create it (virsh vol-create-as),"
+            f" or refresh the pool if it exists (virsh pool-refresh {disk.pool})"
         )
     text = connection.call(f"read {disk.pool}/{name}", volume.XMLDesc, 0)
     info = storage_info.volume(text)
     path, real = str(volume.path()), info["format"]
     if real in ("qcow2", "raw") and real != disk.format:
-        return path, f"{path} is {real}, not {disk.format}; write format: {real}"
+        return path, f"{path} is {real}, not {disk.format}; set format: {real}"
     return path, None
 
 
@@ -83,13 +83,13 @@ def _device(host: Host, path: str, *, readonly: bool) -> str | None:
     home = host.settings.home
     try:
         if not stat.S_ISBLK(os.stat(path).st_mode):
-            return f"{path} on {home} is no block device; give one, as lsblk shows it"
+            return f"{path} on {home} is not a block device; give one that lsblk lists"
         if readonly:
             return None
-        # the kernel lends it to one only: what is mounted, swap, or part of another has it
+        # the kernel opens it exclusively once: not if it is mounted, swap, or part of another
         os.close(os.open(path, os.O_RDONLY | os.O_EXCL | os.O_NONBLOCK | os.O_CLOEXEC))
     except FileNotFoundError:
-        return f"there is no {path} on {home}; make it, or name the hypervisor that has it as host"
+        return f"there is no {path} on {home}; create it, or set host to the hypervisor that has it"
     except OSError as error:
         if error.errno == errno.EBUSY:
             return (

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""libvirt's daemons on this machine: reading their units and files, and putting them right.
+"""libvirt's daemons on this machine: reading and correcting their units and files.
 
 This file is private to the collection.
 """
@@ -39,7 +39,7 @@ _RUNNING = "/run/libvirt/qemu"
 
 @dataclass(frozen=True)
 class Settings:
-    """What the module's options say."""
+    """The module's options."""
 
     uri: str
     timeout: float
@@ -86,7 +86,7 @@ class _Result:
 
 
 def configure(settings: Settings, check: bool) -> Returned:
-    """Have libvirt's daemons as the settings want them; in check mode, say what that takes.
+    """Configure libvirt's daemons according to the settings; in check mode, report the steps.
 
     Raises DependencyMissing without libvirt, except in check mode: it may be about to be installed.
     """
@@ -94,7 +94,8 @@ def configure(settings: Settings, check: bool) -> Returned:
     found = daemon_plan.shape(units)
     if found is None and not check:
         raise DependencyMissing(
-            "libvirt's daemon is not installed here; the role fleet.virt.libvirtd installs it"
+            "no libvirt daemon is installed on this machine; the role fleet.virt.libvirtd installs"
+            " it"
         )
     if found is None:
         found = Shape("sockets", "libvirtd", "/etc/libvirt/libvirtd.conf")
@@ -159,7 +160,7 @@ def _blocks(
 
 
 def _known() -> frozenset[str] | None:
-    """The settings qemu.conf may have here: as shipped it names all, and so does its lens."""
+    """The settings that qemu.conf supports here: as shipped it lists all, and so does its lens."""
     texts = [config_files.read(path) for path in (daemon_plan.QEMU_CONF, _LENS)]
     lens = frozenset(part for part in (texts[1] or "").split('"') if part.isidentifier())
     known = config_block.named(texts[0] or "") | lens
@@ -173,7 +174,7 @@ def _read_facts(units: dict[str, Unit], paths: t.Sequence[str]) -> Facts:
     return Facts(
         units,
         files,
-        # A file from the future says nothing: the clock was wrong
+        # A time in the future is ignored: the clock was wrong
         {path: changed for path, changed in times.items() if changed <= now},
         frozenset(listeners.ports(listeners.LIBVIRT)),
         guests_running=any(Path(_RUNNING).glob("*.xml")),
@@ -184,7 +185,7 @@ def _read_facts(units: dict[str, Unit], paths: t.Sequence[str]) -> Facts:
 
 
 def _read_units() -> dict[str, Unit]:
-    # It fails where there are none
+    # It fails if there are none
     listed = systemd.systemctl(
         "--no-legend", "--plain", "list-unit-files", "libvirt*", "virt*", may_fail=True
     )
@@ -204,14 +205,14 @@ def _read_units() -> dict[str, Unit]:
         name = fields.get("Id", "")
         if name in states:
             active = fields.get("ActiveState") in ("active", "activating", "reloading")
-            began = int(fields.get("ExecMainStartTimestampMonotonic") or 0) / 1e6
-            since = booted + began if active and began else None
+            started = int(fields.get("ExecMainStartTimestampMonotonic") or 0) / 1e6
+            since = booted + started if active and started else None
             found[name] = Unit(states[name], active, since)
     return found
 
 
 def _environments(found: Shape, units: t.Mapping[str, Unit]) -> dict[str, str]:
-    """The file with the settings of a service, as its unit names it."""
+    """The environment file of each service, as named in its unit."""
     folder = "/etc/sysconfig" if os.path.isdir("/etc/sysconfig") else "/etc/default"
     names = (found.service, daemon_plan.GUESTS)
     paths = {name: f"{folder}/{name.partition('.')[0]}" for name in names}
@@ -232,7 +233,7 @@ def _carry_out(
     settings: Settings,
     units: t.Mapping[str, Unit],
 ) -> None:
-    """Do it, and see that libvirt answers; if it does not, put everything back."""
+    """Carry out the steps and check that libvirt responds; if not, roll everything back."""
     files: dict[str, str | None] = {
         step.path: step.after for step in steps if isinstance(step, Write)
     }
@@ -254,18 +255,18 @@ def _carry_out(
         stderr = systemd.complaints(began)
         _undo(done, _open_sockets(units))
         raise PlanRefused(
-            f"libvirt does not work with these settings, so the former ones are back: {error}"
+            f"libvirt does not work with these settings, so they were rolled back: {error}"
             f"{stderr and '; its log: '}{stderr}"
         ) from error
 
 
 class _NotWorking(Exception):
-    """With the new files libvirt does not begin, or does not answer."""
+    """With the new files, libvirt does not start or does not respond."""
 
 
 def _require_answer(settings: Settings) -> None:
     with connect(settings.uri, settings.timeout) as connection:
-        connection.call("ask for the version", connection.conn.getLibVersion)
+        connection.call("read the version", connection.conn.getLibVersion)
 
 
 def _do(step: Step) -> None:
@@ -274,14 +275,14 @@ def _do(step: Step) -> None:
     elif not isinstance(step, Control):
         raise AssertionError("files are all replaced before")
     elif step.verb == "start" and any(name.endswith(".socket") for name in step.units):
-        # It was idle when it was looked at; by now it may begin, or still be ending
+        # It was idle when it was checked; by now it may be starting, or still stopping
         systemd.restart(step.units[-1], step.units[:-1])
     else:
         systemd.systemctl(*step.verb.split(), *step.units)
 
 
 def _open_sockets(units: t.Mapping[str, Unit]) -> list[str]:
-    """The sockets of the daemons that begin anew."""
+    """The sockets of the daemons that are restarted."""
     others = ("virtlockd", "virtlogd")
     return [
         name
@@ -291,7 +292,7 @@ def _open_sockets(units: t.Mapping[str, Unit]) -> list[str]:
 
 
 def _undo(done: t.Sequence[Step], sockets: t.Sequence[str]) -> None:
-    """The daemons, with the former files, and with the sockets that were open before."""
+    """Restart the daemons with the former files and the sockets that were open before."""
     services: list[str] = []
     for step in reversed(done):
         with contextlib.suppress(FleetVirtError):
@@ -302,8 +303,8 @@ def _undo(done: t.Sequence[Step], sockets: t.Sequence[str]) -> None:
             elif isinstance(step, Restart):
                 services.append(step.service)
             elif isinstance(step, Control) and step.verb == "start":
-                kept = (daemon_plan.GUESTS, daemon_plan.LOCK)
-                services += [one for one in step.units if one not in kept]
+                never = (daemon_plan.GUESTS, daemon_plan.LOCK)
+                services += [one for one in step.units if one not in never]
     services = [one for one in dict.fromkeys(services) if one.endswith(".service")]
     if not services:
         return
@@ -322,14 +323,14 @@ def _no_other_port(listen: bool) -> None:
     if others:
         raise PlanRefused(
             f"libvirt listens on port {', '.join(map(str, others))}, which no setting of this role"
-            " opens; find out which unit does (systemctl list-sockets) and switch it off"
+            " opens; find the unit that opens it (systemctl list-sockets) and disable it"
         )
 
 
 def _diff(
     steps: t.Sequence[Step], blocks: t.Sequence[Block], kernel: t.Sequence[str]
 ) -> list[dict[str, str]]:
-    """Our blocks before and after: what else is in the files may be a secret."""
+    """Our blocks before and after; the rest of the files may contain secrets."""
     found = []
     top = {block.path for block in blocks}
     for step in steps:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The kernel's setting for post-copy: QEMU, as its own user, receives memory while a guest runs.
+"""The kernel setting for post-copy: unprivileged QEMU receives memory while the guest runs.
 
 This file is private to the collection.
 """
@@ -22,27 +22,27 @@ _USERFAULT = "/proc/sys/vm/unprivileged_userfaultfd"
 
 @dataclass(frozen=True)
 class Plan:
-    """What has to be done: in words, as files (None: removed), and in the running kernel."""
+    """What to do: as text, as files (None: removed), and in the running kernel."""
 
     steps: list[str] = field(default_factory=list)
     files: t.Mapping[str, str | None] = field(default_factory=dict)
     live: bool = False
 
     def apply(self) -> None:
-        """Set it in the running kernel; the files are written by the caller."""
+        """Apply the setting to the running kernel; the caller writes the files."""
         if not self.live:
             return
         try:
             Path(_USERFAULT).write_text("1\n", encoding="ascii")
         except OSError as error:
             raise PlanRefused(
-                f"postcopy: {_USERFAULT} cannot be set ({error.strerror}); a container cannot"
-                " do that, its machine has to"
+                f"postcopy: {_USERFAULT} cannot be set ({error.strerror}); in a container, set it"
+                " on the container's host"
             ) from None
 
 
 def read(postcopy: bool) -> Plan:
-    """What is missing; changes nothing."""
+    """The plan for what is missing; changes nothing."""
     text = "vm.unprivileged_userfaultfd = 1\n" if postcopy else None
     steps: list[str] = []
     files: dict[str, str | None] = {}

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Letting peers through the firewall that runs on this machine, whichever it is.
+"""Admitting peers through the active firewall of this machine, whichever it is.
 
-Only rules that accept are added, and only our own are removed: no connection is cut by it.
+Only accept rules are added, and only our own rules are removed, so no connection is cut.
 
 This file is private to the collection.
 """
@@ -27,25 +27,25 @@ if t.TYPE_CHECKING:
     from ..._pure.base.results import Diff
 
 _NOTHING = {
-    "nftables": "no chain of nftables keeps the peers out: there is nothing to open",
+    "nftables": "no nftables chain blocks the peers: there is nothing to open",
     "none": "no firewall is active here (firewalld, ufw, nftables): there is nothing to open",
 }
 
 
 class Backend(t.Protocol):
-    """A firewall: what is there of ours and what shall be (read anew each time), and doing that."""
+    """A firewall: reads our current rules (again for each plan), and applies the wanted ones."""
 
     name: str
 
     def plan(self) -> firewall.Change:
-        """What there is and what shall be."""
+        """Our current rules and the wanted ones."""
 
     def apply(self) -> None:
-        """Make it so, as it was planned last."""
+        """Apply the last plan."""
 
 
 class Ufw:
-    """ufw: its rules are live and kept at once."""
+    """ufw: its rules take effect and persist at once."""
 
     name = "ufw"
 
@@ -70,9 +70,9 @@ class Ufw:
 
 
 class Firewalld:
-    """firewalld: rich rules, in what runs and in what is kept, without loading it anew.
+    """firewalld: rich rules, in both the runtime and the permanent configuration, without a reload.
 
-    A reload would drop what others have added to the running rules only.
+    A reload would drop what others have added to the runtime configuration only.
     """
 
     name = "firewalld"
@@ -91,14 +91,14 @@ class Firewalld:
         kinds: tuple[tuple[str, ...], ...] = ((), ("--permanent",))
         for kind in kinds:
             zones = _by_zone(programs.run(["firewall-cmd", *kind, "--list-all-zones"]))
-            # one that peers were let in by, and that is not in use any more, is looked after too
+            # a zone that admitted peers earlier and is no longer in use is cleaned up, too
             for zone, lines in zones.items():
                 wanted = tuple(sorted(self.wanted)) if zone in self.zones else ()
                 own = tuple(sorted(firewall.own_rich_rules("\n".join(lines))))
                 self.changes.append((zone, kind, firewall.Change(own, wanted)))
         before, after = [], []
         for zone, kind, change in self.changes:
-            what = f"zone {zone} ({'kept' if kind else 'running'}): "
+            what = f"zone {zone} ({'permanent' if kind else 'runtime'}): "
             before += [what + rule for rule in change.before]
             after += [what + rule for rule in change.after]
         return firewall.Change(tuple(before), tuple(after))
@@ -113,7 +113,7 @@ class Firewalld:
 
 
 def _by_zone(listed: str) -> dict[str, list[str]]:
-    """The lines of each zone of ``--list-all-zones``."""
+    """The lines of each zone in the output of ``--list-all-zones``."""
     zones: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in listed.splitlines():
@@ -125,7 +125,7 @@ def _by_zone(listed: str) -> dict[str, list[str]]:
 
 
 class Nothing:
-    """No firewall: nothing is made up."""
+    """No active firewall: no rules are created."""
 
     name = "none"
 
@@ -133,7 +133,7 @@ class Nothing:
         return firewall.Change((), ())
 
     def apply(self) -> None:
-        """There is nothing to do."""
+        """Do nothing."""
 
 
 def find_backend(
@@ -165,7 +165,7 @@ class Result(t.TypedDict):
 def open_ports(
     names: t.Sequence[str], ports: t.Sequence[str], *, controller: bool, check: bool
 ) -> Result:
-    """Let ``names`` (addresses, networks, host names) reach ``ports``; the module's result."""
+    """Let ``names`` (addresses, networks, host names) reach ``ports``."""
     networks = resolve(names)
     if controller:
         networks += [one for one in map(firewall.parse_network, controller_addresses()) if one]
@@ -177,8 +177,8 @@ def open_ports(
         left = backend.plan()
         if left.changed:
             raise FleetVirtError(
-                f"{backend.name} took the rules but does not list them: {left.add + left.remove};"
-                " is something else writing to it at the same time?"
+                f"{backend.name} accepted the rules but does not list them:"
+                f" {left.add + left.remove}; is another program changing it at the same time?"
             )
     return {
         "changed": change.changed,
@@ -196,7 +196,7 @@ def open_ports(
 
 
 def resolve(names: t.Sequence[str]) -> list[firewall.Network]:
-    """The networks that ``names`` are, as this machine resolves them."""
+    """The networks of ``names``, as this machine resolves them."""
     found: list[firewall.Network] = []
     problems = []
     for index, name in enumerate(names):
@@ -210,13 +210,13 @@ def resolve(names: t.Sequence[str]) -> list[firewall.Network]:
             problems.append(
                 Problem(
                     f"networks[{index}]",
-                    f"{name!r} is no address, and is not found by name here ({error.strerror});"
+                    f"{name!r} is not an address and does not resolve here ({error.strerror});"
                     " set ansible_host to an address, or list networks",
                 )
             )
             continue
         addresses = sorted({str(answer[4][0]).partition("%")[0] for answer in answers})
-        # a machine's own name is on loopback on Debian; nobody comes from there
+        # Debian resolves a machine's own name to loopback, where no peer connects from
         found += [
             ipaddress.ip_network(one)
             for one in addresses
@@ -228,9 +228,9 @@ def resolve(names: t.Sequence[str]) -> list[firewall.Network]:
 
 
 def controller_addresses() -> list[str]:
-    """Where the SSH connection comes from that this module was started through.
+    """The client address of the SSH connection that this module was started through.
 
-    sudo hides the variable from us, but not that of its own process.
+    sudo removes the variable from our environment, but not from that of its own process.
     """
     with contextlib.suppress(OSError):
         for pid, _process in processes.lineage(os.getpid()):

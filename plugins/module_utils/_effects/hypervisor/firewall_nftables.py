@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Opening ports in a site's own ruleset of nftables.
+"""Opening ports in a site's own nftables ruleset.
 
-A table of our own could not: a packet has to be accepted by every table, and one that drops is
-enough. So the chain that drops gets one more rule, at its head: a jump into a chain of ours beside
+A table of our own cannot do that: a packet must be accepted by every table, and a single drop is
+final. So the chain that drops gets one more rule at its head: a jump into a chain of ours beside
 it. The same is written to a file that the distribution's ruleset includes in its last line. The
-ruleset is never loaded anew for that: what programs have added to it since it was would be lost.
+ruleset is never reloaded for that: rules that programs have added since would be lost.
 
 This file is private to the collection.
 """
@@ -27,12 +27,12 @@ from ..base import files, programs, systemd
 FILE = "/etc/fleet-virt/firewall.nft"
 _UNIT = "nftables.service"
 _ARGUMENT = re.compile(r"-f\s+(/\S+)")
-# The ruleset as it is after a boot: loaded where there is none, in a network of its own
+# The ruleset as it is after a boot: loaded into an empty network namespace
 _AT_BOOT = 'nft -f "$1" && exec nft -j list ruleset'
 
 
 class Nftables:
-    """The ruleset that is loaded, and that which a boot would load."""
+    """The loaded ruleset, and the one that is loaded at boot."""
 
     name = "nftables"
 
@@ -42,18 +42,18 @@ class Nftables:
         self.networks = networks
         self.ports = ports
         self.live = nft_rules.Ruleset()
-        self.kept: list[nft_rules.Chain] = []
+        self.persistent: list[nft_rules.Chain] = []
         self.main = _main_file()
         self.include = Path(FILE)
 
     def plan(self) -> firewall.Change:
-        """What is open for our peers now and after a boot, and what shall be."""
+        """The rules for our peers now and after a boot, and the wanted ones."""
         self.live = nft_rules.parse(json.loads(programs.run(["nft", "-j", "list", "ruleset"])))
         shut = self._shut(self.live)
         firewall.refuse_iptables(shut, self.ports)
-        self.kept = self._kept()
-        self._require_kept(shut)
-        file = firewall.nft_lines(self.kept, self.networks, self.ports)
+        self.persistent = self._persistent()
+        self._require_persistent(shut)
+        file = firewall.nft_lines(self.persistent, self.networks, self.ports)
         before = _lines(self.include) if self._included() else []
         return firewall.Change(
             (*_shown(file=before), *self._shown_live(firewall.opened_chains(self.live))),
@@ -61,16 +61,16 @@ class Nftables:
         )
 
     def apply(self) -> None:
-        """Open live what is shut, in one transaction, and write what a boot loads."""
+        """Open the ports in the loaded ruleset, in one transaction, and in the one for boot."""
         shut = self._shut(self.live)
-        lines = firewall.nft_lines(self.kept, self.networks, self.ports)
+        lines = firewall.nft_lines(self.persistent, self.networks, self.ports)
         text = "".join(f"{line}\n" for line in lines)
         commands = firewall.nft_close(firewall.opened_chains(self.live), shut)
         for chain in shut:
             jump = not firewall.jump_handles(chain)
             commands += firewall.nft_open(chain, self.networks, self.ports, jump)
         script = "".join(f"{command}\n" for command in commands)
-        # both are read by the real program before anything is touched
+        # nft itself checks both before anything is changed
         programs.run(["nft", "-c", "-f", "-"], text=script)
         if self.main is not None:
             _check_file(self.main, text, wanted=bool(lines))
@@ -84,13 +84,13 @@ class Nftables:
             self.include.unlink(missing_ok=True)
 
     def _shut(self, ruleset: nft_rules.Ruleset) -> list[nft_rules.Chain]:
-        """The chains that want a rule of ours; none when nobody is to be let in."""
+        """The chains that need a rule of ours; none if no peers are to be admitted."""
         return firewall.shut_chains(ruleset, self.ports) if self.networks else []
 
-    # What a boot loads
+    # The ruleset for boot
 
-    def _kept(self) -> list[nft_rules.Chain]:
-        """The chains of the ruleset on disk that shut our ports."""
+    def _persistent(self) -> list[nft_rules.Chain]:
+        """The chains of the ruleset on disk that block our ports."""
         if self.main is None:
             return []
         with tempfile.TemporaryDirectory(prefix="fleet-virt-") as folder:
@@ -100,27 +100,28 @@ class Nftables:
             argv = ["unshare", "--net", "sh", "-c", _AT_BOOT, "sh", str(copy)]
             done = programs.attempt(argv)
         if done is None or done.status != 0:
-            # It names interfaces, which are not in that empty network: what is loaded now is then
-            # taken for what will be.
+            # It names interfaces that do not exist in that empty namespace: the ruleset that is
+            # loaded now is then assumed to be the one after a boot.
             return self._shut(self.live)
         return self._shut(nft_rules.parse(json.loads(done.out)))
 
-    def _require_kept(self, shut: t.Sequence[nft_rules.Chain]) -> None:
+    def _require_persistent(self, shut: t.Sequence[nft_rules.Chain]) -> None:
         if not shut:
             return
         if self.main is None:
             raise PlanRefused(
-                f"the chain {shut[0]} of nftables drops what comes from the peers, but no"
-                f" {_UNIT} that is enabled loads it: what is opened now would be shut after a"
-                f" reboot; have {_UNIT} load the ruleset (systemctl enable {_UNIT})"
+                f"the nftables chain {shut[0]} drops traffic from the peers, but {_UNIT} is not"
+                " enabled to load it: ports opened now would be closed again after a reboot; have"
+                f" {_UNIT} load the ruleset (systemctl enable {_UNIT})"
             )
-        unknown = [chain for chain in shut if str(chain) not in {str(one) for one in self.kept}]
+        known = {str(one) for one in self.persistent}
+        unknown = [chain for chain in shut if str(chain) not in known]
         if unknown:
             raise PlanRefused(
-                f"the chain {unknown[0]} of nftables drops what comes from the peers, but is not"
-                f" in {self.main}: the program that made it has to open the ports"
-                f" {', '.join(one.written() for one in self.ports)}/tcp, or the chain has to be"
-                " written there"
+                f"the nftables chain {unknown[0]} drops traffic from the peers, but is not in"
+                f" {self.main}: the program that created it must open the ports"
+                f" {', '.join(one.written() for one in self.ports)}/tcp, or the chain must be"
+                " added to that file"
             )
 
     def _included(self) -> bool:
@@ -163,17 +164,18 @@ def _shown(file: t.Sequence[str]) -> list[str]:
 
 
 def _check_file(main: Path, text: str, *, wanted: bool) -> None:
-    """Have nft read what a boot would load: the site's ruleset, at its end ours."""
+    """Have nft check what is loaded at boot: the site's ruleset, followed by ours."""
     with tempfile.TemporaryDirectory(prefix="fleet-virt-") as folder:
-        ours, whole = Path(folder) / "ours.nft", Path(folder) / "ruleset.nft"
+        ours, complete = Path(folder) / "ours.nft", Path(folder) / "ruleset.nft"
         ours.write_text(text, encoding="utf-8")
         plain = firewall.with_include(_read(main), FILE, wanted=False)
-        whole.write_text(firewall.with_include(plain, str(ours), wanted=wanted), encoding="utf-8")
-        programs.run(["nft", "-c", "-f", str(whole)])
+        text = firewall.with_include(plain, str(ours), wanted=wanted)
+        complete.write_text(text, encoding="utf-8")
+        programs.run(["nft", "-c", "-f", str(complete)])
 
 
 def _main_file() -> Path | None:
-    """The file that the distribution loads at boot; None where it loads none."""
+    """The ruleset file that the distribution loads at boot; None if it loads none."""
     if not systemd.is_enabled(_UNIT):
         return None
     match = _ARGUMENT.search(systemd.systemctl("show", "--property=ExecStart", "--value", _UNIT))
@@ -190,7 +192,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _write(path: Path, text: str, mode: int) -> None:
-    """Replace a file in one step, flushed, with the owner it has."""
+    """Replace a file atomically and flushed, with its current owner."""
     if path.is_file() and _read(path) == text:
         return
     owner = (path.stat().st_uid, path.stat().st_gid) if path.exists() else None

@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Have running daemons read their TLS files again, without a restart.
+"""Making running daemons reload their TLS files without a restart.
 
-libvirt frees the old credentials at once, also those of connections whose handshake is under way;
-when such a connection goes on, the daemon crashes (seen with 9.0 and 11.3). So for a moment nobody
-enters: with a limit of one client, which is us, connections wait in the kernel's queue, and those
-under way come to their end. Then the files are read, and the limits are what they were.
+libvirt frees the old credentials at once, even while a connection that uses them is in its
+handshake; when that handshake continues, the daemon crashes (seen with 9.0 and 11.3). So for a
+moment no client is admitted: with a limit of one client, which is us, new connections wait in the
+kernel's queue, and handshakes in progress finish. Then the files are read and the limits restored.
 
 This file is private to the collection.
 """
@@ -25,54 +25,53 @@ from ..._errors import DeadlineExceeded, FleetVirtError
 from ..._pure.hypervisor.keys import common_names
 from ..base import processes, programs, systemd
 
-# The daemons that listen with TLS: the one for all, or of the modular ones the proxy
+# The daemons that serve TLS: the monolithic daemon, or the proxy of the modular ones
 DAEMONS = ("libvirtd", "virtproxyd")
-# Where both listen on this machine. Without a path libvirt's client would go to virtqemud, past the
-# proxy that has TLS.
+# Where both listen on this machine. Without a path libvirt's client would connect to virtqemud,
+# bypassing the proxy that serves TLS.
 _GUARD_URI = "qemu+unix:///system?socket=/run/libvirt/libvirt-sock-ro"
 _NO_TLS = "no tls service found"
 _HANDSHAKE_SECONDS = 5.0
-_BACK_SECONDS = 20.0  # after which people are let in again, whatever has become of this process
+_BACK_SECONDS = 20.0  # after which clients are admitted again, whatever happened to this process
 
 
 def serving(timeout: float) -> list[str]:
-    """Names of the daemons that run and have TLS; one that does not run reads the files when it
-    starts."""
+    """Names of the running daemons that serve TLS; the others read the files when they start."""
     return [
         daemon for daemon in DAEMONS if _is_running(daemon, timeout) and _listens(daemon, timeout)
     ]
 
 
 def reload(timeout: float, revoked: t.Collection[str]) -> list[str]:
-    """Names of the daemons that have read the files again.
+    """Make the daemons reload their TLS files; returns the names of those that did.
 
-    :param revoked: common names, of which no connection is left afterwards.
-    :raises FleetVirtError: one of them could not.
+    :param revoked: common names whose connections are closed.
+    :raises FleetVirtError: a daemon could not reload them.
     """
     done = []
     for daemon in serving(timeout):
         if shutil.which("virt-admin") is None:
             raise FleetVirtError(
-                f"{daemon} runs, and virt-admin, which tells it to read its TLS files again, is not"
+                f"{daemon} is running, but virt-admin, which makes it reload its TLS files, is not"
                 " installed (package libvirt-clients, on RHEL and SUSE libvirt-client)"
             )
-        with _nobody_enters(daemon, timeout):
+        with _clients_held_off(daemon, timeout):
             try:
                 _admin(daemon, timeout, "server-update-tls", daemon)
             except FleetVirtError as error:
                 if _NO_TLS not in str(error):
                     raise
-                continue  # it began before its socket, and reads the files when it begins anew
-            _shut_out(daemon, timeout, revoked)
+                continue  # it started before its socket, and reads the files when it restarts
+            _disconnect_revoked(daemon, timeout, revoked)
         done.append(daemon)
     return done
 
 
 @contextlib.contextmanager
-def _nobody_enters(daemon: str, timeout: float) -> t.Iterator[None]:
-    """Nobody is let in, and no handshake is under way.
+def _clients_held_off(daemon: str, timeout: float) -> t.Iterator[None]:
+    """Admit no new clients, with no handshake in progress.
 
-    Should this process be killed, a timer of systemd's lets people in again.
+    If this process is killed, a systemd timer admits clients again.
     """
     unit, saved = f"fleet-virt-keys-{daemon}", Path(f"/run/fleet-virt-keys-{daemon}.json")
     limits = _limits(daemon, timeout)
@@ -85,9 +84,9 @@ def _nobody_enters(daemon: str, timeout: float) -> t.Iterator[None]:
         *("--max-unauth-clients", str(limits["nclients_unauth_max"])),
     )
     admin = [shutil.which("virt-admin") or "virt-admin", "-c", f"{daemon}:///system", *back]
-    status, said = _run(systemd.own_unit(unit, admin, after=_BACK_SECONDS), timeout)
+    status, output = _run(systemd.own_unit(unit, admin, after=_BACK_SECONDS), timeout)
     if status != 0:
-        raise FleetVirtError(f"systemd-run failed, without which {daemon} is not touched: {said}")
+        raise FleetVirtError(f"systemd-run failed, so {daemon} was not changed: {output}")
     with a_client(daemon, timeout):
         try:
             only = ("--max-clients", "1", "--max-unauth-clients", "1")
@@ -102,19 +101,19 @@ def _nobody_enters(daemon: str, timeout: float) -> t.Iterator[None]:
 
 @contextlib.contextmanager
 def a_client(daemon: str, timeout: float) -> t.Iterator[None]:
-    """A client of the daemon that has been let in, and stays."""
+    """Keep one client connected to the daemon."""
     words = ["virsh", "--readonly", "--quiet", "--connect", _GUARD_URI]
     with programs.greeted(words, "uri\n", "://", seconds=timeout) as refusal:
         if refusal is not None:
-            raise FleetVirtError(f"{daemon} lets nobody in: {refusal or 'no answer'}")
+            raise FleetVirtError(f"{daemon} accepts no connections: {refusal or 'no response'}")
         yield
 
 
 def _settle(daemon: str, timeout: float) -> None:
-    """Wait until nobody is being verified; who takes too long is disconnected.
+    """Wait until no client is being verified; clients that take too long are disconnected.
 
-    libvirt does not count those in a handshake among the unauthenticated. Who has been verified has
-    a name. Nobody twice in a row: one may have been on its way in when the limit came.
+    libvirt does not count clients in a handshake as unauthenticated. Verified clients have a name.
+    Two checks in a row must find none: a client may have been connecting when the limit was set.
     """
     limit = time.monotonic() + _HANDSHAKE_SECONDS
     verified: set[str] = set()
@@ -130,7 +129,7 @@ def _settle(daemon: str, timeout: float) -> None:
 
 
 def _unverified(daemon: str, timeout: float, verified: set[str]) -> list[str]:
-    """Clients that have come by TLS and have no name yet; those that have are added."""
+    """TLS clients that have no name yet; those that have one are added to ``verified``."""
     clients = _tls_clients(daemon, timeout, verified)
     verified.update(client for client, name in clients.items() if name is not None)
     return [client for client, name in clients.items() if name is None]
@@ -139,7 +138,7 @@ def _unverified(daemon: str, timeout: float, verified: set[str]) -> list[str]:
 def _tls_clients(
     daemon: str, timeout: float, known: t.Container[str] = ()
 ) -> dict[str, str | None]:
-    """Clients that have come by TLS, without those known, with the name they were verified by."""
+    """TLS clients except the known ones, with the name from their verified certificate."""
     found = {}
     for line in _admin(daemon, timeout, "client-list", daemon).splitlines():
         words = line.split()
@@ -157,8 +156,8 @@ def _verified_name(info: str) -> str | None:
     return None
 
 
-def _shut_out(daemon: str, timeout: float, revoked: t.Collection[str]) -> None:
-    """Close the connections of ``revoked``; nobody enters meanwhile."""
+def _disconnect_revoked(daemon: str, timeout: float, revoked: t.Collection[str]) -> None:
+    """Close the connections of ``revoked``; no client is admitted meanwhile."""
     limit = time.monotonic() + _HANDSHAKE_SECONDS
     while True:
         clients = [
@@ -188,14 +187,14 @@ def _limits(daemon: str, timeout: float) -> dict[str, int]:
 
 
 def _admin(daemon: str, timeout: float, *words: str, missing: bool = False) -> str:
-    """What virt-admin says; ``missing`` when the client may have gone meanwhile."""
-    status, said = _run(["virt-admin", "-c", f"{daemon}:///system", *words], timeout)
+    """The output of virt-admin; ``missing``: the client may have disconnected meanwhile."""
+    status, output = _run(["virt-admin", "-c", f"{daemon}:///system", *words], timeout)
     if status != 0 and not missing:
         raise FleetVirtError(
-            f"{daemon} did not read its TLS files again ({words[0]}: {said}); the new files are in"
-            " place, run again when the cause is gone"
+            f"{daemon} did not reload its TLS files ({words[0]}: {output}); the new files are in"
+            " place. Fix the cause and run again"
         )
-    return said
+    return output
 
 
 def _is_running(daemon: str, timeout: float) -> bool:
@@ -203,7 +202,7 @@ def _is_running(daemon: str, timeout: float) -> bool:
 
 
 def _listens(daemon: str, timeout: float) -> bool:
-    """Whether a running daemon has TLS at all: by a socket of systemd's, or by itself."""
+    """Whether a running daemon serves TLS at all, on a systemd socket or by itself."""
     if systemd.is_active(f"{daemon}-tls.socket", timeout):
         return True
     pid = systemd.properties(f"{daemon}.service", "MainPID").get("MainPID", "")
@@ -217,5 +216,5 @@ def _run(words: list[str], timeout: float) -> tuple[int, str]:
     except FileNotFoundError:
         return 127, f"{words[0]} is not installed"
     except DeadlineExceeded:
-        return 124, f"{' '.join(words)} did not end within {timeout:g} seconds"
+        return 124, f"{' '.join(words)} timed out after {timeout:g} seconds"
     return done.status, done.out.strip() if done.status == 0 else done.said

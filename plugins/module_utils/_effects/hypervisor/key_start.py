@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Daemons that have failed, as without valid keys they do, and starting them with new ones.
+"""Starting daemons that failed for lack of valid keys, once new ones are deployed.
 
-systemd gives up a unit that fails a few times, and its sockets too: then nobody begins it again.
+systemd gives up on a unit that fails a few times, and on its sockets; nothing starts it then.
 
 This file is private to the collection.
 """
@@ -22,7 +22,7 @@ _ENDS = ("", "-ro", "-admin", "-tls")
 
 
 def failed(daemon: str) -> list[str]:
-    """Units of the daemon that have failed; none where it is not installed, or runs or rests."""
+    """Failed units of the daemon; none if it is not installed, running or inactive."""
     return [
         name
         for name, unit in systemd.units(_names(daemon)).items()
@@ -31,15 +31,15 @@ def failed(daemon: str) -> list[str]:
 
 
 def listens(daemon: str) -> bool:
-    """Whether the daemon is to have TLS, by a socket of systemd's."""
+    """Whether the daemon is configured to serve TLS on a systemd socket."""
     unit = systemd.units([f"{daemon}-tls.socket"]).get(f"{daemon}-tls.socket")
     return unit is not None and (unit["UnitFileState"] == "enabled" or _up(unit))
 
 
 def start(daemon: str, timeout: float) -> None:
-    """Start what has failed, and see that it answers, and with TLS if it is to.
+    """Start the failed units and check that the daemon responds, over TLS if so configured.
 
-    :raises FleetVirtError: it does not; with what its log says.
+    :raises FleetVirtError: it does not; with errors from its log.
     """
     began = int(time.time())
     units = systemd.units(_names(daemon))
@@ -58,7 +58,7 @@ def start(daemon: str, timeout: float) -> None:
     except FleetVirtError as error:
         complaint = systemd.complaints(began)
         raise FleetVirtError(
-            f"{service} had failed, and does not start with the keys that are in place now: {error}"
+            f"{service} had failed and does not start with the keys that are now deployed: {error}"
             f"{complaint and '; its log: '}{complaint}. Fix the cause (journalctl -u {service})"
             " and run it again"
         ) from error

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A hypervisor's keys: what is there, requests for certificates, and putting new files in place.
+"""A hypervisor's keys: current state, certificate requests, and deployment of new files.
 
 All files of a state are in one folder, a version; the paths that libvirt and qemu read are links
-through ``current``, itself a link to a version. So a new state is there at once, whole, by renaming
-one link. Everything before that can be interrupted and done again.
+through ``current``, itself a link to a version. So renaming one link activates a complete new state
+at once. Everything before that can be interrupted and repeated.
 
 This file is private to the collection.
 """
@@ -55,11 +55,11 @@ def _tool(timeout: float) -> key_tool.KeyTool:
     return key_tool.KeyTool(key_tool.require(), max(timeout, _KEY_SECONDS))
 
 
-# What is there
+# Current state
 
 
 def qemu_user(given: str | None) -> str | None:
-    """The user that guests run as: the one named, qemu.conf's, else the distribution's."""
+    """The user that guests run as: the given one, else that of qemu.conf or the distribution."""
     names = [given] if given else []
     with contextlib.suppress(OSError):
         text = Path(_QEMU_CONF).read_text(encoding="utf-8", errors="replace")
@@ -89,7 +89,7 @@ def _read(path: str) -> str:
 
 
 class Kind(t.TypedDict):
-    """Public halves of one kind, in PEM, and the id of its key; text is empty where none is."""
+    """Public files of one kind, in PEM, and the id of its key; missing ones are empty."""
 
     ca: str
     crl: str
@@ -98,7 +98,7 @@ class Kind(t.TypedDict):
 
 
 class Looked(t.TypedDict):
-    """What is there."""
+    """The current state."""
 
     changed: bool
     tool: str | None
@@ -116,18 +116,18 @@ class Requested(t.TypedDict):
 
 
 class Deployed(t.TypedDict):
-    """The daemons that have read them."""
+    """The daemons that have loaded the files."""
 
     changed: bool
     reloaded: list[str]
 
 
 def look(user: str | None, timeout: float) -> Looked:
-    """Public halves of what is there, and what is wrong with it; nothing secret."""
+    """The public part of the current state and its faults; nothing secret."""
     program = key_tool.find()
     found_user = qemu_user(user)
     if user and found_user is None:
-        raise FleetVirtError(f"qemu_user: {user!r} is no user here; install libvirt and qemu first")
+        raise FleetVirtError(f"qemu_user: no user {user!r} here; install libvirt and qemu first")
     tool = key_tool.KeyTool(program, max(timeout, _KEY_SECONDS)) if program else None
     kinds: dict[str, Kind] = {}
     for kind in KINDS:
@@ -153,7 +153,7 @@ def _failed() -> list[str]:
 
 
 def _serving(timeout: float) -> list[str]:
-    """Daemons that have TLS, or would if they had not failed."""
+    """Daemons that serve TLS, or would if they had not failed."""
     running = key_reload.serving(timeout)
     return [
         daemon
@@ -163,28 +163,29 @@ def _serving(timeout: float) -> list[str]:
 
 
 def _faults(user: str | None) -> list[str]:
-    """What is wrong with links, owners and modes; and whether the daemon has not been told."""
+    """Faults of links, owners and modes, and whether the daemon has yet to load the files."""
     faults = []
     for file in FILES:
         path = Path(PKI, file.path)
         if not path.is_symlink() or os.readlink(path) != target(file.path):
-            faults.append(f"{path} is {'no link of ours' if os.path.lexists(path) else 'missing'}")
+            foreign = "not a link of this collection"
+            faults.append(f"{path} is {foreign if os.path.lexists(path) else 'missing'}")
             continue
         try:
             status = path.stat()
         except OSError:
-            faults.append(f"{path} leads nowhere")
+            faults.append(f"{path} is a dangling link")
             continue
         owner = _owner(file, user)
         mode = stat.S_IMODE(status.st_mode)
         if mode != file.mode:
             faults.append(f"{path} has mode {mode:04o}")
         if owner is not None and (status.st_uid, status.st_gid) != owner:
-            faults.append(f"{path} belongs to {status.st_uid}:{status.st_gid}")
+            faults.append(f"{path} is owned by {status.st_uid}:{status.st_gid}")
         if _read(str(path)) != _read(f"{PKI}/{first(file.kind, file.content)}"):
             faults.append(f"{path} differs from {first(file.kind, file.content)}")
     if not faults and _link(Path(BASE, _RELOADED)) != _link(Path(CURRENT)):
-        faults.append("the running daemon has not read the files yet")
+        faults.append("the running daemon has not loaded the files yet")
     return faults
 
 
@@ -196,10 +197,10 @@ def _link(path: Path) -> str | None:
 
 
 def request(kinds: t.Mapping[str, bool], timeout: float, *, check: bool) -> Requested:
-    """A request for each of ``kinds``; the value says whether the key is to be a new one.
+    """Create a certificate request for each of ``kinds``; the value requests a new key.
 
-    A new key waits beside the versions until its certificate comes; one that is left from an
-    interrupted run is taken, nobody has used it.
+    A new key is stored beside the versions until its certificate arrives; one left by an
+    interrupted run is reused, as it has not been used yet.
     """
     if check:
         return {"changed": bool(kinds), "requests": dict.fromkeys(kinds, "(generated)")}
@@ -218,7 +219,7 @@ def request(kinds: t.Mapping[str, bool], timeout: float, *, check: bool) -> Requ
     return {"changed": bool(kinds), "requests": requests}
 
 
-# Putting it in place
+# Deployment
 
 
 def deploy(
@@ -229,7 +230,7 @@ def deploy(
     *,
     check: bool,
 ) -> Deployed:
-    """Put certificates, CAs and revocation lists in place with the keys they belong to.
+    """Deploy certificates, CAs and revocation lists with the keys they belong to.
 
     Daemons that had failed are started; connections of ``revoked``, common names, are closed.
 
@@ -241,8 +242,8 @@ def deploy(
     found_user = qemu_user(user)
     if found_user is None:
         raise PlanRefused(
-            "the user that qemu runs as is not here, and its keys must belong to it; install"
-            " libvirt and qemu first, or name it in libvirt_keys_qemu_user"
+            "the user that qemu runs as, which must own its keys, does not exist here; install"
+            " libvirt and qemu first, or set libvirt_keys_qemu_user"
         )
     tool = _tool(timeout)
     with owner.host_lock(name=_LOCK):
@@ -264,9 +265,9 @@ def deploy(
 
 
 def _contents(tool: key_tool.KeyTool, kind: str, values: Kind) -> dict[str, bytes]:
-    """What goes into the files of a kind; the key is the one that the certificate is for.
+    """The contents of the files of a kind; the key is the one that the certificate is for.
 
-    Without a certificate (its CA is about to be replaced) there is only whom to trust.
+    Without a certificate (its CA is about to be replaced), only the CA and CRL are deployed.
     """
     contents = {CA: values["ca"].encode("ascii"), CRL: values["crl"].encode("ascii")}
     if not values["certificate"]:
@@ -277,16 +278,16 @@ def _contents(tool: key_tool.KeyTool, kind: str, values: Kind) -> dict[str, byte
         if key.exists() and tool.key_id(key) == values["key_id"]:
             return {**contents, KEY: key.read_bytes()}
     raise PlanRefused(
-        f"{kind}: the certificate is for a key that is not here (another run changed it meanwhile);"
-        " run again"
+        f"{kind}: the certificate belongs to a key that is not on this machine (another run"
+        " replaced it meanwhile); run again"
     )
 
 
 def _adopt() -> None:
-    """Have files that others put at our paths in a version of their own, named ``found``.
+    """Copy files that others put at our paths into a version of their own, named ``found``.
 
-    They are never removed. While ``found`` is current and the links are placed, whoever reads a
-    path reads what was there before.
+    They are never removed. While ``found`` is current and the links are placed, every path still
+    yields its former content.
     """
     found = Path(BASE, _FOUND)
     for file in FILES:
@@ -295,15 +296,15 @@ def _adopt() -> None:
             continue
         _folder(Path(BASE), 0o755)
         _folders(found)
-        status, kept = path.stat(), found / file.path
+        status, copy = path.stat(), found / file.path
         number = 1
-        while kept.exists() and kept.read_bytes() != path.read_bytes():
+        while copy.exists() and copy.read_bytes() != path.read_bytes():
             number += 1
-            kept = found / f"{file.path}.{number}"
-        if not kept.exists():
+            copy = found / f"{file.path}.{number}"
+        if not copy.exists():
             mode = stat.S_IMODE(status.st_mode)
             own = (status.st_uid, status.st_gid)
-            files.write(kept, path.read_bytes(), mode=mode, owner=own, locked=True)
+            files.write(copy, path.read_bytes(), mode=mode, owner=own, locked=True)
     if found.is_dir() and _link(Path(CURRENT)) in (None, _FOUND):
         _switch(Path(CURRENT), _FOUND)
         for file in FILES:
@@ -316,7 +317,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _write_version(contents: t.Mapping[str, t.Mapping[str, bytes]], user: str) -> Path:
-    """A new version with everything in it, flushed; not in use yet."""
+    """Write a new, complete version, flushed and not in use yet."""
     _folder(Path(BASE), 0o755)
     numbers = [int(entry.name[1:]) for entry in Path(BASE).glob("v*") if entry.name[1:].isdigit()]
     version = Path(BASE, f"v{max(numbers, default=0) + 1}")
@@ -337,7 +338,7 @@ def _write_version(contents: t.Mapping[str, t.Mapping[str, bytes]], user: str) -
 
 
 def _place(file: File) -> None:
-    """The link at a default path, in one step."""
+    """Create the link at a default path in one step."""
     path = Path(PKI, file.path)
     if _link(path) == target(file.path):
         return
@@ -348,12 +349,12 @@ def _place(file: File) -> None:
 
 
 def _switch(link: Path, to: str) -> None:
-    """Have ``link`` lead to ``to``: whoever opens it gets the old or the new."""
+    """Point ``link`` at ``to`` atomically."""
     files.switch_link(link, to, link.with_name(f".{link.name}.new"))
 
 
 def _prune(keep: t.Container[str | None]) -> None:
-    """Remove versions that were in use before the last one: somebody may be reading that yet."""
+    """Remove old versions except the previous one, which a process may still be reading."""
     for entry in Path(BASE).glob("v*"):
         if entry.name not in keep:
             shutil.rmtree(entry)
@@ -366,11 +367,11 @@ def _folders(root: Path) -> None:
 
 
 def _folder(path: Path, mode: int) -> None:
-    """A folder, and those above it; one that exists is left as it is."""
+    """Create a folder and its parents; an existing folder is left unchanged."""
     if path.is_dir():
         return
     _folder(path.parent, 0o755)
-    # in one step: one that a killed run left closed would stay so, and QEMU could not read its keys
+    # in one step: a wrong mode left by a killed run would stay, and QEMU could not read its keys
     former = os.umask(0o777 & ~mode)
     try:
         path.mkdir(mode)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Having directory pools on this machine, each with an id that says which pool it is.
+"""Ensuring directory pools on this machine, each with an id that identifies it.
 
 This file is private to the collection.
 """
@@ -30,11 +30,11 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirStoragePool
     from ..._pure.base.results import Diff
 
-_FOLDER_MODE = 0o711  # as libvirt makes it: QEMU's user opens files in it, nobody lists it
+_FOLDER_MODE = 0o711  # as libvirt creates it: QEMU's user opens files in it, but cannot list it
 
 
 class Entry(t.TypedDict):
-    """A pool, and what was, or is to be, done to it."""
+    """A pool and its steps, done or planned."""
 
     name: str
     path: str
@@ -51,9 +51,9 @@ class Result(t.TypedDict):
 
 
 def ensure(uri: str, timeout: float, pools: t.Sequence[pool_plan.Option], check: bool) -> Result:
-    """Have the pools; everything is looked at before anything is changed.
+    """Ensure that the pools exist; everything is checked before anything is changed.
 
-    In check mode a machine without libvirt has none: it may be about to be installed.
+    In check mode, a machine without libvirt has no pools: it may be about to be installed.
     """
     wanted = pool_plan.validate(pools)
     with contextlib.ExitStack() as stack:
@@ -111,7 +111,7 @@ def _carry_out(
     connection: Connection, wanted: Wanted, there: VirStoragePool | None, steps: t.Sequence[str]
 ) -> None:
     if there is None:
-        # First the folder: a pool whose folder is missing may be one that is not mounted
+        # The folder first: a pool whose folder is missing may be on a file system not mounted
         os.makedirs(wanted.path, mode=_FOLDER_MODE, exist_ok=True)
         handle = storage.make_pool(connection, wanted.name, wanted.path).existing
     else:
@@ -124,8 +124,8 @@ def _carry_out(
             )
     if IDENTIFY in steps:
         _write_id(wanted.path)
-        # so that others see it through libvirt
-        action = f"look at the pool at {wanted.path} anew"
+        # so that other hypervisors see the id through libvirt
+        action = f"refresh the pool at {wanted.path}"
         storage.patiently(connection, action, lambda: handle.refresh(0))
 
 
@@ -138,9 +138,9 @@ def _read_id(folder: str) -> str | None:
 
 
 def _write_id(folder: str) -> None:
-    """A new id, unless another hypervisor that shares the folder was first."""
+    """Write a new id, unless another hypervisor that shares the folder was first."""
     path = os.path.join(folder, POOL_ID_FILE)
     data = f"{uuid.uuid4()}\n".encode("ascii")
-    if not files.publish(path, data, mode=0o644) and _read_id(folder) is None:  # empty: nobody's
+    if not files.publish(path, data, mode=0o644) and _read_id(folder) is None:  # an empty file
         files.write(path, data, mode=0o644)
     storage.flush(path)

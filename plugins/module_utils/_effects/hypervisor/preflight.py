@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The facts of one hypervisor that preflight judges (``_model.preflight_host``).
+"""The facts of one hypervisor that preflight evaluates (``_pure.hypervisor.preflight_host``).
 
-Each check stands alone: one that cannot be made leaves an entry in ``errors``.
+Each check is independent: one that cannot be performed leaves an entry in ``errors``.
 
 This file is private to the collection.
 """
@@ -41,7 +41,7 @@ _FITS = (CPU_COMPARE_IDENTICAL, CPU_COMPARE_SUPERSET)
 
 @dataclass(frozen=True)
 class Settings:
-    """What is looked for: where libvirt is, the names of bridges and pools, and the peers."""
+    """What to check: libvirt's URI, the names of bridges and pools, and the peers."""
 
     uri: str
     timeout: float
@@ -51,7 +51,7 @@ class Settings:
 
 
 class _Checks:
-    """Checks of which each stands alone; ``errors`` says why one could not be made."""
+    """Independent checks; ``errors`` has the reason for each that could not be performed."""
 
     def __init__(self) -> None:
         self.errors: dict[str, str] = {}
@@ -140,7 +140,7 @@ def _cpu(connection: Connection, facts: Hypervisor) -> Cpu:
 
 
 def _pools(connection: Connection, names: t.Sequence[str]) -> list[Pool | AbsentPool]:
-    """The named pools; one that is not there has no state."""
+    """The named pools; missing ones have no state."""
     handles = {str(pool.name()): pool for pool in list_pools(connection)}
     known = {entry["name"]: entry for entry in pool_entries(connection)}
     found: list[Pool | AbsentPool] = []
@@ -166,9 +166,9 @@ def _pools(connection: Connection, names: t.Sequence[str]) -> list[Pool | Absent
 
 
 def compare(uri: str, timeout: float, cpus: t.Sequence[str]) -> Baseline:
-    """The CPU that all of ``cpus`` have (virConnectBaselineHypervisorCPU), and if this host has it.
+    """The CPU common to all ``cpus`` (virConnectBaselineHypervisorCPU), and if this host has it.
 
-    Every hypervisor is asked: each libvirt knows other models.
+    Every hypervisor computes this, as each libvirt supports different models.
     """
     found: Baseline = {"model": None, "xml": None, "runs": None, "error": None}
     try:
@@ -190,7 +190,7 @@ def compare(uri: str, timeout: float, cpus: t.Sequence[str]) -> Baseline:
 def _baseline(
     connection: Connection, where: tuple[None, str | None, None, str], cpus: list[str]
 ) -> str:
-    """The common CPU; features that this libvirt is too old to know are left out of all."""
+    """The common CPU, without features that this libvirt is too old to support."""
     while True:
         try:
             function = connection.conn.baselineHypervisorCPU

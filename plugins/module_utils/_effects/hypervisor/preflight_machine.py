@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What preflight reads of the machine itself: KVM, IOMMU, bridges, filters, listeners.
+"""Preflight facts of the machine itself: KVM, IOMMU, bridges, filters, listeners.
 
 This file is private to the collection.
 """
@@ -30,11 +30,11 @@ _UP = 1  # IFF_UP
 
 
 def kvm(emulator: str | None, arch: str | None) -> Device:
-    """Whether the device is there, and what came of a trial guest."""
+    """Whether the device exists, and the outcome of a trial guest."""
     if not os.path.exists("/dev/kvm"):
         return {"device": False, "tried": False, "problem": None}
     if arch != "x86_64" or emulator is None:
-        problem = f"no trial guest is known for {arch}"
+        problem = f"no trial guest is available for {arch}"
         return {"device": True, "tried": False, "problem": problem}
     with tempfile.TemporaryDirectory(prefix="fleet-virt-") as folder:
         disk = Path(folder) / "trial"
@@ -43,21 +43,21 @@ def kvm(emulator: str | None, arch: str | None) -> Device:
         try:
             done = programs.attempt(argv, seconds=_TRIAL_SECONDS)
         except DeadlineExceeded:
-            problem = f"the trial guest did not end within {_TRIAL_SECONDS:g} s"
+            problem = f"the trial guest did not finish within {_TRIAL_SECONDS:g} s"
             return {"device": True, "tried": True, "problem": problem}
     if done is None:
-        raise FleetVirtError(f"{emulator} is not there, though libvirt names it")
+        raise FleetVirtError(f"libvirt reports the emulator {emulator}, but it does not exist")
     return {"device": True, **trial_guest.outcome(done.status, done.said)}
 
 
 def iommu() -> bool:
-    """Whether devices are in groups of an IOMMU."""
+    """Whether devices are in IOMMU groups."""
     groups = Path("/sys/kernel/iommu_groups")
     return groups.is_dir() and any(groups.iterdir())
 
 
 def bridge(name: str) -> Bridge:
-    """A bridge and what is in it; a tap is a guest's, and no uplink."""
+    """A bridge and its ports; a tap belongs to a guest and is not an uplink."""
     folder = _NET / name
     if not (folder / "bridge").is_dir():
         return {"name": name, "exists": False, "up": False, "ports": []}
@@ -69,7 +69,7 @@ def bridge(name: str) -> Bridge:
             {
                 "name": link.name,
                 "guest": (port / "tun_flags").exists(),
-                # a port that the bridge does not forward for has no use either
+                # a port that the bridge does not forward for is of no use either
                 "active": state in ("up", "unknown") and _flags(port) & _UP != 0,
             }
         )
@@ -88,9 +88,9 @@ def _flags(folder: Path) -> int:
 
 
 def bridge_filter(bridges: t.Sequence[str]) -> list[str]:
-    """Chains that drop what guests on a bridge send each other and the network.
+    """Chains that drop traffic of guests on a bridge, to each other and to the network.
 
-    That is so while br_netfilter hands frames to the filters of IP and one of these forwards
+    That happens while br_netfilter passes frames to the IP filters and one of these forwards
     nothing that it does not know, as Docker leaves it.
     """
     switches = [Path("/proc/sys/net/bridge/bridge-nf-call-iptables")]
@@ -102,7 +102,7 @@ def bridge_filter(bridges: t.Sequence[str]) -> list[str]:
     if programs.find("nft") is not None:
         ruleset = nft_rules.parse(json.loads(programs.run(["nft", "-j", "list", "ruleset"])))
         found += [
-            f"the chain {chain} of nftables"
+            f"the nftables chain {chain}"
             for chain in ruleset.base("forward")
             if ruleset.verdict(chain, nft_rules.Packet()) == "drop"
             and not ruleset.mentions(chain.key, words)
@@ -110,12 +110,12 @@ def bridge_filter(bridges: t.Sequence[str]) -> list[str]:
     if "filter" in _read(Path("/proc/net/ip_tables_names")).split():
         done = programs.attempt(["iptables-legacy", "-S", "FORWARD"])
         if done is not None and done.status == 0 and nft_rules.legacy_drops(done.out, words):
-            found.append("the chain FORWARD of iptables (legacy)")
+            found.append("the iptables chain FORWARD (legacy)")
     return found
 
 
 def open_sockets() -> list[Socket]:
-    """The TCP sockets that listen, with the process that has each."""
+    """The listening TCP sockets, each with its process."""
     found: dict[int, tuple[str, int]] = {}
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(FileNotFoundError):
@@ -128,7 +128,7 @@ def open_sockets() -> list[Socket]:
 
 
 def _owners(inodes: t.Collection[int]) -> dict[int, str]:
-    """Names of the processes by the inode of a socket they have; systemd only if nobody else."""
+    """Process names by socket inode; systemd only if no other process has the socket."""
     wanted = {f"socket:[{inode}]": inode for inode in inodes}
     owners: dict[int, str] = {}
     for folder in Path("/proc").iterdir():

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Real TLS connections to libvirt, as a migration makes them, and how long keys are valid.
+"""Real TLS connections to libvirt, as a migration opens them, and the validity of keys.
 
-Names are verified as libvirt does: the certificate has to name what was connected to. In TLS 1.3 a
-client is through before the server has looked at its certificate; libvirt then sends one byte to
-say that it is let in.
+Names are verified as libvirt does: the certificate must contain the name connected to. In TLS 1.3
+the client's handshake completes before the server has checked its certificate; libvirt then sends
+one byte to signal that the client is admitted.
 
 This file is private to the collection.
 """
@@ -55,7 +55,7 @@ _KEYS = (
     ),
 )
 _CRLS = (_CONTROL_CRL, "/etc/pki/qemu/ca-crl.pem")
-# Where a socket is reached that listens everywhere
+# Where to reach a socket that listens on all addresses
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - found, not bound
 _BLOCK = re.compile(
     r"-----BEGIN (?:CERTIFICATE|X509 CRL)-----.*?-----END (?:CERTIFICATE|X509 CRL)-----", re.DOTALL
@@ -63,13 +63,13 @@ _BLOCK = re.compile(
 
 
 def reach(peers: t.Sequence[Peer], listeners: t.Sequence[Socket]) -> Tls:
-    """What comes of a TLS connection to each of ``peers`` (name, address).
+    """The outcome of a TLS connection to each of ``peers`` (name, address).
 
-    ``listeners`` are the sockets of this machine; the one of TLS is tried without a certificate.
+    ``listeners`` are the sockets of this machine; its TLS port is tried without a certificate.
     """
     missing = [path for path in CONTROL.values() if not os.path.exists(path)]
     own = [one["address"] for one in listeners if one["port"] == TLS_PORT]
-    anonymous = any(_lets_anybody_in(address) for address in own)
+    anonymous = any(_admits_anonymous(address) for address in own)
     found: Tls = {"missing": missing, "peers": [], "anonymous": anonymous}
     if missing:
         return found
@@ -91,7 +91,7 @@ def reach(peers: t.Sequence[Peer], listeners: t.Sequence[Socket]) -> Tls:
 
 
 def problem(address: str) -> str | None:
-    """Why libvirt at ``address`` cannot be used; None when it can."""
+    """Why libvirt at ``address`` cannot be used; None if it can."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(CONTROL["ca"])
@@ -100,17 +100,17 @@ def problem(address: str) -> str | None:
             context.load_verify_locations(_CONTROL_CRL)
             context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     except (OSError, ssl.SSLError) as error:
-        return f"the keys here cannot be used: {error}"
+        return f"the keys on this machine cannot be used: {error}"
     try:
         if _greeting(context, address) == b"\1":
             return None
         return "it does not accept the certificate of this hypervisor"
     except ssl.SSLCertVerificationError as error:
-        return f"its certificate is not right: {error.verify_message}"
+        return f"its certificate cannot be verified: {error.verify_message}"
     except ssl.SSLError as error:
         return f"no TLS: {error.reason or error}"
     except socket.timeout:
-        return f"no answer within {_SECONDS:g} s: a firewall, or it is down"
+        return f"no response within {_SECONDS:g} s: it is down, or a firewall blocks it"
     except OSError as error:
         return str(error.strerror or error)
 
@@ -118,7 +118,7 @@ def problem(address: str) -> str | None:
 def own_problem(address: str) -> str | None:
     """Why a client of this machine's libvirt would refuse its certificate; None if it does not.
 
-    ``address`` is what it listens on, which need not be in the certificate.
+    ``address`` is where it listens, which need not be in the certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -137,11 +137,11 @@ def _greeting(context: ssl.SSLContext, address: str) -> bytes:
         try:
             return tls.recv(1)
         except (ssl.SSLError, ConnectionResetError):
-            return b""  # an alert in place of the byte
+            return b""  # an alert instead of the byte
 
 
-def _lets_anybody_in(address: str) -> bool:
-    """Whether libvirt, which listens on this address, accepts a client without a certificate."""
+def _admits_anonymous(address: str) -> bool:
+    """Whether libvirt, listening on this address, accepts a client without a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -153,7 +153,7 @@ def _lets_anybody_in(address: str) -> bool:
 
 
 def keys() -> list[PrivateKey | Validity]:
-    """The certificates, lists of revocations and private keys that are there."""
+    """The existing certificates, revocation lists and private keys."""
     found: list[PrivateKey | Validity] = []
     for path in _KEYS:
         if os.path.exists(path):
@@ -172,7 +172,7 @@ def validity(path: str, kind: t.Literal["cert", "crl"]) -> list[Validity]:
     with open(path, encoding="ascii", errors="replace") as file:
         blocks = _BLOCK.findall(file.read())
     if not blocks:
-        raise FleetVirtError(f"{path} holds no certificate and no list of revocations")
+        raise FleetVirtError(f"{path} contains neither a certificate nor a revocation list")
     options = ["crl", "-noout", "-lastupdate", "-nextupdate", "-issuer"]
     if kind == "cert":
         options = ["x509", "-noout", "-startdate", "-enddate", "-subject"]

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A file that appears whole or not at all, and then never changes.
+"""A file that appears atomically and never changes afterwards.
 
-It is written without a name (O_TMPFILE): a process that dies leaves nothing. Where the file system
-has no such files (NFS), it has a hidden name that says whose it is, until it is finished.
+It is written without a name (O_TMPFILE), so a process that dies leaves nothing. On file systems
+without such files (NFS), it has a hidden name that identifies its owner until it is complete.
 
 This file is private to the collection.
 """
@@ -39,48 +39,48 @@ _GET_FLAGS, _SET_FLAGS, _IMMUTABLE = 0x80086601, 0x40086602, 0x10
 
 
 def folder_lock(folder: str, seconds: float) -> contextlib.AbstractContextManager[int]:
-    """Only one of our processes at a time fills ``folder`` (flock(2) on the folder itself).
+    """Hold the lock for writing to ``folder`` (flock(2) on the folder itself).
 
-    It leaves no file behind and is gone with its holder. Without it (NFS) work may be done twice,
-    no more. Raises PlanRefused when it is not had within ``seconds``.
+    It leaves no file behind and is released when its holder ends. Without it (NFS), work may be
+    done twice, but nothing worse. Raises PlanRefused if it is not acquired within ``seconds``.
     """
 
     def lock(descriptor: int) -> None:
         try:
-            locks.whole(descriptor)
+            locks.lock_file(descriptor)
         except BlockingIOError:
             raise
-        except OSError:  # it has no locks
+        except OSError:  # the file system has no locks
             pass
 
     refusal = (
-        f"another run has been filling {folder} for {seconds:g} seconds; see who with fuser"
-        f" {folder}, and try again"
+        f"another run has been writing to {folder} for {seconds:g} seconds; find the process with"
+        f" fuser {folder}, and try again"
     )
     return locks.held(folder, seconds, refusal, lock, folder=True)
 
 
 def content_lock(checksum: str) -> contextlib.AbstractContextManager[int]:
-    """Only one of our processes at a time gets what has this checksum (a byte of one lock file).
+    """Hold the lock for downloading the content with this checksum (one byte of a lock file).
 
-    It is another lock than the folder's, so that a slow source holds up nobody who wants another
-    image. Gone with its holder. Raises PlanRefused when it is not had within hours.
+    It is separate from the folder's lock, so that a slow source does not delay other images. It is
+    released when its holder ends. Raises PlanRefused if it is not acquired within hours.
     """
     place = int(checksum.partition(":")[2][:15], 16)
     return locks.shared(
         "downloads",
         _LONG,
-        f"been getting {checksum}",
+        f"been downloading {checksum}",
         lambda descriptor: fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place),
     )
 
 
 @contextlib.contextmanager
 def new_file(folder: str, part: str | None = None) -> t.Iterator[NewFile]:
-    """A file in ``folder`` that is gone on leaving, unless it was given a name.
+    """A file in ``folder`` that is removed on exit, unless it was given a name.
 
-    With ``part``, which tells several of one process apart, it has a hidden name from the beginning
-    (:attr:`NewFile.path`): others are to write to it.
+    With ``part``, which distinguishes several files of one process, it has a hidden name from the
+    beginning (:attr:`NewFile.path`), so that other processes can write to it.
     """
     descriptor, temporary = _open_new(folder) if part is None else _open_named(folder, f".{part}")
     new = NewFile(folder, descriptor, temporary)
@@ -117,13 +117,13 @@ class NewFile:
 
     @property
     def path(self) -> str:
-        """Where others find it before it has its final name."""
+        """The path for other processes before it has its final name."""
         if self._temporary is None:
             raise AssertionError("a file without a name has no path")
         return self._temporary
 
     def fill(self, blocks: t.Iterable[bytes]) -> str:
-        """Fill with the blocks, zeros as holes; SHA-256 of them all."""
+        """Write the blocks, zeros as holes; returns the SHA-256 of them all."""
         summed = hashlib.sha256()
         size = 0
         for block in _aligned(blocks):
@@ -143,7 +143,7 @@ class NewFile:
         final = f"{self._folder}/{name}"
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            # a folder's descriptor makes Python call linkat(2), which alone can follow the link
+            # with a folder's descriptor, Python calls linkat(2); only that can follow the link
             source = self._temporary or f"/proc/self/fd/{self.descriptor}"
             os.link(source, final, src_dir_fd=folder, follow_symlinks=not self._temporary)
             if self._temporary:
@@ -157,7 +157,7 @@ class NewFile:
         return True
 
     def close(self) -> None:
-        """Let go of it; without a name it is gone."""
+        """Close the file; without a final name it is removed."""
         os.close(self.descriptor)
         if self._temporary:
             with contextlib.suppress(FileNotFoundError):
@@ -165,7 +165,7 @@ class NewFile:
 
 
 def _aligned(blocks: t.Iterable[bytes]) -> t.Iterator[bytes]:
-    """The same bytes in blocks of one size, but for the last: pieces of a stream are of any."""
+    """The same bytes in blocks of one size, except the last; pieces of a stream vary in size."""
     rest = bytearray()
     for block in blocks:
         if not rest and len(block) == _BLOCK:
@@ -187,7 +187,7 @@ def _write_at(descriptor: int, block: bytes, offset: int) -> None:
 
 
 def owner_of(name: str) -> Owner | None:
-    """The process that a hidden name is of; None if it is no such name."""
+    """The process that a hidden name belongs to; None if it is not such a name."""
     match = _OWNED.fullmatch(name)
     if match is None:
         return None
@@ -195,7 +195,7 @@ def owner_of(name: str) -> Owner | None:
 
 
 def abandoned(folder: str) -> list[str]:
-    """The names of what processes that are dead left unfinished in ``folder``."""
+    """The names of unfinished files that dead processes left in ``folder``."""
     found = []
     for name in sorted(os.listdir(folder)):
         process = owner_of(name)
@@ -205,7 +205,7 @@ def abandoned(folder: str) -> list[str]:
 
 
 def remove_abandoned(folder: str) -> list[str]:
-    """Remove what processes that are dead left unfinished in ``folder``; the names."""
+    """Remove unfinished files that dead processes left in ``folder``; returns their names."""
     removed = []
     for name in abandoned(folder):
         with contextlib.suppress(FileNotFoundError):
@@ -215,7 +215,7 @@ def remove_abandoned(folder: str) -> list[str]:
 
 
 def make_immutable(path: str) -> bool:
-    """``chattr +i``: nobody writes or removes it, root included; False where that cannot be."""
+    """Protect the file from all users including root (``chattr +i``); False if unsupported."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         return _set_immutable(descriptor, True)
@@ -224,7 +224,7 @@ def make_immutable(path: str) -> bool:
 
 
 def remove_immutable(path: str) -> None:
-    """Remove the file, and see to it that its removal is on the disk."""
+    """Remove the file, and flush its removal to the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         _set_immutable(descriptor, False)
@@ -241,15 +241,15 @@ def _set_immutable(descriptor: int, wanted: bool) -> bool:
         if bool(flags[0] & _IMMUTABLE) != wanted:
             flags[0] ^= _IMMUTABLE
             fcntl.ioctl(descriptor, _SET_FLAGS, flags, True)
-    except OSError:  # not on this file system, or not for this process: the mode has to do
+    except OSError:  # not on this file system, or not for this process: the mode must suffice
         return False
     return True
 
 
 def _label(descriptor: int) -> None:
-    """The SELinux label that libvirt gives to backing files, where there is SELinux.
+    """Set the SELinux label that libvirt gives to backing files, where there is SELinux.
 
-    libvirt sets it when a VM starts, which an immutable file refuses, unless it is there already.
+    libvirt sets it when a VM starts, which fails for an immutable file unless it is already set.
     """
     if not os.path.isdir("/sys/fs/selinux/booleans"):
         return
@@ -260,6 +260,6 @@ def _label(descriptor: int) -> None:
             if line.startswith("SELINUXTYPE=")
         ]
         contexts = Path("/etc/selinux", kinds[0], "contexts/virtual_image_context")
-        # the second line is what libvirt gives to what is read only (its security_selinux.c)
+        # the second line is the label for read-only files (libvirt's security_selinux.c)
         label = contexts.read_text(encoding="ascii").split()[1]
         os.setxattr(descriptor, "security.selinux", label.encode("ascii") + b"\0")

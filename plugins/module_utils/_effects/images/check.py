@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Judging an image file on this machine: its header by us, its inner structure by qemu-img.
+"""Checking an image file on this machine: its header ourselves, its structure with qemu-img.
 
 This file is private to the collection.
 """
@@ -24,9 +24,9 @@ from . import unpack
 from .digests import DigestCache
 
 _SECONDS = 600.0
-# Bytes: memory for a table of all clusters of the largest disk that is taken, and of output
+# Bytes: memory for a table of all clusters of the largest disk accepted, and of output
 _LIMITED = ("prlimit", f"--as={4 << 30}", f"--fsize={1 << 20}", "--core=0", "--")
-_LEAKS = 3  # qemu-img check: clusters that nothing uses; wasteful, and harmless
+_LEAKS = 3  # qemu-img check: leaked clusters; wasteful but harmless
 # QEMU locks bytes of the file it writes to: 100 + the number of the permission (file-posix.c)
 _QEMU_WRITES = 101
 _F_OFD_GETLK = 36  # fcntl.h on Linux; the module fcntl does not name it before Python 3.13
@@ -34,7 +34,7 @@ _FLOCK = struct.Struct("hhqqi4x")
 
 
 def read_format(descriptor: int, shown: str) -> ImageFormat:
-    """The format of an open file by its header. Raises PlanRefused naming every problem."""
+    """The format of an open file, from its header. Raises PlanRefused listing every problem."""
     head = os.pread(descriptor, image_format.HEAD_BYTES, 0)
     found = image_format.parse_header(head, os.fstat(descriptor).st_size)
     unpack.refuse(found, shown)
@@ -42,13 +42,13 @@ def read_format(descriptor: int, shown: str) -> ImageFormat:
 
 
 def is_packed(descriptor: int) -> bool:
-    """Whether the open file is compressed in a way that is unpacked here."""
+    """Whether the open file is compressed in a format that this module unpacks."""
     head = os.pread(descriptor, image_format.HEAD_BYTES, 0)
     return image_format.packing(head) is not None
 
 
 def judge(descriptor: int, shown: str) -> None:
-    """Refuse what can be seen to be no usable image, as quickly as that can be seen."""
+    """Raise PlanRefused for a file that is not a usable image, as early as that is detectable."""
     if is_packed(descriptor):
         unpack.content_head(descriptor, shown)
     else:
@@ -58,9 +58,9 @@ def judge(descriptor: int, shown: str) -> None:
 def read_content(
     descriptor: int, shown: str, cache: DigestCache, limit: int = unpack.LIMIT
 ) -> tuple[str, ImageFormat]:
-    """SHA-256 and format of what the open file holds, unpacked if it is packed.
+    """SHA-256 and format of the open file's content, unpacked if it is compressed.
 
-    ``limit``: bytes that it may unpack to. Raises PlanRefused for what is no image by its header.
+    ``limit``: maximum unpacked bytes. Raises PlanRefused if the header is not that of an image.
     """
     if not is_packed(descriptor):
         found = read_format(descriptor, shown)
@@ -68,7 +68,7 @@ def read_content(
     summed = cache.unpacked(
         descriptor, shown, lambda: unpack.content(unpack.file_blocks(descriptor), shown, limit)
     )
-    if summed.size > limit:  # as remembered
+    if summed.size > limit:  # a cached size
         raise unpack.too_large(shown, limit)
     head = unpack.content_head(descriptor, shown)
     found = image_format.parse_header(head, summed.size)
@@ -77,32 +77,32 @@ def read_content(
 
 
 def refuse_if_written(descriptor: int, shown: str) -> None:
-    """Raises PlanRefused while a QEMU has the file open for writing."""
-    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _QEMU_WRITES, 1, 0)
+    """Raise PlanRefused while a QEMU process has the file open for writing."""
+    query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _QEMU_WRITES, 1, 0)
     try:
-        answer = fcntl.fcntl(descriptor, _F_OFD_GETLK, asked)
+        answer = fcntl.fcntl(descriptor, _F_OFD_GETLK, query)
     except OSError:
         return  # a file system without locks
     if _FLOCK.unpack(answer)[0] != fcntl.F_UNLCK:
         raise PlanRefused(
-            f"image {shown} is in use: a VM or another program of QEMU writes to it; shut that"
-            " down first, or take a copy"
+            f"image {shown} is in use: a VM or another QEMU program has it open for writing; stop"
+            " that first, or use a copy"
         )
 
 
 def check_structure(descriptor: int, found: ImageFormat, shown: str) -> None:
-    """Have qemu-img check the tables of a qcow2 file.
+    """Check the tables of a qcow2 file with qemu-img.
 
-    The file may be hostile: where this process is root the check runs as nobody (as the file's
-    owner, if only that may read it), with bounded memory, time and output, on a header that was
-    judged before and with its format stated.
+    The file may be hostile: if this process is root, the check runs as the user nobody (as the
+    file's owner, if only that user may read it), with bounded memory, time and output, on a header
+    that was checked before and with an explicit format.
     Raises PlanRefused, or DependencyMissing without qemu-img.
     """
     if found.format != "qcow2":
         return
     for program, package in (("qemu-img", "qemu-utils or qemu-img"), ("prlimit", "util-linux")):
         if shutil.which(program) is None:
-            raise DependencyMissing(f"{program} is missing here; install the package {package}")
+            raise DependencyMissing(f"{program} is not installed; install the package {package}")
     confined = programs.Confined((descriptor,))
     status = os.fstat(descriptor)
     if os.geteuid() == 0:
@@ -114,7 +114,7 @@ def check_structure(descriptor: int, found: ImageFormat, shown: str) -> None:
         done = programs.execute_confined(words, confined, seconds=_SECONDS, most=4096)
     except DeadlineExceeded:
         raise PlanRefused(
-            f"image {shown}: qemu-img check was not done within {_SECONDS:g} seconds;"
+            f"image {shown}: qemu-img check did not finish within {_SECONDS:g} seconds;"
             " make a clean copy with qemu-img convert"
         ) from None
     if done.status in (0, _LEAKS):
@@ -124,5 +124,5 @@ def check_structure(descriptor: int, found: ImageFormat, shown: str) -> None:
     detail = detail or f"exit {done.status}"
     raise PlanRefused(
         f"image {shown} is corrupt or truncated (qemu-img check: {detail});"
-        " copy the image again, or get it anew"
+        " copy the image again, or download it again"
     )

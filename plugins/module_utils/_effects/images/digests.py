@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""SHA-256 of large files, remembered while a file stays what it is.
+"""SHA-256 of large files, cached while a file is unchanged.
 
-What is remembered is a convenience and may vanish or be damaged at any time. A file is known by
+The cache is a convenience and may vanish or be damaged at any time. A file is identified by
 device, inode, size, modification and change time: replacing or writing it changes one of them.
 
 This file is private to the collection.
@@ -28,12 +28,12 @@ from ..base import files, sparse
 
 _ENTRIES = 1000
 _PATIENCE = 120.0
-# A file written again within the same tick of the file system's clock would not look different,
-# so a digest is remembered only when the file has been left alone for longer than a tick.
+# A file written again within the same tick of the file system's clock would look unchanged, so a
+# digest is cached only when the file has not been modified for longer than a tick.
 _SETTLED_NS = 2_000_000_000
 
 
-# What is remembered of a file: its own bytes, or those that are compressed in it
+# What is cached for a file: the digest of its own bytes, or of its unpacked content
 _FILE, _CONTENT = "", "unpacked:"
 _ENTRY = re.compile(r"([0-9a-f]{64})(?: ([0-9]{1,18}))?")
 
@@ -62,7 +62,7 @@ def _key(status: os.stat_result) -> str:
 def _await_lock(descriptor: int) -> bool:
     """Lock the file (flock(2), until it is closed): fifty processes read it once, not fifty times.
 
-    It only saves work, so it is done without where that cannot be, or somebody sits on it.
+    It only saves work, so the lock is optional where it is unsupported or held for too long.
     """
     limit = time.monotonic() + _PATIENCE
     while time.monotonic() < limit:
@@ -78,7 +78,7 @@ def _await_lock(descriptor: int) -> bool:
 
 
 def sha256(descriptor: int) -> str:
-    """SHA-256 of an open file as it is now, whatever is remembered."""
+    """SHA-256 of an open file as it is now, regardless of the cache."""
     summed = hashlib.sha256()
     for block in sparse.blocks(descriptor):
         summed.update(block)
@@ -86,37 +86,37 @@ def sha256(descriptor: int) -> str:
 
 
 class DigestCache:
-    """The digests in one JSON file, mode 0600; without ``remember`` it is only read."""
+    """A cache of digests in one JSON file, mode 0600; without ``remember`` it is only read."""
 
     def __init__(self, path: Path, *, remember: bool = True) -> None:
         self._path = path
         self._remember = remember
 
     def known(self, descriptor: int) -> str | None:
-        """The digest of an open file, if it is remembered."""
+        """The digest of an open file, if it is cached."""
         known = self._load().get(_FILE + _key(os.fstat(descriptor)))
         return known.digest if known else None
 
     def digest(self, descriptor: int, shown: str) -> str:
         """SHA-256 in hexadecimal of an open file (may move its position).
 
-        Raises PlanRefused when the file changes while it is read; OSError.
+        Raises PlanRefused if the file changes while it is read; OSError.
         """
         return self._of(_FILE, descriptor, shown, lambda: sparse.blocks(descriptor)).digest
 
     def unpacked(
         self, descriptor: int, shown: str, blocks: t.Callable[[], t.Iterable[bytes]]
     ) -> Summed:
-        """The same of what the compressed file holds, which ``blocks`` reads."""
+        """The same for the unpacked content of a compressed file, which ``blocks`` reads."""
         return self._of(_CONTENT, descriptor, shown, blocks)
 
     def came_as(self, checksum: str) -> str | None:
-        """SHA-256 of what a download with this checksum (``sha256:...``) held, if it is known."""
+        """SHA-256 of the content of a download with this checksum (``sha256:...``), if cached."""
         known = self._load().get(checksum)
         return known.digest if known else None
 
     def remember_came_as(self, checksum: str, digest: str) -> None:
-        """Remember that for next time."""
+        """Cache the digest of the content of a download with this checksum."""
         if self._remember:
             self._store(checksum, Summed(digest, 0))
 
@@ -130,7 +130,7 @@ class DigestCache:
         before = os.fstat(descriptor)
         known = self._load().get(kind + _key(before))
         if known is None and _await_lock(descriptor):
-            known = self._load().get(kind + _key(before))  # whoever had it may have found out
+            known = self._load().get(kind + _key(before))  # the previous holder may have stored it
         if known is not None and (known.size or kind == _FILE):
             return known
         summed, size = hashlib.sha256(), 0
@@ -140,8 +140,8 @@ class DigestCache:
         after = os.fstat(descriptor)
         if _key(after) != _key(before):
             raise PlanRefused(
-                f"image {shown} was written to while it was read;"
-                " try again when whatever writes it has finished"
+                f"image {shown} changed while it was being read;"
+                " try again once it is no longer being written to"
             )
         found = Summed(summed.hexdigest(), 0 if kind == _FILE else size)
         if (
@@ -172,11 +172,11 @@ class DigestCache:
         entries = self._load()
         entries.pop(key, None)
         entries[key] = found
-        kept = {
+        latest = {
             key: f"{one.digest} {one.size}" if one.size else one.digest
             for key, one in list(entries.items())[-_ENTRIES:]
         }
-        with contextlib.suppress(OSError):  # a full or read-only disk costs time, nothing else
+        with contextlib.suppress(OSError):  # a full or read-only disk only costs time
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            data = json.dumps(kept, indent=0).encode("ascii")
+            data = json.dumps(latest, indent=0).encode("ascii")
             files.write(self._path, data, durable=files.Durable.NOTHING)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading a file over https, and nothing else: verified, within limits, to be checked at its end.
+"""Downloading a file over https only: verified server, within limits, checksum checked at the end.
 
 This file is private to the collection.
 """
@@ -29,15 +29,15 @@ from ..base import deadline
 from .unpack import too_large
 
 _PIECE = 1 << 18
-SLOWEST = 1024  # bytes a second; less is a server that stalls
+SLOWEST = 1024  # bytes a second; a server below that counts as stalled
 LONGEST = 6 * 3600.0  # seconds for all of it
-_SETTLED = 20.0  # seconds after which a rate says how long it will take
+_SETTLED = 20.0  # seconds after which the rate predicts the total time
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 10
 
 
 class Download:
-    """An open answer; ``seconds`` without progress end it."""
+    """An open response; ``seconds`` without progress end it."""
 
     def __init__(
         self, source: ImageSource, response: http.client.HTTPResponse, seconds: float, limit: int
@@ -52,11 +52,11 @@ class Download:
         self.length: int | None = int(length) if length.isdecimal() else None
 
     def blocks(self) -> t.Iterator[bytes]:
-        """The file as it comes; raises PlanRefused when it is too slow, too large or ends early."""
+        """The file as it arrives; raises PlanRefused if it is too slow, too large or ends early."""
         begun = time.monotonic()
         since, before = begun, 0
         while True:
-            with _told(self._source, self._seconds):
+            with _translated_errors(self._source, self._seconds):
                 block = self._response.read1(_PIECE)
             if not block:
                 break
@@ -78,64 +78,64 @@ class Download:
             )
 
     def _require_end(self, passed: float) -> None:
-        """Raise PlanRefused for what takes too long, or will at the rate it has had so far."""
+        """Raise PlanRefused if the download takes too long, or will at its rate so far."""
         left = 0 if self.length is None else max(0, self.length - self._came)
         rate = self._came / passed if passed > 0 else 0.0
         late = passed > _SETTLED and left > rate * (LONGEST - passed)
         if passed > LONGEST or late:
             raise PlanRefused(
-                f"image {self._source.url}: it comes at {rate / 1024:.0f} KiB a second, and takes"
-                f" more than {LONGEST / 3600:g} hours like that; take another mirror, or bring the"
-                " file and name it"
+                f"image {self._source.url} downloads at {rate / 1024:.0f} KiB a second and would"
+                f" take more than {LONGEST / 3600:g} hours; use another mirror, or copy the file"
+                " there yourself and specify its path"
             )
 
     def require_space(self, folder: str) -> None:
-        """Raise PlanRefused if the file system of ``folder`` has less free than what is to come."""
+        """Raise PlanRefused if the file system of ``folder`` has less free space than the file."""
         space = os.statvfs(folder)
         free = space.f_bavail * space.f_frsize
         if self.length is not None and self.length > free:
             raise PlanRefused(
-                f"image {self._source.url} has {-(-self.length // MIB)} MiB, and {folder} has"
-                f" {free // MIB} MiB free; free some, or take another folder"
+                f"image {self._source.url} has {-(-self.length // MIB)} MiB, but {folder} has only"
+                f" {free // MIB} MiB free; free some space, or use another directory"
             )
 
     def verify(self) -> None:
-        """Raise PlanRefused unless what came has the checksum."""
+        """Raise PlanRefused unless the received data has the expected checksum."""
         algorithm = self._source.checksum.partition(":")[0]
         came = f"{algorithm}:{self._summed.hexdigest()}"
         if came != self._source.checksum:
             raise PlanRefused(
-                f"image {self._source.url} has the checksum {came} and not"
-                f" {self._source.checksum}: it is another file than you mean; compare with what its"
-                " publisher says, and give that checksum"
+                f"image {self._source.url} has the checksum {came} instead of"
+                f" {self._source.checksum}: it is not the expected file; check the checksum that"
+                " its publisher gives, and use that one"
             )
 
 
 @contextlib.contextmanager
 def opened(source: ImageSource, seconds: float, limit: int) -> t.Iterator[Download]:
-    """The answer to the URL; raises PlanRefused when there is none within ``seconds``."""
+    """Open the URL; raises PlanRefused if there is no response within ``seconds``."""
 
-    def ask() -> http.client.HTTPResponse:
-        with _told(source, seconds):
+    def request() -> http.client.HTTPResponse:
+        with _translated_errors(source, seconds):
             return _answer(source.url, seconds)
 
     try:
-        response = deadline.call(ask, seconds=2 * seconds, what="open")
+        response = deadline.call(request, seconds=2 * seconds, what="open")
     except DeadlineExceeded:
         raise _stalled(source, 2 * seconds) from None
     if response.status != 200:
-        raise PlanRefused(f"image {source.url}: the server sends no file; check the URL")
+        raise PlanRefused(f"image {source.url}: the server did not send a file; check the URL")
     with contextlib.closing(response):
         yield Download(source, response, seconds, limit)
 
 
 def _answer(image_url: str, seconds: float) -> http.client.HTTPResponse:
-    """What the server answers to Ansible's client, which knows proxy, CAs and netrc.
+    """The server's response to Ansible's client, which handles proxies, CAs and netrc.
 
-    Redirects are followed here and to https only: what is named in an answer is not to be trusted,
-    and each server gets the password that is meant for it.
+    Redirects are followed here and to https only: a target named in a response is not trusted, and
+    each server must only get the password that is meant for it.
     """
-    # its import takes longer than that of all the rest, and most calls download nothing
+    # its import takes longer than all others, and most calls download nothing
     from ansible.module_utils.urls import open_url
 
     url = image_url
@@ -160,26 +160,26 @@ def _answer(image_url: str, seconds: float) -> http.client.HTTPResponse:
 
 
 def _redirected(image_url: str, target: str) -> str:
-    """The URL to go on with; raises PlanRefused unless it is one of https."""
+    """The URL to continue with; raises PlanRefused unless it is an https URL."""
     if urlsplit(target).scheme != "https":
-        shown = target[:200] if target.isprintable() else "something else"
+        shown = target[:200] if target.isprintable() else "an unprintable URL"
         raise PlanRefused(
-            f"image {image_url}: the server redirects to {shown}; only https is followed: give the"
-            " URL of the image itself"
+            f"image {image_url}: the server redirects to {shown}; only redirects to https are"
+            " followed: specify the URL of the image itself"
         )
     return quote(target, safe=string.punctuation, encoding="iso-8859-1")
 
 
 def _stalled(source: ImageSource, seconds: float) -> PlanRefused:
     return PlanRefused(
-        f"image {source.url}: the server sent nothing, or next to nothing, for {seconds:g} seconds"
-        " (download_timeout); try again, or take another mirror"
+        f"image {source.url}: the server sent little or no data for {seconds:g} seconds"
+        " (download_timeout); try again, or use another mirror"
     )
 
 
 @contextlib.contextmanager
-def _told(source: ImageSource, seconds: float) -> t.Iterator[None]:
-    """What can go wrong on the network, in words."""
+def _translated_errors(source: ImageSource, seconds: float) -> t.Iterator[None]:
+    """Translate network errors into PlanRefused, with a remedy."""
     try:
         yield
     except HTTPError as error:
@@ -188,22 +188,22 @@ def _told(source: ImageSource, seconds: float) -> t.Iterator[None]:
                 f"image {source.url}: the server answered {error.code} {error.reason}; check the"
                 " URL"
             ) from None
-    except (TimeoutError, socket.timeout):  # one and the same from Python 3.10 on
+    except (TimeoutError, socket.timeout):  # the same class since Python 3.10
         raise _stalled(source, seconds) from None
     except URLError as error:
         if isinstance(error.reason, (TimeoutError, socket.timeout)):
             raise _stalled(source, seconds) from None
-        remedy = "check the URL, and that this machine reaches the server"
+        remedy = "check the URL, and that this machine can reach the server"
         if isinstance(error.reason, ssl.SSLCertVerificationError):
             remedy = (
-                "have this machine trust the server's CA (the system's own store, or SSL_CERT_FILE"
-                " in the task's environment)"
+                "make this machine trust the server's CA (in the system's certificate store, or"
+                " with SSL_CERT_FILE in the task's environment)"
             )
         raise PlanRefused(f"image {source.url}: {error.reason}; {remedy}") from None
-    except netrc.NetrcParseError as error:  # its words may be a password of that file
+    except netrc.NetrcParseError as error:  # its text may contain a password of that file
         raise PlanRefused(
-            f"image {source.url}: {error.filename} is not as netrc(5) says, or is readable to"
-            " others; correct it"
+            f"image {source.url}: {error.filename} is not valid according to netrc(5), or other"
+            " users can read it; correct it"
         ) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise PlanRefused(

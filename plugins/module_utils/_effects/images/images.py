@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Base images on a hypervisor: named by their content, there once, never written again.
+"""Base images on a hypervisor: named by their content, stored once, never written again.
 
-The base pool is a folder of files ``<sha256>-<name>.qcow2`` (or ``.raw``); what is there is there
-whole. Everything here works on the machine it runs on, besides libvirt.
+The base pool is a folder of files ``<sha256>-<name>.qcow2`` (or ``.raw``), which are always
+complete. Apart from libvirt calls, this module works on files of the machine it runs on.
 
 This file is private to the collection.
 """
@@ -48,7 +48,7 @@ _SHORT = 60.0
 
 @dataclass(frozen=True)
 class BaseImage:
-    """A base image: ``volume`` of the base pool, the file ``path``; ``digest`` as it came."""
+    """A base image: ``volume`` of the base pool, the file ``path``; ``digest`` of its content."""
 
     name: str
     digest: str
@@ -59,7 +59,7 @@ class BaseImage:
 
 
 def described(pool: Pool, base: BaseImage) -> BaseEntry:
-    """It, as results have it."""
+    """The base image as shown in results."""
     return {
         "name": base.name,
         "digest": base.digest,
@@ -73,7 +73,7 @@ def described(pool: Pool, base: BaseImage) -> BaseEntry:
 
 @dataclass(frozen=True)
 class Examined:
-    """An image file on this hypervisor, and its base if that is there already."""
+    """An image file on this hypervisor, and its base image if that exists already."""
 
     name: str
     digest: str
@@ -83,9 +83,9 @@ class Examined:
 
 
 def base_volume_name(name: str, digest: str, image_format: str) -> str:
-    """``<digest>-<name>.qcow2``: what is no letter, digit or ``._-`` in the name becomes ``_``.
+    """``<digest>-<name>.qcow2``: characters except letters, digits and ``._-`` become ``_``.
 
-    Endings of compressed files go: what is named here is not compressed.
+    Extensions of compressed files are removed: a base image is not compressed.
     """
     ending = f".{image_format}"
     clean = re.sub(r"[^A-Za-z0-9._-]", "_", re.sub(r"\.(xz|gz|zst)$", "", name))
@@ -94,22 +94,22 @@ def base_volume_name(name: str, digest: str, image_format: str) -> str:
 
 
 def is_base_name(volume: str) -> bool:
-    """Whether a volume of that name would be a base image."""
+    """Whether a volume with that name would be a base image."""
     return base_name.parts(volume) is not None
 
 
 def require_local(connection: Connection) -> None:
-    """Raises PlanRefused when libvirt's files are not this machine's files."""
+    """Raise PlanRefused if libvirt's files are not on this machine."""
     scheme, _dummy, rest = connection.uri.partition("://")
     if scheme == "test" or "+" in scheme or not rest.startswith("/"):
         raise PlanRefused(
-            f"uri {connection.uri}: images are files of the machine the module runs on; use a"
+            f"uri {connection.uri}: images are files on the machine that the module runs on; use a"
             " local URI such as qemu:///system"
         )
 
 
 def find_pool(connection: Connection, name: str, path: str, *, check: bool) -> Pool | None:
-    """The pool of base images, not one that another call is just making (but in check mode)."""
+    """The pool of base images; except in check mode, not one that another call is creating."""
     if check:
         return storage.find_pool(connection, name, path)
     with owner.host_lock():
@@ -117,14 +117,14 @@ def find_pool(connection: Connection, name: str, path: str, *, check: bool) -> P
 
 
 def ensure_pool(connection: Connection, name: str, path: str) -> Pool:
-    """The pool of base images, made if it is not there; by one call at a time."""
+    """The pool of base images, created if it does not exist, by one call at a time."""
     with owner.host_lock():
         found = storage.find_pool(connection, name, path)
         return found or storage.make_pool(connection, name, path)
 
 
 def list_bases(connection: Connection, pool: Pool) -> list[BaseImage]:
-    """The base images of the pool, sorted by volume; nothing but headers is read."""
+    """The base images of the pool, sorted by volume; only headers are read."""
     names = connection.call(f"list {pool.path}", _names, pool.path)
     found = connection.each(
         lambda name: _read_base(pool, name), names, lambda name: f"read base image {name}"
@@ -139,7 +139,7 @@ def list_bases(connection: Connection, pool: Pool) -> list[BaseImage]:
 
 
 def find_base(connection: Connection, pool: Pool, digest: str) -> BaseImage | None:
-    """The base image with that content, under whatever name it came."""
+    """The base image with that content, regardless of its name."""
 
     def read() -> BaseImage | None:
         for name in _names(pool.path):
@@ -147,16 +147,16 @@ def find_base(connection: Connection, pool: Pool, digest: str) -> BaseImage | No
                 return _read_base(pool, name)
         return None
 
-    return connection.call(f"look for base image {digest}", read, seconds=_SHORT)
+    return connection.call(f"find base image {digest}", read, seconds=_SHORT)
 
 
 def is_known(connection: Connection, pool: Pool, base: BaseImage) -> bool:
-    """Whether libvirt lists the volume (not, when a call was killed just before telling it)."""
+    """Whether libvirt lists the volume (not if a call was killed just before refreshing it)."""
     return storage.find_volume(connection, pool, base.volume) is not None
 
 
 def settle(connection: Connection, pool: Pool, base: BaseImage) -> None:
-    """Finish what a killed call may have left: immutable, and known to libvirt."""
+    """Finish what a killed call may have left undone: make it immutable and known to libvirt."""
     base_file.make_immutable(base.path)
     if is_known(connection, pool, base):
         return
@@ -180,10 +180,10 @@ def adopt_file(
 ) -> BaseImage:
     """Make the file a base image: verified, copied sparse, flushed, immutable, known to libvirt.
 
-    ``digest`` is what its content has to be; None takes what it is. A base image with the same
-    content is used as it is. ``consume`` removes the file as soon as it was copied and found good,
-    so that no moment leaves both. ``limit``: bytes that a compressed one may unpack to. Raises
-    PlanRefused for a file that is no usable image; it changes nothing then.
+    ``digest`` is the required digest of its content; None accepts any. A base image with the same
+    content is reused. ``consume`` removes the file as soon as it was copied and verified, so that
+    a crash never leaves both. ``limit``: maximum unpacked bytes of a compressed one. Raises
+    PlanRefused, without changing anything, for a file that is not a usable image.
     """
     require_local(connection)
 
@@ -208,10 +208,10 @@ def examine_path(
     remember: bool = True,
     limit: int = unpack.LIMIT,
 ) -> Examined:
-    """What the file ``path`` of this hypervisor is. Reads it once; its digest is remembered.
+    """Examine the file ``path`` of this hypervisor. Reads it once; its digest is cached.
 
     ``pool`` None: there is no base pool yet. ``remember`` False writes nothing at all. Raises
-    PlanRefused for whatever :func:`adopt_file` would refuse.
+    PlanRefused for anything that :func:`adopt_file` would refuse.
     """
     require_local(connection)
     name = os.path.basename(path)
@@ -238,7 +238,7 @@ def examine_path(
 
 
 def volume_path(connection: Connection, pool_name: str, name: str) -> str:
-    """The file that is the volume ``name`` of the pool ``pool_name``."""
+    """The file of the volume ``name`` in the pool ``pool_name``."""
     shown = show(f"{pool_name}/{name}")
     pool = storage.find_pool(connection, pool_name, None)
     if pool is None:
@@ -249,13 +249,13 @@ def volume_path(connection: Connection, pool_name: str, name: str) -> str:
     if storage.find_volume(connection, pool, name) is None:
         raise PlanRefused(
             f"image {shown}: no volume {show(name)} in pool {pool_name}; see virsh vol-list"
-            f" {pool_name}, and virsh pool-refresh {pool_name} for a file that libvirt has not seen"
+            f" {pool_name}; if the file is new, run virsh pool-refresh {pool_name}"
         )
     return pool.volume_path(name)
 
 
 def judge_file(path: str, name: str) -> None:
-    """Raises PlanRefused if the file, which is to be ``name``, is no usable image."""
+    """Raise PlanRefused if the file, which is to become ``name``, is not a usable image."""
 
     def judge() -> None:
         with _image(path) as descriptor:
@@ -267,9 +267,9 @@ def judge_file(path: str, name: str) -> None:
 def take_path(
     connection: Connection, pool_name: str, pool_path: str, path: str, *, check: bool
 ) -> Examined:
-    """The base image for an absolute path on this hypervisor, made if it is not there.
+    """The base image for an absolute path on this hypervisor, created if it does not exist.
 
-    In check mode nothing is made; ``base`` is None then if it would be.
+    In check mode nothing is created, and ``base`` is None if it would be.
     """
     pool = find_pool(connection, pool_name, pool_path, check=check)
     planned = pool or Pool(pool_name, pool_path.rstrip("/"))
@@ -300,13 +300,13 @@ def _adopt(
         after = os.fstat(source)
         if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
             raise PlanRefused(
-                f"image {name} was written to while it was copied;"
-                " try again when whatever writes it has finished"
+                f"image {name} changed while it was being copied;"
+                " try again once it is no longer being written to"
             )
         if digest is not None and came != digest:
             raise PlanRefused(
-                f"image {name} arrived with the SHA-256 {came} instead of {digest}: it changed on"
-                " the way, or its source was written to meanwhile; try again"
+                f"image {name} arrived with the SHA-256 {came} instead of {digest}: it changed in"
+                " transit, or its source was modified meanwhile; try again"
             )
         return publish(
             connection, pool, new, name, came, lambda: _consume(path) if consume else None
@@ -321,7 +321,7 @@ def publish(
     digest: str,
     last: t.Callable[[], None] = lambda: None,
 ) -> BaseImage:
-    """Have the filled file named, if it is sound; ``last`` is called just before.
+    """Give the complete file its final name, if it is valid; ``last`` is called just before.
 
     The caller holds the folder's lock.
     """
@@ -333,7 +333,7 @@ def publish(
     image_check.check_structure(new.descriptor, found, name)
     volume = base_volume_name(name, digest, found.format)
     last()
-    new.publish(volume)  # False where there is no lock, and another was faster: the same file
+    new.publish(volume)  # False without a lock, if another call published the same file first
     return _describe(pool, volume, found)
 
 
@@ -355,7 +355,7 @@ def _describe(pool: Pool, volume: str, found: ImageFormat) -> BaseImage:
 
 
 def _read_base(pool: Pool, volume: str) -> BaseImage | None:
-    """The base image that a file of the pool is; None for any other file."""
+    """The base image of a file in the pool; None for any other file."""
     if not is_base_name(volume):
         return None
     path = pool.volume_path(volume)
@@ -385,22 +385,24 @@ def _names(folder: str) -> list[str]:
 
 @contextlib.contextmanager
 def _image(path: str) -> t.Iterator[int]:
-    """The image file, open for reading."""
+    """Open the image file for reading."""
     try:
-        # without O_NONBLOCK a named pipe would be waited for
+        # without O_NONBLOCK, opening a named pipe would block
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise PlanRefused(f"image {path}: {error.strerror}{_neighbours(path)}") from None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise PlanRefused(f"image {path} is not a regular file; give an image file's path")
+            raise PlanRefused(
+                f"image {path} is not a regular file; specify the path of an image file"
+            )
         yield descriptor
     finally:
         os.close(descriptor)
 
 
 def _neighbours(path: str) -> str:
-    """What is there instead, for the message."""
+    """The files in the same folder, for the message."""
     folder = os.path.dirname(path)
     with contextlib.suppress(OSError):
         names = sorted(n for n in os.listdir(folder) if os.path.isfile(os.path.join(folder, n)))
@@ -410,7 +412,7 @@ def _neighbours(path: str) -> str:
 
 
 def file_work(what: str, function: t.Callable[[], Done], seconds: float = _LONG) -> Done:
-    """Work on files within a limit (hours), its OSError as one of ours."""
+    """Run work on files within a limit (hours), with its OSError as FleetVirtError."""
 
     def guarded() -> Done:
         try:

@@ -4,8 +4,8 @@
 
 """Base images from another hypervisor that has them, over libvirt's verified TLS.
 
-What comes is trusted no more than any other source: it has to have the digest, and becomes a base
-image in the same way. Holes travel as holes.
+Received data is trusted no more than any other source: it must have the digest, and becomes a base
+image in the same way. Holes are transferred as holes.
 
 This file is private to the collection.
 """
@@ -34,9 +34,9 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirStorageVol
 
 _LONG = 6 * 3600.0
-_PIECE = 1 << 18  # libvirt sends no more at once
+_PIECE = 1 << 18  # libvirt's maximum per message
 _ZEROS = bytes(_PIECE)
-_WAITING = 32  # pieces that have come and are yet to be written
+_WAITING = 32  # pieces received and yet to be written
 _POLL = 0.2
 # libvirt-storage.h, libvirt-stream.h
 _AT_HOLE = -3
@@ -44,23 +44,23 @@ _AT_HOLE = -3
 
 @dataclass(frozen=True)
 class Brought:
-    """What came of asking: the base image (None: nobody has it), and in words what was done."""
+    """The result of a query: the base image (None: no peer has it), and the steps as text."""
 
     base: BaseImage | None
     steps: tuple[str, ...]
 
 
 def alone() -> str:
-    """Why this hypervisor gets no images from others, nor they from it; empty if they can."""
-    lacking = _lacking()
-    if not lacking and not listeners.is_open(TLS_PORT):
+    """Why this hypervisor and others cannot exchange images; empty if they can."""
+    missing = _missing_keys()
+    if not missing and not listeners.is_open(TLS_PORT):
         return f"nothing listens on port {TLS_PORT} here (role libvirtd)"
-    return lacking
+    return missing
 
 
-def _lacking() -> str:
+def _missing_keys() -> str:
     missing = [path for path in CONTROL.values() if not os.path.exists(path)]
-    return f"{', '.join(missing)} not there (role libvirt_keys)" if missing else ""
+    return f"missing keys: {', '.join(missing)} (role libvirt_keys)" if missing else ""
 
 
 def take(
@@ -73,12 +73,12 @@ def take(
     name: str | None = None,
     limits: Limits | None = None,
 ) -> Brought:
-    """Have the base image with this SHA-256 here, from the first of ``peers`` that has it.
+    """Get the base image with this SHA-256 from the first of ``peers`` that has it.
 
-    ``peers`` are addresses of hypervisors, asked in this order. ``name`` is what the image is
-    called here, by default what the peer calls it, which makes it the same volume. One that is
-    here already is taken as it is. The caller settles it (:func:`images.settle`). Raises
-    PlanRefused for an address that is none; FleetVirtError when the disk here is full.
+    ``peers`` are addresses of hypervisors, queried in this order. ``name`` is the image's name
+    here, by default its name on the peer, which makes it the same volume. An image that exists
+    here already is used as it is. The caller settles it (:func:`images.settle`). Raises
+    PlanRefused for an invalid address; FleetVirtError if the disk here is full.
     """
     images.require_local(connection)
     uris = peer_uris(peers)
@@ -91,8 +91,8 @@ def take(
             base = images.find_base(connection, pool, digest) if pool else None
             if base is not None:
                 return Brought(base, ())
-            if uris and _lacking():
-                return Brought(None, (f"no other hypervisor is asked: {_lacking()}",))
+            if uris and _missing_keys():
+                return Brought(None, (f"other hypervisors were not queried: {_missing_keys()}",))
             for peer, uri in uris.items():
                 try:
                     with connect(uri, connection.timeout) as far:
@@ -101,24 +101,24 @@ def take(
                             steps.append(f"{peer} does not have it")
                             continue
                         pool = pool or images.ensure_pool(connection, base_pool, base_path)
-                        coming = _Coming(far, volume, seconds)
-                        base = _receive(connection, pool, coming, digest, name)
-                    return Brought(base, (*steps, f"{coming} from {peer}"))
+                        incoming = _Incoming(far, volume, seconds)
+                        base = _receive(connection, pool, incoming, digest, name)
+                    return Brought(base, (*steps, f"{incoming} from {peer}"))
                 except FleetVirtError as error:
                     steps.append(f"{peer}: {error}")
         return Brought(None, tuple(steps))
 
-    return images.file_work(f"get image {digest} from others", work)
+    return images.file_work(f"get image {digest} from another hypervisor", work)
 
 
 def look(
     base_pool: str, base_path: str, digest: str, peers: t.Sequence[str], timeout: float
 ) -> tuple[bool, list[str]]:
-    """Whether one of ``peers`` has it, and the steps that :func:`take` would return."""
+    """Whether one of ``peers`` has the image, and the steps that :func:`take` would return."""
     steps: list[str] = []
     uris = peer_uris(peers)
-    if uris and _lacking():
-        return False, [f"no other hypervisor is asked: {_lacking()}"]
+    if uris and _missing_keys():
+        return False, [f"other hypervisors were not queried: {_missing_keys()}"]
     for peer, uri in uris.items():
         try:
             with connect(uri, timeout) as far:
@@ -133,7 +133,7 @@ def look(
 
 
 def _find(far: Connection, base_pool: str, base_path: str, digest: str) -> VirStorageVol | None:
-    """libvirt's object for the base image of that hypervisor with this digest."""
+    """libvirt's object for the base image with this digest on that hypervisor."""
     pool = storage.find_pool(far, base_pool, base_path)
     if pool is None:
         return None
@@ -145,7 +145,7 @@ def _find(far: Connection, base_pool: str, base_path: str, digest: str) -> VirSt
 
 
 def _size(far: Connection, volume: VirStorageVol) -> int:
-    """Bytes of the file that the volume is."""
+    """Size of the volume's file in bytes."""
     return int(far.call("read volume", volume.infoFlags, _libvirt.STORAGE_VOL_GET_PHYSICAL)[2])
 
 
@@ -154,26 +154,26 @@ def _progress(came: int, size: int) -> str:
 
 
 def _receive(
-    connection: Connection, pool: Pool, coming: _Coming, digest: str, name: str | None
+    connection: Connection, pool: Pool, incoming: _Incoming, digest: str, name: str | None
 ) -> BaseImage:
     with base_file.folder_lock(pool.path, _LONG):
         base_file.remove_abandoned(pool.path)
     with base_file.new_file(pool.path) as new:
-        with contextlib.closing(coming.blocks()) as blocks:
+        with contextlib.closing(incoming.blocks()) as blocks:
             came = new.fill(blocks)
         if came != digest:
             raise PlanRefused(
-                f"{coming} arrived with the SHA-256 {came} instead of {digest}; see there what"
-                " fleet.virt.virt_image_info says with verify"
+                f"{incoming} arrived with the SHA-256 {came} instead of {digest}; check that"
+                " hypervisor with fleet.virt.virt_image_info and verify"
             )
         with base_file.folder_lock(pool.path, _LONG):
-            return images.publish(connection, pool, new, name or coming.name, digest)
+            return images.publish(connection, pool, new, name or incoming.name, digest)
 
 
-class _Coming:
-    """A volume of another hypervisor on its way here; as text, how much of it has come.
+class _Incoming:
+    """A volume being received from another hypervisor; as text, its progress.
 
-    It is received by a thread of its own, while what came before is summed and written.
+    A separate thread receives it, while earlier pieces are hashed and written.
     """
 
     def __init__(self, far: Connection, volume: VirStorageVol, seconds: float) -> None:
@@ -184,14 +184,14 @@ class _Coming:
         self._came = 0
         self._pieces: queue.Queue[bytes | int | FleetVirtError | None] = queue.Queue(_WAITING)
         self._over = threading.Event()
-        # the digest is put before again where it gets its name
+        # the digest is prepended again when the file is named
         self.name = str(volume.name()).partition("-")[2]
 
     def __str__(self) -> str:
         return _progress(self._came, self._size)
 
     def blocks(self) -> t.Generator[bytes, None, None]:
-        """The file as it comes, holes as zeros; raises FleetVirtError when it stalls or ends."""
+        """The file as it arrives, holes as zeros; raises FleetVirtError if it stalls or fails."""
         thread = threading.Thread(target=self._run, daemon=True)
         thread.start()
         try:
@@ -199,18 +199,18 @@ class _Coming:
                 length = piece if isinstance(piece, int) else len(piece)
                 self._came += length
                 if self._came > self._size:
-                    raise PlanRefused(f"more came than the {self._size} bytes that were announced")
+                    raise PlanRefused(f"received more than the {self._size} bytes announced")
                 if isinstance(piece, bytes):
                     yield piece
                 else:
                     yield from _hole(length)
-            if self._came < self._size:  # a hole at the end, which some versions leave out
+            if self._came < self._size:  # a hole at the end, which some versions omit
                 rest, self._came = self._size - self._came, self._size
                 yield from _hole(rest)
         finally:
             self._over.set()
             thread.join(5 * _POLL)
-            if thread.is_alive():  # it hangs in libvirt, and so would closing the connection
+            if thread.is_alive():  # it hangs in libvirt; closing the connection would hang, too
                 self._far.hanging += 1
 
     def _arriving(self) -> t.Iterator[bytes | int]:
@@ -219,12 +219,13 @@ class _Coming:
                 piece = self._pieces.get(timeout=self._seconds)
             except queue.Empty:
                 raise PlanRefused(
-                    f"nothing came for {self._seconds:g} seconds (download_timeout) after {self}"
+                    f"received nothing for {self._seconds:g} seconds (download_timeout) after"
+                    f" {self}"
                 ) from None
             if piece is None:
                 return
             if isinstance(piece, FleetVirtError):
-                raise PlanRefused(f"it ended after {self}: {piece}")
+                raise PlanRefused(f"the transfer failed after {self}: {piece}")
             yield piece
 
     def _run(self) -> None:
@@ -249,7 +250,7 @@ class _Coming:
         stream.abort()
 
     def _put(self, piece: bytes | int | FleetVirtError | None) -> None:
-        """Hand over, unless nobody takes any more."""
+        """Queue the piece, unless the receiver has stopped."""
         while not self._over.is_set():
             try:
                 self._pieces.put(piece, timeout=_POLL)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What ``virt_image`` does on the hypervisor: an image is among the base images, once.
+"""The work of ``virt_image`` on the hypervisor: ensure that an image is a base image.
 
 This file is private to the collection.
 """
@@ -32,7 +32,7 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """A controller's file as the action plugin describes it; ``received``: where it is here."""
+    """A controller's file, described by the action plugin; ``received``: its path here."""
 
     name: str
     digest: str
@@ -66,12 +66,12 @@ def present(
     *,
     check: bool,
 ) -> Result:
-    """Make ``image`` a base image; the result of the module.
+    """Make ``image`` a base image; returns the result of the module.
 
-    One that is not here comes from the first of ``peers`` that has it, else from where it is. A
-    controller's file (``source``) that is neither here, nor there, nor received is reported as
-    ``missing``, with ``alone``: why this hypervisor and others cannot help each other, empty if
-    they can. In check mode nothing is written, and the result is what would come of it.
+    If it does not exist here, it comes from the first of ``peers`` that has it, else from its
+    source. A controller's file (``source``) that is neither here, nor on a peer, nor received is
+    reported as ``missing``, with ``alone``: why this hypervisor and others cannot exchange images,
+    empty if they can. In check mode nothing is written, and the result is the predicted one.
     """
     images.require_local(connection)
     place = (base_pool, base_path)
@@ -105,8 +105,8 @@ def present(
             _remove_siblings(source.received, source.digest)
     if missing and source is None:
         raise PlanRefused(
-            f"image {show(parsed.value)}: no hypervisor gave it ({'; '.join(steps)}); hypervisors"
-            " give each other images by libvirt's TLS (role libvirt_keys)"
+            f"image {show(parsed.value)}: no hypervisor provided it ({'; '.join(steps)});"
+            " hypervisors exchange images over libvirt's TLS (role libvirt_keys)"
         )
     entry = _entry(pool, seen, base)
     result: Result = {"changed": changed, "image": entry, "steps": steps}
@@ -122,7 +122,7 @@ def present(
 
 
 _Place = tuple[str, str]  # name and folder of the pool of base images
-_Found = tuple[Examined, t.Union[t.Callable[[], BaseImage], None]]  # and what makes the base
+_Found = tuple[Examined, t.Union[t.Callable[[], BaseImage], None]]  # and what creates the base
 
 
 def _of_controller(
@@ -135,7 +135,7 @@ def _of_controller(
         return seen, None
 
     def make() -> BaseImage:
-        images.judge_file(received, source.name)  # before a pool is made for it
+        images.judge_file(received, source.name)  # before a pool is created for it
         made = images.ensure_pool(connection, *place)
         return images.adopt_file(
             connection,
@@ -153,7 +153,7 @@ def _of_controller(
 def _of_others(
     connection: Connection, pool: Pool, image: ImageSource, peers: t.Sequence[str]
 ) -> _Found | None:
-    """A base image that is not here, and is known by its name; None for any other image."""
+    """A base image identified by its name that may not exist here; None for any other image."""
     if image.kind != "volume" or not peers:
         return None
     where, volume = image.pool_and_volume
@@ -173,7 +173,7 @@ def _of_hypervisor(
     check: bool,
 ) -> _Found:
     if image.kind == "url":
-        from . import url as image_url  # what downloads is not needed by the others
+        from . import url as image_url  # the others need no download code
 
         base = image_url.find(connection, pool, image)
         if base is None and check:
@@ -194,9 +194,9 @@ def _of_hypervisor(
 
 
 def _digests(source: Source | None, image: object) -> list[str]:
-    """What is known of the content before it is here; nothing for files of this hypervisor."""
+    """Digests known before the content is here; empty for files of this hypervisor."""
     if source is not None:
-        return [source.digest] if source.digest else []  # of a download: its beginning was read
+        return [source.digest] if source.digest else []  # empty: only a download's start was read
     parsed = _parsed(image)
     if parsed.kind == "volume":
         parts = base_name.parts(parsed.pool_and_volume[1])
@@ -217,7 +217,7 @@ def _of_peers(
     limits: Limits,
     check: bool,
 ) -> tuple[bool, BaseImage | None, list[str]]:
-    """Whether another hypervisor has it, the base image that was made of it, and what was done."""
+    """Whether another hypervisor has it, the base image created from it, and the steps."""
     from . import peer as image_peer
 
     steps: list[str] = []
@@ -243,13 +243,13 @@ def _parsed(image: object) -> ImageSource:
 
 
 def path_of(connection: Connection, image: ImageSource) -> str:
-    """The file of this hypervisor that a path, or a pool and its volume, name."""
+    """The file on this hypervisor for a path, or for a pool and its volume."""
     if image.kind == "path":
         return image.value
     if image.kind == "volume":
         return images.volume_path(connection, *image.pool_and_volume)
     raise PlanRefused(
-        f"image {show(image.value)} is a file of the controller, which reached this module without"
+        f"image {show(image.value)} is a file on the controller, but this module was called without"
         " its action plugin; call fleet.virt.virt_image from a task"
     )
 
@@ -261,7 +261,7 @@ def _entry(pool: Pool, seen: Examined, base: BaseImage | None) -> BaseEntry:
         volume = images.base_volume_name(seen.name, seen.digest, seen.format)
         path = pool.volume_path(volume)
     else:
-        volume = path = GENERATED  # a download that only its whole content names
+        volume = path = GENERATED  # a download whose name depends on its entire content
     return {
         "name": seen.name,
         "digest": base.digest if base else seen.digest or GENERATED,
@@ -276,8 +276,8 @@ def _entry(pool: Pool, seen: Examined, base: BaseImage | None) -> BaseEntry:
 def _remove_siblings(received: str, digest: str) -> None:
     """Remove what killed transfers of the same image have left beside this one.
 
-    A transfer that is under way meanwhile loses its file as well, and does not miss it: the image
-    is here.
+    A transfer in progress loses its file as well, but does not need it any more: the image exists
+    here now.
     """
     folder = os.path.dirname(received)
     prefix = f"fleet-virt-tmp-{digest}-"

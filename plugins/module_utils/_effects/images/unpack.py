@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Compressed images, unpacked as they are read: never more than a limit, never as a file between.
+"""Unpacking compressed images while reading: within a limit, without an intermediate file.
 
 xz and gzip are unpacked by Python's own modules, zstd by its library, which QEMU needs anyway.
 
@@ -27,7 +27,7 @@ _NAMES: dict[Packing, str] = {"gz": "gzip", "xz": "xz", "zst": "zstd"}
 
 
 class Decoder(t.Protocol):
-    """One compressed stream, as Python's LZMADecompressor has it."""
+    """One compressed stream, with the interface of Python's LZMADecompressor."""
 
     @property
     def eof(self) -> bool: ...
@@ -47,41 +47,41 @@ def file_blocks(descriptor: int) -> t.Iterator[bytes]:
 
 
 def content(blocks: t.Iterable[bytes], shown: str, limit: int = LIMIT) -> t.Iterator[bytes]:
-    """What the image file with these blocks holds: unpacked if it is packed, else as it is.
+    """The content of the image file with these blocks: unpacked if compressed, else unchanged.
 
-    Raises PlanRefused for what cannot be unpacked or would be larger than ``limit`` bytes, and, as
-    soon as its beginning is known, for what is no image.
+    Raises PlanRefused if it cannot be unpacked or would exceed ``limit`` bytes, and, as soon as
+    its beginning is known, if it is not an image.
     """
     source = iter(blocks)
     head = _head(source)
     kind = packing(head)
-    whole = _chain(head, source)
+    complete = _chain(head, source)
     if kind is not None:
-        whole = _streams(whole, kind, shown, limit)
-        head = _head(whole)
-        whole = _chain(head, whole)
-    # its size is yet to be seen, and not what it is judged by here
+        complete = _streams(complete, kind, shown, limit)
+        head = _head(complete)
+        complete = _chain(head, complete)
+    # its size is not known yet, and not checked here
     found = image_format.parse_header(head, image_format.MAX_VIRTUAL_BYTES)
     refuse(found, f"{shown} (unpacked)" if kind else shown)
-    yield from whole
+    yield from complete
 
 
 def content_head(descriptor: int, shown: str) -> bytes:
-    """The first bytes of what an open file holds."""
+    """The first bytes of an open file's unpacked content."""
     return _head(content(file_blocks(descriptor), shown))[:HEAD_BYTES]
 
 
 def too_large(shown: str, limit: int) -> PlanRefused:
-    """The refusal of what has more than ``limit`` bytes."""
+    """The error for an image that exceeds ``limit`` bytes."""
     return PlanRefused(
         f"image {shown} has more than {limit} bytes ({format_size(limit >> 20)}iB) when unpacked,"
-        " the most that are taken (max_unpacked); if it is to be trusted, raise that, or unpack it"
-        " yourself and give the result"
+        " the maximum allowed (max_unpacked); if you trust it, raise that limit, or unpack the"
+        " image yourself and use the result"
     )
 
 
 def refuse(found: ImageFormat, shown: str) -> None:
-    """Raise PlanRefused naming every problem, if there is one."""
+    """Raise PlanRefused listing every problem, if there is any."""
     if found.problems:
         raise PlanRefused(f"image {shown} {'; it '.join(found.problems)}")
 
@@ -102,7 +102,7 @@ def _chain(head: bytes, rest: t.Iterator[bytes]) -> t.Iterator[bytes]:
 
 
 def _streams(blocks: t.Iterable[bytes], kind: Packing, shown: str, limit: int) -> t.Iterator[bytes]:
-    """Unpack one stream after the other: packers that work in parallel write several."""
+    """Unpack one stream after the other: parallel compressors write several."""
     name = _NAMES[kind]
     decoder: Decoder | None = None
     begun, total = False, 0
@@ -120,7 +120,7 @@ def _streams(blocks: t.Iterable[bytes], kind: Packing, shown: str, limit: int) -
             except (ValueError, _errors(kind)) as error:
                 raise PlanRefused(
                     f"image {shown} is compressed with {name} and corrupt ({error});"
-                    " copy the image again, or get it anew"
+                    " copy the image again, or download it again"
                 ) from None
             data = b""
             total += len(piece)
@@ -149,7 +149,7 @@ def _errors(kind: Packing) -> type[Exception]:
 
 
 def _decoder(kind: Packing) -> Decoder:
-    # none of this is needed by a call that unpacks nothing
+    # a call that unpacks nothing needs none of these imports
     if kind == "gz":
         return _Gzip()
     if kind == "xz":
@@ -162,7 +162,8 @@ def _decoder(kind: Packing) -> Decoder:
         return Zstd()
     except OSError:
         raise DependencyMissing(
-            "zstd's library (libzstd.so.1) is missing here; install the package libzstd1 or libzstd"
+            "the zstd library (libzstd.so.1) is not installed; install the package libzstd1 or"
+            " libzstd"
         ) from None
 
 
@@ -185,6 +186,6 @@ class _Gzip:
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
         piece = self._raw.decompress(self._raw.unconsumed_tail + data, max_length)
-        # a full piece may have left something inside that needs no more input to come out
+        # after a full piece, more output may be pending that needs no further input
         self.needs_input = not self._raw.unconsumed_tail and len(piece) < max_length
         return piece

@@ -4,9 +4,9 @@
 
 """Images that the hypervisor downloads by itself, straight into the pool of base images.
 
-A download is known by its checksum, a base image by what it holds. For an uncompressed file with a
-SHA-256 checksum the two are the same; for others, which is which is remembered, and where that is
-forgotten the file is downloaded once more.
+A download is identified by its checksum, a base image by its content. For an uncompressed file
+with a SHA-256 checksum the two are the same; for others, the mapping is cached, and if the cache
+entry is lost the file is downloaded once more.
 
 This file is private to the collection.
 """
@@ -26,13 +26,13 @@ from .digests import DigestCache
 from .images import BaseImage, Examined
 
 _LONG = 6 * 3600.0
-_MAGIC = 16  # more than the longest first bytes by which a packed file is known
+_MAGIC = 16  # more than the longest magic number of a compressed file
 
 
 def take_url(
     connection: Connection, pool_name: str, pool_path: str, source: ImageSource, *, check: bool
 ) -> Examined:
-    """The base image for a URL, downloaded if it is not there; in check mode as :func:`preview`."""
+    """The base image for a URL, downloaded if missing; in check mode as :func:`preview`."""
     images.require_local(connection)
     pool = images.find_pool(connection, pool_name, pool_path, check=check)
     base = find(connection, pool, source) if pool else None
@@ -47,7 +47,7 @@ def take_url(
 
 
 def find(connection: Connection, pool: Pool, source: ImageSource) -> BaseImage | None:
-    """The base image that is what the URL's file holds, if it is there and known to be that."""
+    """The base image with the content of the URL's file, if it exists and the content is known."""
     for digest in digests(source):
         base = images.find_base(connection, pool, digest)
         if base is not None:
@@ -56,7 +56,7 @@ def find(connection: Connection, pool: Pool, source: ImageSource) -> BaseImage |
 
 
 def digests(source: ImageSource) -> list[str]:
-    """What the URL's file may hold, as far as that is known without reading it."""
+    """Possible digests of the content of the URL's file, as far as known without reading it."""
     algorithm, _dummy, checksum = source.checksum.partition(":")
     known = DigestCache(images.CACHE, remember=False).came_as(source.checksum)
     found = dict.fromkeys([checksum if algorithm == "sha256" else None, known])
@@ -64,9 +64,9 @@ def digests(source: ImageSource) -> list[str]:
 
 
 def preview(source: ImageSource, limits: Limits) -> Examined:
-    """What would be downloaded, by its beginning: nothing else is read, and nothing written.
+    """Preview a download from its beginning; nothing else is read, and nothing is written.
 
-    The digest is empty and the size of the disk 0 where only the whole file tells them.
+    The digest is empty and the size of the disk 0 if they depend on the entire file.
     """
     raw = b""
 
@@ -97,7 +97,7 @@ def preview(source: ImageSource, limits: Limits) -> Examined:
 def fetch(
     connection: Connection, pool_name: str, pool_path: str, source: ImageSource, limits: Limits
 ) -> BaseImage:
-    """Download it; by one call at a time, others find it there. The caller settles it."""
+    """Download the image, by one call at a time; others then find it. The caller settles it."""
 
     def work() -> BaseImage:
         with base_file.content_lock(source.checksum):
@@ -117,7 +117,7 @@ def _download(
 ) -> BaseImage:
     with download.opened(source, limits.seconds, limits.unpacked) as answer:
         blocks = unpack.content(answer.blocks(), source.url, limits.unpacked)
-        first = next(blocks, b"")  # what is no image is refused before a pool is made for it
+        first = next(blocks, b"")  # a file that is not an image is refused before creating a pool
         pool = pool or images.ensure_pool(connection, *wanted)
         answer.require_space(pool.path)
         with base_file.folder_lock(pool.path, _LONG):

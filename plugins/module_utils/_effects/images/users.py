@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Base images with who uses them: listing, verifying, and removing those that nobody uses.
+"""Base images and their users: listing, verifying, and removing unused ones.
 
-A base image is used by whatever lies on it in any pool, attached to a VM or not, and by a VM in
-creation. A creation claims its image before it makes anything of it, and under the host's lock: an
-image that is looked at and removed under that lock is either seen to be claimed, or gone before the
-claim, and then that creation ends with a word and nothing made.
+A base image is used by any overlay on it in any pool, attached to a VM or not, and by a VM in
+creation. A creation claims its image before it creates anything from it, and under the host's lock:
+an image that is checked and removed under that lock is either seen as claimed, or gone before the
+claim, and then that creation fails with an error and creates nothing.
 
 This file is private to the collection.
 """
@@ -42,7 +42,7 @@ _LONG = 6 * 3600.0
 
 @dataclass(frozen=True)
 class Use:
-    """A base image, what it takes of the disk in bytes and, in words, who uses it."""
+    """A base image, the bytes it occupies on disk and its users as text."""
 
     base: BaseImage
     occupied: int
@@ -50,7 +50,7 @@ class Use:
 
 
 class Listed(t.TypedDict):
-    """What ``virt_image_info`` returns."""
+    """The result of ``virt_image_info``."""
 
     changed: bool
     images: list[ListedEntry]
@@ -62,14 +62,14 @@ class _Difference(t.TypedDict, total=False):
 
 
 class Removed(_Difference):
-    """What ``virt_image`` returns of images that are removed."""
+    """The result of ``virt_image`` for removed images."""
 
     changed: bool
     images: list[UsedEntry]
 
 
 def listed(connection: Connection, base_pool: str, base_path: str, *, verify: bool) -> Listed:
-    """The base images of this hypervisor; with ``verify`` each is read and compared."""
+    """The base images of this hypervisor; with ``verify``, each is read and its digest compared."""
     images.require_local(connection)
     pool = images.find_pool(connection, base_pool, base_path, check=True)
     found = _uses(connection, pool) if pool else []
@@ -91,7 +91,7 @@ class Pools(t.TypedDict):
 
 
 def pools(connection: Connection) -> Pools:
-    """What other hypervisors have to know before images are removed: the ids of pools here."""
+    """The ids of the pools here, which other hypervisors need before they remove images."""
     images.require_local(connection)
     there = ownership.read_pools(connection).values()
     return {"changed": False, "pool_ids": sorted(pool.id for pool in there if pool.id)}
@@ -106,10 +106,10 @@ def removed(
     *,
     check: bool,
 ) -> Removed:
-    """Remove the base image ``image`` (volume, digest or name), which nobody may use, or without
-    one all that nobody uses.
+    """Remove the base image ``image`` (volume, digest or name), which must be unused, or without
+    one all unused base images.
 
-    ``sole_pool_ids`` are of pools that no other hypervisor has, which all were asked for.
+    ``sole_pool_ids`` are those of pools that no other hypervisor has; all were queried for that.
     """
     choose = _unused if image is None else functools.partial(_one, image)
     return _remove(connection, base_pool, base_path, choose, sole_pool_ids, check=check)
@@ -124,18 +124,18 @@ def _one(image: str, found: t.Sequence[Use]) -> list[Use]:
     chosen = chosen or [use for use in found if _is_called(use.base, image)]
     if len(chosen) > 1:
         names = ", ".join(use.base.volume for use in chosen)
-        raise PlanRefused(f"image {show(image)} is each of {names}; name one of these")
+        raise PlanRefused(f"several images match {show(image)}: {names}; specify one of these")
     for use in chosen:
         if use.users:
             raise PlanRefused(
                 f"image {use.base.volume} is in use by {'; '.join(use.users)}; nothing was"
-                " removed: remove what uses it first"
+                " removed. Remove its users first"
             )
     return chosen
 
 
 def users_of(references: References, path: str) -> list[str]:
-    """Who uses the image ``path``, however many overlays lie between."""
+    """The users of the image ``path``, through any number of overlays."""
     found: set[str] = set()
     waiting, seen = [path], {path}
     while waiting:
@@ -149,12 +149,12 @@ def users_of(references: References, path: str) -> list[str]:
                 if not references.users(user.image):
                     found.add(f"{user.image}, which no VM uses")
     if len(seen) > 1 and not found:
-        found.add(f"images that lie on each other ({', '.join(sorted(seen - {path}))})")
+        found.add(f"images that back each other ({', '.join(sorted(seen - {path}))})")
     return sorted(found)
 
 
 def _is_called(base: BaseImage, image: str) -> bool:
-    """Whether it has that name, as it was written or as volumes are named."""
+    """Whether the base image has that name, as written or as in volume names."""
     volume = images.base_volume_name(image, base.digest, base.format)
     return image == base.name or volume == base.volume
 
@@ -172,7 +172,7 @@ def _uses(connection: Connection, pool: Pool) -> list[Use]:
 
 
 def _in_creation(connection: Connection) -> dict[str, list[str]]:
-    """By digest, the VMs that are being made of an image."""
+    """The VMs that are being created from an image, by its digest."""
     raws = connection.call("list domains", connection.conn.listAllDomains, 0)
     read = connection.each_there(
         lambda dom: (str(dom.name()), dom.XMLDesc(DOMAIN_XML_INACTIVE)),
@@ -185,7 +185,7 @@ def _in_creation(connection: Connection) -> dict[str, list[str]]:
         stored = metadata.parse(_lxml.parse(text, f"domain {name}"))
         if stored is not None and stored.phase == "creating" and stored.image is not None:
             found.setdefault(stored.image.digest, []).append(
-                f"domain {name!r}, which is being made"
+                f"domain {name!r}, which is being created"
             )
     return found
 
@@ -203,7 +203,7 @@ def _remove(
     pool = images.find_pool(connection, base_pool, base_path, check=check)
     if pool is None:
         return {"changed": False, "images": []}
-    # all is looked at before the lock is taken, so that what hangs holds up nobody else
+    # everything is read before the lock is taken, so that a hanging call does not delay others
     chosen = choose(_uses(connection, pool))
     if chosen and not check:
         _require_own(connection, pool, sole_pool_ids)
@@ -227,24 +227,24 @@ def _remove(
 
 
 def _require_own(connection: Connection, pool: Pool, sole_pool_ids: t.Collection[str]) -> None:
-    """Raise PlanRefused for a pool that other hypervisors may have too: who uses its images there
-    is not known here."""
+    """Raise PlanRefused for a pool that other hypervisors may have, too: the users of its images
+    there are not known here."""
     place = ownership.read_pools(connection).get(pool.name)
     if place is None or place.shared:
         raise PlanRefused(
-            f"pool {pool.name} at {pool.path} is on shared storage, and who uses its images on"
-            " other hypervisors is not known here; nothing was removed"
+            f"pool {pool.name} at {pool.path} is on shared storage, and this hypervisor cannot tell"
+            " which images other hypervisors use; nothing was removed"
         )
     if place.id is not None and place.id not in sole_pool_ids:
         raise PlanRefused(
             f"pool {pool.name} at {pool.path} has an id, and another hypervisor has the same pool"
-            " or was not asked; nothing was removed: the playbook fleet.virt.images asks all,"
-            " and each has to answer"
+            " or was not queried; nothing was removed. Use the playbook fleet.virt.images, which"
+            " queries all hypervisors; each of them must respond"
         )
 
 
 def _forget(connection: Connection, pool: Pool) -> None:
-    """Have libvirt see what is gone."""
+    """Refresh the pool, so that libvirt notices the removal."""
     storage.patiently(connection, f"refresh pool {pool.name}", lambda: pool.existing.refresh(0))
 
 
@@ -268,4 +268,4 @@ def _occupied(path: str) -> int:
     try:
         return os.stat(path).st_blocks * 512
     except OSError:
-        return 0  # it was removed just now
+        return 0  # it was just removed

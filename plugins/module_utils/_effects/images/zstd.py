@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Unpacking zstd: the library that is everywhere, for Python has it from 3.14 on only.
+"""Unpacking zstd with the ubiquitous C library, as Python only supports it since 3.14.
 
 This file is private to the collection.
 """
@@ -37,8 +37,8 @@ def _library() -> ctypes.CDLL:
 class Zstd:
     """One frame, with the interface of Python's LZMADecompressor.
 
-    A frame that needs more than 128 MiB of memory is refused by the library. Raises OSError
-    without the library, ValueError for what is no such frame.
+    The library refuses a frame that needs more than 128 MiB of memory. Raises OSError without the
+    library, ValueError for an invalid frame.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Zstd:
         return self._data if self.eof else b""
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        """What comes of it, at most ``max_length`` bytes; the rest with the next call."""
+        """The unpacked data, at most ``max_length`` bytes; the next call returns the rest."""
         given = self._data + data
         source = ctypes.create_string_buffer(given, max(1, len(given)))
         room = ctypes.create_string_buffer(max_length)

@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Removing domains with exactly what is theirs.
+"""Removing domains with exactly what they own.
 
-Everything is looked at before anything is touched. Then the domain is marked: phase ``purging``
-with this process as the owner, and a drive that cannot be opened, so that nobody starts it any
-more. Then it is looked at once more, its volumes go, and its definition, which names them, goes
-last: a call that is killed leaves what the next one needs to finish.
+Everything is checked before anything is changed. Then the domain is marked: phase ``purging`` with
+this process as the owner, and a drive that cannot be opened, so that it can no longer be started.
+Then it is checked once more, its volumes are removed, and last its definition, which names them: a
+call that is killed leaves what the next one needs to finish.
 
 This file is private to the collection.
 """
@@ -66,7 +66,7 @@ class Settings:
 
 @dataclass
 class _Job:
-    """One domain and what becomes of it."""
+    """One domain and its result."""
 
     connection: Connection
     name: str
@@ -83,7 +83,7 @@ class _Job:
     original: str = ""  # the definition before it was marked
 
     def require_dom(self) -> VirDomain:
-        """libvirt's object of a domain that is there."""
+        """The domain; raises PlanRefused if it does not exist."""
         if self.dom is None:
             raise PlanRefused(f"{self.name!r} is not on this hypervisor")
         return self.dom
@@ -105,7 +105,7 @@ class _Job:
             _unmark(self)
 
     def finish(self) -> None:
-        """Nothing: each step has seen that what it removes is gone."""
+        """Do nothing: each step has verified its removal."""
 
 
 def _removals(step: Step[Belongings]) -> tuple[Removal, ...]:
@@ -115,7 +115,7 @@ def _removals(step: Step[Belongings]) -> tuple[Removal, ...]:
 def run(
     connection: Connection, names: t.Sequence[str], settings: Settings, *, check: bool
 ) -> dict[str, object]:
-    """Remove the domains ``names``; the module's result. Unless all can go, none is touched."""
+    """Remove the domains ``names``; the module's result. Unless all can go, none is changed."""
     require_named(names)
     _require_local(connection)
     jobs = [_Job(connection, name, settings) for name in dict.fromkeys(names)]
@@ -155,16 +155,16 @@ def _carry_out(jobs: t.Sequence[_Job]) -> None:
         job.fail(told(done.problem))
         if done.forward:
             job.fail(
-                f"{job.msg}; {job.name!r} is half removed and cannot be started any more: remove"
-                " it again once this is mended, that finishes it"
+                f"{job.msg}; {job.name!r} is partly removed and can no longer be started. Fix the"
+                " cause, then remove it again to finish"
             )
 
 
 def look(
     connection: Connection, names: t.Sequence[str], files: t.Sequence[str]
 ) -> dict[str, object]:
-    """What other hypervisors have to know: which of ``names`` are here, with their volumes, and
-    who here uses files called ``files``. Changes nothing."""
+    """What other hypervisors must know: which of ``names`` are here, with their volumes, and which
+    domains here use files called ``files``. Changes nothing."""
     _require_local(connection)
     pools = ownership.read_pools(connection)
     vms = []
@@ -204,8 +204,8 @@ def _seen_from_elsewhere(
 def _require_local(connection: Connection) -> None:
     if not connection.local:
         raise PlanRefused(
-            f"{connection.uri} is no hypervisor of this machine; whose a file is can only be told"
-            " where it lies: run this on the hypervisor itself, with uri qemu:///system"
+            f"{connection.uri} is not this machine's hypervisor, and the owner of a file is known"
+            " only where it is stored: run this on the hypervisor itself, with uri qemu:///system"
         )
 
 
@@ -231,7 +231,7 @@ def _look(
 
 
 def _mark(job: _Job, _step: Step[Belongings]) -> None:
-    """Make the domain ours to remove, and keep its definition as it was."""
+    """Mark the domain as being removed by this process, and store its original definition."""
     connection = job.connection
     job.me = owners.myself(str(uuids.uuid4()))
     with owners.host_lock():
@@ -252,17 +252,17 @@ def _mark(job: _Job, _step: Step[Belongings]) -> None:
         try:
             domains.define(connection, f"mark {job.name}", text)
         except LibvirtFailure:
-            # a definition that libvirt itself would not take any more, such as one for a machine
-            # type that is gone: what cannot be defined cannot be started either
+            # a definition that libvirt itself no longer accepts, such as one with a machine type
+            # that is gone: what cannot be defined cannot be started either
             lookup.write_metadata(connection, dom, ours, lookup.AFFECT_CONFIG)
     job.original = original
 
 
 def _unmark(job: _Job) -> None:
-    """Nothing was removed: the domain is as it was. Best effort, the first error counts."""
+    """Restore the definition, as nothing was removed. Best effort: the first error counts."""
     before = job.domain.metadata if job.domain else None
     if before is None or before.phase is not None:
-        return  # the rest of an earlier run stays one
+        return  # leftovers of an earlier run stay marked
     with contextlib.suppress(FleetVirtError):
         domains.define(job.connection, f"define {job.name}", job.original)
 
@@ -273,13 +273,13 @@ def _destroy(job: _Job, _step: Step[Belongings]) -> None:
             f"destroy {job.name}", job.require_dom().destroy, seconds=_DESTROY_SECONDS
         )
     except LibvirtFailure as error:
-        if error.code != ERR_OPERATION_INVALID:  # it went by itself in the meantime
+        if error.code != ERR_OPERATION_INVALID:  # it shut down by itself meanwhile
             raise
     job.destroyed = True
 
 
 def _look_again(job: _Job, _step: Step[Belongings]) -> None:
-    """Plan again, now that nobody can start the domain: the same, or nothing is done."""
+    """Plan again, now that the domain cannot be started; raise PlanRefused if that differs."""
     stopped = dataclasses.replace(
         job.settings, options=dataclasses.replace(job.settings.options, force=False)
     )
@@ -310,7 +310,7 @@ def _remove_volume(job: _Job, step: Step[Belongings]) -> None:
 
 
 def _delete(connection: Connection, facts: VolumeFacts) -> None:
-    """One volume, if nobody has it open at the last moment."""
+    """Delete one volume, unless a program has it open at the last moment."""
     path = str(facts.path)
     if os.path.lexists(path) and ownership.is_locked(path):
         raise PlanRefused(f"{path} is in use (locked) by a program; see fuser -v {path}")
@@ -318,11 +318,11 @@ def _delete(connection: Connection, facts: VolumeFacts) -> None:
     if pool is None:
         raise PlanRefused(f"pool {facts.own.pool!r} is gone")
     if not storage.delete_volume(connection, pool, facts.own.name):
-        # there, but libvirt has not looked since it came
+        # it exists, but libvirt has not refreshed the pool since
         storage.patiently(connection, f"refresh pool {pool.name}", lambda: pool.existing.refresh(0))
         storage.delete_volume(connection, pool, facts.own.name)
     if os.path.lexists(path):
-        raise PlanRefused(f"{path} is still there, although libvirt has removed it")
+        raise PlanRefused(f"{path} still exists, although libvirt has removed it")
 
 
 def _undefine(job: _Job, step: Step[Belongings]) -> None:
@@ -330,7 +330,7 @@ def _undefine(job: _Job, step: Step[Belongings]) -> None:
     own_nvram = any(item.kind == "nvram" for item in _removals(step))
     domains.undefine(connection, job.require_dom(), keep_nvram=not own_nvram)
     if find_domain(connection, job.name) is not None:
-        raise PlanRefused(f"{job.name!r} is still there, although libvirt has undefined it")
+        raise PlanRefused(f"{job.name!r} still exists, although libvirt has undefined it")
 
 
 # How each kind of step is done

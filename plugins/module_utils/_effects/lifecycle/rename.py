@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Giving a domain another name, with the files that are called after it.
+"""Renaming a domain, with the files that are named after it.
 
-Its volumes keep their names unless asked: a definition names them, and no new VM gets them.
+Its volumes keep their names unless requested: a definition names them, and no new VM gets them.
 
 This file is private to the collection.
 """
@@ -45,7 +45,7 @@ _POLL = 0.25
 
 @dataclass
 class _Job:
-    """The domain and what becomes of it."""
+    """The domain and its result."""
 
     connection: Connection
     old: str
@@ -53,7 +53,7 @@ class _Job:
     facts: Facts
     plan: Plan[Facts]
     done: list[Step[Facts]] = field(default_factory=list)
-    now: str = ""  # what it is called
+    now: str = ""  # its current name
     stored: Metadata | None = None
     before: str = ""  # the definition before it was changed
 
@@ -77,11 +77,11 @@ class _Job:
             _write(self, self.facts.stored)
 
     def finish(self) -> None:
-        """Nothing: each step is seen in libvirt's answer."""
+        """Do nothing: libvirt's reply confirms each step."""
 
 
 def look(connection: Connection) -> dict[str, object]:
-    """All that others must know of this hypervisor. Changes nothing."""
+    """What other hypervisors must know of this one. Changes nothing."""
     found = []
     for dom in connection.call("list domains", connection.conn.listAllDomains, 0):
         stored = read_metadata(connection, dom) or Metadata()
@@ -103,11 +103,11 @@ def run(
     """Rename ``old``, or do one stage of it, with its own ``volumes``; the module's result."""
     if not connection.local:
         raise PlanRefused(
-            f"{connection.uri} is no hypervisor of this machine; files are renamed where they are:"
-            " run this on the hypervisor itself, with uri qemu:///system"
+            f"{connection.uri} is not this machine's hypervisor, and files are renamed where they"
+            " are stored: run this on the hypervisor itself, with uri qemu:///system"
         )
     run_id = str(uuids.uuid4())
-    # between two stages it is no process that is at work
+    # between two stages no process is at work
     owner = owners.reserved(run_id) if stage == "take" else owners.myself(run_id)
     if not check and stage in ("all", "take"):
         _let_others_end(connection, old, new)
@@ -131,7 +131,7 @@ def run(
 
 
 def _let_others_end(connection: Connection, old: str, new: str) -> None:
-    """Wait until a run that is at work on the renaming has ended, or is seen to be dead."""
+    """Wait until a run that is renaming the domain has ended, or is known to be dead."""
     limit, watch = time.monotonic() + lease.PATIENCE, lease.Watch()
     while time.monotonic() < limit:
         dom = find_domain(connection, old) or find_domain(connection, new)
@@ -183,8 +183,8 @@ def _read(connection: Connection, old: str, new: str, *, back: bool, volumes: bo
 def _own(
     root: Element, stored: Metadata | None, old: str, new: str, *, back: bool
 ) -> tuple[list[File], bool]:
-    """The VM's own volumes that are called after it, by the names that are kept with it, and
-    whether a run has begun to rename them."""
+    """The VM's own volumes that are named after it, by its metadata, and whether a run has begun
+    to rename them."""
     named = {source.get("file") for source in root.iterfind("devices/disk/source")}
     found, begun = [], False
     for volume in stored.volumes if stored is not None else ():
@@ -201,7 +201,7 @@ def _own(
 def _users(
     connection: Connection, own: t.Sequence[File], stored: Metadata | None, uuid: str
 ) -> t.Iterator[str]:
-    """Who else names the volumes, or may."""
+    """Who else uses the volumes, or may."""
     references = ownership.read(connection)
     pools = {one.path: one.pool for one in stored.volumes} if stored is not None else {}
     for file in own:
@@ -210,13 +210,13 @@ def _users(
         pool = references.pools.get(pools.get(file.old) or pools.get(file.new) or "")
         if pool is None or pool.shared:
             yield (
-                f"{file.old}: in no pool of this hypervisor, or on storage that others can reach,"
-                " which are not asked"
+                f"{file.old}: in no pool of this hypervisor, or on storage that other hypervisors"
+                " can reach, which are not checked"
             )
 
 
 def _named(root: Element) -> t.Iterator[tuple[Element, str]]:
-    """Elements that name files, and the attribute; without one, it is their text."""
+    """Elements that name files, with the attribute that does; empty if it is their text."""
     for source in root.iterfind("devices/disk/source"):
         yield source, "file"
     for element in root.iterfind("os/nvram"):
@@ -258,13 +258,13 @@ def _note(job: _Job, step: Step[Facts]) -> None:
 
 
 def _look_again(job: _Job, ours: Metadata) -> None:
-    """Have libvirt see the volumes under the names that they have by now."""
+    """Refresh the volumes' pools, so that libvirt knows their new names."""
     paths = {path for file in job.facts.files if file.volume for path in (file.old, file.new)}
     for name in sorted({one.pool for one in ours.volumes if one.path in paths}):
         pool = storage.find_pool(job.connection, name, None)
         if pool is not None:
-            again = functools.partial(pool.existing.refresh, 0)
-            storage.patiently(job.connection, f"refresh pool {name}", again)
+            refresh = functools.partial(pool.existing.refresh, 0)
+            storage.patiently(job.connection, f"refresh pool {name}", refresh)
 
 
 def _write(job: _Job, ours: Metadata) -> None:
@@ -327,7 +327,7 @@ def _unlink(_job: _Job, step: Step[Facts]) -> None:
 
 
 def _remove(path: str, other: str) -> None:
-    """Take one of two names away from a file."""
+    """Remove one of a file's two names."""
     if os.path.lexists(path) and os.path.lexists(other) and os.path.samefile(path, other):
         os.unlink(path)
 

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Bringing domains to a state, and waiting until they are in it.
+"""Bringing domains to a state, and waiting until they have it.
 
-What is planned and what came of it are both read from libvirt; nothing is reported that was not
-seen afterwards.
+The plan and its outcome are both read from libvirt; nothing is reported that was not verified
+afterwards.
 
 This file is private to the collection.
 """
@@ -35,10 +35,10 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
     from ..._pure.base.results import Diff
 
-_AGAIN = 10.0  # seconds after which a guest is asked again: while it boots it hears nothing
+_AGAIN = 10.0  # seconds after which a guest is asked again: it ignores requests while it boots
 _POLL = 0.25
 _CHANGE_SECONDS = 300.0  # what starting, restoring and destroying may take
-_SECONDS_PER_GIB = 60.0  # which may be written, for memory that is saved
+_SECONDS_PER_GIB = 60.0  # that writing saved memory may take
 _SETTLE_SECONDS = 30.0  # from the end of a call until libvirt shows the state
 _AGENTS = threading.BoundedSemaphore(8)
 _TEST = "TEST"  # libvirt's test driver
@@ -47,7 +47,7 @@ _NEVER = float("inf")
 
 @dataclass
 class _Job:
-    """One domain and what becomes of it."""
+    """One domain and its result."""
 
     connection: Connection
     wanted: Wanted
@@ -58,7 +58,7 @@ class _Job:
     plan: Plan[Facts] = field(default_factory=Plan)
     msg: str | None = None
     failed: bool = False
-    asking: threading.Thread | None = None  # a call to shut down that may not have come back
+    asking: threading.Thread | None = None  # a shutdown call that may not have returned
     problem: str = ""
     resets: int = 0
     reboots: int = 0
@@ -70,7 +70,7 @@ class _Job:
         yield from _step(self.connection, self, step, self.wanted)
 
     def undo(self, step: Step[Facts]) -> None:
-        """Nothing: what it was brought to on the way is told, and is where it goes on from."""
+        """Do nothing: the state it has reached is reported, and the next run goes on from there."""
 
     def finish(self) -> None:
         facts = read_facts(self.connection, self.dom)
@@ -87,8 +87,8 @@ def run(
 ) -> dict[str, object]:
     """Bring ``names`` to ``wanted``, in their order of start; the module's result.
 
-    Unless there is a way for every one of them, none is touched. ``more``: others come after
-    these, so the delay of the last is waited for too.
+    Unless all of them can be brought to it, none is changed. ``more``: others follow these, so the
+    delay of the last is waited for too.
     """
     jobs = [_plan(connection, dom, wanted) for dom in require_domains(connection, names).values()]
     if check:
@@ -150,7 +150,7 @@ def _carry_out(jobs: t.Sequence[_Job], wanted: Wanted) -> None:
 
 
 def read_facts(connection: Connection, dom: VirDomain, *, media: bool = False) -> Facts:
-    """The domain as it is now; with ``media`` also whether its seed medium has done its work."""
+    """Read the domain's current state; with ``media`` also whether its seed medium is spent."""
     name = str(dom.name())
 
     def read() -> Facts:
@@ -230,11 +230,11 @@ def _start(connection: Connection, job: _Job, kind: str) -> Turns:
         connection.call(f"start {name}", job.dom.create, seconds=_CHANGE_SECONDS)
     except LibvirtFailure as error:
         if _state(connection, job) in state_plan.RUNNING:
-            return  # somebody else was faster
+            return  # another program was faster
         if kind == "restore":
             raise PlanRefused(
-                f"{error}; its memory was saved and could not be restored. To start it afresh,"
-                f" which loses what was not written to its disks: virsh managedsave-remove {name}"
+                f"{error}; its saved memory could not be restored. To boot it instead, which loses"
+                f" what was not written to its disks: virsh managedsave-remove {name}"
             ) from None
         raise
     if kind == "restore" and _state(connection, job) in state_plan.PAUSED:  # as when it was saved
@@ -246,14 +246,14 @@ def _destroy(connection: Connection, job: _Job) -> Turns:
     try:
         connection.call(f"destroy {job.before.name}", job.dom.destroy, seconds=_CHANGE_SECONDS)
     except LibvirtFailure as error:
-        # it went by itself in the meantime: exactly what was wanted
+        # it shut down by itself meanwhile, as wanted
         if error.code != ERR_OPERATION_INVALID or _state(connection, job) != "shutoff":
             raise
     yield from _await(connection, job, state_plan.OFF, _SETTLE_SECONDS)
 
 
 def _shut_down(connection: Connection, job: _Job, wanted: Wanted, *, ask: bool) -> Turns:
-    """Ask the guest, again and again, until it is off; by force when the time is over."""
+    """Ask the guest repeatedly until it is off; destroy it after the timeout if that is wanted."""
     name = job.before.name
     limit = time.monotonic() + wanted.shutdown_timeout
     asked, due = 0, 0.0 if ask else _NEVER
@@ -273,19 +273,18 @@ def _shut_down(connection: Connection, job: _Job, wanted: Wanted, *, ask: bool) 
         return
     raise PlanRefused(
         f"{name!r} did not shut down within {wanted.shutdown_timeout:g} seconds"
-        f"{f' ({job.problem})' if job.problem else ''}; it needs a guest agent or somebody in the"
-        " guest who listens to its power button. Shut it down from inside, give it more time"
-        " (shutdown_timeout), or have it destroyed like pulling the plug (force)"
+        f"{f' ({job.problem})' if job.problem else ''}; it needs a guest agent, or a program in the"
+        " guest that handles its power button (ACPI). Shut it down from inside, give it more time"
+        " (shutdown_timeout), or have it destroyed, which is like pulling the plug (force)"
     )
 
 
 def _ask(connection: Connection, job: _Job, turn: int) -> None:
     """One request to shut down: every other time by the agent, if one is connected, else by ACPI.
 
-    An agent that does nothing must not keep the power button from being pressed. The call that
-    goes through an agent lasts until the guest is off (virDomainShutdown), or a minute, so it is
-    left alone in a thread with a connection of its own; only some of them, because a daemon has
-    only so many workers.
+    An agent that does nothing must not prevent the power button from being pressed. A call through
+    an agent lasts until the guest is off (virDomainShutdown), or a minute, so it runs in a thread
+    with a connection of its own; few at a time, because a daemon has a limited number of workers.
     """
     action = f"shut down {job.before.name}"
     if connection.conn.getType() == _TEST:  # has no agents, and each connection its own domains

@@ -27,8 +27,8 @@ _MOST = 64  # addresses of one NIC; a guest may claim any number
 def read(domain: VirDomain, entry: DomainEntry) -> None:
     """Fill ``addresses`` of each NIC of ``entry``: from the guest agent, else from leases.
 
-    Raises LibvirtFailure when an agent that is connected does not answer; a guest without an
-    agent is no error. To be called inside :meth:`Connection.each`: an agent may hang.
+    Raises LibvirtFailure if a connected agent does not respond; a guest without an agent is no
+    error. To be called inside :meth:`Connection.each`: an agent may hang.
     """
     failed: FleetVirtError | None = None
     answer: dict[str, list[str]] = {}
@@ -49,9 +49,9 @@ def read(domain: VirDomain, entry: DomainEntry) -> None:
 
 
 def from_agent(domain: VirDomain) -> dict[str, list[str]]:
-    """Addresses by MAC address, as the guest agent tells them; it may hang. Raises LibvirtFailure.
+    """Addresses by MAC address from the guest agent, which may hang. Raises LibvirtFailure.
 
-    A guest tells of interfaces (bridges, tunnels) that are no NIC of the domain as well.
+    A guest also reports interfaces (bridges, tunnels) that are not NICs of the domain.
     """
     return _ask(
         domain, _libvirt.DOMAIN_INTERFACE_ADDRESSES_SRC_AGENT, "ask the guest agent for addresses"
@@ -59,12 +59,12 @@ def from_agent(domain: VirDomain) -> dict[str, list[str]]:
 
 
 def from_leases(domain: VirDomain) -> dict[str, list[str]]:
-    """Addresses by MAC address, as libvirt's networks lease them. Raises LibvirtFailure."""
+    """Addresses by MAC address from the leases of libvirt's networks. Raises LibvirtFailure."""
     return _ask(domain, _libvirt.DOMAIN_INTERFACE_ADDRESSES_SRC_LEASE, "read leases")
 
 
 def from_arp(domain: VirDomain) -> dict[str, list[str]]:
-    """Addresses by MAC address, as the hypervisor's neighbour table has them now.
+    """Addresses by MAC address from the hypervisor's current neighbour table.
 
     Raises LibvirtFailure; libvirt 9.0 cannot read the table of newer kernels ("wrong nlmsg len").
     """

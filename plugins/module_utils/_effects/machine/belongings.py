@@ -55,9 +55,9 @@ class _Live(t.TypedDict):
 def read_domain(
     connection: Connection, dom: VirDomain, references: References, me: Owner | None = None
 ) -> DomainFacts:
-    """The domain with everything that goes or stays with it, its volumes excepted.
+    """Read the domain with everything that is removed or left with it, except its volumes.
 
-    ``me`` is not a stranger at work on it.
+    ``me`` does not count as another owner at work on it.
     """
     name = str(dom.name())
 
@@ -99,7 +99,7 @@ def _snapshots(dom: VirDomain) -> list[Snapshot]:
 
 
 def own_files(connection: Connection, dom: VirDomain) -> tuple[OwnVolume, ...]:
-    """The files that its snapshots have made for the domain, those above before those below."""
+    """The files that the domain's snapshots have created, overlays before their backing files."""
     name = str(dom.name())
 
     def ask() -> tuple[str, list[Snapshot]]:
@@ -111,13 +111,13 @@ def own_files(connection: Connection, dom: VirDomain) -> tuple[OwnVolume, ...]:
 
 
 def _disks(info: DomainInfo, references: References) -> t.Iterator[tuple[str, str]]:
-    """Each disk that is there with what it is, and what it lies on."""
+    """Each existing disk with a description, and its backing files."""
     for disk in info["disks"]:
         path = _path_of(disk, references)
         if path is None or not os.path.lexists(path):
             continue
-        kind = "a disk" if disk["device"] == "disk" else f"a {disk['device']} medium"
-        yield path, f"{kind} of it ({disk['target']})"
+        kind = "its disk" if disk["device"] == "disk" else f"its {disk['device']} medium"
+        yield path, f"{kind} ({disk['target']})"
         waiting, seen = list(references.chains.get(path, ())), {path}
         while waiting:
             below = waiting.pop(0)
@@ -136,7 +136,7 @@ def _path_of(disk: DiskEntry, references: References) -> str | None:
 
 
 def _others(path: str, uuid: str, references: References) -> list[str]:
-    """In words, who but the domain ``uuid`` names the file."""
+    """Describe who else than the domain ``uuid`` uses the file."""
     return sorted({user.text for user in references.users(path) if user.uuid != uuid})
 
 
@@ -150,7 +150,7 @@ def _own_nvram(path: str, uuid: str, references: References) -> bool:
 
 
 def _logs(name: str, uuid: str, info: DomainInfo, references: References) -> t.Iterator[str]:
-    """The serial console's log of our own naming, with what virtlogd has put away of it."""
+    """The serial console's log, if named by this collection, with those that virtlogd rotated."""
     path = f"{_LOG_FOLDER}/{name}-console.log"
     if path not in [console["log"] for console in info["consoles"]]:
         return
@@ -172,10 +172,10 @@ def read_volume(
     claimed: bool,
     made: t.Sequence[OwnVolume] = (),
 ) -> VolumeFacts:
-    """One of the domain's own volumes as it is now; ``disks`` are the paths of all its disks.
+    """Read one of the domain's own volumes; ``disks`` are the paths of all its disks.
 
-    ``made`` are files that its snapshots have made, of which ``own`` may be one. ``claimed``: the
-    domain is the claim of a creation, which may not have come to making it.
+    ``made`` are files that its snapshots have created, of which ``own`` may be one. ``claimed``:
+    the domain is the claim of a creation, which may not have created the volume yet.
     """
     pool = references.pools.get(own.pool)
     left_behind = os.path.lexists(own.path)
@@ -214,12 +214,12 @@ def read_volume(
         own_overlays=tuple(sorted(str(overlay) for overlay in overlays)),
         locked=ownership.is_locked(path),
         foreign=(claimed and owned.foreign(own, uuid) is not None)
-        or (own in made and not _lies_on_its_own(path, own, references)),
+        or (own in made and not _is_over_its_own(path, own, references)),
     )
 
 
-def _lies_on_its_own(path: str, own: OwnVolume, references: References) -> bool:
-    """Whether what a snapshot made lies on the volume that it is named after."""
+def _is_over_its_own(path: str, own: OwnVolume, references: References) -> bool:
+    """Whether a snapshot's overlay is over the volume that it is named after."""
     waiting, seen = [path], set()
     while waiting:
         below = waiting.pop()
@@ -243,7 +243,7 @@ def _kind(path: str) -> str:
 
 
 def _size(path: str) -> int | None:
-    """Virtual size in MiB, of what is no image the file's."""
+    """Virtual size in MiB; the file's size if it is not an image."""
     with open(path, "rb") as file:
         head = file.read(image_format.HEAD_BYTES)
         size = os.fstat(file.fileno()).st_size

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What guests wrote on their serial consoles, where libvirt keeps a log of it.
+"""What guests wrote to their serial consoles, where libvirt logs it.
 
 This file is private to the collection.
 """
@@ -17,7 +17,7 @@ TAIL = 256 * 1024  # bytes of a console that are looked at
 
 
 def said(paths: t.Iterable[str]) -> tuple[str, str]:
-    """The first of these logs that is a file of this machine with something in it, and its end.
+    """The first of these logs that is a non-empty file of this machine, and its end.
 
     Both are empty if there is none.
     """
@@ -29,13 +29,13 @@ def said(paths: t.Iterable[str]) -> tuple[str, str]:
 
 
 def said_since(path: str, offset: int) -> tuple[str, int]:
-    """The whole lines of the log from ``offset`` on, and where they end.
+    """The complete lines of the log from ``offset`` on, and where they end.
 
-    A log that has become shorter was begun anew. Of more than ``TAIL`` bytes only the end is read.
+    A log that has become shorter is read from its start, of more than ``TAIL`` bytes only the end.
     """
     content, start = _read(path, offset)
-    whole = content[: content.rfind(b"\n") + 1]
-    return whole.decode("utf-8", "replace"), start + len(whole)
+    complete = content[: content.rfind(b"\n") + 1]
+    return complete.decode("utf-8", "replace"), start + len(complete)
 
 
 def _tail(path: str) -> str:
@@ -43,7 +43,7 @@ def _tail(path: str) -> str:
 
 
 def _read(path: str, offset: int) -> tuple[bytes, int]:
-    """What is in the log from ``offset`` on, and from where on it was read."""
+    """The log from ``offset`` on, and the offset at which reading began."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Disks of domains as they really are: their volume, sizes, backing file, and what is wrong.
+"""The actual state of domains' disks: their volume, sizes, backing file, and problems.
 
 This file is private to the collection.
 """
@@ -26,7 +26,7 @@ _LOCAL = ("file", "block")
 
 
 class Disks:
-    """What is known of the disks of all domains of a host, asked for as few times as possible."""
+    """What is known of the disks of all domains of a host, with as few calls as possible."""
 
     def __init__(self, connection: Connection, entries: t.Sequence[DomainEntry]) -> None:
         self._volumes = Volumes(connection)
@@ -41,20 +41,20 @@ class Disks:
         return self._volumes.at_path(disk["source"])
 
     def _paths(self, entry: DomainEntry) -> list[str]:
-        """The files that libvirt would open to tell the sizes of the entry's disks."""
+        """The files that libvirt would open to read the sizes of the entry's disks."""
         found = []
         for disk in entry["disks"]:
             found += [self._path(disk, self._handle(disk)), disk["backing"] or ""]
         return [path for path in found if path.startswith("/")]
 
     def hang(self, entry: DomainEntry) -> bool:
-        """Whether a disk of the domain lies on something that does not answer."""
+        """Whether the storage of one of the domain's disks does not respond."""
         return not self._found.hanging.isdisjoint(self._paths(entry))
 
     def complete(
         self, entry: DomainEntry, sizes: t.Mapping[str | None, tuple[int | None, int | None]]
     ) -> list[str]:
-        """Fill in the entry's disks, ``sizes`` by target being known already; what is wrong.
+        """Fill in the entry's disks; returns their problems. ``sizes`` by target are known already.
 
         To be called inside :meth:`Connection.each`: reading a volume may hang, however unlikely.
         """
@@ -67,7 +67,7 @@ class Disks:
             problem = None
             if file is not None and file.qcow2 is False and disk["format"] == "qcow2":
                 disk["size_mib"] = disk["backing"] = None
-                problem = "the file is no qcow2 image, as the definition says it is"
+                problem = "the file is not a qcow2 image, although the definition says so"
             if handle is not None:
                 disk["pool"], disk["volume"] = handle.pool, handle.name
                 if not hang and not problem:
@@ -89,7 +89,7 @@ class Disks:
     def _why_unknown(
         self, disk: DiskEntry, handle: VolumeHandle | None, state: str | None
     ) -> str | None:
-        """Why there is no size; None where nothing is wrong (a disk of another machine)."""
+        """Why there is no size; None if that is no problem (a disk of another machine)."""
         path = self._path(disk, handle)
         for candidate in (path, str(disk["backing"])):
             if candidate in self._found.hanging:
@@ -110,12 +110,12 @@ class Disks:
 def _from_volume(
     disk: DiskEntry, handle: VolumeHandle, file: paths.File | None, state: str | None
 ) -> str | None:
-    """Complete the disk from its volume; why that failed, if it was needed and did."""
-    # libvirt states the chain of a running domain; of one that is shut off only if its
-    # definition does, so the header of the volume is asked: by us where we have read it
+    """Complete the disk from its volume; returns why that failed, if it was needed."""
+    # libvirt reports the chain of a running domain; of one that is shut off only if its
+    # definition does, so the header of the volume is read, unless we have read it already
     unknown = not disk["backing_known"] and state not in ACTIVE_STATES
     if unknown and disk["format"] == "raw":
-        unknown = False  # QEMU will look for none, whatever a guest wrote there
+        unknown = False  # QEMU looks for no backing file, whatever a guest wrote there
     elif unknown and file is not None and file.backing_known:
         disk["backing"] = disk["backing"] or file.backing
         unknown = False

@@ -31,17 +31,17 @@ if t.TYPE_CHECKING:
     from ..._pure.machine.snapshot import DomainEntry, SnapshotEntry
 
 _VANISHED = "vanished while it was read"
-_QEMU = _libvirt.DOMAIN_STATS_BALLOON | _libvirt.DOMAIN_STATS_VCPU  # statistics that ask it
+_QEMU = _libvirt.DOMAIN_STATS_BALLOON | _libvirt.DOMAIN_STATS_VCPU  # statistics that query QEMU
 _BLOCK = _libvirt.DOMAIN_STATS_BLOCK  # those that open a disk
 _CHEAP = _libvirt.DOMAIN_STATS_CPU_TOTAL | _libvirt.DOMAIN_STATS_INTERFACE
-_LISTED = {  # what libvirt tells of all domains at once, by listing those that have it
+_LISTED = {  # what libvirt reports of all domains at once, by listing those that have it
     "persistent": _libvirt.CONNECT_LIST_DOMAINS_PERSISTENT,
     "managed_save": _libvirt.CONNECT_LIST_DOMAINS_MANAGEDSAVE,
     "autostart": _libvirt.CONNECT_LIST_DOMAINS_AUTOSTART,
     "snapshots": _libvirt.CONNECT_LIST_DOMAINS_HAS_SNAPSHOT,
 }
 
-_BUSY_SECONDS = 1.0  # how long a domain that is busy is asked again; most are for a moment
+_BUSY_SECONDS = 1.0  # for which a busy domain is retried; most are busy for a moment
 _BUSY_PAUSE = 0.2
 
 _Read = tuple["VirDomain", "DomainEntry"]  # with its entry
@@ -60,7 +60,7 @@ class Wanted:
 
 @dataclass
 class _Host:
-    """The answers that cover all domains of one host."""
+    """The replies that cover all domains of one host."""
 
     flagged: dict[str, set[str] | None] = field(default_factory=dict)
     stats: dict[str, domain_stats.Values] = field(default_factory=dict)
@@ -73,10 +73,10 @@ class _Host:
 
 
 def read_domains(connection: Connection, wanted: Wanted) -> list[DomainEntry]:
-    """One entry a domain, sorted by name, the same keys in each.
+    """One entry per domain, sorted by name, with the same keys in each.
 
-    Raises SpecError for a name that is not there, LibvirtFailure when the list itself cannot be
-    had. Whatever goes wrong with one domain is text in that domain's ``error``.
+    Raises SpecError for a name that does not exist, LibvirtFailure if the list itself cannot be
+    read. Problems of one domain are in that domain's ``error``.
     """
     domains = connection.call("list domains", connection.conn.listAllDomains, 0)
     domains.sort(key=lambda domain: str(domain.name()))
@@ -118,7 +118,7 @@ def read_domains(connection: Connection, wanted: Wanted) -> list[DomainEntry]:
 
 
 def still_there(entries: t.Iterable[DomainEntry]) -> list[DomainEntry]:
-    """Those that did not vanish while they were read, as what is moved or removed does."""
+    """Those that did not vanish while they were read, as moved or removed ones do."""
     return [entry for entry in entries if _VANISHED not in (entry["error"] or "")]
 
 
@@ -199,7 +199,7 @@ def _bulk(connection: Connection, chosen: list[_Read], groups: int, host: _Host)
         if error.code == ERR_NO_SUPPORT:
             return
     except FleetVirtError:
-        pass  # the limit: somebody hangs, find out who
+        pass  # the limit: a domain hangs, find out which
     outcomes = connection.each(
         lambda one: read([one]), chosen, lambda one: f"statistics of {one[1]['name']}"
     )
@@ -216,7 +216,7 @@ def _ask_the_busy_again(
     read: t.Callable[[list[_Read]], list[tuple[str, domain_stats.Values]]],
     host: _Host,
 ) -> None:
-    """libvirt leaves out what it would have waited for, as of all domains while it starts."""
+    """Retry busy domains: libvirt omits what it would have to wait for, also while it starts."""
     until = time.monotonic() + _BUSY_SECONDS
     while True:
         chosen = [
@@ -232,7 +232,7 @@ def _ask_the_busy_again(
 
 
 def _describe(connection: Connection, domain: VirDomain, host: _Host) -> DomainEntry:
-    """The entry as far as libvirt's own memory knows it: nothing here touches a disk."""
+    """The entry as far as libvirt has it in memory: no disk is accessed."""
     name, uuid = str(domain.name()), str(domain.UUIDString())
     info = domain_info.parse(connection.description(domain), f"domain {name}")
     entry = domain_entry.described(info, name, uuid)
@@ -259,7 +259,7 @@ def _complete(domain: VirDomain, entry: DomainEntry, host: _Host, wanted: Wanted
     if wanted.stats:
         counted = entry["stats"] = domain_stats.counters(values)
         if active and counted["cpu"]["time_ns"] is None:
-            # libvirt takes it from control groups there; from the process here (virDomainGetInfo)
+            # libvirt reads it from control groups there; here from the process (virDomainGetInfo)
             counted["cpu"]["time_ns"] = int(domain.info()[4])
     if host.disks is not None:
         for problem in host.disks.complete(entry, domain_stats.disk_sizes(values, active)):
@@ -291,7 +291,7 @@ def _add_addresses(connection: Connection, readable: list[_Read]) -> None:
             if one[1]["agent"]
             else f"read leases of {one[1]['name']}"
         ),
-        parallel=4,  # below what a daemon works on at once for one client
+        parallel=4,  # fewer than a daemon serves at once for one client
     )
     for (_dummy, entry), outcome in zip(asked, outcomes):
         if isinstance(outcome, Failed):

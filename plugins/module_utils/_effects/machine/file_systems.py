@@ -13,8 +13,8 @@ import os
 import re
 from pathlib import Path
 
-# File systems that one machine has for itself. Whatever is not listed counts as shared: there is
-# always one more network file system, and taking one for local costs somebody's data.
+# File systems that only one machine mounts. Whatever is not listed counts as shared: there is
+# always one more network file system, and treating one as local costs data.
 _LOCAL = frozenset(
     (
         *("bcachefs", "btrfs", "devtmpfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs"),
@@ -31,7 +31,7 @@ _EXPORTS = Path("/var/lib/nfs/etab")
 
 
 def is_shared(folder: str) -> bool:
-    """Whether other machines may have the folder too: by its file system, or by NFS from here."""
+    """Whether other machines may access the folder: by its file system, or an NFS export."""
     real = os.path.realpath(folder)
     if kind_of(Path("/proc/self/mountinfo").read_bytes(), real) not in _LOCAL:
         return True
@@ -53,12 +53,12 @@ def is_exported(exports: bytes, path: str) -> bool:
 
 
 def _unescaped(text: bytes) -> bytes:
-    """Blanks and whatever else would disturb are written as three octal digits."""
+    """Decode blanks and other special characters, which are written as three octal digits."""
     return _ESCAPED.sub(lambda match: bytes([int(match[1], 8) & 0xFF]), text)
 
 
 def kind_of(mounts: bytes, path: str) -> str | None:
-    """The type of the file system that holds ``path``; None if that cannot be told.
+    """The type of the file system that holds ``path``; None if that is unknown.
 
     ``mounts`` is a mountinfo file (proc(5)): bytes, since a mount point may have any name.
     """

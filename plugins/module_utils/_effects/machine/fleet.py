@@ -44,8 +44,8 @@ def read_each(
     """What ``function`` reads of every target, in the order of ``targets``.
 
     ``call_timeout`` (seconds) limits a single call to libvirt, ``host_timeout`` all of one
-    hypervisor: a dead one costs that much, whatever it does, and is an outcome like any other. So
-    is one whose answers make our own code fail.
+    hypervisor: a dead one costs at most that, and is an outcome like any other. So is one whose
+    replies make our own code fail.
     """
 
     def read(target: Target) -> Value:

@@ -34,7 +34,7 @@ _TEST = "TEST"  # libvirt's test driver gives in KiB what is documented to be by
 def read_host(connection: Connection, base_pool: str, base_path: str | None = None) -> HostEntry:
     """The hypervisor behind ``connection``, as documented for ``virt_host_info``.
 
-    The mark is looked for in the pool ``base_pool``, else in the one at ``base_path``.
+    The maintenance mark is looked up in the pool ``base_pool``, else in the one at ``base_path``.
     """
     conn = connection.conn
     model, installed, cpus, _mhz, nodes, sockets, cores, threads = connection.call(
@@ -46,7 +46,7 @@ def read_host(connection: Connection, base_pool: str, base_path: str | None = No
     topology = capabilities["topology"]
     total, free = _memory(connection, int(installed))
     numa = _numa(connection, capabilities["numa"], total)
-    # one that has gone meanwhile was promised nothing, and is no reason not to know the rest
+    # one that has gone meanwhile is promised nothing, and is no reason to fail for the rest
     domains = still_there(read_domains(connection, Wanted(storage=False)))
     active = [entry for entry in domains if entry["state"] in ACTIVE_STATES]
     pools = pool_entries(connection)
@@ -94,7 +94,7 @@ def _counts(domains: list[DomainEntry]) -> dict[str, int]:
 
 
 def _optional(connection: Connection, action: str, function: t.Callable[[], Value]) -> Value | None:
-    """The answer, or None from a driver that does not know the call."""
+    """The result of the call, or None if the driver does not support it."""
     try:
         return connection.call(action, function)
     except LibvirtFailure as error:
@@ -111,10 +111,10 @@ def version(number: int | None) -> str | None:
 
 
 def _memory(connection: Connection, installed: int) -> tuple[int, int | None]:
-    """What there is and what is free, MiB; ``installed`` is what virNodeGetInfo says.
+    """Total and free memory, MiB; ``installed`` is the total of virNodeGetInfo.
 
-    virNodeGetMemoryStats reads what the system itself counts with; virNodeGetInfo asks NUMA nodes
-    first, which on some machines say less than there is.
+    virNodeGetMemoryStats reports the system's own figures; virNodeGetInfo asks NUMA nodes first,
+    which on some machines report less than there is.
     """
     stats = (
         _optional(connection, "read memory", lambda: connection.conn.getMemoryStats(-1, 0)) or {}
@@ -130,7 +130,7 @@ def _memory(connection: Connection, installed: int) -> tuple[int, int | None]:
 
 
 def _numa(connection: Connection, cells: list[NumaEntry], total: int) -> list[NumaEntry]:
-    """The cells of the capabilities with what is free in each (virNodeGetCellsFreeMemory)."""
+    """The cells of the capabilities with the free memory of each (virNodeGetCellsFreeMemory)."""
     if len(cells) == 1:
         cells[0]["memory_mib"] = total
     if [cell["id"] for cell in cells] != list(range(len(cells))) or (
@@ -184,10 +184,10 @@ def _unread(name: str, error: str) -> NetworkEntry:
 
 
 def _bridges(connection: Connection) -> list[str] | None:
-    """Names of the host's bridges, None where nobody can tell.
+    """Names of the host's bridges, None if unknown.
 
-    Of this machine the kernel tells. Of another libvirt does (virConnectListAllInterfaces), where
-    its driver for interfaces is installed: Debian 13 has that in a package of its own.
+    They come from this machine's kernel, or from another's libvirt (virConnectListAllInterfaces)
+    with its interface driver installed, which is a package of its own in Debian 13.
     """
     if connection.local:
         return sorted(path.parent.name for path in Path("/sys/class/net").glob("*/bridge"))
@@ -207,7 +207,7 @@ def _bridges(connection: Connection) -> list[str] | None:
 
 
 def _maintenance(connection: Connection, base_pool: str) -> bool | None:
-    """Whether the mark is set; None when the base pool is there but cannot be read."""
+    """Whether the mark is set; None if the base pool exists but cannot be read."""
 
     def read() -> bool:
         pool = connection.conn.storagePoolLookupByName(base_pool)

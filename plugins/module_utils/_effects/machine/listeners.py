@@ -23,7 +23,7 @@ def ports(programs: t.Container[str]) -> list[int]:
 
 
 def is_open(port: int) -> bool:
-    """Whether anything listens on this TCP port, systemd for a daemon included."""
+    """Whether any program listens on this TCP port, including systemd for a daemon."""
     return port in _table().values()
 
 

@@ -4,7 +4,7 @@
 
 """The maintenance mark of a hypervisor: an empty volume in the pool of base images.
 
-libvirt keeps it, so that whoever reads the hypervisor sees it, in whichever way.
+libvirt stores it, so that every reader of the hypervisor sees it, by any transport.
 
 This file is private to the collection.
 """
@@ -23,10 +23,11 @@ from .host import MAINTENANCE_VOLUME
 def mark(
     connection: Connection, wanted: bool, base_pool: str, base_path: str, *, check: bool
 ) -> dict[str, object]:
-    """Set the mark or take it away; the result of ``virt_maintenance``."""
+    """Set or remove the mark; the result of ``virt_maintenance``."""
     if not base_path.startswith("/"):
         raise PlanRefused(
-            f"base_path: {base_path!r} is no absolute path of a folder; write it from / on"
+            f"base_path: {base_path!r} is not an absolute path; give a folder's path that begins"
+            " with /"
         )
     pool = storage.find_pool(connection, base_pool, base_path)
     there = pool is not None and _is_there(connection, pool)
@@ -56,7 +57,7 @@ def _pool(connection: Connection, name: str, path: str) -> storage.Pool:
 
 def _make(connection: Connection, pool: storage.Pool) -> None:
     if connection.local and os.path.lexists(pool.volume_path(MAINTENANCE_VOLUME)):
-        # a call was killed between making the file and libvirt's listing it
+        # a call was killed between creating the file and libvirt listing it
         storage.patiently(connection, f"refresh pool {pool.name}", lambda: pool.existing.refresh(0))
         if _is_there(connection, pool):
             return

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who is behind which address on this machine's networks: the kernel's neighbour table.
+"""Which MAC address has which IP address on this machine's networks: the kernel's ARP table.
 
-Only IPv4: the kernel shows no table of IPv6 neighbours as a file.
+Only IPv4: the kernel has no file with a table of IPv6 neighbours.
 
 This file is private to the collection.
 """
@@ -30,11 +30,11 @@ _SIOCGIFNETMASK = 0x891B
 _FDB_ENTRY = 16  # struct __fdb_entry of linux/if_bridge.h, which begins with the MAC address
 _MOST_FDB = 1 << 20
 _SMALLEST_PREFIX = 24
-_DISCARD = 9  # the port whose service, where there is one, throws away what it gets
+_DISCARD = 9  # the port of the service that discards what it receives
 
 
 def table(path: str = _TABLE) -> dict[str, str]:
-    """Hardware address by IPv4 address, of all neighbours that are known now."""
+    """MAC address by IPv4 address, of all neighbours that are currently known."""
     found: dict[str, str] = {}
     with contextlib.suppress(OSError):
         for line in Path(path).read_text(encoding="ascii", errors="replace").splitlines()[1:]:
@@ -46,7 +46,7 @@ def table(path: str = _TABLE) -> dict[str, str]:
 
 
 def bridge_of(interface: str) -> str | None:
-    """The bridge that a VM's interface on this machine (``vnet0``) is part of."""
+    """The bridge to which a VM's interface on this machine (``vnet0``) belongs."""
     if not interface or "/" in interface or interface.startswith("."):
         return None
     try:
@@ -79,10 +79,10 @@ def network_of(interface: str) -> ipaddress.IPv4Interface | None:
 
 
 def stir(bridge: str) -> bool:
-    """Make the kernel ask who is there on a bridge's own network; answers show in :func:`table`.
+    """Have the kernel resolve all addresses of a bridge's network; :func:`table` then has replies.
 
-    An empty datagram to each address not known yet, 253 at most: a network that is larger, or no
-    IPv4 address of our own there, is left alone, and False comes back.
+    Sends an empty datagram to each unknown address, 253 at most. Returns False, with nothing sent,
+    if the network is larger, or if this machine has no IPv4 address on it.
     """
     own = network_of(bridge)
     if own is None or own.network.prefixlen < _SMALLEST_PREFIX:
@@ -98,7 +98,7 @@ def stir(bridge: str) -> bool:
 
 
 def own_addresses(ipv4: str = _ROUTES, ipv6: str = _ADDRESSES6) -> list[str]:
-    """Every address of this machine, on whatever interface."""
+    """Every address of this machine, on any interface."""
     found: dict[str, None] = {}
     last = ""
     with contextlib.suppress(OSError):
@@ -116,11 +116,11 @@ def own_addresses(ipv4: str = _ROUTES, ipv6: str = _ADDRESSES6) -> list[str]:
 
 
 def ask_for(addresses: list[str], patience: float, path: str = _TABLE) -> dict[str, str]:
-    """Who has these addresses, as far as they are on networks of this machine.
+    """MAC addresses of those of ``addresses`` that are on networks of this machine.
 
-    An empty datagram to each makes the kernel ask; answers are waited for ``patience`` seconds. Who
-    is in the table already is asked again by the kernel in its own time: an entry that is wrong is
-    right at the next call.
+    An empty datagram to each makes the kernel resolve it; replies are awaited for ``patience``
+    seconds. The kernel refreshes existing entries in its own time: a wrong one is right at the next
+    call.
     """
     wanted = {one for one in addresses if ":" not in one}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
@@ -135,7 +135,7 @@ def ask_for(addresses: list[str], patience: float, path: str = _TABLE) -> dict[s
 
 
 def _unanswered(path: str) -> set[str]:
-    """Addresses that the kernel has asked for, and nobody has answered."""
+    """Addresses that the kernel tries to resolve, without a reply yet."""
     try:
         lines = Path(path).read_text(encoding="ascii", errors="replace").splitlines()[1:]
     except OSError:

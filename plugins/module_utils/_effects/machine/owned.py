@@ -2,14 +2,14 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Removing a file that the collection made, and no other: the one way there is.
+"""Removing a file that the collection created, and no other: the only code that does.
 
-A name proves nothing: it may have become free, and somebody else may have taken it. So it is noted
-with a volume that it was made, when it was, and which file that is: its inode and, where the file
-system has them, the inode's generation, which is another when a number is used again. A volume that
-was being made when its maker died is known by holding nothing: then there is nothing to lose.
+A name proves nothing: it may have become free, and been taken by something else. So the metadata
+record of a volume whether it was created, and which file it is: its inode and, where the file
+system has them, the inode's generation, which differs when a number is reused. A volume that was
+being created when its creator died is recognised by being empty: then there is nothing to lose.
 
-What is in use stays in any case: named by a definition, by an image that lies on it, or locked.
+What is in use always stays: referenced by a definition, backing another image, or locked.
 
 This file is private to the collection.
 """
@@ -51,19 +51,19 @@ def why_stays(
     proven: bool = False,
     asked: bool = False,
 ) -> Stays | None:
-    """Why the domain's volume may not be removed; None if it may, or is not there.
+    """Why the domain's volume may not be removed; None if it may, or does not exist.
 
-    ``proven``: that it is the domain's own needs no proof, for the domain ran on it. ``asked``:
-    nobody else who can reach the storage uses it.
+    ``proven``: the domain ran on it, so no proof is needed that it owns it. ``asked``: no
+    other hypervisor that can reach the storage uses it.
     """
     path = volume.path
     pool = references.pools.get(volume.pool)
     if not os.path.lexists(path):
         return None
     if pool is None or pool.path is None or f"{pool.path}/{volume.name}" != path:
-        return Stays(path, f"not in the pool {volume.pool!r}, where it was made")
+        return Stays(path, f"not in the pool {volume.pool!r}, where it was created")
     if os.path.islink(path) or not os.path.isfile(path):
-        return Stays(path, "no regular file")
+        return Stays(path, "not a regular file")
     users = sorted({user.text for user in references.users(path) if user.uuid != uuid})
     if users:
         return Stays(path, "; ".join(users))
@@ -75,9 +75,9 @@ def why_stays(
     if reason is not None:
         return Stays(path, reason)
     if locked:
-        return Stays(path, f"in use (locked) by a program; fuser -v {path} says by which")
+        return Stays(path, f"in use (locked) by a program; see fuser -v {path}")
     if pool.shared and not asked:
-        return Stays(path, "on storage that other hypervisors can reach, which were not asked")
+        return Stays(path, "on storage that other hypervisors can reach, which were not checked")
     return None
 
 
@@ -90,9 +90,9 @@ def remove(
     proven: bool = False,
     asked: bool = False,
 ) -> Stays | None:
-    """Remove the volume of the domain ``uuid`` if it may be; else why it stays.
+    """Remove the volume of the domain ``uuid`` if that is safe; else return why it stays.
 
-    ``references`` were read just now. See :func:`why_stays` for the rest.
+    ``references`` must have been read just before. See :func:`why_stays` for the rest.
     """
 
     def look() -> Stays | None:
@@ -106,7 +106,7 @@ def remove(
     except FleetVirtError as error:
         return Stays(volume.path, str(error))
     if os.path.lexists(volume.path):
-        return Stays(volume.path, "libvirt has removed it, but it is still there")
+        return Stays(volume.path, "libvirt has removed it, but it still exists")
     return None
 
 
@@ -120,34 +120,34 @@ def _delete(connection: Connection, volume: OwnVolume) -> None:
     if not there and storage.find_volume(connection, pool, volume.name) is None:
         return
     if not there or not storage.delete_volume(connection, pool, volume.name):
-        # libvirt has not looked since it came, or went
+        # libvirt has not refreshed the pool since it appeared or vanished
         storage.patiently(connection, f"refresh pool {pool.name}", lambda: pool.existing.refresh(0))
     if there:
         storage.delete_volume(connection, pool, volume.name)
 
 
 def foreign(volume: OwnVolume, uuid: str) -> str | None:
-    """Why the file is not known to be the one that was made; None if it is."""
+    """Why the file may not be the one that was created; None if it is."""
     descriptor = os.open(volume.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if volume.made == NOT_MADE:
-            return "it came after the name was claimed and before anything was made there"
+            return "it appeared after the name was claimed and before the volume was created"
         if volume.made == MADE or identity.is_same(volume.made, identity.of_open(descriptor)):
             return None
         if volume.made not in ("", BEGUN):
-            return "it is another file than the one that was made there"
+            return "it is another file than the one that was created there"
         hollow = _is_hollow(descriptor)
         if blank_image.is_blank(lambda at, count: os.pread(descriptor, count, at), hollow=hollow):
             return None
         if volume.role == "seed" and _names(descriptor, uuid):
             return None
-        return "it has content, and whether it was made for this VM is not known"
+        return "it has content, and may not have been created for this VM"
     finally:
         os.close(descriptor)
 
 
 def _is_hollow(descriptor: int) -> bool:
-    """Whether nothing was ever written to the file, or zeros only, if it is a small one."""
+    """Whether nothing was ever written to the file, or, if it is small, only zeros."""
     try:
         os.lseek(descriptor, 0, os.SEEK_DATA)
     except OSError as error:
@@ -157,7 +157,7 @@ def _is_hollow(descriptor: int) -> bool:
 
 
 def _names(descriptor: int, uuid: str) -> bool:
-    """Whether a seed medium is that of the domain ``uuid``."""
+    """Whether the file is the seed medium of the domain ``uuid``."""
     if os.fstat(descriptor).st_size > _LARGEST_SEED:
         return False
     return uuid.encode("ascii") in os.pread(descriptor, _LARGEST_SEED, 0)

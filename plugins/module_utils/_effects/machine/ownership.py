@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whose a file is: who else on this host names it, lies on it or has it open.
+"""Who owns a file: what else on this host references it, has it as backing file or has it open.
 
-Everything that could be somebody's data is asked: definitions and live state of all domains, their
-snapshots and saved memory, what other domains' metadata names, and the headers of all images in
-the folders of all pools, attached or not, and of whatever those name in turn. What cannot be read
+Everything that could refer to data is read: definitions and live state of all domains, their
+snapshots and saved memory, the volumes in other domains' metadata, and the headers of all images in
+the folders of all pools, attached or not, and of their backing files in turn. What cannot be read
 is an error, never an absence.
 
 This file is private to the collection.
@@ -37,13 +37,13 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain, VirStoragePool
 
 FOLDER_TYPES = ("dir", "fs", "netfs")
-# Pools that several machines can have at once
+# Pools that several machines can use at once
 _SHARED_POOLS = ("netfs", "gluster", "iscsi", "iscsi-direct", "mpath", "rbd", "scsi", "sheepdog")
-# A file in a pool that says which pool it is, whatever it is called where it is mounted
+# A file in a pool with the pool's id, whatever the pool's name where it is mounted
 POOL_ID_FILE = "fleet-virt.pool-id"
 
 _SCAN_SECONDS = 120.0
-# What no file can be reached by, whoever tries
+# Errors of paths that lead to no file for any process
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 # What QEMU locks in an image it uses: a byte for each permission from 100 on, one for each that it
 # does not grant to others from 200 on (block/file-posix.c)
@@ -66,7 +66,7 @@ class PoolPlace:
 
 @dataclass(frozen=True)
 class User:
-    """Who names a file; ``uuid`` is the domain's, None for an image that lies on it."""
+    """What references a file; ``uuid`` is the domain's, None for an image that it backs."""
 
     text: str
     uuid: str | None
@@ -75,25 +75,25 @@ class User:
 
 @dataclass
 class References:
-    """All that is named on this host, by the file it is (device and inode) and by its path."""
+    """All files that are referenced on this host, by device and inode, and by path."""
 
     pools: dict[str, PoolPlace]
     domains: frozenset[str] = frozenset()  # their names
     by_path: dict[str, set[User]] = field(default_factory=dict)
     by_file: dict[tuple[int, int], set[User]] = field(default_factory=dict)
-    chains: dict[str, list[str]] = field(default_factory=dict)  # image -> what it lies on
-    # what QEMU takes a file for, by path and by what file it is
+    chains: dict[str, list[str]] = field(default_factory=dict)  # image -> its backing files
+    # the formats in which QEMU opens a file, by path, and by device and inode
     formats: dict[str | tuple[int, int], set[str | None]] = field(default_factory=dict)
     looking_at: str = ""
 
     def users(self, path: str) -> set[User]:
-        """Everybody who names the file ``path``, under whatever name."""
+        """All users of the file ``path``, under any of its names."""
         found = set(self.by_path.get(path, ())) | self.by_path.get(os.path.realpath(path), set())
         identity = _identity(path)
         return found | (self.by_file.get(identity, set()) if identity else set())
 
     def named(self, name: str) -> set[User]:
-        """Everybody who names a file called ``name``, in whatever folder."""
+        """All users of a file called ``name``, in any folder."""
         return {
             user
             for path, users in self.by_path.items()
@@ -102,7 +102,7 @@ class References:
         }
 
     def formats_of(self, path: str) -> set[str | None]:
-        """What QEMU takes the file for wherever it uses it, by definitions and their images."""
+        """The formats in which QEMU opens the file, by definitions and their images."""
         found = self.formats.get(path, set()) | self.formats.get(os.path.realpath(path), set())
         identity = _identity(path)
         return found | (self.formats.get(identity, set()) if identity else set())
@@ -122,7 +122,7 @@ class References:
 
 
 def read_domains(connection: Connection) -> References:
-    """What domains name, by paths alone: no file is touched, so nothing that hangs is met."""
+    """The files that domains reference, by path only: no file is accessed, so nothing can hang."""
     listed = connection.call("list domains", connection.conn.listAllDomains, 0)
     found = References(read_pools(connection, look=False), _names(listed))
     for named, user in _named_by_domains(connection, listed):
@@ -132,7 +132,7 @@ def read_domains(connection: Connection) -> References:
 
 
 def read(connection: Connection) -> References:
-    """Everything that is named on this host; raises rather than leaving something out."""
+    """All files that are referenced on this host; raises rather than omitting one."""
     listed = connection.call("list domains", connection.conn.listAllDomains, 0)
     found = References(read_pools(connection), _names(listed))
     domains = _named_by_domains(connection, listed)
@@ -145,12 +145,12 @@ def read(connection: Connection) -> References:
         )
     except DeadlineExceeded:
         raise PlanRefused(
-            f"{found.looking_at} did not answer within {_SCAN_SECONDS:g} seconds, so who uses"
-            " which image is not known; see to it that it answers (a dead mount?)"
+            f"{found.looking_at} did not respond within {_SCAN_SECONDS:g} seconds, so the users of"
+            " images are unknown; make sure that it responds (a dead mount?)"
         ) from None
     except OSError as error:
         raise PlanRefused(
-            f"{found.looking_at}: {error.strerror or error}, so who uses which image is not known"
+            f"{found.looking_at}: {error.strerror or error}, so the users of images are unknown"
         ) from None
     return found
 
@@ -158,7 +158,7 @@ def read(connection: Connection) -> References:
 def is_locked(path: str) -> bool:
     """Whether QEMU, here or over the network on a shared file system, uses the image.
 
-    Asks for QEMU's own locks (fcntl(2), F_OFD_GETLK) and for loop devices; takes none.
+    Tests QEMU's own locks (fcntl(2), F_OFD_GETLK) and loop devices; takes no lock.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -193,8 +193,8 @@ def _names(domains: t.Iterable[VirDomain]) -> frozenset[str]:
 
 
 def read_pools(connection: Connection, *, look: bool = True) -> dict[str, PoolPlace]:
-    """The pools of this host by name, active or not; without a ``look`` at their folders, which may
-    not answer, nothing is known of who else has them."""
+    """The pools of this host by name, active or not. Without ``look``, their folders, which may
+    hang, are not accessed, and whether they are shared stays unknown."""
     found = {}
     for handle in list_pools(connection):
         name = str(handle.name())
@@ -213,7 +213,7 @@ def read_pools(connection: Connection, *, look: bool = True) -> dict[str, PoolPl
 
 
 def _sharing(folder: str) -> tuple[bool, str | None]:
-    """Whether other machines may have the folder's file system too, and the pool's id."""
+    """Whether other machines may access the folder's file system, and the pool's id."""
     try:
         text = Path(folder, POOL_ID_FILE).read_text(encoding="ascii", errors="replace").strip()
     except OSError:
@@ -224,7 +224,7 @@ def _sharing(folder: str) -> tuple[bool, str | None]:
 def _named_by_domains(
     connection: Connection, domains: t.Sequence[VirDomain]
 ) -> list[tuple[file_references.Named, User]]:
-    """What each domain's definition, live state, snapshots and saved memory name."""
+    """What each domain's definition, live state, snapshots and saved memory reference."""
 
     def documents(handle: VirDomain) -> list[tuple[str, str]]:
         found = [("", handle.XMLDesc(DOMAIN_XML_INACTIVE))]
@@ -249,11 +249,11 @@ def _named_by_domains(
     read = connection.each_there(
         read_one, domains, lambda handle: f"read domain {handle.name()}", ERR_NO_DOMAIN
     )
-    return [named for _raw, found in read for named in found]
+    return [named for _handle, found in read for named in found]
 
 
 def _backings_elsewhere(connection: Connection, found: References) -> list[tuple[str, User]]:
-    """Backing files of volumes in pools that are no folders, as libvirt reads them."""
+    """Backing files of volumes in pools that are not folders, as libvirt reads them."""
     backings = []
     for pool in found.pools.values():
         if pool.type in FOLDER_TYPES or not pool.active:
@@ -272,7 +272,7 @@ def _backings_elsewhere(connection: Connection, found: References) -> list[tuple
         )
         for handle, volume in described:
             if volume["backing"]:
-                user = User(f"{handle.path} lies on it", None, handle.path)
+                user = User(f"backs {handle.path}", None, handle.path)
                 backings.append((str(volume["backing"]), user))
     return backings
 
@@ -282,7 +282,7 @@ def _scan(
     domains: t.Sequence[tuple[file_references.Named, User]],
     others: t.Sequence[tuple[str, User]],
 ) -> None:
-    """Put everything into ``found``; everything that touches a file is in here."""
+    """Add everything to ``found``; all access to files is in here."""
     attached: set[str] = set()
     images: set[str] = set()
     for named, user in domains:
@@ -302,7 +302,7 @@ def _scan(
             found.looking_at = pool.path
             images.update(_files_of(pool.path))
     seen: set[tuple[int, int]] = set()
-    # what QEMU opens as an image says in its header what it takes the files below for
+    # an image that QEMU opens has the formats of its backing files in its header
     for image in sorted(attached):
         _follow(found, image, seen, believed=True)
     for image in sorted(images):
@@ -310,7 +310,7 @@ def _scan(
 
 
 def _formats(found: References, named: file_references.Named) -> t.Iterator[tuple[str, str | None]]:
-    """What the document says that QEMU takes files for."""
+    """The formats that the document gives for files."""
     yield from named.formats
     for volume, kind in named.volume_formats:
         for path in _volume_paths(found, [volume]):
@@ -335,10 +335,10 @@ def _files_of(folder: str) -> list[str]:
 
 
 def _follow(found: References, image: str, seen: set[tuple[int, int]], *, believed: bool) -> None:
-    """Note what ``image`` lies on, and what that lies on.
+    """Record the backing chain of ``image``.
 
-    What QEMU takes for raw lies on nothing, whatever is written there. ``believed``: QEMU opens
-    ``image``, so what it says of the format of files below is so. ``seen`` are files that were
+    What QEMU opens as raw has no backing file, whatever is written there. ``believed``: QEMU opens
+    ``image``, so its header decides the formats of its backing files. ``seen`` are files that were
     followed under any name.
     """
     waiting = [image]
@@ -347,23 +347,23 @@ def _follow(found: References, image: str, seen: set[tuple[int, int]], *, believ
         if path in found.chains:
             continue
         found.looking_at = path
-        handle = found.formats_of(path) == {file_references.RAW}
-        below = [] if handle else _read_header(path)
+        is_raw = found.formats_of(path) == {file_references.RAW}
+        below = [] if is_raw else _read_header(path)
         found.chains[path] = [one.name for one in below]
         identity = _identity(path)
         if identity is not None:
             seen.add(identity)
         for one in below:
             found.looking_at = one.name
-            found.add(one.name, User(f"{path} lies on it", None, path))
+            found.add(one.name, User(f"backs {path}", None, path))
             if believed:
                 found.add_format(one.name, one.format)
-            if _identity(one.name) not in seen:  # else a file that names itself would never end
+            if _identity(one.name) not in seen:  # else a file that references itself would loop
                 waiting.append(one.name)
 
 
 def _read_header(path: str) -> list[Below]:
-    """What the image names, with absolute paths, as QEMU resolves them."""
+    """The files that the image references, with absolute paths, as QEMU resolves them."""
     try:
         status = os.stat(path)
         device = stat.S_ISBLK(status.st_mode)
@@ -379,11 +379,11 @@ def _read_header(path: str) -> list[Below]:
     except OSError:
         if not device:
             raise
-        return []  # a drive without a medium, a disk that is gone: nobody reads an image off it
+        return []  # a drive without a medium, or a disk that is gone: no image can be read from it
     finally:
         os.close(descriptor)
     folder = os.path.dirname(path)
     resolved = [
         Below(os.path.normpath(os.path.join(folder, one.name)), one.format) for one in named
     ]
-    return [one for one in resolved if one.name != path]  # a VMDK image names itself
+    return [one for one in resolved if one.name != path]  # a VMDK image references itself

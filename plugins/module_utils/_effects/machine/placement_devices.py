@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What VMs may want of a hypervisor beyond libvirt's own answers: devices, memory, helpers.
+"""What VMs may need of a hypervisor beyond libvirt's own data: devices, memory, helpers.
 
-Each is None where it cannot be told, as of a hypervisor that is read from afar.
+Each is None where it is unknown, as for a hypervisor that is read remotely.
 
 This file is private to the collection.
 """
@@ -29,7 +29,7 @@ if t.TYPE_CHECKING:
 _DEV = "/dev"
 _PAGES = Path("/sys/kernel/mm/hugepages")
 _MEMINFO = Path("/proc/meminfo")
-# Where QEMU's helpers say of themselves what they are (docs/interop/vhost-user.json)
+# Where QEMU's helpers are described (docs/interop/vhost-user.json)
 _HELPERS = (Path("/etc/qemu/vhost-user"), Path("/usr/share/qemu/vhost-user"))
 _NO_DEVICES = ("shm", "pts", "mqueue", "hugepages", "fd")
 _MOST_DEVICES = 4096
@@ -56,7 +56,7 @@ def interfaces() -> list[str]:
 
 
 def openvswitch_bridges() -> list[str]:
-    """Bridges of Open vSwitch; none where it is not installed or does not answer."""
+    """Bridges of Open vSwitch; none if it is not installed or does not respond."""
     program = programs.find("ovs-vsctl")
     if program is None:
         return []
@@ -88,7 +88,7 @@ def has_virtiofs() -> bool:
     for folder in _HELPERS:
         for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
             with contextlib.suppress(OSError, ValueError):
-                said = json.loads(path.read_text("utf-8"))
-                if said.get("type") == "fs" and os.access(str(said.get("binary")), os.X_OK):
+                helper = json.loads(path.read_text("utf-8"))
+                if helper.get("type") == "fs" and os.access(str(helper.get("binary")), os.X_OK):
                     return True
     return False

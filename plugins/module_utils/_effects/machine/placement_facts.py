@@ -83,7 +83,7 @@ def read(connection: Connection, base_pool: str, base_path: str) -> PlacementEnt
         if connection.local:
             files = [path for path in handles if path.startswith("/")]
             probed = paths.probe(files, connection.timeout)
-            # libvirt lists what somebody has removed behind its back, or what is not mounted
+            # libvirt also lists files that were removed behind its back, or are not mounted
             there = set(probed.files)
             if probed.hanging:
                 entry["error"] = f"{min(probed.hanging)} does not answer"
@@ -105,8 +105,8 @@ def read(connection: Connection, base_pool: str, base_path: str) -> PlacementEnt
 def _offered(
     connection: Connection, host: HostEntry, machine_types: list[str]
 ) -> tuple[list[str] | None, list[str] | None, bool | None]:
-    """Firmwares, TPMs and secure boot of the machine type that VMs get; None where libvirt does
-    not tell."""
+    """Firmwares, TPMs and secure boot of the default machine type; None where libvirt does not
+    report them."""
     kind = "kvm" if "kvm" in host["domain_types"] else "qemu"
     machine = machines.newest_common([machine_types], None)
     try:
@@ -121,7 +121,7 @@ def _offered(
 
 
 def _offers(connection: Connection, secure_boot: bool | None) -> OffersEntry:
-    """What not every hypervisor has; ``volumes`` are yet to be filled in."""
+    """Features that not every hypervisor has; ``volumes`` are filled in later."""
     local = connection.local
     return {
         "volumes": {},
@@ -171,7 +171,7 @@ def defined(connection: Connection) -> list[DefinedEntry]:
 
 
 def _domains(connection: Connection) -> list[tuple[str, str, list[str], Metadata | None]]:
-    """Name, UUID, MAC addresses and metadata of every domain; raises when one cannot be read."""
+    """Name, UUID, MAC addresses and metadata of every domain; raises if one cannot be read."""
 
     def describe(domain: VirDomain) -> tuple[str, str, list[str], Metadata | None]:
         root = parse(domain.XMLDesc(0), f"domain {domain.name()}")
@@ -206,15 +206,15 @@ def _claimed(
 ) -> int:
     """MiB of disks that VMs in creation were promised in ``pool`` and that are not there yet."""
     total = 0
-    for _name, _uuid, _macs, kept in domains:
-        if kept is None or kept.phase != "creating":
+    for _name, _uuid, _macs, stored in domains:
+        if stored is None or stored.phase != "creating":
             continue
         try:
-            disks = json.loads(kept.request or "")["disks"]
+            disks = json.loads(stored.request or "")["disks"]
             sizes = {str(disk["name"]): int(disk["size"] or 0) for disk in disks}
         except (ValueError, KeyError, TypeError):
-            continue  # not written by us: what it claims is not known
-        for volume in kept.volumes:
+            continue  # not written by us: what it claims is unknown
+        for volume in stored.volumes:
             if volume.pool == pool["name"] and volume.path not in listed:
                 total += sizes.get(volume.target, 0)
     return total

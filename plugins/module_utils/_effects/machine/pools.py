@@ -26,7 +26,7 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VolumeHandle:
-    """A volume as a pool lists it; ``raw`` is libvirt's ``virStorageVol``."""
+    """A volume as a pool lists it; ``handle`` is libvirt's ``virStorageVol``."""
 
     pool: str
     name: str
@@ -35,7 +35,7 @@ class VolumeHandle:
 
 
 def list_pools(connection: Connection, *, active_only: bool = False) -> list[VirStoragePool]:
-    """``virStoragePool`` objects, sorted by name; none where the driver knows no storage."""
+    """``virStoragePool`` objects, sorted by name; none if the driver does not support storage."""
     try:
         pools = connection.call(
             "list storage pools",
@@ -50,7 +50,7 @@ def list_pools(connection: Connection, *, active_only: bool = False) -> list[Vir
 
 
 def pool_entries(connection: Connection) -> list[PoolEntry]:
-    """One entry a pool as ``virt_host_info`` returns it; a broken pool has ``error``."""
+    """One entry per pool as ``virt_host_info`` returns it; a broken pool has ``error``."""
 
     def read(pool: VirStoragePool) -> PoolEntry:
         info = storage_info.pool(connection.description(pool))
@@ -104,7 +104,7 @@ def list_handles(pool: VirStoragePool) -> dict[str, VolumeHandle]:
 
 
 class Volumes:
-    """Which volume a path is: the listings of all active pools, made once."""
+    """Finds volumes by path or name in the listings of all active pools, made once."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -139,6 +139,6 @@ class Volumes:
 def describe_volume(handle: VolumeHandle) -> VolumeInfo:
     """``storage_info.volume`` of one volume: opens it (virStorageVolGetXMLDesc reads its header).
 
-    To be called inside :meth:`Connection.each`: the file may lie on a mount that hangs.
+    To be called inside :meth:`Connection.each`: the file may be on a mount that hangs.
     """
     return storage_info.volume(handle.handle.XMLDesc(0))

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Something that is done while the file systems of a guest are frozen, by its agent.
+"""Doing something while a guest's file systems are frozen by its agent.
 
-They thaw whatever becomes of this process: a unit of systemd that is begun before sees to it.
+They thaw even if this process dies: a systemd unit that is started before ensures it.
 
 This file is private to the collection.
 """
@@ -24,7 +24,7 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
 
 _AGENT_SECONDS = 60.0
-_THAW_SECONDS = 90  # after which a guest thaws whose freezing died; longer than the freezing takes
+_THAW_SECONDS = 90  # after which a guest thaws if this process died; longer than freezing takes
 _THAW = """
 import libvirt, sys, time
 for left in range(60):
@@ -39,7 +39,7 @@ for left in range(60):
 def around(
     connection: Connection, dom: VirDomain, action: t.Callable[[], None], quiesce: str
 ) -> bool:
-    """Do ``action`` with the guest's file systems frozen if they can be; whether they were."""
+    """Do ``action`` with the guest's file systems frozen if possible; whether they were."""
     name = str(dom.name())
     if quiesce == NEVER:
         action()
@@ -62,7 +62,7 @@ def around(
 
 
 def _guard(connection: Connection, dom: VirDomain, unit: str) -> None:
-    """Have the guest thaw after a while, unless that is called off."""
+    """Schedule a thaw of the guest, in case this process dies."""
     systemd.clear(f"{unit}.timer")
     systemd.clear(f"{unit}.service")
     argv = [sys.executable, "-c", _THAW, connection.uri, str(dom.UUIDString())]
@@ -76,8 +76,8 @@ def _freeze(connection: Connection, dom: VirDomain, quiesce: str) -> bool:
     except LibvirtFailure as error:
         if quiesce == ALWAYS:
             raise PlanRefused(
-                f"the file systems of {name!r} could not be frozen: {error}; nothing was taken of"
-                " it: see to its guest agent, or leave quiesce at auto"
+                f"the file systems of {name!r} could not be frozen: {error}; nothing was copied."
+                " Check its guest agent, or leave quiesce at auto"
             ) from None
         return False
     return True

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Secrets that libvirt keeps: what they are known by. Their values are never read.
+"""Secrets that libvirt stores: their UUIDs and usages. Their values are never read.
 
 This file is private to the collection.
 """
@@ -20,7 +20,7 @@ if t.TYPE_CHECKING:
 
 
 def known(connection: Connection) -> list[str] | None:
-    """UUIDs of all, and the usages of those for volumes; None where libvirt does not tell."""
+    """UUIDs of all, and the usages of those for volumes; None if libvirt does not report them."""
     try:
         listed = connection.call("list secrets", connection.conn.listAllSecrets, 0)
     except LibvirtFailure:
@@ -34,7 +34,7 @@ def known(connection: Connection) -> list[str] | None:
 
 
 def problems(connection: Connection, home: str, disks: t.Iterable[Disk]) -> list[str]:
-    """Which of the secrets of ``disks`` are not on the hypervisor ``home``."""
+    """Problems of those of ``disks`` whose secrets are not on the hypervisor ``home``."""
     wanted = [disk for disk in disks if disk.encryption_secret]
     there = set(known(connection) or ()) if wanted else set()
     return [

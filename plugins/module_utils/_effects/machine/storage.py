@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Pools and volumes through libvirt's storage API: finding, making, filling, removing.
+"""Pools and volumes through libvirt's storage API: finding, creating, filling, removing.
 
 This file is private to the collection.
 """
@@ -25,13 +25,13 @@ from .pools import list_pools
 if t.TYPE_CHECKING:
     from ..._libvirt import VirStoragePool, VirStorageVol
 
-# What libvirt fails with, having done nothing, where the same may succeed a moment later
+# Errors with which libvirt fails, having done nothing, and which may pass a moment later
 _PASSING = (
     "asynchronous jobs running",  # another volume of the pool is being built
-    # QEMU 7.2 derives keys to find out how fast it is, and gives up where that took no tick
+    # QEMU 7.2 derives keys to measure its speed, and gives up if that took no clock tick
     "Unable to get accurate CPU usage",
 )
-_PATIENCE = 120.0  # seconds for which it is tried again
+_PATIENCE = 120.0  # seconds of retries
 _COPY = 6 * 3600.0  # seconds that copying an image may take
 CHANGE_SECONDS = 300.0  # seconds for what copies nothing, while others may wait for a lock
 _SHORT = 120.0
@@ -41,7 +41,7 @@ _FOLDER_TYPES = ("dir", "fs", "netfs")
 
 @dataclass(frozen=True)
 class Pool:
-    """A pool of files: its name in libvirt, the folder, and libvirt's object (None: not made)."""
+    """A pool of files: its name in libvirt, the folder, libvirt's object (None: not created)."""
 
     name: str
     path: str
@@ -49,7 +49,7 @@ class Pool:
 
     @property
     def existing(self) -> VirStoragePool:
-        """libvirt's object. Raises PlanRefused for a pool that was not made."""
+        """libvirt's object. Raises PlanRefused for a pool that was not created."""
         if self.handle is None:
             raise PlanRefused(
                 f"pool {self.name} at {self.path} does not exist; define and start it, or run"
@@ -63,9 +63,9 @@ class Pool:
 
 
 def find_pool(connection: Connection, name: str, path: str | None) -> Pool | None:
-    """The active pool ``name``, or whichever has ``path`` as its target; None if there is none.
+    """The active pool ``name``, or the one with ``path`` as its target; None if there is none.
 
-    Raises PlanRefused for a pool that is there but cannot be used.
+    Raises PlanRefused for a pool that exists but cannot be used.
     """
     by_name = by_path = None
     for handle in list_pools(connection):
@@ -81,7 +81,7 @@ def find_pool(connection: Connection, name: str, path: str | None) -> Pool | Non
     handle, info = found
     if info["type"] not in _FOLDER_TYPES:
         raise PlanRefused(
-            f"pool {info['name']} is of type {info['type']}; disks are made in pools of files"
+            f"pool {info['name']} is of type {info['type']}; disks are created in pools of files"
             f" ({', '.join(_FOLDER_TYPES)})"
         )
     if not connection.call(f"read pool {info['name']}", handle.isActive):
@@ -101,7 +101,7 @@ def pool_at(connection: Connection, folder: str) -> str | None:
 
 
 def make_pool(connection: Connection, name: str, path: str) -> Pool:
-    """Define a directory pool, make its folder, start it and have it started at boot."""
+    """Define a directory pool, create its folder, start it and set it to start at boot."""
     handle = connection.call(
         f"define pool {name}", connection.conn.storagePoolDefineXML, pool_xml.render(name, path), 0
     )
@@ -116,7 +116,7 @@ def patiently(
     function: t.Callable[[], Value],
     seconds: float = CHANGE_SECONDS,
 ) -> Value:
-    """Call within ``seconds``; while libvirt fails for what passes, wait and repeat."""
+    """Call within ``seconds``; while libvirt fails with an error that passes, wait and retry."""
     limit = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -129,7 +129,7 @@ def patiently(
 
 
 def find_volume(connection: Connection, pool: Pool, name: str) -> VirStorageVol | None:
-    """libvirt's object for the volume ``name``, None if the pool does not know it."""
+    """libvirt's object for the volume ``name``, None if the pool does not list it."""
     if pool.handle is None:
         return None
     try:
@@ -141,7 +141,7 @@ def find_volume(connection: Connection, pool: Pool, name: str) -> VirStorageVol 
 
 
 def is_taken(connection: Connection, pool: Pool, name: str) -> bool:
-    """Whether a volume or, unknown to libvirt, a file of that name is there."""
+    """Whether a volume of that name exists, or a file that libvirt does not know."""
     if find_volume(connection, pool, name) is not None:
         return True
     return os.path.lexists(pool.volume_path(name))
@@ -158,7 +158,7 @@ def create_volume(
     mode: str | None = None,
     secret: str | None = None,
 ) -> VirStorageVol:
-    """A new thin volume of ``size`` bytes: empty, or over ``backing``; encrypted by a ``secret``.
+    """Create a thin volume of ``size`` bytes: empty, or over ``backing``; ``secret`` encrypts it.
 
     libvirt refuses a name that is taken, as a volume or as a file.
     """
@@ -168,7 +168,7 @@ def create_volume(
 
 
 def copy(source: str, source_format: str, target: str, target_format: str) -> None:
-    """Fill the new, empty image ``target`` with what ``source`` holds; holes stay holes.
+    """Fill the new, empty image ``target`` with the content of ``source``; holes stay holes.
 
     The copying ends with this process.
     """
@@ -182,8 +182,8 @@ def copy(source: str, source_format: str, target: str, target_format: str) -> No
         seconds=_COPY,
     )
     if done is None or done.status:
-        said = done.said[-500:] if done else "setpriv (package util-linux) is not installed"
-        raise PlanRefused(f"{source} could not be copied to {target}: {said}")
+        reason = done.said[-500:] if done else "setpriv (package util-linux) is not installed"
+        raise PlanRefused(f"{source} could not be copied to {target}: {reason}")
 
 
 def upload(connection: Connection, volume: VirStorageVol, name: str, content: bytes) -> None:
@@ -215,6 +215,6 @@ def delete_volume(connection: Connection, pool: Pool, name: str) -> bool:
 
 
 def flush(path: str) -> None:
-    """Have the file and its folder entry on the disk (fsync(2))."""
+    """Sync the file and its directory entry to disk (fsync(2))."""
     for one in (path, os.path.dirname(path)):
         files.flush(one)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is left to do once it is known which end has the VM: the steps, as they are done.
+"""The steps that remain once it is known which endpoint has the VM.
 
 This file is private to the collection.
 """
@@ -27,7 +27,7 @@ from ..plan.executor import Turns
 from . import ends as migration_ends
 from . import job as migration_job
 from . import volumes as migration_volumes
-from .ends import Ends, Here
+from .ends import Endpoints, SourceView
 from .jobs import Job
 
 if t.TYPE_CHECKING:
@@ -37,24 +37,24 @@ if t.TYPE_CHECKING:
 
 @dataclass
 class End:
-    """The end that has the VM, ``raw`` on ``connection``, on which what is left to do is done.
+    """The endpoint that has the VM, ``dom`` on ``connection``, where the remaining steps are done.
 
-    ``kept`` is its metadata: as it becomes where it has arrived, as it is where it came from.
-    ``here`` is the definition that the source has besides.
+    ``stored`` is its metadata: those to write on the destination, the present ones on the source.
+    ``source`` is the definition that the source still has.
     """
 
-    ends: Ends
+    ends: Endpoints
     job: Job
     connection: Connection
     dom: VirDomain
     stored: Metadata | None
     remote: Connection
     uuid: str
-    here: Here | None = None
+    source: SourceView | None = None
     references: References | None = None
 
     def carry_out(self, found: Settled) -> None:
-        """Do all of it; raises what it failed with."""
+        """Do all steps; raises the error of the one that failed."""
         run = executor.Run(found.steps, self)
         executor.carry_out([run])
         if run.problem is not None:
@@ -66,15 +66,15 @@ class End:
         self.job.steps.append(step.text)
 
     def undo(self, step: Step[Scene]) -> None:
-        """Nothing: every step is forward."""
+        """Do nothing: no step is rolled back."""
 
     def finish(self) -> None:
-        """Whatever is left, the next run finds by the marks, which go last."""
+        """Do nothing: the marks are removed last, so the next run finds whatever is left."""
 
 
 def _forget(end: End, _step: Step[Scene]) -> None:
-    if end.here is not None:
-        domains.undefine(end.ends.connection, end.here.dom, keep_nvram=True, missing_ok=False)
+    if end.source is not None:
+        domains.undefine(end.ends.connection, end.source.dom, keep_nvram=True, missing_ok=False)
 
 
 def _clear(end: End, _step: Step[Scene]) -> None:
@@ -96,7 +96,7 @@ def _resume(end: End, _step: Step[Scene]) -> None:
 
 
 def _old(end: End, step: Step[Scene]) -> None:
-    """The VM ran on it here, so it is its own; who reaches shared storage has it still."""
+    """Remove a volume on the source: the VM ran on it, so it is its own. Shared ones stay."""
     own = t.cast("OwnVolume", step.about)
     if not os.path.lexists(own.path):
         return

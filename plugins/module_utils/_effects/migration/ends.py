@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The two ends of a move: what each of them has of the VM.
+"""The endpoints of a move: what source and destination have of the VM.
 
 This file is private to the collection.
 """
@@ -32,8 +32,8 @@ _STOP_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
-class Here:
-    """What this end has of the VM."""
+class SourceView:
+    """What the source has of the VM."""
 
     dom: VirDomain
     active: bool
@@ -42,34 +42,34 @@ class Here:
 
 
 @dataclass(frozen=True)
-class There:
-    """What the other end has of the VM; ``error``: it does not say."""
+class DestinationView:
+    """What the destination has of the VM; ``error``: why that is unknown."""
 
     dom: VirDomain | None = None
     active: bool = False
-    coming: bool = False  # QEMU is there for it, but it is not yet, or no more, the VM
+    incoming: bool = False  # QEMU was started for it, but does not hold the VM yet, or any more
     paused: bool = False
     stored: Metadata | None = None
     error: str | None = None
 
     def require_dom(self) -> VirDomain:
-        """libvirt's object of the VM, where the other end has it."""
+        """The VM's domain; raises PlanRefused if the destination does not have it."""
         if self.dom is None:
             raise PlanRefused("the destination does not have the VM; run this again")
         return self.dom
 
     def arrived(self, uuid: str) -> bool:
-        """Whether the VM is there: libvirt defines it there when everything has travelled."""
+        """Whether the VM has arrived: libvirt defines it once everything was transferred."""
         marked = self.stored is not None and self.stored.phase == "migrating"
-        return self.is_of(uuid) and not self.coming and marked
+        return self.is_of(uuid) and not self.incoming and marked
 
     def is_of(self, uuid: str) -> bool:
-        """Whether what is there is the VM ``uuid``, and no other of its name."""
+        """Whether the domain is the VM ``uuid`` and not another of the same name."""
         return self.dom is not None and str(self.dom.UUIDString()) == uuid
 
 
-class Ends:
-    """Both ends of the move of the VM ``name``."""
+class Endpoints:
+    """Source and destination of the move of the VM ``name``."""
 
     def __init__(
         self, connection: Connection, name: str, here: str, destination: Destination
@@ -83,20 +83,20 @@ class Ends:
         self._opened = contextlib.ExitStack()
 
     def close(self) -> None:
-        """Close what had to be opened anew."""
+        """Close the connections that were reopened."""
         self._opened.close()
 
     def reconnect(self) -> None:
-        """Have a connection to libvirt here: its daemon may have gone down and come back."""
+        """Reopen the connection to the source's libvirt if its daemon was restarted."""
         try:
             self.connection.call("ask libvirt", self.connection.conn.getLibVersion)
         except FleetVirtError:
-            again = connect(self.connection.uri, self.connection.timeout)
-            self.connection = self._opened.enter_context(again)
+            reopened = connect(self.connection.uri, self.connection.timeout)
+            self.connection = self._opened.enter_context(reopened)
 
     @contextlib.contextmanager
     def remote(self) -> t.Iterator[Connection]:
-        """libvirt of the destination; raises PlanRefused, saying what to look at."""
+        """Connect to the destination's libvirt; raises PlanRefused with what to check."""
         try:
             with connect(self.uri, self.connection.timeout) as remote:
                 yield remote
@@ -104,18 +104,18 @@ class Ends:
             expired = self._expired() if "ertificate" in error.reason else ""
             if expired:
                 raise PlanRefused(
-                    f"{self.where} cannot be reached from {self.source} with TLS: {expired};"
+                    f"{self.where} cannot be reached from {self.source} over TLS: {expired};"
                     f" {RENEW}"
                 ) from None
             raise PlanRefused(
-                f"{self.where} cannot be reached from {self.source} with TLS: {error.reason}"
-                f" ({self.uri}). See that libvirt listens there, that both have keys of one CA"
-                " (fleet.virt.setup_hypervisors), and that its certificate names"
+                f"{self.where} cannot be reached from {self.source} over TLS: {error.reason}"
+                f" ({self.uri}). Check that libvirt listens there, that both have keys of the same"
+                " CA (fleet.virt.setup_hypervisors), and that its certificate names"
                 f" {self.address}"
             ) from None
 
     def _expired(self) -> str:
-        """The certificate that has expired, of this end or of the other."""
+        """Describe an expired certificate of the source or destination; empty without one."""
         own = migration_keys.for_control()
         if own:
             return f"{', '.join(own)} on {self.source}"
@@ -124,13 +124,15 @@ class Ends:
         return ""
 
     def numeric(self) -> str:
-        """The address of the destination as this host has it."""
+        """Resolve the destination's address on the source."""
 
         def resolve() -> str:
             try:
                 found = socket.getaddrinfo(self.address, None, type=socket.SOCK_STREAM)
             except OSError as error:
-                raise PlanRefused(f"{self.address} of {self.where}: {error}") from None
+                raise PlanRefused(
+                    f"cannot resolve {self.address} of {self.where}: {error}"
+                ) from None
             return str(found[0][4][0])
 
         address = deadline.call(
@@ -138,62 +140,64 @@ class Ends:
         )
         if ipaddress.ip_address(address.partition("%")[0]).is_loopback:
             raise PlanRefused(
-                f"{self.address} of {self.where} is {address} for {self.source}, which is"
+                f"{self.address} of {self.where} resolves to {address} on {self.source}, which is"
                 f" {self.source} itself; set virt_migration_address of {self.where}"
             )
         return address
 
-    def here(self, uuid: str) -> Here | None:
-        """This end."""
+    def source_view(self, uuid: str) -> SourceView | None:
+        """Read what the source has of the VM; None if nothing."""
         call = self.connection.call
         try:
             dom = call(f"look for {self.name}", self.connection.conn.lookupByUUIDString, uuid)
             state = int(call("read the state", dom.state, 0)[0])
             active = bool(call("read the state", dom.isActive))
-            return Here(dom, active, state == DOMAIN_PAUSED, read_metadata(self.connection, dom))
+            return SourceView(
+                dom, active, state == DOMAIN_PAUSED, read_metadata(self.connection, dom)
+            )
         except LibvirtFailure as failure:
             if failure.code == ERR_NO_DOMAIN:
                 return None
             raise
 
     @contextlib.contextmanager
-    def again(self) -> t.Iterator[tuple[Connection | None, There]]:
-        """The other end, by a connection of its own: the first may have gone down with the move."""
+    def reconnected(self) -> t.Iterator[tuple[Connection | None, DestinationView]]:
+        """The destination over a new connection: the first may have failed with the move."""
         with contextlib.ExitStack() as stack:
             remote: Connection | None = None
             try:
                 remote = stack.enter_context(connect(self.uri, self.connection.timeout))
-                there = self.there(remote)
+                destination = self.destination_view(remote)
             except FleetVirtError as error:
-                remote, there = None, There(error=str(error))
-            yield remote, there
+                remote, destination = None, DestinationView(error=str(error))
+            yield remote, destination
 
-    def there(self, remote: Connection) -> There:
-        """The other end."""
+    def destination_view(self, remote: Connection) -> DestinationView:
+        """Read what the destination has of the VM."""
         dom = find_domain(remote, self.name)
         if dom is None:
-            return There()
+            return DestinationView()
         active = bool(remote.call("read the state", dom.isActive))
         state = int(remote.call("read the state", dom.state, 0)[0])
-        # one that is coming in is active, but no definition yet
+        # an incoming VM is active but not yet defined
         defined = bool(remote.call("read the state", dom.isPersistent))
         runs = active and defined and state != DOMAIN_SHUTOFF
         stored = read_metadata(remote, dom)
-        return There(dom, runs, not defined, active and state == DOMAIN_PAUSED, stored)
+        return DestinationView(dom, runs, not defined, active and state == DOMAIN_PAUSED, stored)
 
-    def undecided(self, here: Here | None, there: There) -> str:
-        """In words, what both ends have."""
+    def undecided(self, source: SourceView | None, destination: DestinationView) -> str:
+        """Describe what source and destination have."""
 
-        def told(name: str, present: bool, active: bool) -> str:
-            return f"{name}: {'runs' if active else 'defined' if present else 'not there'}"
+        def state(name: str, present: bool, active: bool) -> str:
+            return f"{name}: {'running' if active else 'defined' if present else 'absent'}"
 
-        other = told(self.where, there.dom is not None, there.active)
-        if there.error is not None:
-            other = f"{self.where}: {there.error}"
-        return f"{told(self.source, here is not None, bool(here and here.active))}; {other}"
+        other = state(self.where, destination.dom is not None, destination.active)
+        if destination.error is not None:
+            other = f"{self.where}: {destination.error}"
+        return f"{state(self.source, source is not None, bool(source and source.active))}; {other}"
 
     def stop(self, connection: Connection, dom: VirDomain) -> None:
-        """End a VM that was started paused and never ran; one that has just gone has ended."""
+        """Destroy a VM that was started paused and never ran; it may be gone already."""
         try:
             connection.call(f"stop {self.name}", dom.destroy, seconds=_STOP_SECONDS)
         except LibvirtFailure as error:
@@ -202,10 +206,10 @@ class Ends:
 
 
 def write_everywhere(connection: Connection, dom: VirDomain, stored: Metadata) -> None:
-    """The same, in the running VM too, and in its definition last."""
+    """Write the metadata to the running VM, and last to its definition."""
     try:
         lookup.write_metadata(connection, dom, stored, lookup.AFFECT_LIVE)
     except LibvirtFailure as error:
-        if error.code != ERR_OPERATION_INVALID:  # a guest that is, or has just, shut off
+        if error.code != ERR_OPERATION_INVALID:  # the guest is, or has just been, shut off
             raise
     lookup.write_metadata(connection, dom, stored, lookup.AFFECT_CONFIG)

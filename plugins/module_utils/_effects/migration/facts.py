@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading both ends of a migration: the VM here, the destination through its own libvirt.
+"""Reading both endpoints of a move: the VM on this host, the destination through its libvirt.
 
 This file is private to the collection.
 """
@@ -65,7 +65,7 @@ class _Live(t.TypedDict):
 
 
 def read_source(connection: Connection, dom: VirDomain, host: str) -> Source:
-    """The VM with everything that decides whether and how it moves; ``host`` names this one."""
+    """Read the VM with all that decides whether and how it moves; ``host`` is this one's name."""
     name = str(dom.name())
 
     def ask() -> _Live:
@@ -117,8 +117,8 @@ def read_source(connection: Connection, dom: VirDomain, host: str) -> Source:
 
 
 def job_of(connection: Connection, dom: VirDomain) -> str | None:
-    """What job libvirt does on the domain, None for none (virDomainGetJobInfo), as for one that is
-    shut off."""
+    """The kind of job that libvirt runs on the domain (virDomainGetJobInfo); None without one, or
+    if it is shut off."""
     try:
         kind = connection.call(f"read the job of {dom.name()}", dom.jobInfo)[0]
     except LibvirtFailure as error:
@@ -174,7 +174,7 @@ def _disks(
             shareable=bool(entry["shareable"]),
             encrypted=next(element.iter("encryption"), None) is not None,
             secret=encryption.secret_of(element),
-            # a raw disk lies on nothing, whatever its guest has written where a header would be
+            # a raw disk has no backing file, whatever its guest wrote where a header would be
             chain=tuple(_chain(element) if active else _stored_chain(connection, entry["source"]))
             if entry["device"] == "disk" and entry["format"] != RAW
             else (),
@@ -184,7 +184,7 @@ def _disks(
 
 
 def _volume(entry: DiskEntry) -> str | None:
-    """A volume of a pool, which is no file that is moved, and no empty drive either."""
+    """Name of a pool's volume, which is neither a file to move nor an empty drive."""
     return f"{entry['pool']}/{entry['volume']}" if entry["volume"] else None
 
 
@@ -193,7 +193,7 @@ def _own(own: t.Mapping[str, OwnVolume], path: str | None) -> OwnVolume | None:
 
 
 def _chain(disk: Element) -> t.Iterator[tuple[str, str]]:
-    """File and format of what the disk lies on, nearest first."""
+    """Path and format of the disk's backing files, nearest first."""
     below = disk.find("backingStore")
     while below is not None and below.get("type"):
         source, kind = below.find("source"), below.find("format")
@@ -203,21 +203,21 @@ def _chain(disk: Element) -> t.Iterator[tuple[str, str]]:
 
 
 def _stored_chain(connection: Connection, path: str | None) -> t.Iterator[tuple[str, str]]:
-    """The same of a disk that nobody has open, as the volumes' headers say."""
+    """The same for a disk that no process has open, from the volumes' headers."""
     for _depth in range(_MAX_DEPTH):
         if not path:
             return
         try:
-            dom = connection.call(
+            volume = connection.call(
                 f"look for volume {path}", connection.conn.storageVolLookupByPath, path
             )
-            text = connection.call(f"read volume {path}", dom.XMLDesc, 0)
+            text = connection.call(f"read volume {path}", volume.XMLDesc, 0)
         except LibvirtFailure as error:
             if error.code != ERR_NO_STORAGE_VOL:
                 raise
             raise PlanRefused(
-                f"{path} is in no pool of this hypervisor, so what it lies on is not known; define"
-                " a pool at its folder, or look at the pool anew (virsh pool-refresh)"
+                f"{path} is in no pool of this hypervisor, so its backing file is unknown; define"
+                " a pool for its folder, or refresh the pool (virsh pool-refresh)"
             ) from None
         info = storage_info.volume(text)
         path = info["backing"]
@@ -231,7 +231,7 @@ def read_target(
     source: Source,
     base_pool: str,
 ) -> Target:
-    """The destination, with its pools as libvirt there last saw them."""
+    """Read the destination, with its pools as its libvirt last saw them."""
     capabilities = _capabilities(connection)
     pools = read_pools(connection)
     marks = {f"{pool.path}/{MAINTENANCE_VOLUME}" for pool in pools if pool.name == base_pool}
@@ -259,7 +259,7 @@ def _free(connection: Connection) -> int | None:
 
 
 def read_defined(connection: Connection, pools: t.Mapping[str, str]) -> list[Defined]:
-    """Every domain there with all the files it names; ``pools`` are folders by name."""
+    """Read every domain with all files it references; ``pools`` maps pools to their folders."""
 
     def read(dom: VirDomain) -> Defined:
         active, persistent = bool(dom.isActive()), bool(dom.isPersistent())
@@ -290,12 +290,12 @@ def read_defined(connection: Connection, pools: t.Mapping[str, str]) -> list[Def
     found = connection.each_there(
         read, listed, lambda dom: f"read domain {dom.name()}", ERR_NO_DOMAIN
     )
-    return [defined for _raw, defined in found]
+    return [defined for _dom, defined in found]
 
 
 def read_pools(connection: Connection, *, refresh: bool = False) -> list[Pool]:
-    """The pools of files there; with ``refresh``, libvirt looks at them anew, which is a change: it
-    lists what somebody put there behind its back."""
+    """Read the pools of files. With ``refresh`` libvirt refreshes them first, which is a change:
+    it then lists files that were added behind its back."""
     found = []
     for pool in list_pools(connection):
         name = str(pool.name())
@@ -307,9 +307,10 @@ def read_pools(connection: Connection, *, refresh: bool = False) -> list[Pool]:
             found.append(Pool(name, path, False))
             continue
         if refresh:
-            # another VM's volume may be in the making there
-            again = functools.partial(pool.refresh, 0)
-            storage.patiently(connection, f"look at pool {name} anew", again)
+            # another VM's volume may be under construction there
+            storage.patiently(
+                connection, f"refresh pool {name}", functools.partial(pool.refresh, 0)
+            )
         available = int(connection.call(f"read pool {name}", pool.info)[3])
         handles = list(connection.call(f"list pool {name}", list_handles, pool).values())
         described = connection.each_there(
@@ -332,7 +333,8 @@ def _networks(connection: Connection) -> list[str]:
 
 
 def _bridges(connection: Connection) -> tuple[str, ...] | None:
-    """Where libvirt knows interfaces; Debian 13 has that in a package of its own."""
+    """Names of bridges; None without libvirt's interface driver (a package of its own in Debian
+    13)."""
     try:
         listed = connection.call("list interfaces", connection.conn.listAllInterfaces, 0)
         found = []
@@ -345,7 +347,7 @@ def _bridges(connection: Connection) -> tuple[str, ...] | None:
 
 
 def _cpu_problem(connection: Connection, source: Source) -> str | None:
-    """Why the destination's CPU is not enough; an emulated one is the same everywhere."""
+    """Why the destination's CPU is incompatible; an emulated one is the same everywhere."""
     if source.cpu is None or source.domain_type != "kvm":
         return None
     try:

@@ -4,8 +4,8 @@
 
 """The migration itself: a transient unit of this host, watched with limits.
 
-libvirt's program runs in the unit, and libvirt goes on with the move even if that is killed. So
-neither the end of this module nor that of the controller ends it, and the next run finds it.
+virsh runs in the unit, and libvirt continues the move even if virsh is killed. So the move survives
+this module and the controller, and the next run finds it.
 
 This file is private to the collection.
 """
@@ -33,17 +33,17 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
 
 _POLL = 0.25
-_ASK_SECONDS = 5.0  # between two questions whether the destination still answers
+_ASK_SECONDS = 5.0  # between two checks whether the destination still responds
 _SILENT_SECONDS = 40.0  # libvirt's own keepalive has given up by then
-_STALL_SECONDS = 120.0  # in which not a byte was copied
-_PAUSED_SECONDS = 60.0  # that a move has at least once its guest is paused
-_END_SECONDS = 30.0  # that a job may take to end after it was told to
+_STALL_SECONDS = 120.0  # without a byte copied
+_PAUSED_SECONDS = 60.0  # that a move gets at least once its guest is paused
+_END_SECONDS = 30.0  # that a job may take to end after it was aborted
 
 
 @dataclass
 class Watched:
-    """What was seen of the move: ``error`` is None if libvirt says it succeeded. ``disks`` are the
-    bytes of disks that had to be copied, as libvirt knew last."""
+    """Progress and outcome of a move: ``error`` is None if libvirt reports success. ``disks`` are
+    the bytes of disks to copy, as libvirt last reported them."""
 
     error: str | None = None
     lines: list[str] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Watched:
 
 
 def unit_of(uuid: str) -> str:
-    """The unit that moves the VM ``uuid``."""
+    """Name of the unit that moves the VM ``uuid``."""
     return f"fleet-virt-migrate-{uuid}.service"
 
 
@@ -62,7 +62,7 @@ def _log(uuid: str) -> Path:
 
 
 def start(uuid: str, argv: t.Sequence[str]) -> None:
-    """Begin the move as a unit of its own."""
+    """Start the move in a unit of its own."""
     clear(uuid)
     program = programs.find(argv[0])
     if program is None:
@@ -81,7 +81,7 @@ def start(uuid: str, argv: t.Sequence[str]) -> None:
 
 
 def state(uuid: str) -> str | None:
-    """What the unit does: running, done or failed; None if there is none."""
+    """State of the unit: running, done or failed; None if there is no unit."""
     values = systemd.properties(unit_of(uuid), "LoadState", "ActiveState", "SubState")
     if values.get("LoadState") == "not-found" or values.get("ActiveState") == "inactive":
         return None
@@ -90,8 +90,8 @@ def state(uuid: str) -> str | None:
     return "done" if values.get("SubState") == "exited" else "running"
 
 
-def said(uuid: str) -> str:
-    """What libvirt's program printed."""
+def output(uuid: str) -> str:
+    """The output of virsh."""
     with contextlib.suppress(OSError):
         text = _log(uuid).read_text(encoding="utf-8", errors="replace")
         return " ".join(text.removeprefix("error: ").split())[:2000]
@@ -99,7 +99,7 @@ def said(uuid: str) -> str:
 
 
 def clear(uuid: str) -> None:
-    """Take the unit away, which has ended."""
+    """Remove the unit, which has ended."""
     systemd.clear(unit_of(uuid))
     with contextlib.suppress(FileNotFoundError):
         _log(uuid).unlink()
@@ -108,7 +108,7 @@ def clear(uuid: str) -> None:
 
 
 class Watch:
-    """Waiting for the move of one VM."""
+    """Watches the move of one VM."""
 
     def __init__(
         self,
@@ -136,18 +136,18 @@ class Watch:
         self._processed = 0
 
     def wait(self) -> Watched:
-        """Until it has ended, by itself or because it took too long or the other end is gone."""
+        """Wait until it ends, by itself, for taking too long, or as the destination is gone."""
         began, limit = time.monotonic(), self.seconds
         why, pause = "", self.pause
         while self._goes_on():
             now = time.monotonic()
             self._progress(now)
             if now - began > limit and pause:
-                # it changes nothing any more, so as much time again is enough
+                # its memory no longer changes, so the same time again is enough
                 pause, limit = False, limit + max(limit, _PAUSED_SECONDS)
                 self._suspend()
             elif now - began > limit:
-                why = f"it took longer than {limit:g} seconds and was ended"
+                why = f"it took longer than {limit:g} seconds and was aborted"
             elif now - self._changed > _STALL_SECONDS:
                 why = f"nothing was copied for {_STALL_SECONDS:g} seconds"
             elif not self._other_end(now):
@@ -159,12 +159,12 @@ class Watch:
         if why:
             self.seen.error = why
         elif state(self.uuid) != "done":
-            self.seen.error = said(self.uuid) or "libvirt ended it without saying why"
+            self.seen.error = output(self.uuid) or "libvirt ended it without an error message"
         return self.seen
 
     def _suspend(self) -> None:
-        """Have the guest change nothing any more; libvirt lets it run again where it arrives."""
-        self._say(f"{self.name}: paused, {self.seconds:g} s are over")
+        """Pause the guest so that its memory no longer changes; libvirt resumes it on arrival."""
+        self._say(f"{self.name}: paused after {self.seconds:g} s")
         with contextlib.suppress(FleetVirtError):
             self.connection.call(f"pause {self.name}", self.dom.suspend)
 
@@ -172,7 +172,7 @@ class Watch:
         return self._job() is not None or state(self.uuid) == "running"
 
     def _job(self) -> str | None:
-        """libvirt's job; None also when the domain is gone, which a finished move makes it."""
+        """libvirt's job; None also if the domain is gone, as after a finished move."""
         try:
             return job_of(self.connection, self.dom)
         except FleetVirtError:
@@ -184,7 +184,7 @@ class Watch:
         except FleetVirtError:
             return
         processed = int(stats.get("data_processed", 0))
-        if processed != self._processed:  # less, where another phase counts anew
+        if processed != self._processed:  # less if another phase starts counting
             self._processed, self._changed = processed, now
         self.seen.processed = max(self.seen.processed, processed)
         self.seen.disks = int(stats.get("disk_total", 0)) or self.seen.disks
@@ -200,7 +200,7 @@ class Watch:
         migration_progress.note(self.uuid, self.name, line)
 
     def _allow_downtime(self, now: float) -> None:
-        """The next stage of what the guest may stand still at the end."""
+        """Raise the permitted downtime of the guest when its next stage is due."""
         while self._downtimes and now - self._began >= self._downtimes[0][0]:
             _at, milliseconds = self._downtimes.pop(0)
             with contextlib.suppress(FleetVirtError):
@@ -217,7 +217,7 @@ class Watch:
         return time.monotonic() - self._answered < _SILENT_SECONDS
 
     def _end(self) -> None:
-        """End the job, if need be by taking its own connections away."""
+        """Abort the job, if need be by closing its connections."""
         with contextlib.suppress(FleetVirtError):
             self.connection.call(f"end the job of {self.name}", self.dom.abortJob)
         if self._ended(5.0):
@@ -235,7 +235,7 @@ class Watch:
         return True
 
     def _yank(self) -> None:
-        """Have QEMU drop connections to a dead peer, which it would wait for (QMP's yank)."""
+        """Have QEMU drop connections to a dead peer that it would wait for (QMP's yank)."""
 
         def ask(command: t.Mapping[str, object]) -> str:
             argv = ["virsh", "--connect", self.connection.uri, "qemu-monitor-command", self.uuid]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The VMs of one call that moves them, and what becomes of each.
+"""The VMs that one call moves, and the result of each.
 
 This file is private to the collection.
 """
@@ -18,8 +18,8 @@ from ..._pure.migration.types import Destination, LostSource, Options
 
 @dataclass(frozen=True)
 class Settings:
-    """``here`` is this hypervisor's name in the inventory; ``repair``: nothing new is begun;
-    ``parallel`` VMs move at the same time; ``evacuating``: they are to come back one day."""
+    """``here`` is this hypervisor's name in the inventory; ``repair``: start no new move;
+    ``parallel``: VMs to move at the same time; ``evacuating``: they are to return later."""
 
     here: str
     base_pool: str
@@ -29,12 +29,12 @@ class Settings:
     evacuating: bool = False
 
 
-Figure = t.Union[int, float, str, None]  # in check mode it says so instead
+Figure = t.Union[int, float, str, None]  # a text in check mode
 
 
 @dataclass
 class Job:
-    """One VM, and what becomes of it; ``lost``: the hypervisor that it came from, if that is."""
+    """One VM and its result; ``lost``: its source, if that hypervisor is lost."""
 
     name: str
     destination: Destination
@@ -58,7 +58,7 @@ class Job:
 
 
 def result(jobs: t.Sequence[Job], settings: Settings) -> dict[str, object]:
-    """What the module returns."""
+    """The module's result."""
     vms = [
         {
             "name": job.name,

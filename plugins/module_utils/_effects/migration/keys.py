@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Certificates that have expired, each end's own.
+"""Expired certificates of source and destination.
 
-libvirt says of the other end only that its certificate was not verified, and QEMU of either end
-says it when volumes have been made already.
+libvirt reports only that its peer's certificate was not verified, and QEMU reports it when volumes
+have been created already.
 
 This file is private to the collection.
 """
@@ -19,7 +19,7 @@ import time
 from ..._errors import FleetVirtError
 from ..hypervisor import preflight_tls
 
-# What libvirt uses in place of the other if it is there (migrate_tls_x509_cert_dir in qemu.conf)
+# libvirt uses the first one that exists (migrate_tls_x509_cert_dir in qemu.conf)
 _DATA = ("/etc/pki/libvirt-migrate", "/etc/pki/qemu")
 
 
@@ -28,29 +28,29 @@ def _data() -> str:
 
 
 def for_control() -> list[str]:
-    """What this hypervisor shows to libvirt on others, in words, if it has expired."""
+    """Describe expired certificates that this hypervisor presents to libvirt on others."""
     return _expired([preflight_tls.CONTROL["ca"], preflight_tls.CONTROL["cert"]])
 
 
-def for_leaving() -> list[str]:
-    """What QEMU here shows to another that a VM goes to."""
+def for_outgoing() -> list[str]:
+    """Describe those that QEMU here presents to the destination of a VM."""
     return _expired([f"{_data()}/ca-cert.pem", f"{_data()}/client-cert.pem"])
 
 
-def for_coming() -> list[str]:
-    """What QEMU here shows to another that a VM comes from."""
+def for_incoming() -> list[str]:
+    """Describe those that QEMU here presents to the source of a VM."""
     return _expired([f"{_data()}/ca-cert.pem", f"{_data()}/server-cert.pem"])
 
 
 def of_other(address: str) -> bool:
-    """Whether it is its age that speaks against the certificate of libvirt there."""
+    """Whether the certificate of libvirt at ``address`` has expired."""
     return "certificate has expired" in (preflight_tls.problem(address) or "")
 
 
 def _expired(paths: list[str]) -> list[str]:
     found = []
     for path in paths:
-        # What cannot be read is libvirt's to judge: it may not be used at all
+        # an unreadable file is left to libvirt: it may not be in use at all
         with contextlib.suppress(FleetVirtError, OSError, ValueError):
             last = _until(path)
             if last < time.time():
@@ -60,7 +60,7 @@ def _expired(paths: list[str]) -> list[str]:
 
 
 def _until(path: str) -> float:
-    """A file may hold several CAs, of which one that is valid is enough; below a certificate may be
-    those that signed it."""
+    """When the file's certificates expire. It may hold several CAs, of which one valid is enough,
+    or a certificate followed by its issuers."""
     ends = [float(one["until"]) for one in preflight_tls.validity(path, "cert")]
     return max(ends) if os.path.basename(path) in ("cacert.pem", "ca-cert.pem") else ends[0]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the choice of a destination needs to know of a hypervisor and of the VMs to move.
+"""Reading what the choice of a destination needs of a hypervisor and of the VMs to move.
 
 This file is private to the collection.
 """
@@ -33,7 +33,7 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Seen:
-    """A domain, with what is kept in its definition."""
+    """A domain with the metadata of its definition."""
 
     dom: VirDomain
     name: str
@@ -53,12 +53,12 @@ def look(
     every: bool = False,
     home: str | None = None,
 ) -> LookAnswer:
-    """The hypervisor with its promises, those of ``names`` that are here, and the claims of VMs
-    that are to come. Changes nothing.
+    """Read the hypervisor with its promises, those of ``names`` that it has, and the claims of
+    incoming VMs. Changes nothing.
 
-    With ``unfinished``, no names stand for all VMs whose move was interrupted; with ``every`` they
-    stand for all, with ``home`` for those that were evacuated from there and those under way. What
-    cannot be read of one VM is its ``error``, and no other's.
+    Without names, ``unfinished`` selects all VMs whose move was interrupted, ``every`` all VMs,
+    ``home`` those evacuated from there and those being moved. A VM that cannot be read has
+    ``error`` and affects no other.
     """
     host = placement_facts.read(connection, base_pool, base_path)
     seen = _seen(connection)
@@ -67,13 +67,13 @@ def look(
     if names or not (unfinished or every or home):
         vms = [one for one in vms if one.name in names]
     elif not every:
-        # of one that has arrived, the phase is in its definition, and not in what runs
+        # once a VM has arrived, the phase is in its definition, not in its live state
         vms = [
             one
             for one in vms
             if one.stored.phase == "migrating" or (home and home in one.stored.evacuated_from)
         ]
-    # libvirt would hang with such a file, and so would what it is asked of other VMs
+    # such a file would hang libvirt, and with it requests about other VMs
     files = [file for one in vms for file in one.files] if connection.local else []
     hanging = paths.probe(files, connection.timeout).hanging
     return {
@@ -89,7 +89,7 @@ def look(
             for one in claims
             if one.stored.move is not None
         ],
-        "expired": migration_keys.for_coming(),
+        "expired": migration_keys.for_incoming(),
     }
 
 
@@ -118,13 +118,13 @@ def _seen(connection: Connection) -> list[_Seen]:
     found = connection.each_there(
         read, listed, lambda dom: f"read domain {dom.name()}", ERR_NO_DOMAIN
     )
-    return sorted((one for _raw, one in found), key=lambda one: one.name)
+    return sorted((one for _dom, one in found), key=lambda one: one.name)
 
 
 def _entry(
     connection: Connection, one: _Seen, hanging: t.Collection[str]
 ) -> UnreadEntry | MovingEntry:
-    """What is known of a VM, with what it asks of its new hypervisor, or why not (``error``)."""
+    """Describe a VM with its demands on a destination, or why they are unknown (``error``)."""
     stored = one.stored
     found: UnreadEntry = {
         "name": one.name,

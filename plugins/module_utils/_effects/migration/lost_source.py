@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Settling, on the destination, a move whose source is declared lost.
+"""Finishing or undoing, on the destination, a move whose source is declared lost.
 
-What is to be done says :mod:`._pure.migration.lost_source`; here it is seen and done.
+:mod:`._pure.migration.lost_source` decides what to do; this file reads the facts and does it.
 
 This file is private to the collection.
 """
@@ -49,7 +49,7 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
 
 _EXECUTES = (DOMAIN_RUNNING, DOMAIN_BLOCKED, DOMAIN_PMSUSPENDED)
-_POST_COPY = (DOMAIN_RUNNING_POSTCOPY, DOMAIN_RUNNING_POSTCOPY_FAILED)  # its memory is not whole
+_POST_COPY = (DOMAIN_RUNNING_POSTCOPY, DOMAIN_RUNNING_POSTCOPY_FAILED)  # memory incomplete
 _WHOLE = DOMAIN_XML_SECURE | DOMAIN_XML_INACTIVE
 _PORTS = (16514, 22)  # libvirt's TLS, SSH
 _CONNECT_SECONDS = 3.0
@@ -58,14 +58,14 @@ _STOP_SECONDS = 300.0
 
 
 def settle(connection: Connection, job: Job, here: str, lost: LostSource, *, check: bool) -> None:
-    """Settle the move of the job's VM from ``lost`` to ``here``; raises PlanRefused if it cannot be
-    settled, or if the VM is lost."""
+    """Finish or undo the move of the job's VM from ``lost`` to ``here``; raises PlanRefused if that
+    is impossible, or if the VM is lost."""
     _Settler(connection, job, here, lost, check=check).settle()
 
 
 @dataclass(frozen=True)
 class _Found:
-    """What is here, for the plan and as it is worked with."""
+    """What this hypervisor has: facts for the plan, and libvirt's objects."""
 
     seen: Seen
     dom: VirDomain | None
@@ -77,21 +77,21 @@ class _Found:
     written: t.Sequence[tuple[str, int]]
 
     def require_dom(self) -> VirDomain:
-        """libvirt's object of a VM that is here."""
+        """The VM's domain; raises PlanRefused if it is gone."""
         if self.dom is None:
-            raise PlanRefused("the VM is not here any more; run this again")
+            raise PlanRefused("the VM is no longer on this hypervisor; run this again")
         return self.dom
 
     @property
     def move(self) -> Move | None:
-        """The move, as it is noted with the VM or else with its claim."""
+        """The move as recorded in the VM's metadata, else in its claim's."""
         if self.seen.marks and self.stored is not None:
             return self.stored.move
         return self.claim.move if self.claim is not None else None
 
 
 class _Settler:
-    """One VM."""
+    """Finishes or undoes the move of one VM."""
 
     def __init__(
         self, connection: Connection, job: Job, here: str, lost: LostSource, *, check: bool
@@ -161,17 +161,17 @@ class _Settler:
     def _nothing(self, found: _Found) -> None:
         if found.dom is None:
             raise PlanRefused(
-                f"{self.here} has nothing of {self.name!r} or of its move from {self.lost.name} any"
-                " more: another run may have settled it"
+                f"{self.here} no longer has {self.name!r} or a claim of its move from"
+                f" {self.lost.name}: another run may have finished or undone it"
             )
         self.job.flow, self.job.msg = "none", f"it is on {self.here}"
 
     def _gone(self, found: _Found, *, clear: bool) -> None:
-        """It was lost with its hypervisor: what holds nothing goes, what holds something stays."""
-        self.job.kept += [f"{path}: it may be all that is left" for path, _size in found.written]
+        """The VM was lost with its hypervisor: remove empty volumes, keep those with content."""
+        self.job.kept += [f"{path}: may be all that is left of it" for path, _size in found.written]
         if clear:
             self.job.changed = True
-            self.job.steps.append(f"remove the place kept for {self.name}, and its empty volumes")
+            self.job.steps.append(f"remove the claim of {self.name} and its empty volumes")
             if not self.check and found.claimed is not None:
                 migration_volumes.drop(self.connection, self.name, found.claimed, volumes=True)
         self.job.flow = "lost"
@@ -180,11 +180,11 @@ class _Settler:
         )
 
     def _arrived(self, found: _Found, what: str) -> None:
-        """It is here, whole: it is made lasting, and nothing of the move is left."""
+        """The VM arrived complete: make it persistent, and clean up after the move."""
         name, move = self.name, found.move
         self.job.flow, self.job.changed = "finish", self.check
         if what == lost_plan.DEFINE:
-            self.job.steps.append(f"define {name}, which only runs, for good")
+            self.job.steps.append(f"make the transient domain {name} persistent")
         self.job.steps.append(f"finish the move of {name}")
         self.job.note = self._note(found)
         if self.check:
@@ -192,22 +192,22 @@ class _Settler:
         if self._never_ran(found):
             self.connection.call(f"stop {name}", found.require_dom().destroy, seconds=_STOP_SECONDS)
         with owners.host_lock():
-            # another run may have finished it, and begun another move since
-            again = self._see()
-            if again.uuid != found.uuid or lost_plan.action(again.seen) != what:
+            # another run may have finished it, and started another move since
+            current = self._see()
+            if current.uuid != found.uuid or lost_plan.action(current.seen) != what:
                 raise PlanRefused(
-                    f"{name!r} was changed by another run meanwhile; run this again, which says"
-                    " how it is now"
+                    f"{name!r} was changed by another run meanwhile; run this again to see its"
+                    " current state"
                 )
             self.job.changed = True
-            dom = again.require_dom()
+            dom = current.require_dom()
             if what == lost_plan.DEFINE:
                 text = self.connection.call(f"read {name}", dom.XMLDesc, _WHOLE)
                 domains.define(self.connection, f"define {name}", text)
-            self._plain(again, move)
+            self._plain(current, move)
 
     def _never_ran(self, found: _Found) -> bool:
-        """Whether it was shut off before, and was started for the move alone."""
+        """Whether it was shut off before and was started only for the move."""
         move = found.move
         return (
             found.state == DOMAIN_PAUSED
@@ -217,8 +217,8 @@ class _Settler:
         )
 
     def _plain(self, found: _Found, move: Move | None) -> None:
-        """Autostart comes back, the marks go, and the claim last: one that has just been defined
-        has no marks that would tell the next run."""
+        """Restore autostart, remove the marks, and the claim last: a VM that was just defined has
+        no marks for the next run to find."""
         dom, stored = found.require_dom(), found.stored
         copies = {one.path: one.pool for one in (found.claim.volumes if found.claim else ())}
         if move is not None and move.autostart == "yes":
@@ -230,15 +230,15 @@ class _Settler:
         migration_volumes.drop_claim(self.connection, self.name, found.uuid, volumes=False)
 
     def _note(self, found: _Found) -> str:
-        """What is to be known of it, and of what it left behind."""
+        """What the user must know of it, and of its leftovers."""
         move, notes = found.move, []
         if move is not None and move.state == "running":
             if found.state == DOMAIN_SHUTOFF:
                 notes.append(migration_settle.went_off(self.here))
             elif found.state == DOMAIN_PAUSED:
                 notes.append(
-                    f"it is paused on {self.here}, where nothing resumes it by itself; if it was"
-                    f" not paused before the move, resume it there (virsh resume {self.name})"
+                    f"it is paused on {self.here} and not resumed automatically; if it was not"
+                    f" paused before the move, resume it there (virsh resume {self.name})"
                 )
         copied = {one.path for one in (found.claim.volumes if found.claim else ())}
         old = [one.path for one in (found.stored.volumes if found.stored else ())]
@@ -248,7 +248,7 @@ class _Settler:
 
 
 def _answering(addresses: t.Sequence[str]) -> str | None:
-    """Where the hypervisor that is said to be lost accepts a connection; None if nowhere."""
+    """Where the hypervisor declared lost accepts a connection; None if nowhere."""
 
     def ask() -> str | None:
         for address in addresses:
@@ -258,7 +258,7 @@ def _answering(addresses: t.Sequence[str]) -> str | None:
                     return f"{address} (port {port})"
         return None
 
-    # a name that cannot be resolved in that time is none that answers
+    # a name that does not resolve in time counts as not answering
     with contextlib.suppress(DeadlineExceeded):
         return deadline.call(ask, seconds=_ASK_SECONDS, what="look for the lost hypervisor")
     return None

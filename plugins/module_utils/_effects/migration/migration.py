@@ -4,13 +4,13 @@
 
 """Moving VMs from this hypervisor to others.
 
-Everything is looked at before anything is touched. Then the VM is marked: phase ``migrating`` in
-its definition, autostart off, so that a copy of it that comes back from the dead is not started.
-Its place and its volumes are made on the destination, and libvirt moves it. One that is shut off
-is started paused for that, so that its guest never runs on the way: libvirt itself then sees to it
-that only one end has it. Which end has it afterwards is found out from both, whatever the call
-said. Only then are the volumes here removed, and the marks last of all: a call that is killed
-leaves what the next one needs to finish.
+Everything is checked before anything is changed. Then the VM is marked: phase ``migrating`` in its
+definition, autostart off, so that a hypervisor that comes back after a crash does not start its
+copy. Its claim and its volumes are created on the destination, and libvirt migrates it. A VM that
+is shut off is started paused for that, so that its guest never runs meanwhile: libvirt itself then
+ensures that only one endpoint has it. Which endpoint has it afterwards is read from both, whatever
+the call returned. Only then are the source's volumes removed, and the marks last: a call that is
+killed leaves what the next one needs to finish.
 
 This file is private to the collection.
 """
@@ -45,7 +45,7 @@ from . import jobs as migration_jobs
 from . import keys as migration_keys
 from . import lost_source as migration_lost
 from . import shared as migration_shared
-from .ends import Ends
+from .ends import Endpoints
 from .jobs import Job, Settings
 from .move import Moving, Overtaken
 from .settle import Settler, Undone
@@ -55,7 +55,7 @@ if t.TYPE_CHECKING:
 
 _POLL = 0.5
 _JOIN_GIB = 4.0  # an earlier run's move may take as long as one of this size
-_ATTEMPTS = 5  # at a VM that another run changes meanwhile
+_ATTEMPTS = 5  # at a VM that another run keeps changing
 
 
 def run(
@@ -64,12 +64,12 @@ def run(
     """Move the VMs of ``jobs``; the module's result."""
     if not connection.local:
         raise PlanRefused(
-            f"{connection.uri} is no hypervisor of this machine; a VM is moved from where it is:"
-            " run this on that hypervisor, with uri qemu:///system"
+            f"{connection.uri} is not this machine's hypervisor; run this on the hypervisor that"
+            " has the VM, with uri qemu:///system"
         )
 
     def one(job: Job) -> None:
-        # each has its own: libvirt 9.0's client loses answers that several threads wait for
+        # one connection each: libvirt 9.0's client loses replies that several threads wait for
         try:
             with connect(connection.uri, connection.timeout) as own:
                 if job.lost is not None:
@@ -98,14 +98,14 @@ class _Mover:
         self.check = check
         self.name = job.name
         self.run = str(uuids.uuid4())
-        self.ends = Ends(connection, job.name, settings.here, job.destination)
+        self.ends = Endpoints(connection, job.name, settings.here, job.destination)
         self.settler = Settler(self.ends, job, keep_volumes=settings.options.keep_volumes)
 
     def move(self) -> None:
-        """All of it, as far as it is needed.
+        """Move the VM, as far as that is still needed.
 
-        A run whose controller was killed goes on here. So another may take the VM at any moment:
-        what it does is joined, and what it has done counts.
+        A run goes on even if its controller is killed. So another run may be at work on the VM at
+        any moment: this one waits for it, and counts what it has done.
         """
         began = time.monotonic()
         for attempt in range(1, _ATTEMPTS + 1):
@@ -123,7 +123,7 @@ class _Mover:
 
     def _move(self) -> None:
         dom = find_domain(self.connection, self.name)
-        stored = None if dom is None else self._kept(dom)
+        stored = None if dom is None else self._read_metadata(dom)
         other = migration_plan.other_move(
             self.name, stored, self.settings.here, self.ends.where, owners.is_alive
         )
@@ -140,7 +140,7 @@ class _Mover:
                 self._begin(remote)
 
     def _begin(self, remote: Connection) -> None:
-        """A new move, if nothing speaks against it."""
+        """Start a new move, unless something prevents it."""
         dom = find_domain(self.connection, self.name)
         if dom is None:
             raise Overtaken(f"{self.name!r} was removed meanwhile")
@@ -151,7 +151,7 @@ class _Mover:
         destination = dataclasses.replace(self.job.destination, listen=self.ends.numeric())
         target = migration_facts.read_target(remote, destination, source, self.settings.base_pool)
         target = self._with_shared(remote, source, target, check=True)
-        # What libvirt last saw of the space may be old
+        # libvirt's figures of free space may be outdated
         found = migration_plan.plan(source, target, self.settings.options, space=self.check)
         if not found.findings and not self.check:
             pools = tuple(migration_facts.read_pools(remote, refresh=True))
@@ -161,7 +161,7 @@ class _Mover:
         self.job.flow, self.job.bytes_to_copy = found.flow, found.bytes_to_copy
         self.job.findings, self.job.kept = found.findings, list(found.kept)
         if found.findings:
-            self._require_at_rest(self._kept(dom))
+            self._require_at_rest(self._read_metadata(dom))
             self.job.fail("; ".join(found.findings))
             return
         steps = moving.begin(
@@ -177,7 +177,7 @@ class _Mover:
         ).carry_out(steps)
 
     def _predict(self, source: Source, found: Plan, steps: t.Sequence[Step[Scene]]) -> None:
-        """The same steps, and those that follow where nothing goes wrong."""
+        """Record these steps, and those that follow if nothing fails."""
         keep, evacuating = self.settings.options.keep_volumes, self.settings.evacuating
         rest = moving.predicted(
             source, found, self.ends.where, keep_volumes=keep, evacuating=evacuating
@@ -187,17 +187,17 @@ class _Mover:
         self.job.bytes = self.job.seconds = self.job.downtime_ms = GENERATED
 
     def _require_at_rest(self, stored: Metadata | None) -> None:
-        """What is seen may be of a move that another run has just begun."""
+        """Raise Overtaken if another run has just started to move the VM."""
         if stored is not None and stored.phase == "migrating" and not self.check:
             raise Overtaken(f"{self.name!r} is being moved by another run; try again")
 
-    def _kept(self, dom: VirDomain) -> Metadata | None:
+    def _read_metadata(self, dom: VirDomain) -> Metadata | None:
         with self._leaving():
             return read_metadata(self.connection, dom)
 
     @contextlib.contextmanager
     def _leaving(self) -> t.Iterator[None]:
-        """For reading a VM that another run may be moving away."""
+        """Context for reading a VM that another run may be moving away."""
         try:
             yield
         except LibvirtFailure as error:
@@ -212,9 +212,9 @@ class _Mover:
         return dataclasses.replace(target, shared=shared)
 
     def _source(self, dom: VirDomain, spent: str | None) -> Source:
-        """This end, without a seed medium that has done its work: it goes first."""
+        """Read the source, without a seed medium that is spent: that is removed first."""
         source = migration_facts.read_source(self.connection, dom, self.settings.here)
-        source = dataclasses.replace(source, expired=tuple(migration_keys.for_leaving()))
+        source = dataclasses.replace(source, expired=tuple(migration_keys.for_outgoing()))
         return migration_plan.without_seed_medium(source) if spent else source
 
     def _watch(self, remote: Connection, dom: VirDomain, seconds: float) -> migration_job.Watched:
@@ -229,44 +229,48 @@ class _Mover:
         )
         return watch.wait()
 
-    # what an earlier run left
+    # leftovers of an earlier run
 
     def _not_here(self, remote: Connection) -> None:
-        """Not here: moved already, wholly or all but its marks, or not known."""
+        """Deal with a VM that is not here: moved, except perhaps for its marks, or unknown."""
         here, where = self.settings.here, self.ends.where
         if not self.check:
             self._completed_by_another()
-        there = self.ends.there(remote)
-        if there.dom is None:
+        destination = self.ends.destination_view(remote)
+        if destination.dom is None:
             raise PlanRefused(
-                f"no VM {self.name!r} on {here}, nor on {where}: another run may have moved it;"
-                " see where it is with fleet.virt.list"
+                f"no VM {self.name!r} on {here} or {where}: another run may have moved it; locate"
+                " it with fleet.virt.list"
             )
-        if there.stored is None or there.stored.phase != "migrating":
+        if destination.stored is None or destination.stored.phase != "migrating":
             if self.job.flow == "finish":
                 self._seen(None)
             self.job.flow, self.job.msg = self.job.flow or "none", f"it is on {where}"
             return
-        move = there.stored.move
+        move = destination.stored.move
         if move is None or (move.source, move.destination) != (here, where):
             raise PlanRefused(
-                f"{self.name!r} on {where} is in phase migrating, but not from {here}; move it from"
-                " where it came"
+                f"{self.name!r} on {where} is in phase migrating, but not from {here}; run this on"
+                " the hypervisor it came from"
             )
-        if there.coming:
-            raise PlanRefused(f"{self.name!r} is coming to {where}; wait, and run this again")
+        if destination.incoming:
+            raise PlanRefused(
+                f"{self.name!r} is still being moved to {where}; wait, then run this again"
+            )
         self.job.flow = "finish"
         self.job.steps.append(f"finish the move of {self.name}")
         if self.check:
-            self.job.steps += [step.text for step in self.settler.predict(remote, there).steps]
+            self.job.steps += [
+                step.text for step in self.settler.predict(remote, destination).steps
+            ]
             self.job.changed = True
             return
-        self.settler.complete(remote, there, str(there.dom.UUIDString()))
+        self.settler.complete(remote, destination, str(destination.dom.UUIDString()))
 
     def _resolve(self, dom: VirDomain, remote: Connection) -> bool:
-        """Join or undo what an earlier run began; whether the VM has moved by that."""
+        """Join or undo an earlier run's move; whether that has moved the VM."""
         uuid = str(dom.UUIDString())
-        self.job.steps.append(f"finish or undo the move of {self.name} that was interrupted")
+        self.job.steps.append(f"finish or undo the interrupted move of {self.name}")
         if self.check:
             return self._foresee(dom, uuid)
         watched = None
@@ -277,25 +281,25 @@ class _Mover:
                 seconds = self.settings.options.seconds_per_gib * _JOIN_GIB
                 watched = self._watch(remote, dom, seconds)
                 error = watched.error or error
-            if self.ends.here(uuid) is None:
+            if self.ends.source_view(uuid) is None:
                 if self._completed_by_another(uuid):
                     self._seen(watched)
                     return True
                 break
-            # libvirt takes no change of the metadata before that
+            # libvirt accepts no change of the metadata before that
             if self._own(dom, uuid):
                 break
         try:
             self.settler.settle(uuid, error, watched)
         except Undone:
-            self.job.changed = True  # and can be begun anew
+            self.job.changed = True  # and can be started again
             return False
         return True
 
     def _foresee(self, dom: VirDomain, uuid: str) -> bool:
-        """Say what both ends tell of what is done about it; whether the VM has moved by that."""
+        """Record what would be done, as far as both endpoints show; whether that moves the VM."""
         if self._goes_on(dom, uuid):
-            return False  # nobody knows
+            return False  # unknown
         verdict, found = self.settler.foresee(uuid)
         self.job.steps += [step.text for step in found.steps] if found else []
         if found is None or verdict is Verdict.UNDO:
@@ -304,7 +308,7 @@ class _Mover:
         return True
 
     def _goes_on(self, dom: VirDomain, uuid: str) -> bool:
-        """Whether libvirt moves it."""
+        """Whether libvirt is still moving it."""
         if migration_job.state(uuid) == "running":
             return True
         try:
@@ -315,22 +319,22 @@ class _Mover:
             return False
 
     def _completed_by_another(self, uuid: str = "") -> bool:
-        """Wait for a live run of this host that has the VM there and puts the rest right.
+        """Wait for a live run of this host that has moved the VM and is cleaning up.
 
-        Whether that is done: the VM is there without the marks of a move.
+        Returns whether it is done: the destination has the VM without the marks of a move.
         """
 
         def look() -> tuple[bool, Owner | None]:
-            with self.ends.again() as (_remote, there):
-                stored = there.stored
+            with self.ends.reconnected() as (_remote, destination):
+                stored = destination.stored
                 marked = stored is not None and stored.phase == moving.MIGRATING
-                done = there.is_of(uuid) and not there.coming and not marked
+                done = destination.is_of(uuid) and not destination.incoming and not marked
             return done, stored.owner if stored is not None and marked else None
 
-        return lease.wait_while_alive(look, _POLL)  # each look is a connection to the other end
+        return lease.wait_while_alive(look, _POLL)  # each opens a connection to the destination
 
     def _seen(self, watched: migration_job.Watched | None) -> None:
-        """The VM left while this run looked on."""
+        """Record a VM that another run moved while this one waited."""
         if watched is not None:
             self.job.progress += watched.lines
             self.job.bytes = watched.processed
@@ -339,7 +343,7 @@ class _Mover:
         self.job.steps.append(f"finish the move of {self.name}")
 
     def _repaired(self, stored: Metadata | None) -> None:
-        """What is to say where nothing had to be finished."""
+        """Report a VM of which nothing had to be finished."""
         self.job.flow = self.job.flow or "none"
         if self.check and stored is not None and stored.phase == "migrating":
             self.job.flow, self.job.changed = "finish", True
@@ -350,23 +354,23 @@ class _Mover:
             self.job.msg = "nothing to repair"
 
     def _own(self, dom: VirDomain, uuid: str) -> bool:
-        """Take an unfinished move over from a run that is dead, or wait for one that is not.
+        """Take over an unfinished move from a dead run, or wait for a live one.
 
-        False if that one has libvirt move the VM by now.
+        False if libvirt is moving the VM for that one by now.
         """
 
-        def kept() -> Metadata:
-            found = self._kept(dom)
+        def stored() -> Metadata:
+            found = self._read_metadata(dom)
             if found is None or found.phase != moving.MIGRATING:
                 raise Overtaken(f"another run has just finished with {self.name!r}; try again")
             return found
 
         with self._leaving():
             owned = lease.take_over_when_dead(
-                self.connection, dom, kept, self.run, lambda: self._goes_on(dom, uuid)
+                self.connection, dom, stored, self.run, lambda: self._goes_on(dom, uuid)
             )
         if owned is lease.Waited.TOO_LONG:
-            who = kept().owner
+            who = stored().owner
             raise PlanRefused(
                 f"{self.name!r} is being moved by a run on {self.settings.here} (process"
                 f" {who.pid if who else 0}); wait for it and try again"

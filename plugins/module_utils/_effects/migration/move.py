@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The steps of a move, as they are done: the marks, the place and the volumes there, the move.
+"""The steps of a move: marks, claim and volumes on the destination, the move itself.
 
-No step is undone by itself. Whatever happens once the VM is marked, both ends are looked at, and
-what is there is finished or undone.
+No step is undone on its own. Whatever happens once the VM is marked, both endpoints are checked,
+and the move is finished or undone.
 
 This file is private to the collection.
 """
@@ -49,7 +49,7 @@ class Overtaken(PlanRefused):
 
 @dataclass
 class Moving:
-    """One VM on its way: ``read`` has the source anew, ``watch`` waits for libvirt's move."""
+    """The move of one VM: ``read`` reads the source again, ``watch`` waits for libvirt."""
 
     remote: Connection
     dom: VirDomain
@@ -83,7 +83,7 @@ class Moving:
         return moving.move_of(self.source, self.where, self.run)
 
     def carry_out(self, steps: t.Sequence[Step[Scene]]) -> None:
-        """Move it. Raises what it failed with, Undone if it is where it was."""
+        """Move it. Raises the error of a step that failed, Undone if it is still on the source."""
         run = executor.Run(steps, self)
         executor.carry_out([run])
         if run.problem is not None and not self.settled:
@@ -99,10 +99,10 @@ class Moving:
         self.settler.job.steps.append(step.text)
 
     def undo(self, step: Step[Scene]) -> None:
-        """Nothing: which end has the VM decides what becomes of all of it."""
+        """Do nothing: which endpoint has the VM decides whether to finish or to undo the move."""
 
     def finish(self) -> None:
-        """Settle it, if anything but its seed medium was touched."""
+        """Finish or undo the move, if anything but the seed medium was changed."""
         if self.marked:
             self.settler.settle(self.source.uuid, self.error, self.watched)
             self.settled = True
@@ -153,7 +153,7 @@ def _move(moves: Moving, _step: Step[Scene]) -> None:
 
 
 def _nothing(_moves: Moving, _step: Step[Scene]) -> None:
-    """It stays as it is."""
+    """Do nothing: it stays as it is."""
 
 
 # How each kind of step is done

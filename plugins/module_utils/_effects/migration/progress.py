@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How far moves are, from the module that watches them to the controller that waits for it.
+"""Progress of moves, from the module that watches them to the controller that waits for it.
 
-A module says nothing before its end. So it keeps its last line in a file until the next boot, and
-a program that the controller sends there (:func:`main`) reads it, and writes no file. It ends with
-its input, so with the controller.
+A module reports nothing before its end. So it writes its last line to a file that lasts until the
+next boot, and a program that the controller sends (:func:`main`) reads it, and writes no file. That
+program ends with its input, and so with the controller.
 
 This file is private to the collection.
 """
@@ -27,19 +27,19 @@ from ..base import files, locks
 
 _SUFFIX = ".progress"
 _POLL = 1.0
-_STILL = 15.0  # seconds after which a connection that was cut off is found out by writing to it
+_STILL = 15.0  # seconds after which a write tests whether the connection is still there
 _LONGEST = 65536  # bytes of a request
 _MOST = 1000  # files
 
 
 def note(uuid: str, name: str, line: str) -> None:
-    """Keep the last line of the move of the VM ``uuid``; nothing waits for it."""
+    """Store the last line of the move of the VM ``uuid``, not synced to disk."""
     with contextlib.suppress(OSError, FleetVirtError):
         files.write(_path(uuid), progress.encode(name, line), durable=files.Durable.NOTHING)
 
 
 def forget(uuid: str) -> None:
-    """The move is over."""
+    """Remove the line of a move that is over."""
     with contextlib.suppress(OSError, FleetVirtError):
         _path(uuid).unlink()
 
@@ -49,25 +49,25 @@ def _path(uuid: str) -> Path:
 
 
 def main() -> None:
-    """Say what is new until the input ends."""
+    """Report new lines until the input ends."""
     request = json.loads(sys.stdin.buffer.readline(_LONGEST))
     with contextlib.suppress(OSError):
-        os.write(1, b"{}\n")  # it is there
+        os.write(1, b"{}\n")  # ready
         follow(locks.own_folder(), set(request["names"]), 0, 1)
 
 
 def follow(folder: Path, names: t.Collection[str], source: int, target: int) -> None:
     """Write each new line of the moves of ``names`` to ``target`` until ``source`` ends."""
-    told: dict[str, bytes] = {}
+    sent: dict[str, bytes] = {}
     waiting = select.poll()
     waiting.register(source, select.POLLIN)
     quiet = 0.0
     while not waiting.poll(_POLL * 1000):
         news = b""
-        for name, said in _read(folder):
-            if name in names and told.get(name) != said:
-                told[name] = said
-                news += said
+        for name, line in _read(folder):
+            if name in names and sent.get(name) != line:
+                sent[name] = line
+                news += line
         quiet = 0.0 if news else quiet + _POLL
         if quiet >= _STILL:
             quiet, news = 0.0, b"\n"
@@ -78,5 +78,5 @@ def follow(folder: Path, names: t.Collection[str], source: int, target: int) -> 
 def _read(folder: Path) -> t.Iterator[tuple[str, bytes]]:
     for path in sorted(folder.glob(f"migrate-*{_SUFFIX}"))[:_MOST]:
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-            said = path.read_bytes()[: progress.MOST_SAID]
-            yield str(json.loads(said)["name"]), said
+            line = path.read_bytes()[: progress.MOST_SAID]
+            yield str(json.loads(line)["name"]), line

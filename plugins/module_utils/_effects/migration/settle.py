@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""After a move, however it ended: which end has the VM is found out from both, and put right.
+"""After a move, however it ended: reading which endpoint has the VM, and cleaning up.
 
-What is done in which case is in ``_pure/migration/settling.py``; here it is looked at and done.
+``_pure/migration/settling.py`` decides what to do in which case; this file reads and does it.
 
 This file is private to the collection.
 """
@@ -38,7 +38,7 @@ from ..base.lookup import find_domain, read_metadata
 from ..machine import storage
 from . import job as migration_job
 from .ending import End
-from .ends import Ends, Here, There
+from .ends import DestinationView, Endpoints, SourceView
 from .facts import job_of
 from .jobs import Job
 
@@ -49,18 +49,18 @@ _ARRIVALS = {
     DOMAIN_PAUSED: Arrival.PAUSED,
     DOMAIN_SHUTOFF: Arrival.OFF,
 }
-_SETTLE = 30.0  # seconds in which both ends may still change their minds
+_SETTLE = 30.0  # seconds in which the state of both endpoints may still change
 _POLL = 0.5
 
 
 class Undone(PlanRefused):
-    """The VM is where it was, and the destination is clean."""
+    """The VM is still on the source, and the destination was cleaned up."""
 
 
 class Settler:
-    """Puts everything right for whichever end has the VM."""
+    """Finishes or undoes a move, depending on which endpoint has the VM."""
 
-    def __init__(self, ends: Ends, job: Job, *, keep_volumes: bool) -> None:
+    def __init__(self, ends: Endpoints, job: Job, *, keep_volumes: bool) -> None:
         self.ends = ends
         self.job = job
         self.keep_volumes = keep_volumes
@@ -69,129 +69,139 @@ class Settler:
     def settle(self, uuid: str, error: str, watched: migration_job.Watched | None) -> None:
         """Finish the move if the VM has arrived; else undo it and raise Undone.
 
-        Raises PlanRefused, having done nothing, where the ends do not tell.
+        Raises PlanRefused, with nothing changed, where both endpoints leave it open.
         """
-        name, source = self.ends.name, self.ends.source
+        name, source_host = self.ends.name, self.ends.source
         if watched is not None:
             self.job.progress += watched.lines
             self.job.bytes = watched.processed
             self._disks = watched.disks
         if watched is not None and watched.hangs:
             raise PlanRefused(
-                f"{error}; libvirt's job on {source} does not end, and {name!r} goes on there. Run"
-                " this again when the network is back: that ends or finishes it"
+                f"{error}; libvirt's job on {source_host} does not end, and {name!r} remains there."
+                " Run this again when the network is back, to abort or finish the move"
             )
         error = error or "the move ended without a result"
         limit = time.monotonic() + _SETTLE
         while True:
-            here, silence = None, ""
+            source, silence = None, ""
             try:
                 self.ends.reconnect()
-                here = self.ends.here(uuid)
+                source = self.ends.source_view(uuid)
             except FleetVirtError as failure:
                 silence = str(failure)
-            source_state = SourceState.SILENT if silence else self._source_state(here)
+            source_state = SourceState.SILENT if silence else self._source_state(source)
             verdict = settling.verdict_of(source_state)
             if verdict is Verdict.JOIN:
                 raise PlanRefused(
-                    f"{error}, but libvirt still moves {name!r}; run this again, which joins it"
+                    f"{error}, but libvirt is still moving {name!r}; run this again to wait for it"
                 )
             if verdict is Verdict.AGAIN:
                 if time.monotonic() > limit:
                     raise PlanRefused(
-                        f"{error}; libvirt on {source} does not answer ({silence}), so what became"
-                        f" of {name!r} is not known. Run this again when it does: that finishes or"
-                        " undoes it"
+                        f"{error}; libvirt on {source_host} does not respond ({silence}), so the"
+                        f" state of {name!r} is unknown. Run this again when it responds, to finish"
+                        " or undo the move"
                     )
                 time.sleep(_POLL)
                 continue
-            with self.ends.again() as (remote, there):
-                verdict = settling.VERDICTS[source_state, _destination_state(there, uuid)]
-                if remote is not None and self._done(verdict, here, remote, there, uuid, error):
+            with self.ends.reconnected() as (remote, destination):
+                verdict = settling.VERDICTS[source_state, _destination_state(destination, uuid)]
+                if remote is not None and self._done(
+                    verdict, source, remote, destination, uuid, error
+                ):
                     return
                 if time.monotonic() > limit:
                     if remote is None or verdict is not Verdict.STOP:
-                        raise PlanRefused(self._untold(here, there, error))
-                    self.ends.stop(remote, there.require_dom())
+                        raise PlanRefused(self._undecided(source, destination, error))
+                    self.ends.stop(remote, destination.require_dom())
             time.sleep(_POLL)
 
-    def _source_state(self, here: Here | None) -> SourceState:
-        if here is None:
+    def _source_state(self, source: SourceView | None) -> SourceState:
+        if source is None:
             return SourceState.ABSENT
-        if here.active and job_of(self.ends.connection, here.dom):
+        if source.active and job_of(self.ends.connection, source.dom):
             return SourceState.MOVING
-        return _state_here(here)
+        return _state_of(source)
 
     def _done(
         self,
         verdict: Verdict,
-        here: Here | None,
+        source: SourceView | None,
         remote: Connection,
-        there: There,
+        destination: DestinationView,
         uuid: str,
         error: str,
     ) -> bool:
-        """Do at once what is to be done at once; whether that has settled it."""
+        """Finish or undo the move if that is decided; whether it was finished."""
         if verdict in (Verdict.FINISH, Verdict.REPLACE):
-            self.complete(remote, there, uuid, here)
+            self.complete(remote, destination, uuid, source)
             return True
-        if verdict is Verdict.UNDO and here is not None:
-            name, source, where = self.ends.name, self.ends.source, self.ends.where
-            off = self._back(here, uuid, remote)
+        if verdict is Verdict.UNDO and source is not None:
+            name, source_host, where = self.ends.name, self.ends.source, self.ends.where
+            off = self._back(source, uuid, remote)
             state = "remains shut off" if off else "keeps running"
             if self.job.note is not None:
                 state = "ran before and is shut off now"
             raise Undone(
-                f"{error}; {name!r} {state} on {source}, and {where} was cleaned up: fix"
+                f"{error}; {name!r} {state} on {source_host}, and {where} was cleaned up. Fix"
                 " the cause and run it again"
             )
         return False
 
-    def _untold(self, here: Here | None, there: There, error: str) -> str:
-        name, source, where = self.ends.name, self.ends.source, self.ends.where
-        if here is not None and there.error is not None:
+    def _undecided(
+        self, source: SourceView | None, destination: DestinationView, error: str
+    ) -> str:
+        name, source_host, where = self.ends.name, self.ends.source, self.ends.where
+        if source is not None and destination.error is not None:
             return (
-                f"{error}; {where} does not answer ({there.error}), so what it has of {name!r} is"
-                f" not known. Start nothing on {where}; {name!r} is on {source} and stays in phase"
-                f" migrating. Run this again when {where} is back: that finishes it"
+                f"{error}; {where} does not respond ({destination.error}), so what it has of"
+                f" {name!r} is unknown. Start nothing on {where}; {name!r} is on {source_host} and"
+                f" stays in phase migrating. Run this again when {where} is back, to finish it"
             )
+        both = self.ends.undecided(source, destination)
         return (
-            f"{error}; where {name!r} belongs cannot be told ({self.ends.undecided(here, there)});"
-            " nothing more was done. Look at both with virsh list --all, and run this again"
+            f"{error}; cannot determine which hypervisor owns {name!r} ({both}); nothing more was"
+            " done. Inspect both with virsh list --all, then run this again"
         )
 
-    def _back(self, here: Here, uuid: str, remote: Connection) -> bool:
-        """It is here: the destination becomes clean, and the VM what it was; whether shut off."""
+    def _back(self, source: SourceView, uuid: str, remote: Connection) -> bool:
+        """Clean up the destination and restore the VM on the source; whether it is shut off."""
         ends = self.ends
-        found = moving.undo(ends.name, ends.source, ends.where, _state_here(here), here.stored)
+        found = moving.undo(ends.name, ends.source, ends.where, _state_of(source), source.stored)
         if found.lost:
             self._note_off(ends.source)
-        End(ends, self.job, ends.connection, here.dom, here.stored, remote, uuid).carry_out(found)
+        End(ends, self.job, ends.connection, source.dom, source.stored, remote, uuid).carry_out(
+            found
+        )
         return found.off
 
     def _note_off(self, host: str) -> None:
-        """Its hypervisor went down: the VM is left as it is, which has to be said."""
+        """Note that the VM was shut off with its hypervisor and is left so."""
         self.job.note = went_off(host)
 
     def complete(
-        self, remote: Connection, there: There, uuid: str, here: Here | None = None
+        self,
+        remote: Connection,
+        destination: DestinationView,
+        uuid: str,
+        source: SourceView | None = None,
     ) -> None:
-        """It is there: its volumes here go, then the claim, and the marks last.
-
-        ``here`` is a definition of it that was not taken away.
+        """Finish the move of a VM that arrived: remove the source's volumes, then the claim, and
+        the marks last. ``source`` is a definition that is left on the source.
         """
-        name, stored = self.ends.name, there.stored
-        if here is not None:
-            self._require_marked(here)
+        name, stored = self.ends.name, destination.stored
+        if source is not None:
+            self._require_marked(source)
         self.job.changed = True
-        self._read_figures(remote, there)
+        self._read_figures(remote, destination)
         if stored is None or stored.phase != moving.MIGRATING:
             migration_job.clear(uuid)
             raise PlanRefused(
-                f"{name!r} came to {self.ends.where} without the marks of its move, so what is left"
-                f" of it on {self.ends.source} stays; somebody changed its metadata meanwhile"
+                f"{name!r} arrived on {self.ends.where} without the marks of its move, so its"
+                f" leftovers on {self.ends.source} stay; its metadata were changed meanwhile"
             )
-        vm = self._arrived(remote, there, stored, twice=here is not None)
+        vm = self._arrived(remote, destination, stored, twice=source is not None)
         found = moving.finish(vm, keep_volumes=self.keep_volumes)
         if found.lost:
             self._note_off(self.ends.where)
@@ -199,36 +209,40 @@ class Settler:
         copies = set(vm.copied)
         pools = {**pools_of(remote, stored.volumes), **vm.copied}
         plain = metadata.settled(stored, self.ends.where, pools, copies)
-        End(self.ends, self.job, remote, there.require_dom(), plain, remote, uuid, here).carry_out(
-            found
-        )
+        End(
+            self.ends, self.job, remote, destination.require_dom(), plain, remote, uuid, source
+        ).carry_out(found)
 
     def foresee(self, uuid: str) -> tuple[Verdict, Settled | None]:
-        """What :meth:`settle` would do now, as far as both ends tell; it changes nothing."""
-        here = self.ends.here(uuid)
-        state = self._source_state(here)
-        with self.ends.again() as (remote, there):
-            verdict = settling.VERDICTS[state, _destination_state(there, uuid)]
-            if verdict is Verdict.UNDO and here is not None:
-                name, source, where = self.ends.name, self.ends.source, self.ends.where
-                return verdict, moving.undo(name, source, where, state, here.stored)
+        """What :meth:`settle` would do now, as far as both endpoints show; changes nothing."""
+        source = self.ends.source_view(uuid)
+        state = self._source_state(source)
+        with self.ends.reconnected() as (remote, destination):
+            verdict = settling.VERDICTS[state, _destination_state(destination, uuid)]
+            if verdict is Verdict.UNDO and source is not None:
+                name, source_host, where = self.ends.name, self.ends.source, self.ends.where
+                return verdict, moving.undo(name, source_host, where, state, source.stored)
             if verdict in (Verdict.FINISH, Verdict.REPLACE) and remote is not None:
-                return verdict, self.predict(remote, there, twice=here is not None)
+                return verdict, self.predict(remote, destination, twice=source is not None)
         return verdict, None
 
-    def predict(self, remote: Connection, there: There, *, twice: bool = False) -> Settled:
-        """What :meth:`complete` would do with a VM that has the marks of its move there."""
-        vm = self._arrived(remote, there, there.stored or metadata.Metadata(), twice=twice)
+    def predict(
+        self, remote: Connection, destination: DestinationView, *, twice: bool = False
+    ) -> Settled:
+        """What :meth:`complete` would do with a VM that is marked on the destination."""
+        vm = self._arrived(
+            remote, destination, destination.stored or metadata.Metadata(), twice=twice
+        )
         return moving.finish(vm, keep_volumes=self.keep_volumes)
 
     def _arrived(
-        self, remote: Connection, there: There, stored: Metadata, *, twice: bool
+        self, remote: Connection, destination: DestinationView, stored: Metadata, *, twice: bool
     ) -> moving.Arrived:
         name = self.ends.name
-        state = int(remote.call("read the state", there.require_dom().state, 0)[0])
+        state = int(remote.call("read the state", destination.require_dom().state, 0)[0])
         claimed = find_domain(remote, name + CLAIM)
         claim = read_metadata(remote, claimed) if claimed is not None else None
-        text = remote.call(f"read {name}", there.require_dom().XMLDesc, DOMAIN_XML_INACTIVE)
+        text = remote.call(f"read {name}", destination.require_dom().XMLDesc, DOMAIN_XML_INACTIVE)
         disks = domain_info.parse(text, f"domain {name}")["disks"]
         return moving.Arrived(
             *(name, self.ends.where, _ARRIVALS.get(state, Arrival.OTHER), stored),
@@ -237,57 +251,57 @@ class Settler:
             twice=twice,
         )
 
-    def _read_figures(self, remote: Connection, there: There) -> None:
+    def _read_figures(self, remote: Connection, destination: DestinationView) -> None:
         with contextlib.suppress(FleetVirtError):
             stats = remote.call(
-                "read the job", there.require_dom().jobStats, DOMAIN_JOB_STATS_COMPLETED
+                "read the job", destination.require_dom().jobStats, DOMAIN_JOB_STATS_COMPLETED
             )
             if stats.get("data_processed"):
-                # the destination has not heard of disks that libvirt copied by NBD
+                # the destination does not count disks that libvirt copied over NBD
                 disks = int(stats.get("disk_processed", 0))
                 memory = int(stats["data_processed"]) - disks
                 self.job.bytes = memory + max(disks, self._disks)
             self.job.downtime_ms = int(stats.get("downtime_net", stats.get("downtime", 0)))
 
-    def _require_marked(self, here: Here) -> None:
-        """It is there, and what is here is a definition that was not taken away."""
-        if here.stored is None or here.stored.phase != moving.MIGRATING:
+    def _require_marked(self, source: SourceView) -> None:
+        """Raise PlanRefused unless the definition on the source is a leftover of a move."""
+        if source.stored is None or source.stored.phase != moving.MIGRATING:
             name = self.ends.name
             raise PlanRefused(
-                f"{name!r} is defined on {self.ends.source} and on {self.ends.where}; a VM exists"
-                " once: find out which is right, and remove the other (virt_purge)"
+                f"{name!r} is defined on {self.ends.source} and on {self.ends.where}; a VM must"
+                " exist only once: find out which is right, and remove the other (virt_purge)"
             )
 
 
-def _state_here(here: Here) -> SourceState:
-    """Of a VM that libvirt does not move."""
-    if not here.active:
+def _state_of(source: SourceView) -> SourceState:
+    """State of a VM that libvirt is not moving."""
+    if not source.active:
         return SourceState.OFF
-    return SourceState.PAUSED if here.paused else SourceState.RUNNING
+    return SourceState.PAUSED if source.paused else SourceState.RUNNING
 
 
-def _destination_state(there: There, uuid: str) -> DestinationState:
-    if there.error is not None:
+def _destination_state(destination: DestinationView, uuid: str) -> DestinationState:
+    if destination.error is not None:
         return DestinationState.SILENT
-    if there.dom is None:
+    if destination.dom is None:
         return DestinationState.ABSENT
-    if there.arrived(uuid):
+    if destination.arrived(uuid):
         return DestinationState.ARRIVED
-    if not (there.coming and there.is_of(uuid)):
+    if not (destination.incoming and destination.is_of(uuid)):
         return DestinationState.FOREIGN
-    return DestinationState.WAITING if there.paused else DestinationState.COMING
+    return DestinationState.WAITING if destination.paused else DestinationState.COMING
 
 
 def went_off(host: str) -> str:
-    """Of a VM that ran before its move and does not any more."""
+    """Note on a VM that ran before its move and no longer does."""
     return (
-        f"it ran before the move and is shut off on {host} now, where nothing starts it by itself:"
-        " start it with virt_state, state running"
+        f"it ran before the move and is shut off on {host} now, where it does not start"
+        " automatically: start it with virt_state, state running"
     )
 
 
 def pools_of(connection: Connection, volumes: t.Sequence[OwnVolume]) -> dict[str, str]:
-    """What the pools of volumes are called there, by the volumes' paths."""
+    """Names of the volumes' pools on that hypervisor, by the volumes' paths."""
     found = {}
     for folder in {posixpath.dirname(one.path) for one in volumes}:
         pool = storage.pool_at(connection, folder)

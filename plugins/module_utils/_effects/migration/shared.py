@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a disk is one file that both hypervisors reach, proven and not assumed.
+"""Whether a disk is one file that both hypervisors can reach, proven and not assumed.
 
-The pools have the same id in a file. A folder that was copied or restored has that too, so the
-destination makes an empty file with a random name in its pool and it is seen here. Check mode
-makes nothing and goes by the id.
+The pools have the same id in a file. A folder that was copied or restored has that too, so an empty
+file with a random name is created in the destination's pool, and must show up on the source. Check
+mode creates nothing and relies on the id.
 
 This file is private to the collection.
 """
@@ -31,7 +31,7 @@ from ..machine.ownership import POOL_ID_FILE
 if t.TYPE_CHECKING:
     from ..._libvirt import VirStorageVol
 
-_SECONDS = 5.0  # that a file system may take to show here what was made there
+_SECONDS = 5.0  # in which a file created on the destination must show up here
 _POLL = 0.1
 _ID_BYTES = 128
 _PROBE = "fleet-virt.probe-"
@@ -43,11 +43,11 @@ _VOLUME = (
 def proofs(
     here: Connection, there: Connection, source: Source, pools: t.Sequence[Pool], *, check: bool
 ) -> dict[str, str]:
-    """The disks in pools that have one id on both ends, by path: why a disk is not known to be the
-    same file there, empty if it is.
+    """The disks in pools that have the same id on source and destination, by path: why a disk is
+    not proven to be the same file on both, empty if it is.
 
-    ``pools`` are the destination's, read anew unless in check mode. There a disk that is not listed
-    is taken for one that was made behind libvirt's back.
+    ``pools`` are the destination's, refreshed unless in check mode. In check mode, a disk that is
+    not listed is assumed to be unknown to libvirt only.
     """
     folders: dict[str, str | None] = {}
     found = {}
@@ -72,7 +72,7 @@ def _folder(
     *,
     check: bool,
 ) -> str | None:
-    """None if the pools there and here are two; else why they are not proven to be one."""
+    """None if source and destination have different pools; else why they may not be the same."""
     pool = next((pool for pool in pools if pool.path == folder and pool.active), None)
     if pool is None:
         return None
@@ -86,14 +86,17 @@ def _folder(
         limit = time.monotonic() + _SECONDS
         while not _local(here, f"look into {folder}", lambda: os.path.lexists(f"{folder}/{name}")):
             if time.monotonic() > limit:
-                return "the pool has the id of the one here, but what is made there is not here"
+                return (
+                    "both pools have the same id, but a file created on the destination is not"
+                    " visible on the source"
+                )
             time.sleep(_POLL)
     return ""
 
 
 @contextmanager
 def _probe(there: Connection, pool: str, prefix: str) -> Iterator[str]:
-    """An empty volume of the destination, and none of an earlier run that was killed."""
+    """An empty volume on the destination; those of earlier runs that were killed are removed."""
     handle = there.call(f"look for pool {pool}", there.conn.storagePoolLookupByName, pool)
     for left in there.call(f"list pool {pool}", handle.listAllVolumes, 0):
         if left.name().startswith(prefix):
@@ -107,17 +110,17 @@ def _probe(there: Connection, pool: str, prefix: str) -> Iterator[str]:
 
 
 def _remove(there: Connection, volume: VirStorageVol) -> None:
-    # It is empty, and the next run for this VM looks for it
+    # it is empty, and the next run for this VM removes it
     with suppress(FleetVirtError):
         there.call(f"remove volume {volume.name()}", volume.delete, 0)
 
 
 def _file(here: Connection, there: Connection, path: str, *, check: bool) -> str:
-    """Why the disk is not the file of that name in the pool that both have; empty if it is."""
+    """Why the disk is not the file of that name in the common pool; empty if it is."""
     if _local(here, f"look at {path}", lambda: os.path.islink(path)):
-        return "it is a link, which may lead to another file there"
+        return "it is a symbolic link, which may point to another file on the destination"
     if not check and _volume(there, path) is None:
-        return "the pool is the same, but the file is not there"
+        return "the pool is the same, but the file is missing on the destination"
     return ""
 
 
@@ -134,7 +137,7 @@ _T = t.TypeVar("_T")
 
 
 def _local(here: Connection, what: str, ask: t.Callable[[], _T]) -> _T:
-    """Storage of others may not answer."""
+    """Do ``ask`` with a time limit: network storage may hang."""
     return deadline.call(ask, seconds=here.timeout, what=what)
 
 
@@ -147,7 +150,7 @@ def _read(path: str) -> bytes:
 
 
 def _fetch(there: Connection, path: str) -> bytes:
-    """The beginning of a file of the destination."""
+    """The first bytes of a file on the destination."""
     volume = _volume(there, path)
     if volume is None:
         return b""

@@ -4,8 +4,8 @@
 
 """Which of libvirt's connections to another hypervisor belongs to one move.
 
-libvirt's daemon opens one for each move, and does not say which. So moves begin one after the
-other on a host, and the connection that is new belongs to the one that has just begun.
+libvirt's daemon opens one for each move, and does not report which. So moves start one after the
+other on a host, and a new connection belongs to the move that has just started.
 
 This file is private to the collection.
 """
@@ -23,10 +23,10 @@ from ..base import locks, programs
 
 _DAEMONS = ("libvirtd", "virtqemud")
 _PORT = ":16514"
-_SECONDS = 5.0  # in which libvirt has opened it, or could not
+_SECONDS = 5.0  # in which libvirt opens it, or fails to
 _LOCK_SECONDS = 60.0
 _POLL = 0.05
-# State, queues, this end, the other end, processes
+# State, queues, local address, peer address, processes
 _LINE = re.compile(r'\S+\s+\d+\s+\d+\s+\S*:(?P<port>\d+)\s+\S+:16514\s+users:\(\("(?P<who>[^"]+)"')
 
 
@@ -35,7 +35,7 @@ def _file(uuid: str) -> Path:
 
 
 def ports(text: str) -> set[int]:
-    """This end's ports of the connections that libvirt's daemon has to others, as ss lists them."""
+    """Local ports of libvirt's connections to other hypervisors, as ss lists them."""
     found = (_LINE.match(line) for line in text.splitlines())
     return {int(match["port"]) for match in found if match and match["who"] in _DAEMONS}
 
@@ -47,11 +47,11 @@ def _open() -> set[int]:
 
 @contextlib.contextmanager
 def noted(uuid: str, goes_on: t.Callable[[], bool]) -> t.Iterator[None]:
-    """Note which connection is new once the move of the VM ``uuid`` has begun in here.
+    """Record which connection is new once the body has started the move of the VM ``uuid``.
 
-    Nothing is noted if none has come within seconds, or the move has ended by then.
+    Nothing is recorded if none appears within seconds, or the move has ended by then.
     """
-    with locks.shared("migrate", _LOCK_SECONDS, "been beginning a move ({path})"):
+    with locks.shared("migrate", _LOCK_SECONDS, "been starting a move ({path})"):
         before = _open()
         yield
         limit = time.monotonic() + _SECONDS
@@ -63,7 +63,7 @@ def noted(uuid: str, goes_on: t.Callable[[], bool]) -> t.Iterator[None]:
 
 
 def forget(uuid: str) -> None:
-    """The move has ended."""
+    """Remove the record of a move that has ended."""
     _file(uuid).unlink(missing_ok=True)
 
 
@@ -71,6 +71,6 @@ def cut(uuid: str) -> None:
     """Close libvirt's connection of the move of the VM ``uuid``, and no other."""
     with contextlib.suppress(OSError, ValueError):
         noted_ports = {int(word) for word in _file(uuid).read_text(encoding="ascii").split()}
-        # one that was closed in the meantime may be another program's by now
+        # the port of one that was closed may be another program's by now
         for port in noted_ports & _open():
             programs.attempt(["ss", "-K", "sport", "=", f":{port}", "dport", "=", _PORT])

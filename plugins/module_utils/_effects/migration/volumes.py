@@ -2,12 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Volumes of a VM that moves: made on the destination under a claim, and taken away with it.
+"""Volumes of a VM that moves: created on the destination under a claim, and removed with it.
 
-A claim is a domain of the destination that holds the VM's capacity under another name and UUID and
-that libvirt refuses to start. It is defined after no file was found in the way of the volumes it
-names, and before the first of them is made: whatever is there under those names is from moving
-this VM.
+A claim is a domain on the destination that reserves the VM's capacity under another name and UUID
+and that libvirt refuses to start. It is defined once no file is found in the way of its volumes,
+and before the first of them is created: whatever has those names comes from moving this VM.
 
 This file is private to the collection.
 """
@@ -43,7 +42,7 @@ _MARKER = "/var/lib/libvirt/images/{name}.fleet-virt-migrating"
 def define_claim(
     remote: Connection, source: Source, volumes: t.Sequence[NewVolume], owner: Owner, move: Move
 ) -> None:
-    """Hold the VM's place on the destination."""
+    """Define the claim, which reserves the VM's capacity on the destination."""
     name = source.name + CLAIM
     earlier = _noted(remote, source.name)
     root = _lxml.new("domain", {"type": source.domain_type})
@@ -54,7 +53,7 @@ def define_claim(
     system = _lxml.add(root, "os")
     _lxml.add(system, "type", {"arch": source.arch, "machine": source.machine}, "hvm")
     disks = [{"name": one.target, "size": -(-one.capacity // MIB)} for one in volumes]
-    kept = Metadata(
+    stored = Metadata(
         phase="creating",
         owner=owner,
         move=move,
@@ -66,18 +65,18 @@ def define_claim(
         ),
         request=json.dumps({"disks": disks}),
     )
-    text = unstartable.marked(root, kept, _MARKER.format(name=name))
+    text = unstartable.marked(root, stored, _MARKER.format(name=name))
     domains.define(remote, f"define {name} on {move.destination}", text)
 
 
 def make(remote: Connection, source: Source, volumes: t.Sequence[NewVolume]) -> None:
-    """The volumes, thin and with their backing file; what an earlier attempt left goes first."""
+    """Create thin volumes with their backing files; remove an earlier attempt's first."""
     for one in volumes:
         pool = _pool(remote, one.pool)
         if one.again:
             problem = _foreign(remote, pool, one.name, _noted(remote, source.name).get(one.path))
             if problem:
-                raise PlanRefused(f"{one.path} on {remote.uri} is not removed: {problem}")
+                raise PlanRefused(f"refusing to remove {one.path} on {remote.uri}: {problem}")
             storage.delete_volume(remote, pool, one.name)
             _note(remote, source.name, one.path, BEGUN)
         xml = volume_xml.render(one.name, one.capacity, one.format, one.backing)
@@ -88,21 +87,21 @@ def make(remote: Connection, source: Source, volumes: t.Sequence[NewVolume]) -> 
                 functools.partial(pool.existing.createXML, xml, 0),
             )
         except LibvirtFailure:
-            # what could not be made is not ours: a file of that name may be somebody's, just come
+            # a volume that was not created is not ours: its name may just have been taken
             _note(remote, source.name, one.path, NOT_MADE)
             raise
         _note(remote, source.name, one.path, MADE)
 
 
 def _noted(remote: Connection, name: str) -> dict[str, str]:
-    """What the claim says of the making of its volumes, by their paths."""
+    """How far the creation of the claim's volumes came, by their paths."""
     dom = find_domain(remote, name + CLAIM)
     stored = read_metadata(remote, dom) if dom is not None else None
     return {one.path: one.made for one in stored.volumes} if stored is not None else {}
 
 
 def _note(remote: Connection, name: str, path: str, made: str) -> None:
-    """Keep with the claim how far the volume's making came."""
+    """Record in the claim how far the volume's creation came."""
     dom = find_domain(remote, name + CLAIM)
     stored = read_metadata(remote, dom) if dom is not None else None
     if dom is not None and stored is not None:
@@ -115,24 +114,24 @@ def _note(remote: Connection, name: str, path: str, made: str) -> None:
 
 
 def _foreign(remote: Connection, pool: storage.Pool, name: str, made: str | None) -> str | None:
-    """Why the volume there is not known to be of this move; None if it is, or is not there."""
+    """Why the volume is not known to belong to this move; None if it does, or does not exist."""
     if made == MADE:
         return None
     volume = storage.find_volume(remote, pool, name)
     if volume is None:
         return None
     if made in (None, NOT_MADE):
-        return "nothing was made there for this VM"
+        return "no volume was created there for this VM"
     if remote.call(f"read volume {name}", _is_blank, remote, volume):
         return None
     return (
-        "it has content, and whether it was made for this VM is not known; see whose it is, and"
+        "it has content, and may not have been created for this VM; find out who owns it, and"
         " move it away"
     )
 
 
 def _is_blank(remote: Connection, volume: VirStorageVol) -> bool:
-    """Whether nobody has written to the volume yet."""
+    """Whether the volume was never written to."""
 
     def read(offset: int, length: int) -> bytes:
         stream = remote.conn.newStream(0)
@@ -148,11 +147,11 @@ def _is_blank(remote: Connection, volume: VirStorageVol) -> bool:
 
 
 def written(connection: Connection, claim: Metadata) -> list[tuple[str, int]]:
-    """The volumes made under the claim that hold something, with how many bytes they take."""
+    """The claim's volumes that have content, with the bytes they occupy."""
     found = []
     for one in claim.volumes:
         if one.made == NOT_MADE:
-            continue  # a file of that name is not of the move
+            continue  # a file of that name does not belong to the move
         pool = _pool(connection, one.pool)
         _refresh(connection, pool)
         volume = storage.find_volume(connection, pool, one.name)
@@ -177,9 +176,9 @@ def _refresh(connection: Connection, pool: storage.Pool) -> None:
 
 
 def drop_claim(remote: Connection, name: str, uuid: str, *, volumes: bool) -> bool:
-    """Take the claim of the VM away, with the volumes it names if asked; whether there was one.
+    """Remove the claim of the VM, with its ``volumes`` if asked; whether there was one.
 
-    A volume that any other domain there names stays, and one that was not made for it.
+    A volume that another domain references stays, and one that was not created for the claim.
     """
     dom = find_domain(remote, name + CLAIM)
     if dom is None or str(dom.UUIDString()) != migration_plan.claim_uuid(uuid):
@@ -189,11 +188,11 @@ def drop_claim(remote: Connection, name: str, uuid: str, *, volumes: bool) -> bo
 
 
 def drop(remote: Connection, name: str, dom: VirDomain, *, volumes: bool) -> None:
-    """Take the claim ``raw`` of the VM ``name`` away, as :func:`drop_claim` does."""
+    """Remove the claim ``dom`` of the VM ``name``, as :func:`drop_claim` does."""
     stored = read_metadata(remote, dom)
     if volumes and stored is not None:
         if find_domain(remote, name) is not None:
-            raise PlanRefused(f"{name!r} is on {remote.uri} too, so its volumes there stay")
+            raise PlanRefused(f"{name!r} exists on {remote.uri} too, so its volumes there stay")
         folders = {one.name: one.path for one in read_pools(remote)}
         others = [one for one in read_defined(remote, folders) if one.uuid != str(dom.UUIDString())]
         for volume in stored.volumes:

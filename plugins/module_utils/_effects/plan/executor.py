@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Carrying plans out: every verb's steps go through here.
+"""Carrying out plans: every verb's steps go through here.
 
-Several plans take turns in one thread: with several on one connection, libvirt's client now and
-then forgets to wake the one whose answer has come (seen with 9.0, not with 11.3). A step is a
-generator that yields while it waits. Where steps have stages, all come to the end of one before any
+Several plans take turns in one thread: with several threads on one connection, libvirt's client
+occasionally does not wake the one whose reply has arrived (seen with 9.0, not with 11.3). A step is
+a generator that yields while it waits. Where steps have stages, all plans finish one before any
 begins the next.
 
 This file is private to the collection.
@@ -32,18 +32,18 @@ class Work(t.Protocol[Snapshot]):
         """Do ``step``; raises if it failed."""
 
     def undo(self, step: Step[Snapshot]) -> None:
-        """Take back ``step``, which was done; not called once one that is forward has begun."""
+        """Roll back ``step``, which was done; not called once a forward step has begun."""
 
     def finish(self) -> None:
-        """See what came of it; called in the end, also after a failure."""
+        """Read the outcome; called at the end, also after a failure."""
 
 
 @dataclass
 class Run(t.Generic[Snapshot]):
-    """One plan that is carried out: the steps that were done, and what went wrong, if anything.
+    """One plan that is carried out: the steps that were done, and the problem, if any.
 
-    ``forward``: a step has begun after which nothing is undone. ``stage`` is what all have come to,
-    ``following`` that of its next step.
+    ``forward``: a step has begun after which nothing is undone. ``stage`` is the current one of all
+    runs, ``following`` that of its next step.
     """
 
     steps: t.Sequence[Step[Snapshot]]
@@ -75,7 +75,7 @@ class Run(t.Generic[Snapshot]):
 def carry_out(runs: t.Iterable[Run[Snapshot]]) -> None:
     """Carry out all ``runs`` at the same time, each in the order of its steps.
 
-    A failure ends its own run alone, and is noted there.
+    A failure ends only its own run, and is recorded there.
     """
     turns = [(run, run._turns()) for run in runs if run.steps]
     try:
@@ -89,7 +89,7 @@ def carry_out(runs: t.Iterable[Run[Snapshot]]) -> None:
 
 
 def _begin_stage(runs: t.Sequence[Run[Snapshot]]) -> bool:
-    """Let all go on to the next stage if nobody is at work on one before it; whether it was so."""
+    """Let all runs begin the next stage if none is still in one before it; whether they do."""
     stage = min(run.following for run in runs)
     if any(run.following <= run.stage for run in runs):
         return False

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The lease on a domain: who is at work on it, as its metadata says.
+"""The lease on a domain: its owner, by its metadata.
 
 An owner is a process of this host, or a run that is between two of its steps (its claim belongs to
-no process then). The lease of one that is dead may be taken over. A run between two steps counts
-as dead once its claim has not moved for a while, as seen from here; no clock is compared.
+no process then). The lease of a dead owner may be taken over. A run between two steps counts as
+dead once its claim has not changed for a while, as seen from here; no clocks are compared.
 
 This file is private to the collection.
 """
@@ -25,7 +25,7 @@ from ..base.connection import Connection
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
 
-OBSERVE = 10.0  # seconds in which a claim that lies between two steps of its run must not move
+OBSERVE = 10.0  # seconds in which a claim between two steps of its run must not change
 PATIENCE = 120.0  # seconds that a live run on this host may take to finish
 _POLL = 0.25
 Seen = t.TypeVar("Seen")
@@ -33,7 +33,7 @@ _AT_WORK = ("creating", "starting", "purging", "seeding", "changing")
 
 
 class Watch:
-    """The owner of one domain, who is looked at again and again."""
+    """Observes the owner of one domain repeatedly."""
 
     def __init__(self, observe: float | None = None) -> None:
         self.observe = OBSERVE if observe is None else observe
@@ -41,7 +41,7 @@ class Watch:
         self._since = 0.0
 
     def is_dead(self, who: Owner | None) -> bool:
-        """Whether no process is at work for ``who``, nor will be."""
+        """Whether ``who`` has no process at work, and will have none."""
         if who is None:
             return True
         now = time.monotonic()
@@ -61,8 +61,8 @@ def take_over(
 ) -> Metadata | None:
     """Make this process, working for ``run``, the owner of the domain in ``phase``.
 
-    Returns what its metadata was before; None if it is in another phase by now, or its owner is
-    not ``expected`` (who is dead) any more.
+    Returns its previous metadata; None if it is in another phase by now, or its owner is no longer
+    ``expected`` (who is dead).
     """
     with owner.host_lock():
         stored = lookup.read_metadata(connection, dom)
@@ -70,8 +70,8 @@ def take_over(
             return None
         if owner.is_alive(stored.owner):
             return None
-        mine = dataclasses.replace(stored, owner=owner.myself(run))
-        lookup.write_metadata(connection, dom, mine, lookup.AFFECT_CONFIG)
+        own = dataclasses.replace(stored, owner=owner.myself(run))
+        lookup.write_metadata(connection, dom, own, lookup.AFFECT_CONFIG)
         return stored
 
 
@@ -79,7 +79,7 @@ class Waited(enum.Enum):
     """How a wait for the owner of a domain ended."""
 
     OWNED = "this process is the owner"
-    OVER = "there is nothing to be the owner of any more"
+    OVER = "there is nothing left to own"
     TOO_LONG = "the owner is still at work"
 
 
@@ -90,10 +90,10 @@ def take_over_when_dead(
     run: str,
     is_over: t.Callable[[], bool],
 ) -> Waited:
-    """As :func:`take_over`, once whoever is at work is dead, within :data:`PATIENCE`.
+    """Like :func:`take_over`, once the owner is dead, within :data:`PATIENCE`.
 
-    ``kept`` reads the metadata anew, and raises where there is nothing to take over; ``is_over``
-    says the same of what is done.
+    ``stored`` reads the metadata again, and raises if there is nothing to take over; ``is_over``:
+    whether the owner's work is done.
     """
     limit = time.monotonic() + PATIENCE
     while True:
@@ -108,8 +108,8 @@ def take_over_when_dead(
 
 
 def wait_while_alive(look: t.Callable[[], tuple[Seen, Owner | None]], pause: float = _POLL) -> Seen:
-    """What ``look`` has seen, with the owner of it, once that one is dead or nobody; the last that
-    it saw within :data:`PATIENCE`. ``pause`` is in seconds."""
+    """What ``look`` returns with an owner, once that one is dead or None; the last result within
+    :data:`PATIENCE`. ``pause`` is in seconds."""
     limit = time.monotonic() + PATIENCE
     while True:
         seen, who = look()
@@ -125,16 +125,16 @@ def wait_for_others(
     observe: float | None = None,
     patience: float | None = None,
 ) -> dict[str, Owner]:
-    """Let runs that are creating, seeding or removing the domains come to their end, or be seen to
-    be dead: all of them within one limit. The plan refuses what is busy then, by name.
+    """Wait until runs that are creating, seeding or removing the domains end, or are known to be
+    dead: all of them within one limit. The plan refuses domains that are still busy, by name.
 
-    Returns the owners that were seen to be dead, by domain.
+    Returns the owners that are known to be dead, by domain.
     """
     limit = time.monotonic() + (PATIENCE if patience is None else patience)
     watches = {name: Watch(observe) for name in names}
     dead: dict[str, Owner] = {}
     while True:
-        # who is free is not asked about again
+        # free domains are not read again
         watches = {
             name: watch
             for name, watch in watches.items()
@@ -146,7 +146,7 @@ def wait_for_others(
 
 
 def may_be_at_work(who: Owner | None) -> bool:
-    """Whether it is a process that lives, or a run that may be between two of its steps."""
+    """Whether ``who`` is a live process, or a run that may be between two of its steps."""
     return who is not None and (owner.is_alive(who) or _is_between(who))
 
 

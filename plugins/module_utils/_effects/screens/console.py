@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which consoles domains have.
+"""The consoles of domains.
 
 This file is private to the collection.
 """
@@ -33,7 +33,7 @@ class Entry(t.TypedDict):
 
 
 def look(connection: Connection, names: t.Sequence[str], *, ignore_missing: bool) -> list[Entry]:
-    """The consoles of each; raises SpecError for names nobody has, unless they are left out."""
+    """The consoles of each domain; raises SpecError for unknown names unless ``ignore_missing``."""
     if ignore_missing:
         sought = [find_domain(connection, name) for name in dict.fromkeys(names)]
         found = [one for one in sought if one is not None]

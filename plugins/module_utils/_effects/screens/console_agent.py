@@ -4,10 +4,10 @@
 
 """The hypervisor's end of a console: a program that the controller sends there over SSH.
 
-Its first line of input is what to do; what it answers first is a line, too. ``hold`` keeps a
-password on the screen for as long as its input is open, ``screen`` and ``serial`` connect its input
-and output with what draws the screen, and with the serial console. It writes no file, and ends with
-its input, so with the controller.
+Its first line of input is the request, and its first line of output the reply. ``hold`` keeps a
+password on the screen for as long as its input is open; ``screen`` and ``serial`` connect its input
+and output to the graphics server or to the serial console. It writes no file, and ends with its
+input, and so with the controller.
 
 This file is private to the collection.
 """
@@ -42,14 +42,14 @@ if t.TYPE_CHECKING:
 
 _BLOCK = 65536
 _LONGEST = 65536  # bytes of a request
-_LOOK = 5.0  # seconds between two looks whether the domain still runs
-_SECONDS = 10.0  # for connecting to what draws the screen
+_LOOK = 5.0  # seconds between two checks whether the domain is still running
+_SECONDS = 10.0  # for connecting to the graphics server
 _HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it is connected to, not bound
 _PASSWORD, _UNTIL = "passwd", "passwdValidTo"
 
 
 class Request(t.TypedDict):
-    """What to do, for which domain; ``kind`` is its screen's, the rest is for ``hold``."""
+    """What to do, for which domain; ``kind`` is its graphics type, the rest is for ``hold``."""
 
     do: str
     uri: str
@@ -61,7 +61,7 @@ class Request(t.TypedDict):
 
 
 def main() -> None:
-    """Do what the first line of input asks for."""
+    """Carry out the request in the first line of input."""
     for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, _ended)
     try:
@@ -93,12 +93,12 @@ def _graphics(domain: VirDomain, kind: str, flags: int = 0) -> Element:
     for element in parse(text, "domain").iterfind("devices/graphics"):
         if element.get("type") == kind:
             return element
-    raise FleetVirtError(f"the VM has no screen of type {kind}")
+    raise FleetVirtError(f"the VM has no graphics device of type {kind}")
 
 
 def _hold(domain: VirDomain, request: Request) -> None:
-    """A password of its own, until nobody needs it. Old ones come back only if nothing limits
-    them: one with a limit was another console's."""
+    """Set a temporary password until the console closes. The old password is restored only if it
+    has no expiry: one with an expiry belonged to another console."""
     before = _graphics(domain, request["kind"], DOMAIN_XML_SECURE)
     old = None if before.get(_UNTIL) else before.get(_PASSWORD)
     own = request["password"]
@@ -107,7 +107,7 @@ def _hold(domain: VirDomain, request: Request) -> None:
     except LibvirtError as error:
         if before.get(_PASSWORD) is not None:
             raise FleetVirtError(f"cannot set a password: {error}") from None
-        own = ""  # it was started without, and cannot have one until it is started again
+        own = ""  # it was started without a password and cannot have one until it is restarted
     try:
         _say({"password": bool(own)})
         _wait(domain, request["seconds"])
@@ -117,7 +117,7 @@ def _hold(domain: VirDomain, request: Request) -> None:
 
 
 def _set(domain: VirDomain, kind: str, password: str, until: str | None = None) -> None:
-    """On the running domain alone: its definition stays as it is."""
+    """Set the password of the running domain only; its definition is unchanged."""
     element = _graphics(domain, kind, DOMAIN_XML_SECURE)
     element.attrib.pop(_UNTIL, "")
     element.set(_PASSWORD, password)
@@ -127,12 +127,12 @@ def _set(domain: VirDomain, kind: str, password: str, until: str | None = None) 
 
 
 def _restore(domain: VirDomain, kind: str, own: str, old: str | None) -> None:
-    """The password from before; where none was, none that anybody has (an empty one)."""
-    with contextlib.suppress(LibvirtError, FleetVirtError):  # it does not run any more
+    """Restore the former password; if there was none, set an empty one, which nobody can use."""
+    with contextlib.suppress(LibvirtError, FleetVirtError):  # it is no longer running
         if not domain.isActive():
             return
         if _graphics(domain, kind, DOMAIN_XML_SECURE).get(_PASSWORD) != own:
-            return  # somebody else's by now
+            return  # another console has set its own by now
         if old is None and domain.isPersistent():
             flags = DOMAIN_XML_SECURE | DOMAIN_XML_INACTIVE
             with contextlib.suppress(FleetVirtError):
@@ -141,14 +141,14 @@ def _restore(domain: VirDomain, kind: str, own: str, old: str | None) -> None:
 
 
 def _wait(domain: VirDomain, seconds: float) -> None:
-    """Until the input ends, the VM is gone from here, or the time is over."""
+    """Wait until the input ends, the VM is gone from this hypervisor, or the time is up."""
     waiting = select.poll()
     waiting.register(0, select.POLLIN)
     limit = time.monotonic() + seconds
     while not waiting.poll(_LOOK * 1000) and time.monotonic() < limit:
-        with calling("look whether the VM runs"):
+        with calling("check whether the VM is running"):
             if not domain.isActive():
-                _say({"ended": "it is shut off, or was moved"})
+                _say({"ended": "it was shut off or migrated"})
                 return
 
 
@@ -160,19 +160,19 @@ def _screen(domain: VirDomain, request: Request) -> None:
 
 
 def _serial(connection: VirConnect, domain: VirDomain) -> None:
-    """Input to the first serial console, what it says to output; libvirt lets in one at a time."""
+    """Connect input and output to the first serial console; libvirt admits one client at a time."""
     stream = connection.newStream(0)
     with calling("open its serial console"):
         domain.openConsole(None, stream, 0)
     _say({"connected": True})
 
-    def said() -> None:
+    def forward_output() -> None:
         with contextlib.suppress(LibvirtError, OSError):
             while data := stream.recv(_BLOCK):
                 _write(data)
         os._exit(0)
 
-    threading.Thread(target=said, daemon=True).start()
+    threading.Thread(target=forward_output, daemon=True).start()
     with contextlib.suppress(LibvirtError):
         while data := os.read(0, _BLOCK):
             while data:
@@ -190,13 +190,13 @@ def _connected(element: Element) -> socket.socket:
         return link
     port = int(element.get("port") or -1)
     if port <= 0:
-        raise FleetVirtError("the VM's screen listens nowhere; is it running?")
+        raise FleetVirtError("the VM's graphics device is not listening; is the VM running?")
     address = element.get("listen") or "127.0.0.1"
     return socket.create_connection((_HERE.get(address, address), port), timeout=_SECONDS)
 
 
 def _join(link: socket.socket) -> None:
-    """Input to the screen, the screen to output, until either ends."""
+    """Forward input to the screen and the screen to output, until either ends."""
     link.settimeout(None)
     waiting = select.poll()
     for one in (0, link.fileno()):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The end of what guests wrote on their serial consoles.
+"""The last lines of guests' serial consoles.
 
 This file is private to the collection.
 """
@@ -23,10 +23,10 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
 
 _NO_LOG = (
-    "its definition keeps no log of a serial console; VMs that this collection makes have one, and"
-    " virsh console shows what is said from now on"
+    "its definition has no serial console log; VMs created by this collection have one, and"
+    " virsh console shows new output"
 )
-_NOTHING = "nothing was said on its serial console since it was started"
+_NOTHING = "its serial console has had no output since it was started"
 
 
 class Entry(t.TypedDict):
@@ -42,11 +42,11 @@ class Entry(t.TypedDict):
 
 
 def read(connection: Connection, wanted: WantedLines) -> list[Entry]:
-    """The last lines of each, or why there are none; raises SpecError for names nobody has."""
+    """The last lines of each, or why there are none; raises SpecError for unknown names."""
     if not connection.local:
         raise FleetVirtError(
-            f"uri {connection.uri}: logs of consoles are files of the hypervisor, so they are read"
-            " on it alone; use qemu:///system there"
+            f"uri {connection.uri}: console logs are files on the hypervisor and can only be read"
+            " there; use qemu:///system on it"
         )
     if wanted.ignore_missing:
         sought = [find_domain(connection, name) for name in dict.fromkeys(wanted.names)]
@@ -69,14 +69,14 @@ def _entry(domain: VirDomain, wanted: WantedLines) -> Entry:
         return _failed(domain, _NO_LOG)
     path, text = consoles.said(logs)
     since = wanted.since.get(str(domain.name()))
-    lately, read_to = consoles.said_since(path or logs[0], since or 0)
-    said = console.end(text, wanted.lines)
+    recent, read_to = consoles.said_since(path or logs[0], since or 0)
+    lines = console.end(text, wanted.lines)
     if since is not None:
-        said = [line for line in console.lines(lately) if line]
+        lines = [line for line in console.lines(recent) if line]
     return {
         "name": str(domain.name()),
         "uuid": str(domain.UUIDString()),
-        "lines": said,
+        "lines": lines,
         "log": path or logs[0],
         "read_to": read_to,
         "failed": False,

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Pictures of what guests show (virDomainScreenshot).
+"""Screenshots of guests (virDomainScreenshot).
 
 This file is private to the collection.
 """
@@ -27,9 +27,9 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirConnect, VirDomain
 
 _BLOCK = 256 * 1024
-_MOST_READ = 256 * 1024 * 1024  # bytes of one screen; as PPM, the largest that is shown has 192 MiB
+_MOST_READ = 256 * 1024 * 1024  # bytes of one screen; the largest supported one, as PPM, is 192 MiB
 _BLIND = "it has no screen, only its serial console"
-_MOST_SAID = 32 * 1024 * 1024  # characters of one answer; the controller reads twice as many
+_MOST_RETURNED = 32 * 1024 * 1024  # characters of one result; the controller reads twice as many
 
 
 class Entry(t.TypedDict):
@@ -45,18 +45,18 @@ class Entry(t.TypedDict):
 
 
 def capture(connection: Connection, wanted: Wanted) -> list[Entry]:
-    """A picture, or why there is none, of each; raises SpecError for names nobody has.
+    """A screenshot of each, or why there is none; raises SpecError for unknown names.
 
-    That one has no screen is a failure where it was named.
+    A missing screen is a failure if the domain was named explicitly.
     """
     domains = _domains(connection, wanted)
     outcomes = connection.each(
         lambda one: _picture(connection.conn, one, wanted.screen),
         domains,
-        lambda one: f"look at the screen of {one.name()}",
+        lambda one: f"capture the screen of {one.name()}",
     )
     entries: list[Entry] = []
-    said = 0
+    total = 0
     for domain, outcome in zip(domains, outcomes):
         if isinstance(outcome, Failed):
             entries.append(_unseen(domain, str(outcome.error)))
@@ -65,12 +65,12 @@ def capture(connection: Connection, wanted: Wanted) -> list[Entry]:
             entries.append({**_unseen(domain, _BLIND), "failed": wanted.names is not None})
             continue
         entry = _entry(domain, outcome.value)
-        said += len(entry["content"] or "")
-        if said > _MOST_SAID:
+        total += len(entry["content"] or "")
+        if total > _MOST_RETURNED:
             entry = _unseen(
                 domain,
-                f"the screens before it have more than {_MOST_SAID} characters together; name fewer"
-                " VMs at once",
+                f"the screenshots before it exceed {_MOST_RETURNED} characters in total; specify"
+                " fewer VMs at once",
             )
         entries.append(entry)
     return entries
@@ -88,10 +88,10 @@ def _domains(connection: Connection, wanted: Wanted) -> list[VirDomain]:
 
 
 def _picture(dom: VirConnect, domain: VirDomain, screen: int) -> png.Picture | None:
-    """None if it has no screen."""
+    """A screenshot of the domain, None if it has no screen."""
     state = state_name(domain.state(0)[0])
     if state not in ACTIVE_STATES:
-        raise FleetVirtError(f"it is {state}, so it shows nothing; start it first")
+        raise FleetVirtError(f"it is {state}, so it has no screen output; start it first")
     if parse(domain.XMLDesc(0), f"domain {domain.name()}").find("devices/video") is None:
         return None
     stream = dom.newStream(0)
@@ -102,7 +102,7 @@ def _picture(dom: VirConnect, domain: VirDomain, screen: int) -> png.Picture | N
             parts.append(part)
             size += len(part)
             if size > _MOST_READ:
-                raise FleetVirtError(f"its screen has more than {_MOST_READ} bytes")
+                raise FleetVirtError(f"its screenshot has more than {_MOST_READ} bytes")
         stream.finish()
     except BaseException:
         with contextlib.suppress(LibvirtError):  # it had not begun

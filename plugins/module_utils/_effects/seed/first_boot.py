@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is noted of a guest's first boot while somebody waits for it.
+"""The outcome of a guest's first boot, recorded while a call waits for it.
 
 This file is private to the collection.
 """
@@ -21,23 +21,23 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
 
 NOT_KNOWN = (
-    "how its first boot ended is not known: {}; ask the guest, with cloud-init with"
-    " cloud-init status --long"
+    "the outcome of its first boot is unknown: {}; check inside the guest (with cloud-init:"
+    " cloud-init status --long)"
 )
 RESTARTS = "its commands restart it"
-SAYS_NOTHING = "its console says nothing of it"
+SAYS_NOTHING = "its console does not mention it"
 
 
 @dataclasses.dataclass
 class FirstBoot:
-    """``noted`` in the metadata; ``begun`` and ``errors`` as the console has them."""
+    """``noted`` is the record in the metadata; ``begun`` and ``errors`` are from the console."""
 
     noted: str | None = None
     begun: bool = False
     errors: list[str] | None = None
 
     def see(self, noted: str | None, console: str) -> None:
-        """What is there now."""
+        """Update the state from the metadata and the console."""
         self.noted = noted
         if noted in (first_boot.PENDING, first_boot.WRITTEN):
             self.begun = first_boot.begun(console)
@@ -45,7 +45,7 @@ class FirstBoot:
 
     @property
     def goes_on(self) -> bool:
-        """Whether its end will be told, and has not been yet."""
+        """Whether its end will be reported, and has not been yet."""
         written = self.noted == first_boot.WRITTEN
         return (written or (self.noted == first_boot.PENDING and self.begun)) and (
             self.errors is None
@@ -53,18 +53,18 @@ class FirstBoot:
 
     @property
     def failure(self) -> str | None:
-        """What failed in it."""
+        """The failure, if there was one."""
         if self.noted is not None and self.noted.startswith(first_boot.FAILED):
             return self.noted[len(first_boot.FAILED) :]
         return "; ".join(self.errors) if self.errors else None
 
     @property
     def remark(self) -> str:
-        """What is to be said of one that answers."""
+        """The message about the first boot of a VM that responds."""
         if self.failure is not None:
             return (
-                f"its first boot failed: {self.failure}. The VM is left as it is; make it anew"
-                " (virt_purge), or mend it inside and run virt_seed with state absent for it"
+                f"its first boot failed: {self.failure}. The VM is left as it is; recreate it"
+                " (virt_purge), or fix it inside and run virt_seed with state absent for it"
             )
         if self.noted == first_boot.UNKNOWN:
             return NOT_KNOWN.format(RESTARTS)
@@ -73,7 +73,7 @@ class FirstBoot:
         return ""
 
     def settle(self, connection: Connection, dom: VirDomain) -> None:
-        """Note what failed, or that nothing is left to be known."""
+        """Record the failure, or that there is nothing more to find out."""
         failure = self.failure
         wanted = None if failure is None else f"{first_boot.FAILED}{failure}"
         if self.noted == wanted:

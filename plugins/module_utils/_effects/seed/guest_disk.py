@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The disk of a guest, opened in libguestfs' appliance: looked into, and written to.
+"""The disk of a guest, opened in libguestfs' appliance for reading and writing.
 
-The hypervisor mounts nothing of it: what a file system or a link of a guest does, it does in a
-small machine of its own, which has no network.
+The hypervisor itself mounts nothing: a malicious file system or link of a guest only affects a
+small VM of its own, which has no network.
 
 This file is private to the collection.
 """
@@ -34,7 +34,7 @@ Disks = t.Sequence[tuple[str, str]]  # path and format
 
 
 def available() -> bool:
-    """Whether libguestfs' binding is on this hypervisor."""
+    """Whether libguestfs' Python binding is installed on this hypervisor."""
     try:
         _binding()
     except DependencyMissing:
@@ -43,17 +43,17 @@ def available() -> bool:
 
 
 def require() -> None:
-    """Raise DependencyMissing unless libguestfs' binding is on this hypervisor."""
+    """Raise DependencyMissing unless libguestfs' Python binding is installed here."""
     _binding()
 
 
 def _binding() -> types.ModuleType:
     try:
-        # by name, so that it is asked for only where it is wanted
+        # by name, so that it is only imported where it is needed
         return importlib.import_module("guestfs")
     except ImportError:
         raise DependencyMissing(
-            "a seed with method offline needs libguestfs with its Python binding on the hypervisor;"
+            "a seed with method offline needs libguestfs and its Python binding on the hypervisor;"
             " install the package python3-guestfs (Debian, Ubuntu) or python3-libguestfs (others),"
             " or use method nocloud with an image that has cloud-init"
         ) from None
@@ -61,30 +61,32 @@ def _binding() -> types.ModuleType:
 
 @contextlib.contextmanager
 def opened(disks: Disks, *, readonly: bool = False) -> t.Iterator[Guest]:
-    """The guest on these disks, its file systems mounted in the appliance.
+    """Open the guest on these disks, with its file systems mounted in the appliance.
 
-    Raises PlanRefused if there is no system that is understood. What was written is on the disks
-    when this is left without an error.
+    Raises PlanRefused if there is no supported system. What was written is on the disks when the
+    context exits without an error.
     """
     handle = _launched(disks, readonly=readonly)
     try:
         where = ", ".join(path for path, _kind in disks)
-        with _told(f"look into {disks[0][0]}"):
+        with _translated_errors(f"inspect {disks[0][0]}"):
             system = guest_system.mounted(handle, where, readonly=readonly)
         yield Guest(handle, system, disks[0][0])
         try:
             handle.umount_all()
             handle.shutdown()
         except RuntimeError as error:
-            raise HalfWritten(f"libguestfs could not close {disks[0][0]}: {_text(error)}") from None
+            raise IncompleteWrite(
+                f"libguestfs could not close {disks[0][0]}: {_text(error)}"
+            ) from None
     finally:
         handle.close()
 
 
 def _launched(disks: Disks, *, readonly: bool) -> Handle:
-    """A running appliance; without KVM if it does not come up with it."""
+    """Start an appliance; without KVM if it does not start with it."""
     for emulated in (False, True):
-        # nothing of the environment: it could have every call written down, with what it writes
+        # ignore the environment, which could enable a trace of every call and the data it writes
         handle: Handle = _binding().GuestFS(python_return_dict=True, environment=False)
         try:
             handle.set_backend("direct")
@@ -113,8 +115,8 @@ def _launch(handle: Handle, path: str) -> None:
         handle.launch()
     except RuntimeError as error:
         raise PlanRefused(
-            f"libguestfs could not open {path}: {_text(error)}; libguestfs-test-tool on the"
-            " hypervisor tells more"
+            f"libguestfs could not open {path}: {_text(error)}; for details, run"
+            " libguestfs-test-tool on the hypervisor"
         ) from None
 
 
@@ -123,35 +125,35 @@ def _text(error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def _told(what: str) -> t.Iterator[None]:
-    """libguestfs' errors as ours."""
+def _translated_errors(what: str) -> t.Iterator[None]:
+    """Translate libguestfs' errors into PlanRefused."""
     try:
         yield
     except RuntimeError as error:
         raise PlanRefused(f"libguestfs could not {what}: {_text(error)}") from None
 
 
-class HalfWritten(PlanRefused):
-    """A part of the seed is on the disk, or all of it is and nobody knows."""
+class IncompleteWrite(PlanRefused):
+    """The seed is only partially on the disk, or that cannot be ruled out."""
 
 
 class Guest:
-    """The mounted file systems of a guest, and what its image has."""
+    """The mounted file systems of a guest, and the features of its image."""
 
     def __init__(self, handle: Handle, system: guest_system.System, path: str) -> None:
         self._handle = handle
         self._system = system
         self._disk = path
-        self._at = "/"  # what is being written
+        self._at = "/"  # the path being written
 
     @property
     def image(self) -> Image:
-        """What the guest's image has."""
+        """The features of the guest's image."""
         return self._system.image
 
     def look(self, path: str) -> str | None:
-        """As :data:`guest_paths.Look`."""
-        with _told(f"look at {path}"):
+        """Look up a path, as :data:`guest_paths.Look`."""
+        with _translated_errors(f"look up {path}"):
             if self._handle.is_symlink(path):
                 return str(self._handle.readlink(path))
             return "" if self._handle.exists(path) else None
@@ -159,39 +161,41 @@ class Guest:
     def read(self, path: str) -> str:
         """The text of a file, empty if there is none."""
         place = guest_paths.resolved(path, self.look)
-        with _told(f"read {path}"):
+        with _translated_errors(f"read {path}"):
             if not self._handle.is_file(place):
                 return ""
             if self._handle.filesize(place) > _LARGEST:
-                raise PlanRefused(f"{path} of the image has more than {_LARGEST} bytes")
-            # read_file would put it, a shadow file too, into a file of the hypervisor on its way
+                raise PlanRefused(f"{path} in the image has more than {_LARGEST} bytes")
+            # read_file would pass it, even a shadow file, through a file on the hypervisor
             content = bytes(self._handle.pread(place, _LARGEST, 0))
             return content.decode("utf-8", "surrogateescape")
 
     def write(self, plan: Plan) -> None:
-        """Carry out the plan. Every path is looked at before the first is written."""
+        """Carry out the plan. Every path is checked before the first is written."""
         places = {path: guest_paths.resolved(path, self.look) for path in plan.paths()}
         for link, _target in plan.links:
             folder, _slash, name = link.rpartition("/")
             places[link] = f"{guest_paths.resolved(folder, self.look).rstrip('/')}/{name}"
-        with _told("look at the image"):
+        with _translated_errors("examine the image"):
             for file in plan.files:
                 if self._handle.is_dir(places[file.path]):
-                    raise PlanRefused(f"{file.path} is a folder in the image; nothing was written")
+                    raise PlanRefused(
+                        f"{file.path} is a directory in the image; nothing was written"
+                    )
         try:
             self._write(plan, places)
             free = self._free()
             self._verify(plan, places, free)
         except RuntimeError as error:
-            raise self._half(f"could not be written: {_text(error)}", self._free()) from None
+            raise self._incomplete(f"could not be written: {_text(error)}", self._free()) from None
 
-    def _half(self, what: str, free: str) -> HalfWritten:
+    def _incomplete(self, what: str, free: str) -> IncompleteWrite:
         space = os.statvfs(self._disk)
         room = space.f_bavail * space.f_frsize // 1024
-        return HalfWritten(
-            f"{self._at} of the guest {what}. Free are {free} in the guest's file system, and"
-            f" {room} KiB on the hypervisor, where {self._disk} is. The guest is not to be started"
-            " before its seed is written again"
+        return IncompleteWrite(
+            f"{self._at} in the guest {what}. Free space: {free} in the guest's file system, and"
+            f" {room} KiB on the hypervisor for {self._disk}. Do not start the guest before its"
+            " seed is written again"
         )
 
     def _free(self) -> str:
@@ -202,9 +206,9 @@ class Guest:
         return f"{space['bavail'] * space['frsize'] // 1024} KiB"
 
     def _verify(self, plan: Plan, places: t.Mapping[str, str], free: str) -> None:
-        """Mount everything anew and compare: a disk that is full, or broken, shows only then.
+        """Mount everything again and compare: only this detects a full or broken disk.
 
-        Linux writes later than it is told to, and what fails then is told to nobody.
+        Linux defers writes, and errors at that point are not reported to any caller.
         """
         guest_system.mount_again(self._handle, self._system)
         links = {places[link]: target for link, target in plan.links}
@@ -213,15 +217,15 @@ class Guest:
         for self._at, content in contents.items():
             wanted = hashlib.sha256(content).hexdigest()
             if self._at not in links and self._handle.checksum("sha256", self._at) != wanted:
-                raise self._half("is not what was written", free)
+                raise self._incomplete("differs from what was written", free)
         for self._at, target in links.items():
             if self._handle.readlink(self._at) != target:
-                raise self._half("is not what was written", free)
+                raise self._incomplete("differs from what was written", free)
         for pattern in plan.removed:
             for path in self._handle.glob_expand(pattern):
                 self._at = path
                 if guest_paths.resolved(path, self.look) not in contents:
-                    raise self._half("is there again after it was removed", free)
+                    raise self._incomplete("exists again after it was removed", free)
 
     def _write(self, plan: Plan, places: t.Mapping[str, str]) -> None:
         handle = self._handle

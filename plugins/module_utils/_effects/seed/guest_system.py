@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The system on a guest's disks: found and mounted in libguestfs' appliance, or why not.
+"""Detecting and mounting the system on a guest's disks in libguestfs' appliance.
 
 This file is private to the collection.
 """
@@ -77,29 +77,30 @@ _REMEDY = "seed it with method nocloud if it has cloud-init, or set seed to fals
 
 
 class System(t.NamedTuple):
-    """What the image has, and its file systems with where they are mounted, in that order."""
+    """The features of the image, and its file systems with their mount points, in mount order."""
 
     image: Image
     mounts: tuple[tuple[str, str], ...]
 
 
 def mounted(handle: Handle, where: str, *, readonly: bool) -> System:
-    """The one Linux on the disks, mounted; ``where`` names them.
+    """Mount the only Linux system on the disks; ``where`` names them.
 
-    Raises PlanRefused if there is none, or another; libguestfs' RuntimeError is the caller's.
+    Raises PlanRefused if there is none, several, or another kind; the caller handles libguestfs'
+    RuntimeError.
     """
     roots = list(handle.inspect_os())
     if not roots:
-        raise PlanRefused(f"no operating system was recognised on {where}: {_why_none(handle)}")
+        raise PlanRefused(f"no operating system was detected on {where}: {_why_none(handle)}")
     if len(roots) > 1:
         raise PlanRefused(
-            f"{where} has {len(roots)} operating systems ({', '.join(roots)}); which one is to be"
-            " seeded is not known: use an image with one"
+            f"{where} has {len(roots)} operating systems ({', '.join(roots)}); cannot determine"
+            " which one to seed: use an image with only one"
         )
     (root,) = roots
     kind = handle.inspect_get_type(root)
     if kind != "linux":
-        raise PlanRefused(f"the system on {where} is {kind}; only Linux is seeded offline")
+        raise PlanRefused(f"the system on {where} is {kind}; only Linux can be seeded offline")
     mount = handle.mount_ro if readonly else handle.mount
     points = handle.inspect_get_mountpoints(root)
     mounts: list[tuple[str, str]] = []
@@ -111,7 +112,7 @@ def mounted(handle: Handle, where: str, *, readonly: bool) -> System:
             if not point.startswith(_OPTIONAL):
                 text = " ".join(str(error).split())[:500]
                 raise PlanRefused(
-                    f"{points[point]} of {where}, which is {point}, cannot be mounted: {text}"
+                    f"{points[point]} of {where} cannot be mounted on {point}: {text}"
                 ) from None
     version = f"{handle.inspect_get_major_version(root)}.{handle.inspect_get_minor_version(root)}"
     name = f"{handle.inspect_get_distro(root)} {version}".replace("unknown 0.0", "linux")
@@ -121,7 +122,7 @@ def mounted(handle: Handle, where: str, *, readonly: bool) -> System:
 
 
 def mount_again(handle: Handle, system: System) -> None:
-    """Unmount everything, forget what was read of it, and mount it for reading."""
+    """Unmount everything, drop the caches, and mount it again read-only."""
     handle.umount_all()
     handle.drop_caches(3)
     for device, point in system.mounts:
@@ -129,32 +130,30 @@ def mount_again(handle: Handle, system: System) -> None:
 
 
 def _why_none(handle: Handle) -> str:
-    """What is there instead of a system, as far as it can be told, with what to do."""
+    """The reason why no system was detected, as far as known, with a remedy."""
     locked = [device for device in _devices(handle) if _is_locked(handle, device)]
     if locked:
-        return (
-            f"{', '.join(locked)} of it is encrypted (LUKS), and nobody here has its key; {_REMEDY}"
-        )
+        return f"{', '.join(locked)} is encrypted (LUKS) and its key is not available; {_REMEDY}"
     for device in sorted(handle.list_filesystems()):
-        # swap and the like; what cannot be mounted is no system
+        # swap and the like; a file system that cannot be mounted has no system
         with contextlib.suppress(RuntimeError):
             handle.mount_ro(device, "/")
             if handle.is_symlink("/etc"):
                 return (
-                    f"/etc of {device} is a link, -> {handle.readlink('/etc')}, where a system has"
-                    " a folder; repair the image"
+                    f"/etc on {device} is a symbolic link to {handle.readlink('/etc')} instead of a"
+                    " directory; repair the image"
                 )
             handle.umount_all()
-    return f"it is empty, or of a kind that libguestfs does not know; {_REMEDY}"
+    return f"it is empty, or of a type that libguestfs does not support; {_REMEDY}"
 
 
 def _devices(handle: Handle) -> list[str]:
-    """Whatever may hold a file system; what is encrypted is no file system to libguestfs."""
+    """All devices that may hold a file system; libguestfs lists encrypted ones as none."""
     return [*handle.list_devices(), *handle.list_partitions(), *handle.lvs()]
 
 
 def _is_locked(handle: Handle, device: str) -> bool:
     try:
         return bool(handle.vfs_type(device) == _LUKS)
-    except RuntimeError:  # nothing that is known
+    except RuntimeError:  # unknown content
         return False

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The seed medium of a VM that exists: whether it has done its work, and taking it away.
+"""The seed medium of an existing VM: checking whether it is still needed, and removing it.
 
-It holds secrets (the private half of the guest's host key), and a migration fails with it. So it
-goes as soon as the guest is seen to be what it was seeded as: its SSH server shows the host key
-that was made for it, which cloud-init installs after it has read and stored everything.
+It holds secrets (the guest's private host key), and a migration fails with it. So it is removed as
+soon as the guest has proved that it applied its seed: its SSH server presents the host key that was
+generated for it, which cloud-init installs after it has read and stored everything.
 
 This file is private to the collection.
 """
@@ -34,12 +34,12 @@ if t.TYPE_CHECKING:
 
 
 def remove(connection: Connection, dom: VirDomain, *, unread: bool = False) -> bool:
-    """Take the medium out of the VM, running or not, and delete it; whether there was one.
+    """Eject the medium from the VM, running or not, and delete it; returns whether there was one.
 
-    With ``unread`` the guest has never seen it: then the host key on it is nobody's.
+    With ``unread`` the guest has never read it: then the host key on it is not in use.
 
-    Nothing happens to a VM that somebody is at work on. What a killed call left undone is done by
-    the next: the metadata name the medium to the end.
+    A VM that another process is working on is not changed. The next call completes what a killed
+    call left undone: the metadata name the medium until the end.
     """
     stored = lookup.read_metadata(connection, dom)
     media = [volume for volume in stored.volumes if volume.role == "seed"] if stored else []
@@ -61,17 +61,17 @@ def remove(connection: Connection, dom: VirDomain, *, unread: bool = False) -> b
 def delete(connection: Connection, dom: VirDomain, media: t.Sequence[OwnVolume]) -> None:
     """Remove media of the VM that are in none of its drives.
 
-    Raises PlanRefused for what is not the medium that was made, or is used by others.
+    Raises PlanRefused for a file that is not the medium that was created, or is used by others.
     """
     if not media:
         return
-    references = ownership.read_domains(connection)  # no image lies on a seed medium
+    references = ownership.read_domains(connection)  # no overlay is backed by a seed medium
     uuid = str(dom.UUIDString())
-    # others may reach the storage, but a medium has one VM, whose UUID is on it
+    # other hypervisors may share the storage, but a medium belongs to one VM, whose UUID is on it
     stay = [owned.remove(connection, one, uuid, references, asked=True) for one in media]
     if any(stay):
         listed = "; ".join(str(one) for one in stay if one is not None)
-        raise PlanRefused(f"the seed medium of {dom.name()!r} is not removed: {listed}")
+        raise PlanRefused(f"the seed medium of {dom.name()!r} was not removed: {listed}")
 
 
 def write(connection: Connection, dom: VirDomain, stored: Metadata, *, active: bool) -> None:
@@ -83,7 +83,7 @@ def write(connection: Connection, dom: VirDomain, stored: Metadata, *, active: b
 
 
 def _eject(connection: Connection, dom: VirDomain, path: str, which: int, flags: int) -> None:
-    """Empty the drive that has the file ``path``; the drive stays."""
+    """Eject the file ``path`` from its drive; the drive stays."""
     name = dom.name()
     text = connection.call(f"read {name}", dom.XMLDesc, which)
     for disk in _lxml.parse(text, f"domain {name}").findall("devices/disk"):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Making a NoCloud seed medium, and the host key that is on it.
+"""Creating a NoCloud seed medium and the host key on it.
 
 This file is private to the collection.
 """
@@ -26,14 +26,14 @@ if t.TYPE_CHECKING:
     from ..._pure.base.json_values import Json
     from ..._pure.seed.guest_image import Seeded
 
-# Programs that make an ISO 9660 image, best first, with what precedes the options they share
+# Programs that create an ISO 9660 image, best first, with what precedes their common options
 _PROGRAMS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("xorriso", ("-as", "genisoimage")),
     ("genisoimage", ()),
     ("mkisofs", ()),
 )
 _SECONDS = 60
-# How a VM is seeded where nothing else was chosen, as results tell it
+# How a VM is seeded by default, as shown in results
 CHOSEN: Seeded = {"method": "nocloud", "reason": "as set", "found": None}
 _FOLDER = Path("/run/fleet-virt-seed")
 _ENTROPY = 64  # bytes
@@ -47,40 +47,41 @@ class Medium(t.NamedTuple):
 
 
 def unpacked(text: str) -> dict[str, Json]:
-    """What the controller packed into an option that is never shown; empty if that is empty."""
+    """Decode what the controller packed into a hidden option; empty if that is empty."""
     found: dict[str, Json] = json.loads(base64.b64decode(text)) if text else {}
     return found
 
 
 def program() -> tuple[str, ...]:
-    """The command that makes media here; raises DependencyMissing when there is none."""
+    """The command that creates media here; raises DependencyMissing if there is none."""
     for name, first in _PROGRAMS:
         if shutil.which(name):
             return (name, *first)
     raise DependencyMissing(
-        "a seed medium needs xorriso or genisoimage on the hypervisor; install the package xorriso"
+        "creating a seed medium needs xorriso or genisoimage on the hypervisor; install the package"
+        " xorriso"
     )
 
 
 def require_programs() -> None:
-    """Raise DependencyMissing unless media can be made here."""
+    """Raise DependencyMissing unless media can be created here."""
     program()
     require_keys()
 
 
 def require_keys() -> None:
-    """Raise DependencyMissing unless host keys can be made here."""
+    """Raise DependencyMissing unless host keys can be generated here."""
     if shutil.which("ssh-keygen") is None:
         raise DependencyMissing(
-            "a VM's host key is made with ssh-keygen on the hypervisor; install the package"
+            "generating a VM's host key needs ssh-keygen on the hypervisor; install the package"
             " openssh-client (Debian, Ubuntu) or openssh (others)"
         )
 
 
 def make(seed: Seed, name: str, uuid: str, nics: t.Sequence[SeededNic]) -> Medium:
-    """The medium for the VM ``name``, with a host key and random numbers made for it alone.
+    """Create the medium for the VM ``name``, with a host key and random numbers of its own.
 
-    The private half of the key is nowhere but on the medium.
+    The private key exists only on the medium.
     """
     from ..._pure.seed import documents as seed_documents
 
@@ -91,8 +92,8 @@ def make(seed: Seed, name: str, uuid: str, nics: t.Sequence[SeededNic]) -> Mediu
         return Medium(_image(files, uuid), key.public)
     except OSError as error:
         raise PlanRefused(
-            f"{_FOLDER}, where seed media are made, cannot be used: {error.strerror or error};"
-            " it needs some megabytes of memory"
+            f"{_FOLDER}, where seed media are created, cannot be used: {error.strerror or error};"
+            " it needs a few megabytes of memory"
         ) from None
     finally:
         clear(uuid)
@@ -105,9 +106,9 @@ def store(
     content: bytes,
     made: t.Callable[[], None],
 ) -> None:
-    """The volume ``name`` with a medium's content, which nobody but root reads, flushed.
+    """Store a medium's content in the volume ``name``, readable by root only, and flush it.
 
-    ``made`` is called when the volume is there and nothing is in it yet. It stays when this fails.
+    ``made`` is called when the volume exists and is still empty. The volume stays on failure.
     """
     volume = storage.create_volume(
         connection, pool, name, size=len(content), volume_format="raw", mode="0600"
@@ -116,35 +117,35 @@ def store(
     storage.upload(connection, volume, name, content)
     path = pool.volume_path(name)
     storage.flush(path)
-    _require_whole(path, content)
+    _require_complete(path, content)
 
 
-def _require_whole(path: str, content: bytes) -> None:
+def _require_complete(path: str, content: bytes) -> None:
     """Raise PlanRefused unless the file holds ``content``.
 
-    A stream that libvirt has closed without an error may still have met a full disk: what is not
-    there then reads as zeros, and a guest would boot without its seed.
+    A stream that libvirt has closed without an error may still have met a full disk: the missing
+    part then reads as zeros, and a guest would boot without its seed.
     """
     with open(path, "rb") as file:
         if file.read(len(content)) == content:
             return
     space = os.statvfs(path)
     raise PlanRefused(
-        f"{path} is not whole after it was written, though libvirt reports no error; it needs"
+        f"{path} is incomplete after it was written, although libvirt reported no error; it needs"
         f" {len(content) // 1024 + 1} KiB, and {space.f_bavail * space.f_frsize // 1024} KiB are"
         " free there"
     )
 
 
 def _folder(uuid: str) -> Path:
-    """The VM's own folder, which nobody else may enter, in /run, which is memory."""
+    """The VM's own folder in /run (in memory), accessible to this user only."""
     folder = _FOLDER / uuid
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
 
 def new_host_key(name: str, uuid: str) -> HostKey:
-    """A host key for the VM, which is on this hypervisor in memory only."""
+    """Generate a host key for the VM, which is on this hypervisor in memory only."""
     clear(uuid)
     try:
         return _host_key(name, uuid)
@@ -160,7 +161,7 @@ def _host_key(name: str, uuid: str) -> HostKey:
 
 
 def _image(files: t.Mapping[str, bytes], uuid: str) -> bytes:
-    """An ISO 9660 image labelled ``cidata`` that holds ``files``."""
+    """Create an ISO 9660 image labelled ``cidata`` with ``files``."""
     content = _folder(uuid) / "content"
     content.mkdir(mode=0o700)
     for name, data in files.items():
@@ -172,16 +173,16 @@ def _image(files: t.Mapping[str, bytes], uuid: str) -> bytes:
 
 
 def _run(what: str, command: t.Sequence[str | Path]) -> None:
-    from ..base import programs  # of all that virt_init does, only a new seed needs it
+    from ..base import programs  # in virt_init, only a new seed needs it
 
     done = programs.attempt([str(word) for word in command], seconds=_SECONDS)
     if done is None or done.status:
-        said = done.said[-500:] if done else "it is not installed"
-        raise PlanRefused(f"{command[0]} could not make {what}: {said}")
+        detail = done.said[-500:] if done else "it is not installed"
+        raise PlanRefused(f"{command[0]} could not create {what}: {detail}")
 
 
 def clear(uuid: str) -> None:
-    """Remove the folder that the medium of the VM ``uuid`` was made in, if it is there."""
+    """Remove the folder that the medium of the VM ``uuid`` was created in, if it exists."""
     shutil.rmtree(_FOLDER / uuid, ignore_errors=True)
-    with contextlib.suppress(OSError):  # another VM's medium is being made
+    with contextlib.suppress(OSError):  # another VM's medium is being created
         _FOLDER.rmdir()

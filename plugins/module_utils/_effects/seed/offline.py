@@ -24,12 +24,12 @@ if t.TYPE_CHECKING:
 
 _SECONDS = 900.0  # half a minute without KVM; the first time the appliance is built as well
 _NO_LIBGUESTFS = (
-    "libguestfs is not on the hypervisor, so nobody looked whether the image has cloud-init"
+    "libguestfs is not installed on the hypervisor, so the image was not checked for cloud-init"
 )
 
 
 class Chosen(t.NamedTuple):
-    """How a VM was seeded: method and why, the host key (None: not yet), what its image has."""
+    """How a VM was seeded: method, reason, host key (None: not yet), features of its image."""
 
     method: str
     reason: str
@@ -37,22 +37,22 @@ class Chosen(t.NamedTuple):
     found: Found | None
 
     def shown(self) -> Seeded:
-        """What a result tells of it."""
+        """The choice as shown in a result."""
         return {"method": self.method, "reason": self.reason, "found": self.found}
 
 
 def seed_disks(
     seed: Seed, name: str, uuid: str, nics: t.Sequence[SeededNic], disks: guest_disk.Disks
 ) -> Chosen:
-    """Write the seed into the guest on these disks, with a host key made for it alone.
+    """Write the seed into the guest on these disks, with a host key generated for it alone.
 
-    With method auto nothing is written where cloud-init is there, or nobody can look: then a
-    medium is left to be made. Raises PlanRefused; nothing was written then, unless it says so.
+    With method auto, nothing is written if the image has cloud-init or cannot be inspected: the
+    caller then creates a medium. Raises PlanRefused; unless it says so, nothing was written then.
     """
     if seed.method == "auto" and not guest_disk.available():
         return Chosen("nocloud", _NO_LIBGUESTFS, None, None)
     if not disks:
-        raise PlanRefused("the VM has no disk that is a file, which a seed could be written into")
+        raise PlanRefused("the VM has no file-based disk that a seed could be written to")
 
     def work() -> Chosen:
         with guest_disk.opened(disks) as guest:
@@ -69,7 +69,7 @@ def seed_disks(
     try:
         return deadline.call(work, seconds=_SECONDS, what=f"write the seed into {name}")
     except DeadlineExceeded as error:
-        raise guest_disk.HalfWritten(f"{error}; how much of it is written is not known") from None
+        raise guest_disk.IncompleteWrite(f"{error}; how much was written is unknown") from None
 
 
 def look(seed: Seed, disks: guest_disk.Disks) -> Chosen:
@@ -79,11 +79,11 @@ def look(seed: Seed, disks: guest_disk.Disks) -> Chosen:
 
     def work() -> Chosen:
         if not disks:
-            raise PlanRefused("the VM has no disk that is a file, which could be looked into")
+            raise PlanRefused("the VM has no file-based disk that could be inspected")
         with guest_disk.opened(disks, readonly=True) as guest:
             return _choose(seed, guest)
 
-    return deadline.call(work, seconds=_SECONDS, what="look into the VM's disk")
+    return deadline.call(work, seconds=_SECONDS, what="inspect the VM's disk")
 
 
 def _choose(seed: Seed, guest: guest_disk.Guest) -> Chosen:

@@ -1,12 +1,12 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Seeding a VM that exists: what ``virt_seed`` does on a hypervisor.
+"""Seeding an existing VM: the work of ``virt_seed`` on a hypervisor.
 
-The medium is complete before anything names it but the metadata, and one definition puts it into
-the drive and its host key into the metadata: whoever starts the VM at any moment starts it with the
-old medium or with the new one, whole. The metadata name every medium from before it is made until
-after it is gone, so the next call removes what a killed one left.
+The medium is complete before anything but the metadata refers to it, and a single definition puts
+it into the drive and its host key into the metadata: whenever the VM is started, it has either the
+old medium or the complete new one. The metadata name every medium from before it is created until
+after it is removed, so the next call removes what a killed one left.
 
 This file is private to the collection.
 """
@@ -63,7 +63,7 @@ _NAMES = ("_seed.iso", "_seed2.iso")
 
 @dataclass
 class _Vm:
-    """The VM as it is, and what becomes of it."""
+    """The current VM, and the changes to it."""
 
     dom: VirDomain
     name: str
@@ -89,7 +89,7 @@ class _Diff(t.TypedDict, total=False):
 
 
 class Result(_Diff):
-    """The module's result; ``seed`` is how, and what its image has."""
+    """The module's result; ``seed`` is the method and the features of the image."""
 
     changed: bool
     name: str
@@ -107,9 +107,11 @@ def run(
     *,
     check: bool,
 ) -> Result:
-    """Bring the seed medium of the VM ``name`` to ``state``; the module's result."""
+    """Bring the seed medium of the VM ``name`` to ``state``; returns the module's result."""
     if not connection.local:
-        raise PlanRefused(f"a medium is made on the hypervisor itself; {connection.uri} is another")
+        raise PlanRefused(
+            f"uri {connection.uri} is remote; a seed medium is created on the hypervisor itself"
+        )
     with owners.host_lock(name=_LOCK):
         return _run(connection, name, state, options, pool, check=check)
 
@@ -126,12 +128,13 @@ def _run(
     vm = _read(connection, name)
     if vm.stored is not None and vm.stored.phase not in (None, "seeding"):
         raise PlanRefused(
-            f"{name!r} is in phase {vm.stored.phase}: another run is at work on it, or died at it;"
-            " run that again, or remove the rest with virt_purge"
+            f"{name!r} is in phase {vm.stored.phase}: another run is working on it or died doing"
+            " so; repeat that run, or remove the leftovers with virt_purge"
         )
     if state == "absent" and vm.stored is not None and vm.stored.phase is not None:
         raise PlanRefused(
-            f"a call that was killed left {name!r} half seeded; run that again, or make the VM anew"
+            f"an interrupted run left {name!r} partially seeded; repeat that run, or recreate the"
+            " VM"
         )
     if state == "absent":
         return _absent(connection, vm, check=check)
@@ -150,7 +153,7 @@ def _run(
 def _read(connection: Connection, name: str) -> _Vm:
     dom = lookup.require_domains(connection, [name])[name]
     if not connection.call(f"read {name}", dom.isPersistent):
-        raise PlanRefused(f"{name!r} has no definition of its own (it is transient); define it")
+        raise PlanRefused(f"{name!r} is transient: it has no persistent definition; define it")
     flags = DOMAIN_XML_INACTIVE | DOMAIN_XML_SECURE  # it is defined again, with its passwords
     text = connection.call(f"read {name}", dom.XMLDesc, flags)
     active = bool(connection.call(f"read the state of {name}", dom.isActive))
@@ -163,7 +166,7 @@ def _absent(connection: Connection, vm: _Vm, *, check: bool) -> Result:
     media = bool(vm.steps)
     failed = vm.stored is not None and vm.stored.first_boot is not None
     if failed:
-        vm.steps.append("forget how its first boot ended")
+        vm.steps.append("clear the outcome of its first boot")
     if media and not check:
         unread = not vm.active and _started_since(vm) is False
         seed_medium.remove(connection, vm.dom, unread=unread)
@@ -217,7 +220,7 @@ def _present(
     pool = _pool(connection, vm, pool_name)
     volume = _new_volume(connection, vm, pool, current)
     vm.steps = [f"remove {one.pool}/{one.name}" for one in vm.media if one.path != current]
-    vm.steps += [f"create {volume.pool}/{volume.name}", f"put it into {vm.name}"]
+    vm.steps += [f"create {volume.pool}/{volume.name}", f"insert it into {vm.name}"]
     if current is not None:
         old = next(one for one in vm.media if one.path == current)
         vm.steps.append(f"remove {old.pool}/{old.name}")
@@ -245,8 +248,8 @@ def _offline(
     seed_nocloud.require_keys()
     if vm.media:
         raise PlanRefused(
-            f"{vm.name!r} has a seed medium; take it away first, with state absent, so that it is"
-            " seeded one way"
+            f"{vm.name!r} has a seed medium; remove it first, with state absent, so that the VM has"
+            " only one seed"
         )
     seeding_offline.require_own(connection, vm.name, vm.uuid, vm.root)
     vm.steps = [f"write the seed into {path}" for path, _kind in seeding_offline.disks_of(vm.root)]
@@ -261,33 +264,34 @@ def _offline(
 
 
 def _require_unbooted(connection: Connection, vm: _Vm, booted: bool) -> None:
-    """A guest reads a seed once: another after that would only make its host key unknown."""
+    """Raise PlanRefused for a VM that has booted: a guest reads only one seed, and another would
+    only make its host key unknown."""
     if vm.active:
         raise PlanRefused(
-            f"{vm.name!r} is running, and a seed is read at the first boot only; shut it down"
+            f"{vm.name!r} is running, but a seed is only read at the first boot; shut it down"
             " first, for example with virt_state"
         )
     if connection.call(f"read {vm.name}", vm.dom.hasManagedSaveImage, 0):
         raise PlanRefused(
-            f"{vm.name!r} has saved memory of a running system; start it and shut it down first"
+            f"{vm.name!r} has the saved memory of a running system; start it and shut it down first"
         )
     if booted and (seed_domain.recorded(vm.stored) or {}).get("method") in ("offline", "auto"):
         raise PlanRefused(
-            f"{vm.name!r} was seeded before, in its disk, and another seed would leave a part of"
-            " that; change it from inside, or make it anew with virt_purge and virt_init"
+            f"{vm.name!r} was already seeded on its disk, and another seed would leave parts of"
+            " that one; change it from inside, or recreate it with virt_purge and virt_init"
         )
     if booted or _started_since(vm):
         raise PlanRefused(
-            f"{vm.name!r} was seeded before and has been started since; a guest reads its seed at"
-            " its first boot only. Change it from inside, or make it anew with virt_purge and"
+            f"{vm.name!r} was already seeded and has been started since; a guest only reads its"
+            " seed at its first boot. Change it from inside, or recreate it with virt_purge and"
             " virt_init"
         )
 
 
 def _started_since(vm: _Vm) -> bool | None:
-    """Whether it was started with its medium; None if nobody can tell.
+    """Whether the VM was started with its medium; None if unknown.
 
-    qemu makes the log of its console anew with each start.
+    QEMU recreates the log of its console with each start.
     """
     logs = [one.get("file") for one in vm.root.findall("devices/serial/log")]
     started: bool | None = None
@@ -307,7 +311,7 @@ def _started_since(vm: _Vm) -> bool | None:
 
 
 def _pool(connection: Connection, vm: _Vm, name: str | None) -> storage.Pool:
-    """The pool that is named, that of the VM's own volumes, or the first disk's."""
+    """The named pool, else that of the VM's own volumes, else that of the first disk."""
     own = next(iter(vm.stored.volumes), None) if vm.stored else None
     folder = None
     if name is None and own is not None:
@@ -319,8 +323,8 @@ def _pool(connection: Connection, vm: _Vm, name: str | None) -> storage.Pool:
     pool = storage.find_pool(connection, str(name), folder)
     if pool is None:
         raise PlanRefused(
-            f"no pool {name!r} for the medium of {vm.name!r}; name one with pool, or make it with"
-            " virt_pool"
+            f"no pool {name!r} for the medium of {vm.name!r}; specify one with pool, or create it"
+            " with virt_pool"
         )
     return pool
 
@@ -328,7 +332,7 @@ def _pool(connection: Connection, vm: _Vm, name: str | None) -> storage.Pool:
 def _new_volume(
     connection: Connection, vm: _Vm, pool: storage.Pool, current: str | None
 ) -> OwnVolume:
-    """A name that is free, or that an earlier call of ours has left."""
+    """A volume with a free name, or one that an earlier call of ours has left."""
     own = {one.path for one in vm.media}
     stem = re.sub(r"[^A-Za-z0-9._-]", "_", vm.name)
     for ending in _NAMES:
@@ -338,11 +342,11 @@ def _new_volume(
             continue
         if path not in own and storage.is_taken(connection, pool, name):
             raise PlanRefused(
-                f"{path} is there already and is nobody's that this VM knows; nothing is taken"
-                " over: remove or rename it"
+                f"{path} already exists and does not belong to this VM; refusing to overwrite it."
+                " Remove or rename it"
             )
         return OwnVolume(pool.name, name, path, "seed", "seed")
-    raise PlanRefused(f"{vm.name!r} has two media at once; remove one from its definition")
+    raise PlanRefused(f"{vm.name!r} has two seed media; remove one from its definition")
 
 
 def _drop(connection: Connection, vm: _Vm, volumes: t.Sequence[OwnVolume]) -> None:
@@ -367,7 +371,7 @@ def _seed(
     _drop(connection, vm, [one for one in vm.media if one.path != current])
     before, stored = vm.stored, vm.stored or Metadata()
     others = tuple(one for one in stored.volumes if one != volume)
-    made: list[OwnVolume] = []  # nothing of that name is ours before it was made
+    made: list[OwnVolume] = []  # a volume of that name is not ours before we created it
 
     def keep(noted: OwnVolume) -> None:
         nonlocal stored
@@ -382,7 +386,7 @@ def _seed(
         keep(dataclasses.replace(volume, made=BEGUN))
         try:
             seed_nocloud.store(connection, pool, volume.name, medium.content, noted)
-        except DeadlineExceeded:  # libvirt may do what it gave no answer to
+        except DeadlineExceeded:  # libvirt may still complete a call that timed out
             made = made or [dataclasses.replace(volume, made=BEGUN)]
             raise
         final = dataclasses.replace(
@@ -391,7 +395,7 @@ def _seed(
         old = [current] if current else []
         text = seed_domain.with_medium(vm.root, final, volume.path, old)
         if connection.call(f"read the state of {vm.name}", vm.dom.isActive):
-            raise PlanRefused(f"{vm.name!r} was started meanwhile; nothing is changed")
+            raise PlanRefused(f"{vm.name!r} was started meanwhile; nothing was changed")
         domains.define(connection, f"define {vm.name}", text)
     except BaseException:
         seed_medium.delete(connection, vm.dom, made)

@@ -2,11 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Seeding a VM that exists through its own disk: ``virt_seed`` with method offline, or auto.
+"""Seeding an existing VM through its own disk: ``virt_seed`` with method offline, or auto.
 
-While its disk is written to, nobody can start the VM: its definition has phase ``seeding`` and a
-drive whose medium never exists. A call that is killed leaves that, with what it was to write; the
-same call again writes all of it anew, and only that call: another seed would leave a part of this.
+While its disk is written to, the VM cannot be started: its definition has phase ``seeding`` and a
+drive whose medium never exists. A killed call leaves that state, with a record of what it was to
+write; only the same call may run again, and rewrites all of it: another seed would leave parts of
+this one.
 
 This file is private to the collection.
 """
@@ -42,53 +43,53 @@ _MARKER = ".fleet-virt-seeding"
 
 
 def disks_of(domain: Element) -> list[tuple[str, str]]:
-    """Path and format of the VM's disks that are files it may write to."""
+    """Path and format of the VM's writable, file-based disks."""
     found = []
     for disk in domain.findall("devices/disk"):
         source, driver = disk.find("source"), disk.find("driver")
         path = source.get("file") if source is not None else None
-        kept = disk.find("readonly") is not None or disk.find("shareable") is not None
-        if path and disk.get("device", "disk") == "disk" and not kept:
+        excluded = disk.find("readonly") is not None or disk.find("shareable") is not None
+        if path and disk.get("device", "disk") == "disk" and not excluded:
             kind = driver.get("type") if driver is not None else None
             found.append((path, kind or "raw"))
     return found
 
 
 def unfinished(stored: Metadata | None, seed: Seed, name: str) -> bool:
-    """Whether a call that was killed left this seed half written; raises for another's work."""
+    """Whether a killed call left this seed partially written; raises PlanRefused for another."""
     if stored is None or stored.phase != PHASE:
         return False
     if owners.is_alive(stored.owner):
-        raise PlanRefused(f"{name!r} is being seeded by another call; wait for it")
+        raise PlanRefused(f"{name!r} is being seeded by another run; wait for it to finish")
     if request.compare(seed_domain.recorded(stored) or {}, seed_domain.as_plain(seed, name)):
         raise PlanRefused(
-            f"a call that was killed left {name!r} half seeded with something else; run that again,"
-            " or make the VM anew"
+            f"an interrupted run left {name!r} partially seeded with another seed; repeat that run,"
+            " or recreate the VM"
         )
     return True
 
 
 def choose(seed: Seed, domain: Element, *, check: bool) -> seed_offline.Chosen:
-    """How it is to be seeded: for method auto, and in check mode, its disk is looked into."""
+    """How to seed the VM: for method auto, and in check mode, its disk is inspected."""
     if seed.method != "auto" and not check:
         return seed_offline.Chosen(seed.method, seed_nocloud.CHOSEN["reason"], None, None)
     return seed_offline.look(seed, disks_of(domain))
 
 
 def require_own(connection: Connection, name: str, uuid: str, domain: Element) -> None:
-    """Raise PlanRefused unless the VM's disks are files that nobody else uses or lies on."""
+    """Raise PlanRefused unless the VM's disks are files with no other users and no overlays."""
     disks = disks_of(domain)
     if not disks:
         raise PlanRefused(
-            f"{name!r} has no disk that is a file of its own, which a seed could be written into"
+            f"{name!r} has no file-based disk of its own that a seed could be written to"
         )
     references = ownership.read(connection)
     for path, _kind in disks:
         others = sorted(user.text for user in references.users(path) if user.uuid != uuid)
         if others:
-            raise PlanRefused(f"{path} is not written to: {', '.join(others)}; copy it first")
+            raise PlanRefused(f"refusing to write to {path}: {', '.join(others)}; copy it first")
         if ownership.is_locked(path):
-            raise PlanRefused(f"{path} is in use by a running qemu; shut that down first")
+            raise PlanRefused(f"{path} is in use by a running QEMU process; stop it first")
 
 
 def write(
@@ -99,7 +100,7 @@ def write(
     seed: Seed,
     nics: t.Sequence[SeededNic],
 ) -> tuple[Metadata, seed_offline.Chosen]:
-    """Write the seed into the VM's disks; the metadata it has then, and what was found."""
+    """Write the seed into the VM's disks; returns its new metadata and what was found."""
     name, uuid = str(dom.name()), str(dom.UUIDString())
     disks = disks_of(domain)
     final = dataclasses.replace(
@@ -116,13 +117,13 @@ def write(
     domains.define(connection, f"define {name}", unstartable.marked(domain, claim, marker))
     try:
         if connection.call(f"read the state of {name}", dom.isActive):
-            raise PlanRefused(f"{name!r} was started meanwhile; nothing is changed")
+            raise PlanRefused(f"{name!r} was started meanwhile; nothing was changed")
         chosen = seed_offline.seed_disks(
             dataclasses.replace(seed, method="offline"), name, uuid, nics, disks
         )
-    except guest_disk.HalfWritten:
-        raise  # it stays as it is: not to be started
-    except FleetVirtError:  # a defect of ours leaves it as a killed call does
+    except guest_disk.IncompleteWrite:
+        raise  # the VM stays as it is and cannot be started
+    except FleetVirtError:  # a bug of ours leaves it as a killed call does
         domains.define(connection, f"define {name}", before)
         raise
     final = dataclasses.replace(final, host_key=chosen.host_key)

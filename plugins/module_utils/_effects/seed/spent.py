@@ -1,7 +1,7 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a VM that runs needs its seed medium no more, found out without waiting.
+"""Checking without waiting whether a running VM no longer needs its seed medium.
 
 This file is private to the collection.
 """
@@ -22,13 +22,13 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
 
 _PORT = 22
-_MOST = 4  # addresses that are asked
+_MOST = 4  # addresses to try
 
 
 def medium(connection: Connection, dom: VirDomain, stored: Metadata | None) -> str | None:
-    """The name of a medium that has done its work: the VM shows the host key that was on it.
+    """The name of a medium that is no longer needed: the VM presents the host key from it.
 
-    None if there is none, or it cannot be told now.
+    None if there is none, or that is unknown now.
     """
     media = [one.name for one in stored.volumes if one.role == "seed"] if stored else []
     if stored is None or not media or not stored.host_key or stored.phase or not connection.local:
@@ -41,5 +41,5 @@ def medium(connection: Connection, dom: VirDomain, stored: Metadata | None) -> s
             if host_key.ask(address, _PORT, stored.host_key) is host_key.Proof.HOLDS:
                 return media[0]
     except FleetVirtError:
-        return None  # whoever asks next may be luckier
+        return None  # the next call may succeed
     return None

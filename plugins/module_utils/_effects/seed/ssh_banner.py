@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether an SSH server answers at an address: it connects and reads the banner, no more.
+"""Checking whether an SSH server responds at an address by connecting and reading the banner only.
 
 This file is private to the collection.
 """
@@ -23,8 +23,8 @@ _MOST = 4096  # bytes; RFC 4253 allows other lines before the banner
 class Answer:
     """``ok`` with the banner, or what happened instead.
 
-    ``refused``: the machine is there, and nobody listens on the port yet. ``silent``: no machine
-    said anything at all.
+    ``refused``: the machine exists, but nothing listens on the port yet. ``silent``: there was no
+    response at all.
     """
 
     ok: bool
@@ -36,7 +36,7 @@ class Answer:
 def probe(address: str, port: int, note: t.Callable[[Answer], None] = lambda _: None) -> Answer:
     """Connect and wait for the line that every SSH server begins with (RFC 4253, 4.2).
 
-    ``note`` is given what is known so far, for those who cannot wait for the end.
+    ``note`` is called with preliminary results, for callers that cannot wait for the end.
     """
     try:
         link = socket.create_connection((address, port), timeout=_CONNECT_SECONDS)
@@ -68,6 +68,6 @@ def _banner(link: socket.socket, port: int) -> Answer:
                 break
     except OSError:  # the limit, or the connection was reset
         pass
-    said = "".join(c for c in received[:40].decode("utf-8", "replace") if c.isprintable())
-    but = f"but sends {said!r}, which is no SSH banner" if said else "but sends no SSH banner"
+    text = "".join(c for c in received[:40].decode("utf-8", "replace") if c.isprintable())
+    but = f"but sends {text!r}, which is no SSH banner" if text else "but sends no SSH banner"
     return Answer(False, f"port {port} is open, {but}")

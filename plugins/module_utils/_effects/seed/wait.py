@@ -2,15 +2,15 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Waiting until VMs answer, all of them at once: what ``virt_wait`` does on a hypervisor.
+"""Waiting until VMs respond, all of them at once: the work of ``virt_wait`` on a hypervisor.
 
-One thread looks at each VM (:mod:`waited`), one tries each address; the caller's thread compares
-both every tenth of a second and asks the network for who cannot be found otherwise. A VM answers
-when an SSH server does at one of its addresses, and the neighbour table does not say that the
-address is another machine's. One that was seeded with a host key has to show it; then its first
-boot is done as far as its seed goes, and the medium is removed.
+One thread observes each VM (:mod:`waited`), one tries each address; the caller's thread compares
+both every tenth of a second and probes the network for VMs that cannot be found otherwise. A VM
+responds when an SSH server does at one of its addresses, unless the neighbour table assigns the
+address to another machine. A VM that was seeded with a host key must present it; then its seed has
+been applied, and the medium is removed.
 
-Where only an address is waited for, none is tried: one that is known is enough.
+When waiting for an address only, none is tried: a known address is enough.
 
 This file is private to the collection.
 """
@@ -35,30 +35,30 @@ from .ssh_banner import Answer, probe
 from .waited import Guest
 
 _TICK = 0.1
-_PAUSE = 0.5  # between two looks at a VM, and two tries of an address
-_SOON = 0.1  # between two tries where the port is refused, which costs next to nothing
-_STIR_PAUSE = 5.0  # between two questions to everybody on a bridge
-_BETTER = 0.5  # how long an address that is believed more may still come first
-_SHORTEST = 2.0  # a call that is part of a longer wait takes so long, though something happened
+_PAUSE = 0.5  # between two observations of a VM, and two attempts at an address
+_SOON = 0.1  # between two attempts if the port refuses connections, which costs almost nothing
+_STIR_PAUSE = 5.0  # between two probes of all machines on a bridge
+_BETTER = 0.5  # how long to wait for an address from a more trusted source
+_SHORTEST = 2.0  # minimum duration of a call in a longer wait, even if something happened
 _CHECK_MODE = "not waited for in check mode"
 _GOES_ON = (
-    "its first boot goes on: packages and commands are not done; wait longer (wait_timeout), or"
-    " ask the guest, with cloud-init with cloud-init status --long"
+    "its first boot is still in progress: packages and commands are not done; wait longer"
+    " (wait_timeout), or check inside the guest (with cloud-init: cloud-init status --long)"
 )
-_WRONG = 8.0  # for how long a server shows another host key before that is taken for the end
-_IDLE = 30.0  # for how long a console is at a login prompt before that is
+_WRONG = 8.0  # how long a server presents another host key before waiting is given up
+_IDLE = 30.0  # how long a console is at a login prompt before waiting is given up
 _NO_CLOUD_INIT = (
-    "the image did not take its seed: its console has been at a login prompt for"
-    f" {_IDLE:g} s, and nothing before that is of cloud-init"
+    "the image did not apply its seed: its console has been at a login prompt for"
+    f" {_IDLE:g} s without any earlier output from cloud-init"
 )
-_ANEW = "Make it anew with an image that has cloud-init, or with the seed's method offline or auto"
+_RECREATE = "Recreate it with an image that has cloud-init, or with seed method offline or auto"
 UNTIL = ("ssh", "address")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """``wait_timeout`` and ``slice`` are seconds; a call returns after ``slice`` though VMs are
-    still to be waited for (None: after ``wait_timeout`` only).
+    """``wait_timeout`` and ``slice`` are seconds; a call returns after ``slice`` even if VMs have
+    not responded yet (None: after ``wait_timeout`` only).
 
     ``until`` is one of :data:`UNTIL`."""
 
@@ -70,14 +70,14 @@ class Settings:
 
 @dataclass
 class _Try:
-    """Trying one address: ``answer`` is the last one, None while there was none yet."""
+    """Attempts at one address: ``answer`` is the last result, None if there is none yet."""
 
     answer: Answer | None = None
     busy: bool = False
     due: float = 0.0
     since: float = 0.0  # when it first answered
-    proven: bool = False  # it showed the host key that it was seeded with
-    wrong: float = 0.0  # since when it has shown another
+    proven: bool = False  # it presented the host key that it was seeded with
+    wrong: float = 0.0  # since when it has presented another
 
 
 @dataclass
@@ -90,10 +90,10 @@ class _Watched:
     seconds: float | None = None
     answered: bool = False
     proven: bool = False
-    failed: bool = False  # it answers, and its first boot failed
+    failed: bool = False  # it responds, but its first boot failed
     changed: bool = False  # its seed medium was removed
     problem: str = ""
-    booting: str = ""  # that it answers, but is not at the end of its first boot
+    booting: str = ""  # the message if it responds, but has not finished its first boot
 
     @property
     def over(self) -> bool:
@@ -101,14 +101,14 @@ class _Watched:
 
     @property
     def first_boot(self) -> str | None:
-        """What keeps one that answers from counting as such."""
+        """Why a VM that responds does not count as such."""
         if self.failed:
             return ENDED_BADLY
         return GOES_ON if self.booting and not self.over else None
 
 
 class Entry(t.TypedDict):
-    """What is known of a VM; ``answered`` is None where nobody asked."""
+    """What is known of a VM; ``answered`` is None if it was not tried."""
 
     name: str
     address: str | None
@@ -130,7 +130,7 @@ class _Failure(t.TypedDict, total=False):
 
 
 class Result(_Failure):
-    """The module's result; ``waiting`` are names of those that are still to be waited for."""
+    """The module's result; ``waiting`` are the names of VMs that have not responded yet."""
 
     changed: bool
     vms: list[Entry]
@@ -138,7 +138,7 @@ class Result(_Failure):
 
 
 def predict(names: t.Sequence[str]) -> Result:
-    """The result in check mode: VMs that may not even be there answer or not, nobody knows."""
+    """The result in check mode: the VMs may not even exist, so their responses are unknown."""
     vms: list[Entry] = [
         {
             "name": name,
@@ -162,9 +162,9 @@ def predict(names: t.Sequence[str]) -> Result:
 def wait(
     connection: Connection, agents: Connection, names: t.Sequence[str], settings: Settings
 ) -> Result:
-    """The module's result. Raises SpecError for names that are not there.
+    """Wait for the VMs; returns the module's result. Raises SpecError for unknown names.
 
-    ``agents`` is a second connection for calls to guest agents, which may hang it.
+    ``agents`` is a second connection for calls to guest agents, which may hang.
     """
     return _Wait(connection, agents, names, settings).run()
 
@@ -177,7 +177,7 @@ class _Wait:
         self.agents = agents
         self.settings = settings
         self.stop = threading.Event()
-        self.news = threading.Event()  # somebody answered
+        self.news = threading.Event()  # a VM responded
         self.stirred: dict[str, float] = {}
         self.bug: BaseException | None = None
         found = require_domains(connection, names)
@@ -210,11 +210,11 @@ class _Wait:
         return self._result(final=not slicing)
 
     def _leave(self, threads: t.Sequence[threading.Thread]) -> None:
-        """Wait for the threads a moment; what is stuck in a call is left behind."""
+        """Wait briefly for the threads; those stuck in a call are abandoned."""
         end = time.monotonic() + _PAUSE
         for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
-        # a connection is not closed under a call: closing would wait for it
+        # a connection is not closed during a call: closing would wait for it
         stuck = sum(thread.is_alive() for thread in threads)
         self.connection.hanging += stuck
         self.agents.hanging += stuck
@@ -223,7 +223,7 @@ class _Wait:
         def guarded() -> None:
             try:
                 work()
-            except BaseException as error:  # a defect of ours, raised by the caller's thread
+            except BaseException as error:  # a bug of ours, raised in the caller's thread
                 self.bug = error
 
         thread = threading.Thread(target=guarded, daemon=True)
@@ -236,12 +236,12 @@ class _Wait:
             self.stop.wait(_PAUSE)
 
     def _check(self) -> None:
-        """Raise what makes going on pointless."""
+        """Raise an error that makes further waiting pointless."""
         if self.bug is not None:
             raise self.bug
         if any(one.guest.note for one in self.watched):
             conn = self.connection.conn
-            if not self.connection.call("see whether libvirt is there", conn.isAlive):
+            if not self.connection.call("check that libvirt is alive", conn.isAlive):
                 raise HostUnreachable(self.connection.uri, "the connection was lost")
 
     def _step(self) -> None:
@@ -258,13 +258,13 @@ class _Wait:
             self._settle(one)
             if self.settings.until == "ssh" and not one.over:
                 self._give_up(one)
-            if self.connection.local and self._nobody_there(one):
+            if self.connection.local and self._is_unreachable(one):
                 self._stir(one.guest)
 
     @staticmethod
-    def _nobody_there(one: _Watched) -> bool:
-        """Whether no address is known, or nothing is at those that are: a console goes on telling
-        an address that the VM had earlier, and a request one that it never took."""
+    def _is_unreachable(one: _Watched) -> bool:
+        """Whether no address is known, or none responds: a console log may still contain an
+        address that the VM had earlier, and a request may name one that it never used."""
         answers = [one.tries[address].answer for address in one.candidates if address in one.tries]
         return len(answers) == len(one.candidates) and all(
             answer is not None and answer.silent for answer in answers
@@ -275,8 +275,8 @@ class _Wait:
             attempt.answer = attempt.answer or answer
 
         key = guest.host_key if self.connection.local else None
-        # Every connection is work for a guest that boots. Where nobody listened a moment ago, the
-        # first that is accepted is the one that asks for the key.
+        # Every connection is work for a booting guest. If the port refused connections a moment
+        # ago, the first connection that is accepted is the one that checks the key.
         if key and attempt.answer is not None and attempt.answer.refused:
             self._proof(key, address, attempt)
         if attempt.proven:
@@ -298,32 +298,32 @@ class _Wait:
             self.news.set()
 
     def _proof(self, key: str, address: str, attempt: _Try) -> Answer | None:
-        """Whether the server is who it was seeded as; the answer to give if it is not."""
+        """Check that the server has the seeded host key; the result if it does not."""
         proof = host_key.ask(address, self.settings.port, key)
         attempt.proven = proof is host_key.Proof.HOLDS
         if proof is None or attempt.proven:
             return None
         wrong, attempt.wrong = attempt.wrong, 0.0
         if proof is host_key.Proof.NONE:
-            return Answer(False, f"its SSH server shows no {key.partition(' ')[0]} key yet")
+            return Answer(False, f"its SSH server presents no {key.partition(' ')[0]} key yet")
         attempt.wrong = wrong or time.monotonic()
         return Answer(
             False,
-            "its SSH server shows another host key than its seed has: the image did not take the"
-            " seed (without cloud-init it does not), or another machine has this address",
+            "its SSH server presents a different host key than its seed contains: the image did not"
+            " apply the seed (it needs cloud-init), or another machine has this address",
         )
 
     def _remove_medium(self, one: _Watched) -> None:
-        """What failed here is told, and tried again by the next who waits."""
+        """Remove the medium. A failure is reported, and the next wait tries again."""
         if not (one.proven and one.guest.has_medium):
             return
         try:
             one.changed = seed_medium.remove(self.connection, one.guest.dom)
         except FleetVirtError as error:
-            one.problem = f"its seed medium, which is of no use any more, is still there: {error}"
+            one.problem = f"its seed medium is no longer needed but was not removed: {error}"
 
     def _settle_first_boot(self, one: _Watched) -> None:
-        """Note how the first boot ended; one that failed is no VM that answers as it should."""
+        """Record the outcome of the first boot; a VM whose first boot failed has not answered."""
         first = one.guest.first_boot
         if not one.answered or self.settings.until != "ssh" or first.noted is None:
             return
@@ -332,10 +332,11 @@ class _Wait:
         try:
             first.settle(self.connection, one.guest.dom)
         except FleetVirtError as error:
-            one.problem = "; ".join(filter(None, (one.problem, f"which is not noted: {error}")))
+            unrecorded = f"this could not be recorded: {error}"
+            one.problem = "; ".join(filter(None, (one.problem, unrecorded)))
 
     def _settle(self, one: _Watched) -> None:
-        """Take the address that is believed most, of those that answer."""
+        """Choose the most trusted address of those that respond."""
         now = time.monotonic()
         if self.settings.until == "address" and one.candidates:
             one.address, one.source = next(iter(one.candidates.items()))
@@ -358,7 +359,7 @@ class _Wait:
             undecided = undecided or attempt.busy
 
     def _give_up(self, one: _Watched) -> None:
-        """End waiting for a guest that did not take its seed: nothing will change that."""
+        """Stop waiting for a guest that did not apply its seed: nothing will change that."""
         guest, now = one.guest, time.monotonic()
         if guest.host_key is None or not guest.has_medium:
             return
@@ -366,29 +367,29 @@ class _Wait:
         if tries and all(attempt.wrong and now - attempt.wrong >= _WRONG for attempt in tries):
             address, attempt = next(zip(one.candidates, tries))
             text = attempt.answer.text if attempt.answer is not None else ""
-            guest.ended = f"{address}: {text}. {_ANEW}"
+            guest.ended = f"{address}: {text}. {_RECREATE}"
         elif guest.idle is not None and guest.idle >= _IDLE:
-            heard = [
+            tried = [
                 f"{address}: {attempt.answer.text}"
                 for address, attempt in zip(one.candidates, tries)
                 if attempt.answer is not None
             ]
-            guest.ended = "; ".join([f"{_NO_CLOUD_INIT}. {_ANEW}", *heard])
+            guest.ended = "; ".join([f"{_NO_CLOUD_INIT}. {_RECREATE}", *tried])
 
     def _stir(self, guest: Guest) -> None:
-        """Ask the networks of a VM whose address nobody knows: at once if it has spoken there."""
+        """Probe the networks of a VM with no known address, at once if it has sent traffic."""
         now = time.monotonic()
         for bridge, mac in guest.bridges:
             last = self.stirred.get(bridge)
             if last is not None and now - last < _STIR_PAUSE:
                 continue
-            # one that is idle for minutes is forgotten by the bridge
+            # a bridge forgets a VM that is idle for minutes
             if neighbours.has_spoken(bridge, mac) or now - self.started >= _STIR_PAUSE:
                 self.stirred[bridge] = now
                 neighbours.stir(bridge)
 
     def _result(self, *, final: bool) -> Result:
-        """What is known now; failed when waiting is over for good and somebody did not answer."""
+        """The current result; failed if waiting is over and a VM did not respond."""
         open_ends = [one for one in self.watched if not one.over]
         silent = [
             one for one in self.watched if one.failed or (not one.answered and (final or one.over))
@@ -453,17 +454,17 @@ class _Wait:
         if tried:
             missing = "; ".join(tried)
         elif one.candidates:
-            missing = f"{', '.join(one.candidates)}: no answer yet"
+            missing = f"{', '.join(one.candidates)}: no response yet"
         elif guest.state is None:
-            missing = "libvirt tells nothing of it"
+            missing = "libvirt has not reported its state"
         elif not guest.nics:
             missing = "no address: it has no NIC"
         else:
             macs = ", ".join(guest.macs)
             missing = (
-                f"no address: {guest.agent_note}, no lease of libvirt, no neighbour {macs}, and no"
-                " line of cloud-init on its console"
+                f"no address: {guest.agent_note}, no libvirt DHCP lease, no neighbour entry for"
+                f" {macs}, and no cloud-init line on its console"
             )
-        if guest.not_its is not None:
-            missing += f"; it claims {guest.not_its}, which is this hypervisor's own"
+        if guest.host_address is not None:
+            missing += f"; it claims {guest.host_address}, which belongs to this hypervisor"
         return f"{missing} ({guest.note})" if guest.note else missing

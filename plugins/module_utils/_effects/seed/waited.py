@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One VM that is waited for: what libvirt, its agent and its console tell of it.
+"""One VM that a call waits for: what libvirt, its agent and its console report about it.
 
 This file is private to the collection.
 """
@@ -29,18 +29,18 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
     from ..._pure.machine.snapshot import NicEntry
 
-# In the order in which they are believed
+# In order of trust, most trusted first
 SOURCES = ("static", "lease", "agent", "neighbour", "console")
 CONSOLE_LINES = 30
 
 _RUNNING = ("running", "blocked", "nostate")
-# Paused for something that ends by itself
+# Paused for a reason that passes by itself
 _PASSING = ("migration", "save", "dump", "snapshot", "starting_up", "postcopy", "from_snapshot")
 _AGENT_SECONDS = 6.0  # libvirt itself waits 5 for an agent to begin to talk
 
 
 class Guest:
-    """What is known of one VM. A thread of its own looks; whoever waits only reads."""
+    """What is known of one VM. A thread of its own updates it; the waiting thread only reads."""
 
     def __init__(self, connection: Connection, agents: Connection, dom: VirDomain) -> None:
         self.connection = connection
@@ -49,17 +49,17 @@ class Guest:
         self.name = str(dom.name())
         self.state: str | None = None
         self.reason: str | None = None
-        self.ended: str | None = None  # why waiting for it is over, other than by an answer
+        self.ended: str | None = None  # why waiting for it is over, other than by a response
         self.nics: list[NicEntry] = []
         self.agent_note = "no guest agent is connected"
-        self.note = ""  # what went wrong when looking
-        self.not_its: str | None = None  # an address that it claims, and this machine has
+        self.note = ""  # the error of the last observation
+        self.host_address: str | None = None  # an address that it claims, but this machine has
         self.host_key: str | None = None  # that it was seeded with
-        self.has_medium = False  # its seed medium is still there
+        self.has_medium = False  # its seed medium still exists
         self.first_boot = FirstBoot()
-        self.looked = 0.0  # when what is known was asked for
+        self.looked = 0.0  # when the last observation began
         self._found: dict[str, tuple[str, ...]] = {}
-        # Seconds since its console came to a login prompt that it would not have with its seed
+        # Seconds since its console reached a login prompt without cloud-init
         self.idle: float | None = None
         self._logs: list[str] = []
         self._log: str | None = None  # the one with something in it
@@ -73,18 +73,18 @@ class Guest:
 
     @property
     def bridges(self) -> list[tuple[str, str]]:
-        """Bridge of this machine and MAC address, of the NICs that are on one."""
+        """Bridge on this machine and MAC address of each NIC that is on a bridge."""
         found = [(neighbours.bridge_of(nic["target"] or ""), nic["mac"]) for nic in self.nics]
         return [(bridge, mac.lower()) for bridge, mac in found if bridge and mac]
 
     def candidates(self, table: t.Mapping[str, str]) -> dict[str, str]:
-        """Source by address, in the order in which they are believed, IPv4 first in each source.
+        """Source by address, in order of trust, IPv4 first in each source.
 
         ``table`` is the neighbour table.
         """
         by_source: dict[str, t.Sequence[str]] = dict(self._found)
         order = {mac: index for index, mac in enumerate(self.macs)}
-        # an address that is known otherwise is in the table because we tried it
+        # an address from another source is in the table because we tried it
         known = {address for some in by_source.values() for address in some}
         near = [
             (order[mac], address)
@@ -97,19 +97,19 @@ class Guest:
             some = (usable(address) for address in by_source.get(source, ()))
             for address in sorted(filter(None, some), key=lambda address: ":" in address):
                 if self.connection.local and addresses.is_local(address):
-                    self.not_its = address
+                    self.host_address = address
                 else:
                     found.setdefault(address, source)
         return found
 
     def look(self) -> None:
-        """Read state, definition and addresses anew. Never raises a FleetVirtError."""
+        """Read state, definition and addresses again. Never raises a FleetVirtError."""
         try:
             self._look()
             self.note = ""
         except FleetVirtError as error:
             if isinstance(error, LibvirtFailure) and error.code == ERR_NO_DOMAIN:
-                self.ended = "it is gone from this hypervisor: removed or moved meanwhile"
+                self.ended = "it no longer exists on this hypervisor: removed or migrated meanwhile"
             self.note = str(error)
 
     def _look(self) -> None:
@@ -128,23 +128,23 @@ class Guest:
         self._found["static"] = tuple(facts["metadata"]["addresses"])
         self._ask_agent(facts["agent"])
         if any(nic["type"] == "network" for nic in self.nics):
-            leases = call(f"leases of {name}", addresses.from_leases, self.dom)
+            leases = call(f"read the leases of {name}", addresses.from_leases, self.dom)
             self._found["lease"] = self._of_nics(leases)
         text = self._console()
         self.first_boot.see(facts["metadata"]["first_boot"], text)
-        self._hear(text)
+        self._measure_idle(text)
         self.looked = begun
         self._found["console"] = tuple(console.addresses(text, self.macs))
 
     def _alive(self) -> bool:
-        """Whether it runs; when it was seen not to twice in a row, waiting for it is over."""
+        """Whether it is running; if it is not twice in a row, waiting for it is over."""
         passing = self.state == "paused" and self.reason in _PASSING
         if self.state in _RUNNING or self.state == "shutdown" or passing:
             self._stopped = 0
             return True
         self._stopped += 1
         if self._stopped > 1:
-            self.ended = f"it does not run: {self.state} ({self.reason})"
+            self.ended = f"it is not running: {self.state} ({self.reason})"
         return False
 
     def _ask_agent(self, connected: bool) -> None:
@@ -162,10 +162,10 @@ class Guest:
         except LibvirtFailure as error:
             if error.code == ERR_NO_DOMAIN:
                 raise
-            self.agent_note = f"the guest agent does not answer ({error})"
+            self.agent_note = f"the guest agent does not respond ({error})"
         else:
             self._found["agent"] = self._of_nics(answer)
-            self.agent_note = "the guest agent knows of none"
+            self.agent_note = "the guest agent reports none"
 
     def _agent_addresses(self) -> dict[str, list[str]]:
         return addresses.from_agent(self.agents.conn.lookupByUUIDString(self.dom.UUIDString()))
@@ -173,15 +173,15 @@ class Guest:
     def _of_nics(self, by_mac: t.Mapping[str, t.Sequence[str]]) -> tuple[str, ...]:
         return tuple(address for mac in self.macs for address in by_mac.get(mac, ()))
 
-    def _hear(self, text: str) -> None:
-        """Whether its console has been at a login prompt, without a word of cloud-init's."""
+    def _measure_idle(self, text: str) -> None:
+        """Measure how long its console has been at a login prompt without cloud-init output."""
         self.idle = None
         if self._log is not None and first_boot.is_ignored(text):
             with contextlib.suppress(OSError):
                 self.idle = max(0.0, time.time() - os.stat(self._log).st_mtime)
 
     def console_end(self) -> list[str]:
-        """The last lines of its console, empty when they cannot be had."""
+        """The last lines of its console, empty if they cannot be read."""
         try:
             text = deadline.call(self._console, seconds=2.0, what=f"console of {self.name}")
         except FleetVirtError:
@@ -189,7 +189,7 @@ class Guest:
         return console.end(text, CONSOLE_LINES)
 
     def _console(self) -> str:
-        """The end of the first console log that is a file of this machine with something in it."""
+        """The end of the first console log on this machine that is not empty."""
         path, text = consoles.said(self._logs) if self.connection.local else ("", "")
         if text:
             self._log = path

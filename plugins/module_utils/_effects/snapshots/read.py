@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What libvirt says of a VM and of its snapshots.
+"""Reading a VM and its snapshots from libvirt.
 
 This file is private to the collection.
 """
@@ -34,7 +34,7 @@ _AGENT = "org.qemu.guest_agent.0"
 
 
 def facts(connection: Connection, dom: VirDomain) -> Facts:
-    """The VM as it is now."""
+    """Read the current state of the VM."""
     name = str(dom.name())
 
     def ask() -> tuple[Facts, str, str, list[str], str | None]:
@@ -54,13 +54,13 @@ def facts(connection: Connection, dom: VirDomain) -> Facts:
         return found, stored, now, [one.getXMLDesc(0) for one in dom.listAllSnapshots(0)], current
 
     found, stored, now, snapshots, current = connection.call(f"read domain {name}", ask)
-    kept, running = _lxml.parse(stored, f"domain {name}"), _lxml.parse(now, f"domain {name}")
+    defined, running = _lxml.parse(stored, f"domain {name}"), _lxml.parse(now, f"domain {name}")
     disks = tuple(parsed.disks(running))
     unfit = list(_unfit(name, running))
-    if found.active and found.persistent and disks != tuple(parsed.disks(kept)):
+    if found.active and found.persistent and disks != tuple(parsed.disks(defined)):
         unfit.append(
-            f"{name!r} runs with other disks than its definition has; shut it down and start it, so"
-            " that both are the same"
+            f"{name!r} is running with other disks than its definition has; shut it down and start"
+            " it, so that both are the same"
         )
     return Facts(
         **{
@@ -72,7 +72,7 @@ def facts(connection: Connection, dom: VirDomain) -> Facts:
             "forgetful": tuple(_forgetful(name, running)) if found.active else (),
             "agent": found.active and _has_agent(running),
             "libvirt": connection.call("read libvirt's version", connection.conn.getLibVersion),
-            "stored": metadata.parse(kept),
+            "stored": metadata.parse(defined),
             "snapshots": ordered(map(parsed.snapshot, snapshots)),
             "current": current,
         }
@@ -80,7 +80,7 @@ def facts(connection: Connection, dom: VirDomain) -> Facts:
 
 
 def with_files(connection: Connection, found: Facts, wanted: Wanted) -> Facts:
-    """What is on disk of the files that would be made, and who else needs those that may go."""
+    """Add which of the files to create exist, and who else needs those that may be removed."""
     if not connection.local:
         return found
     disks = [disk for disk in found.disks if disk.taken] if wanted.disk_only else []
@@ -94,7 +94,7 @@ def with_files(connection: Connection, found: Facts, wanted: Wanted) -> Facts:
 
 
 def _used(connection: Connection, found: Facts) -> dict[str, str]:
-    """By snapshot, who else names a file that would be merged, or one that it would go into."""
+    """By snapshot, who else uses a file that would be merged, or the one it is merged into."""
     ours = [one for one in found.of_kind(EXTERNAL) if one.ours]
     if not ours:
         return {}
@@ -121,7 +121,7 @@ def _used(connection: Connection, found: Facts) -> dict[str, str]:
 
 
 def merged_bytes(connection: Connection, found: Facts) -> int:
-    """What the files of its snapshots take at most, as far as that is known."""
+    """The most that the files of its snapshots occupy, as far as that is known."""
     paths = {path for one in found.snapshots for _target, path in one.files}
 
     def sizes() -> int:
@@ -134,7 +134,7 @@ def merged_bytes(connection: Connection, found: Facts) -> int:
 
 
 def _has_agent(domain: Element) -> bool:
-    """Whether a program in the guest has opened the channel of its agent."""
+    """Whether a program in the guest has opened the guest agent's channel."""
     return any(
         target.get("name") == _AGENT and target.get("state") == "connected"
         for target in domain.iterfind("devices/channel/target")
@@ -142,42 +142,42 @@ def _has_agent(domain: Element) -> bool:
 
 
 def _unfit(name: str, domain: Element) -> t.Iterator[str]:
-    """Parts of the VM that would not go back with its disks."""
+    """Parts of the VM that would not be reverted with its disks."""
     if domain.find("os/nvram") is not None or domain.find("os/loader[@type='pflash']") is not None:
         yield (
-            f"{name!r} has UEFI firmware, whose variables are in a file that no snapshot holds;"
-            " make VMs that are to have snapshots with firmware bios"
+            f"{name!r} has UEFI firmware, whose variables are in a file that snapshots do not"
+            " include; create VMs that are to have snapshots with firmware bios"
         )
     if domain.find("devices/tpm/backend[@type='emulator']") is not None:
         yield (
-            f"{name!r} has a TPM, whose state is in a file that no snapshot holds; make VMs that"
-            " are to have snapshots without one"
+            f"{name!r} has a TPM, whose state is in a file that snapshots do not include; create"
+            " VMs that are to have snapshots without one"
         )
     if any(encryption.secret_of(one) for one in domain.iterfind("devices/disk")):
         yield (
-            f"{name!r} has a disk that is encrypted, over which libvirt would lay one that is not;"
-            " make VMs that are to have snapshots without one"
+            f"{name!r} has an encrypted disk, for which libvirt would create an overlay that is not"
+            " encrypted; create VMs that are to have snapshots without one"
         )
     if domain.find("devices/disk/shareable") is not None:
         yield (
-            f"{name!r} has a disk that others may write to (shareable), which cannot go back alone;"
-            " take it out first"
+            f"{name!r} has a disk that other VMs may write to (shareable), which cannot be reverted"
+            " for one VM alone; detach it first"
         )
 
 
 def _forgetful(name: str, domain: Element) -> t.Iterator[str]:
-    """Parts of a VM that runs with which its memory cannot be kept."""
+    """Parts of a running VM that prevent saving its memory."""
     for tag, what in (("filesystem", "shared folders"), ("hostdev", "devices of its hypervisor")):
         if domain.find(f"devices/{tag}") is not None:
             yield (
-                f"{name!r} runs with {what}, with which its memory cannot be kept; shut it down"
-                " (fleet.virt.state -e vm_state=shutoff), or take a snapshot of its disks alone"
+                f"{name!r} is running with {what}, so its memory cannot be saved; shut it down"
+                " (fleet.virt.state -e vm_state=shutoff), or take a snapshot of its disks only"
                 " (disk_only)"
             )
 
 
 def _free_mib(connection: Connection, disks: t.Iterable[Disk]) -> int | None:
-    """What is left where the memory of the VM would go: into its first disk."""
+    """The free space where the VM's memory would be saved: at its first disk."""
     first = next((disk.source for disk in disks if disk.taken), "")
     if not connection.local or not first.startswith("/"):
         return None

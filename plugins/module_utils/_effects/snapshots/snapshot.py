@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Taking snapshots of domains, going back to them, deleting them.
+"""Taking snapshots of domains, reverting to them, deleting them.
 
-Each step is one call of libvirt's, which keeps others from the domain meanwhile; runs of ours wait
-for each other. Nothing is written into the definition, which the snapshot would have in it. A run
-that dies leaves libvirt at work; the next waits until that is done.
+Each step is one call of libvirt, which locks the domain meanwhile; runs of ours wait for each
+other. Nothing is written to the definition, as the snapshot would include it. libvirt finishes the
+work of a run that dies; the next run waits for it.
 
 This file is private to the collection.
 """
@@ -49,7 +49,7 @@ _WHOLE = _libvirt.DOMAIN_XML_SECURE | _libvirt.DOMAIN_XML_INACTIVE
 
 @dataclass
 class _Job:
-    """One domain and what becomes of its snapshots."""
+    """One domain and the result for its snapshots."""
 
     connection: Connection
     dom: VirDomain
@@ -71,7 +71,7 @@ class _Job:
         self.done.append(_DO[step.kind](self, step) or step.text)
 
     def undo(self, step: Step[Facts]) -> None:
-        """Nothing: what was taken stays, and what a snapshot says of the VM's own is true."""
+        """Do nothing: a snapshot that was taken stays, and its record of the VM's own is true."""
 
     def finish(self) -> None:
         self.after = read.facts(self.connection, self.dom)
@@ -90,7 +90,7 @@ class _Job:
 
 
 def look(connection: Connection, names: t.Sequence[str]) -> dict[str, object]:
-    """The VMs of ``names`` that are here, all of them without any, and their snapshots."""
+    """The VMs of ``names`` that are here, without names all VMs, and their snapshots."""
     if names:
         listed = [find_domain(connection, name) for name in dict.fromkeys(names)]
     else:
@@ -121,9 +121,9 @@ def _seen(facts: Facts) -> dict[str, object]:
 def run(
     connection: Connection, names: t.Sequence[str], wanted: Wanted, *, check: bool
 ) -> dict[str, object]:
-    """Bring the snapshot of each domain to what is wanted; the module's result.
+    """Bring the snapshot of each domain to the wanted state; the module's result.
 
-    Unless there is a way for every one of them, none is touched.
+    Unless that is possible for every one of them, none is changed.
     """
     domains = require_domains(connection, names)
     if not check:
@@ -148,9 +148,9 @@ def _planned(connection: Connection, dom: VirDomain, wanted: Wanted) -> _Job:
 
 
 def _wait_for_libvirt(connection: Connection, dom: VirDomain) -> None:
-    """Let what libvirt does with a snapshot for a run that has died come to its end.
+    """Wait until libvirt has finished a snapshot job of a run that has died.
 
-    It says of no other job that it has no statistics. A VM that is off seems to run meanwhile.
+    It reports of no other job that it has no statistics. A VM that is off seems to run meanwhile.
     """
     name, limit = str(dom.name()), time.monotonic() + _CALL_SECONDS
     while time.monotonic() < limit:
@@ -164,14 +164,14 @@ def _wait_for_libvirt(connection: Connection, dom: VirDomain) -> None:
 
 
 def _carry_out(job: _Job) -> None:
-    """Alone on this VM, by a plan of what is there then."""
+    """Do the steps under the VM's lock, after planning them again."""
     try:
         with owners.host_lock(lease.PATIENCE, f"snapshots-{job.before.uuid}"):
             _wait_for_libvirt(job.connection, job.dom)
-            again = _planned(job.connection, job.dom, job.wanted)
-            job.before, job.after, job.plan = again.before, again.after, again.plan
-            if again.problem:
-                job.problem = again.problem
+            current = _planned(job.connection, job.dom, job.wanted)
+            job.before, job.after, job.plan = current.before, current.after, current.plan
+            if current.problem:
+                job.problem = current.problem
                 return
             work = executor.Run(job.plan.steps, job)
             executor.carry_out([work])
@@ -183,8 +183,8 @@ def _carry_out(job: _Job) -> None:
     there = job.after.find(job.wanted.snapshot) is not None
     if not job.problem and there == (job.wanted.state == ABSENT):
         job.problem = (
-            f"snapshot {job.wanted.snapshot} of {job.before.name!r} is"
-            f" {'still' if there else 'not'} there, although every step succeeded; look at"
+            f"snapshot {job.wanted.snapshot} of {job.before.name!r}"
+            f" {'still exists' if there else 'does not exist'}, although every step succeeded; see"
             " libvirt's log on its hypervisor"
         )
 
@@ -196,7 +196,7 @@ def _create(job: _Job, step: Step[Facts]) -> None:
     _lxml.add(root, "description", {}, MADE_BY)
     disks = _lxml.add(root, "disks")
     for disk in job.before.disks:
-        # said of each, so that libvirt makes no file whatever its version would rather do
+        # explicit for each disk, so that no version of libvirt creates a file
         kind = INTERNAL if disk.taken else "no"
         _lxml.add(disks, "disk", {"name": disk.target, "snapshot": kind})
     _call(job, f"take snapshot {name}", job.dom.snapshotCreateXML, _lxml.tostring(root), 0)
@@ -228,7 +228,7 @@ def _create_files(job: _Job, step: Step[Facts]) -> str | None:
         take()
         return None
     frozen = quiesce.around(job.connection, job.dom, take, job.wanted.quiesce)
-    return None if frozen else f"take snapshot {name} of its disks alone, nothing frozen"
+    return None if frozen else f"take disk-only snapshot {name}, nothing frozen"
 
 
 def _mark(job: _Job, step: Step[Facts]) -> None:
@@ -244,7 +244,7 @@ def _mark(job: _Job, step: Step[Facts]) -> None:
 
 def _revert(job: _Job, step: Step[Facts]) -> None:
     name = str(step.about)
-    _call(job, f"go back to snapshot {name}", job.dom.revertToSnapshot, job.find(name), 0)
+    _call(job, f"revert to snapshot {name}", job.dom.revertToSnapshot, job.find(name), 0)
     job.reverted += 1
 
 
@@ -257,9 +257,9 @@ def _delete(job: _Job, step: Step[Facts]) -> None:
 
 
 def _spell_out(job: _Job) -> None:
-    """Say in the definition what the disks lie on, as libvirt does when the VM runs.
+    """Write the disks' backing chains into the definition, as libvirt does when the VM runs.
 
-    It merges by that: old ones do not look for themselves while it is off.
+    It merges by them: old versions do not detect them while the VM is off.
     """
     now = read.facts(job.connection, job.dom)
     if now.active or now.libvirt >= files.CAN_REVERT:
@@ -284,18 +284,18 @@ def _spell_out(job: _Job) -> None:
 
 
 def _redefine(job: _Job, step: Step[Facts]) -> None:
-    name, kept = t.cast("tuple[str, Metadata]", step.about)
+    name, stored = t.cast("tuple[str, Metadata]", step.about)
 
     def noted(root: Element) -> None:
         for tag in ("domain", "inactiveDomain"):
             for domain in root.iterfind(tag):
-                metadata.put(domain, kept)
+                metadata.put(domain, stored)
 
     _change(job, name, step.text, noted)
 
 
 def _change(job: _Job, name: str, what: str, change: t.Callable[[Element], None]) -> None:
-    """Change what libvirt keeps of a snapshot."""
+    """Change the definition that libvirt stores with a snapshot."""
     secure = _libvirt.DOMAIN_SNAPSHOT_XML_SECURE
     text = _call(job, f"read snapshot {name}", job.find(name).getXMLDesc, secure)
     root = _lxml.parse(text, f"snapshot {name}")
@@ -350,7 +350,7 @@ def _result(jobs: t.Sequence[_Job]) -> dict[str, object]:
 
 
 def _shown(facts: Facts) -> dict[str, object]:
-    """The tree, as people compare it; ``reverted`` is of this run alone."""
+    """The snapshot tree for the diff; ``reverted`` counts this run only."""
     tree = [{"name": one.name, "parent": one.parent} for one in facts.snapshots]
     shown: dict[str, object] = {"current": facts.current, "snapshots": tree, "state": facts.state}
     return {**shown, "reverted": facts.reverted} if facts.reverted else shown

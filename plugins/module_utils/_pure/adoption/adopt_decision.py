@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From what all hypervisors say to which VMs are adopted where, or why one is not.
+"""Decide from all hypervisors' answers which VMs are adopted where, or why one is not.
 
-A name, a UUID and a MAC address are somebody's once in the fleet; so all hypervisors must answer.
+Names, UUIDs and MAC addresses are unique in the fleet, so all hypervisors must answer.
 
 This file is private to the collection.
 """
@@ -61,7 +61,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Fleet:
-    """What each hypervisor of the play answered. ``silent`` gave no answer, and are not declared
+    """What each hypervisor of the play answered. ``silent`` did not respond and are not declared
     lost."""
 
     answers: Mapping[str, Seen]
@@ -81,7 +81,7 @@ class Decision:
 def fleet(
     registered: Mapping[str, Answer], expected: t.Sequence[str] | None, lost: t.Sequence[str]
 ) -> Fleet:
-    """What was registered; raises PlanRefused as :func:`located.sort` does."""
+    """Parse the registered results; raises PlanRefused as :func:`located.sort` does."""
     answers, silent = located.sort(registered, "defined", expected, lost)
     return Fleet({name: _seen(name, answer) for name, answer in answers.items()}, silent)
 
@@ -122,7 +122,7 @@ def decide(
     hypervisors: t.Collection[str],
     defaults: Defaults,
 ) -> Decision:
-    """Which VMs are adopted; raises PlanRefused if that cannot be told.
+    """Which VMs are adopted; raises PlanRefused if that cannot be determined.
 
     ``host`` is the only hypervisor whose VMs are meant, ``hypervisors`` are names that no VM may
     have.
@@ -132,8 +132,8 @@ def decide(
     if missing:
         which = f"{', '.join(names)}: " if names else ""
         raise PlanRefused(
-            f"{which}a VM of the same name, UUID or MAC address may be on a hypervisor that gave no"
-            f" answer ({proofs.named(missing)}); {proofs.remedy(missing)}"
+            f"{which}a VM with the same name, UUID or MAC address may be on a hypervisor that did"
+            f" not respond ({proofs.named(missing)}); {proofs.remedy(missing)}"
         )
     if host is not None and host not in seen.answers:
         raise PlanRefused(
@@ -171,7 +171,7 @@ def _shared_ids(seen: Fleet) -> list[str]:
 
 
 def _clashes(vm: Vm, where: str, everybody: t.Sequence[Defined]) -> list[str]:
-    """Other VMs that have what is a VM's own."""
+    """Other VMs with the name, UUID or a MAC address of a VM."""
     found = []
     others = [one for one in everybody if (one.host, one.name) != (where, vm.name)]
     mine = next((one for one in everybody if (one.host, one.name) == (where, vm.name)), None)
@@ -182,8 +182,8 @@ def _clashes(vm: Vm, where: str, everybody: t.Sequence[Defined]) -> list[str]:
             uuids = [vm.uuid, *(one.uuid for one in named if one.name == vm.name)]
             found.append(twice.text(vm.name, {**phases, where: vm.phase}, uuids))
         found += [
-            f"{one.name!r} on {one.host} differs in case alone; a VM's name exists once (in any"
-            " case): rename one of them"
+            f"{one.name!r} on {one.host} differs only in case; VM names are unique, ignoring case:"
+            " rename one of them"
             for one in named
             if one.name != vm.name
         ]
@@ -193,18 +193,18 @@ def _clashes(vm: Vm, where: str, everybody: t.Sequence[Defined]) -> list[str]:
         same = sorted(set(one.macs) & set(mine.macs if mine else ()))
         if same and one not in named:
             found.append(
-                f"{one.name!r} on {one.host} has the MAC address {', '.join(same)} as well; give"
+                f"{one.name!r} on {one.host} also has the MAC address {', '.join(same)}; give"
                 " one of them another"
             )
     return found
 
 
 def _unread(vm: Vm, defaults: Defaults) -> list[str]:
-    """What keeps the specification from being read here."""
+    """Why the specification cannot be read here."""
     if vm.problems or not vm.candidate:
         return []
     if vm.specification is None or vm.specification.get("name") != vm.name:
-        return ["its hypervisor gave no specification of it"]
+        return ["its hypervisor returned no specification"]
     _domain, problems = from_options(vm.specification, defaults=defaults)
     return [f"{one.path}: {one.message}" for one in problems]
 
@@ -222,7 +222,7 @@ def specifications(decision: Decision, seen: Fleet) -> list[Mapping[str, object]
 
 @dataclass
 class Report:
-    """``text`` is for people; ``vms`` are the specifications, for the file."""
+    """``text`` is the report; ``vms`` are the specifications, for the file."""
 
     text: str
     vms: list[Mapping[str, object]]
@@ -236,7 +236,7 @@ def report(
     *,
     check: bool,
 ) -> Report:
-    """What became of each."""
+    """The outcome for each VM."""
     rows: list[list[str | None]] = []
     vms: dict[str, Mapping[str, object]] = {}
     failures = list(refused)

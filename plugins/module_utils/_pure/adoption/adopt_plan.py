@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Taking over VMs that somebody else made: what speaks against it, and which disks become theirs.
+"""Adopt VMs made by other means: reasons to refuse, and which disks become their own.
 
 This file is private to the collection.
 """
@@ -25,9 +25,9 @@ _INCOMING = ("migration", "starting up")
 
 @dataclass(frozen=True)
 class Disk:
-    """A disk of the domain as its storage is; ``pool`` is the one whose folder it is in.
+    """A disk of the domain on its storage; ``pool`` is the one whose directory it is in.
 
-    ``kind`` is file, link, absent or other; ``users`` say in words who else names it.
+    ``kind`` is file, link, absent or other; ``users`` describe what else refers to it.
     """
 
     target: str
@@ -48,9 +48,9 @@ class Disk:
 
 @dataclass(frozen=True)
 class Facts:
-    """A domain as it is; ``stored`` is ours of its definition, ``live`` of the VM that runs.
+    """A domain; ``stored`` is our metadata in its definition, ``live`` that of the running VM.
 
-    ``disks`` are only read if they are to become its own.
+    ``disks`` are read only if they will become its own.
     """
 
     name: str
@@ -69,8 +69,8 @@ class Facts:
 
 @dataclass(frozen=True)
 class Options:
-    """``disks``: they become the VMs' own. ``shared_ids`` are of pools that other hypervisors
-    have as well."""
+    """``disks``: they become the VMs' own. ``shared_ids`` are ids of pools that other hypervisors
+    have too."""
 
     disks: bool = False
     base_pool: str = "base"
@@ -86,12 +86,12 @@ class Kept:
 
 
 def is_candidate(stored: Metadata | None) -> bool:
-    """Whether a domain is meant where no name is given: nobody's, or adopted before."""
+    """Whether a domain is included if no name is given: it is unmanaged, or adopted before."""
     return stored is None or not stored.made_here or stored.adopted is not None
 
 
 def plan(facts: Facts, options: Options) -> Plan[Facts]:
-    """What adopting the domain takes."""
+    """The steps that adopt the domain."""
     refusals = _refusals(facts)
     if refusals:
         return Plan(refusals=tuple(refusals))
@@ -115,7 +115,7 @@ def plan(facts: Facts, options: Options) -> Plan[Facts]:
 
 
 def wanted(facts: Facts, options: Options) -> Metadata:
-    """What is kept with the domain once it is adopted; what was its own stays so."""
+    """The domain's metadata once it is adopted; disks that it owns remain its own."""
     before = facts.stored or Metadata()
     taken, _kept = sort_disks(facts, options)
     paths = {one.path for one in before.volumes}
@@ -148,23 +148,23 @@ def sort_disks(facts: Facts, options: Options) -> tuple[list[OwnVolume], list[Ke
 
 def _why_not(disk: Disk, facts: Facts, options: Options) -> str | None:
     if disk.path is None or not disk.path.startswith("/"):
-        return "no file of this hypervisor"
+        return "not a file of this hypervisor"
     if disk.kind != "file":
-        return {"absent": "it is not there", "link": "a link"}.get(disk.kind, "no regular file")
+        return {"absent": "it is missing", "link": "a link"}.get(disk.kind, "not a regular file")
     if disk.pool is None:
-        return "in no active pool that is a folder; define one there (virsh pool-define-as)"
+        return "in no active directory pool; define one there (virsh pool-define-as)"
     if disk.pool == options.base_pool or base_name.parts(disk.name) is not None:
-        return "a base image, which is nobody's own"
+        return "a base image, which belongs to no VM"
     if disk.shared or (disk.pool_id is not None and disk.pool_id in options.shared_ids):
         return "on storage that other hypervisors can reach"
     if disk.shareable or disk.readonly:
-        return f"{'shareable' if disk.shareable else 'read-only'}, so it may be others' too"
+        return f"{'shareable' if disk.shareable else 'read-only'}, so other VMs may use it"
     if disk.links != 1:
         return f"it has {disk.links} names (hard links)"
     if disk.users:
         return "; ".join(disk.users)
     if disk.locked and not facts.active:
-        return f"in use (locked) by a program; fuser -v {disk.path} says by which"
+        return f"in use (locked) by a program; fuser -v {disk.path} shows which"
     described = facts.description.domain.disks if facts.description.domain else ()
     if disk.target not in [one.name for one in described]:
         return "not described by the specification"
@@ -180,18 +180,20 @@ def _refusals(facts: Facts) -> list[str]:
             found.append(f"{name!r} is being {work} by a run on its hypervisor; wait for it")
         else:
             found.append(
-                f"{name!r} is in phase {stored.phase}: another run is at work on it, or died at it;"
-                " let that end, or run it again to finish it, before the VM is adopted"
+                f"{name!r} is in phase {stored.phase}: another run is working on it or was"
+                " interrupted; let it end, or run it again to finish it, before the VM is adopted"
             )
     if not facts.persistent:
         found.append(
-            f"{name!r} is transient: it is gone when it stops; define it first (virsh dumpxml"
+            f"{name!r} is transient: it disappears when it stops; define it first (virsh dumpxml"
             f" --security-info {name} | virsh define /dev/stdin)"
         )
     if facts.job is not None:
         found.append(f"{name!r} has a job running ({facts.job}); wait for it (virsh domjobinfo)")
     if facts.state == "paused" and facts.reason in _INCOMING:
-        found.append(f"{name!r} is paused ({facts.reason}), as one that arrives; wait for it")
+        found.append(
+            f"{name!r} is paused ({facts.reason}), like a VM being migrated in; wait for it"
+        )
     if is_candidate(stored):
         found += [f"{name!r} cannot be adopted: {one}" for one in facts.description.problems]
     return found

@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The specification of a VM that somebody else made: the shortest one that asks for what is there.
+"""The specification of a VM made by other means: the shortest one that requests what exists.
 
-It goes through the tables of settings: whatever a row reads of the definition is tried in a
-specification, which keeps it if its own reader takes it and it reads as what is there. Then all is
-left out that a specification says without a word. What no row has is named, so that nobody takes
-the specification for the whole VM.
+It goes through the tables of settings: whatever a row reads from the definition is tried in a
+specification, and stays if the reader accepts it and the result is what exists. Then everything
+that is a default is left out. What no row covers is listed, so that nobody takes the specification
+for the complete VM.
 
 This file is private to the collection.
 """
@@ -35,16 +35,16 @@ if t.TYPE_CHECKING:
 
 Options = dict[str, t.Union[object, "Options", list["Options"]]]
 
-# What people look for first, and what a VM that is made again needs to be the same to its guest
+# What readers look for first, and what a recreated VM needs to look the same to its guest
 _ALWAYS = ("name", "vcpus", "memory", "machine", "disk_profile", "nic_profile")
-# What says which kind of device it is: one of another kind is no device of ours
+# What determines the kind of a device: one of another kind is not described
 _KINDS = ("device", "mode", "model", "type")
 _MOST_LINES = 64
 
 
 @dataclass(frozen=True)
 class Host:
-    """What a VM is made with on its hypervisor if it asks for nothing."""
+    """What a VM gets on its hypervisor by default."""
 
     arch: str = "x86_64"
     domain_type: str = "qemu"
@@ -53,7 +53,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Found:
-    """A domain as libvirt has it: its stored definition, and what that does not say.
+    """A domain as libvirt has it: its stored definition, and what that does not contain.
 
     ``sizes`` are bytes, and ``pools`` names, by target of the disk.
     """
@@ -69,8 +69,8 @@ class Found:
 
 @dataclass(frozen=True)
 class Description:
-    """``options`` are what a user would have written, None with ``problems``; ``left`` names what
-    is there and not in them."""
+    """``options`` are what a user would have written, None with ``problems``; ``left`` lists what
+    exists and is not in them."""
 
     options: Options | None = None
     domain: Domain | None = None
@@ -141,9 +141,9 @@ class _Writer:
         inner: Options,
         whole: t.Callable[[Options], Options],
     ) -> list[Setting[object]]:
-        """Put into ``inner`` what ``rows`` find in ``element``; those whose values are not taken.
+        """Put into ``inner`` what ``rows`` find in ``element``; return rows that are not accepted.
 
-        One may be allowed only beside another that comes later.
+        A value may be allowed only together with another that comes later.
         """
         waiting = [row for row in rows if not isinstance(row, Group) and _stands(row, element)]
         count = len(self.problems(whole(inner)))
@@ -205,7 +205,7 @@ class _Writer:
             self.options[group.name] = together or entries
 
     def _together(self, group: Group, elements: t.Sequence[Element]) -> list[Options] | None:
-        """All of them at once, as NUMA nodes, of which none is allowed without the others."""
+        """All of them at once, such as NUMA nodes, none of which is allowed without the others."""
         entries: list[Options] = [
             {row.name: row.found(one) for row in group.settings if _stands(row, one)}
             for one in elements
@@ -216,7 +216,7 @@ class _Writer:
         return entries if values == [_values(group, one) for one in elements] else None
 
     def _usual(self, group: Group) -> list[list[object]]:
-        """What a VM has of the kind without a word."""
+        """The devices of that kind that a VM has by default."""
         domain = self.read(self.options)
         if domain is None or _has_names(group):
             return []
@@ -224,7 +224,7 @@ class _Writer:
         return [_values(group, one) for one in found]
 
     def _name(self, group: Group, element: Element, number: int) -> str:
-        """A disk is named after its target, which is what finds it again; a NIC has its MAC."""
+        """A disk is named after its target, which identifies it later; a NIC by its MAC address."""
         target = element.find("target")
         if group.name == settings_devices.DISKS.name and target is not None:
             return target.get("dev") or f"disk{number}"
@@ -232,7 +232,7 @@ class _Writer:
         return f"{word}{number}"
 
     def _storage(self, element: Element) -> Options:
-        """What the definition does not say of a disk."""
+        """What the definition does not contain of a disk."""
         target = element.find("target")
         name = target.get("dev") if target is not None else None
         if element.tag == "disk" and element.get("type") == "volume":
@@ -247,7 +247,7 @@ class _Writer:
         return {**found, **({"pool": pool} if pool else {})}
 
     def _one(self, group: Group, elements: t.Sequence[Element]) -> None:
-        """A device that is there or not: the first that can be described."""
+        """An optional device: the first that can be described."""
         path = group.name
 
         def whole(inner: Options) -> Options:
@@ -267,7 +267,7 @@ class _Writer:
                 self.options[path] = inner or True
 
     def _boot(self) -> None:
-        """The order of the firmware, if every device of it is described."""
+        """The boot order, if every device in it is described."""
         order: dict[int, str | None] = {}
         macs = {str(one.get("mac")): str(one["name"]) for one in _entries(self.options, "nics")}
         disks = {str(one["name"]) for one in _entries(self.options, "disks")}
@@ -284,10 +284,10 @@ class _Writer:
         if names and None not in names:
             self.options["boot"] = list(names)
         elif names:
-            self.left.append("boot: an order with a device that is not described")
+            self.left.append("boot: the order has a device that is not described")
 
     def settle(self) -> list[str]:
-        """Take out whatever would still differ from what is there; what differs all the same."""
+        """Remove whatever would still differ from what exists; return what differs nevertheless."""
         lines: list[str] = []
         for _line in range(_MOST_LINES):
             domain = self.read(self.options)
@@ -328,7 +328,7 @@ class _Writer:
         return False
 
     def shorten(self) -> None:
-        """Leave out what a VM would have without a word."""
+        """Leave out what a VM has by default."""
         if self.options.get("arch") == self.host.arch:
             del self.options["arch"]
         if self.options.get("domain_type") == self.host.domain_type:
@@ -342,12 +342,12 @@ class _Writer:
                 self.options = shorter
 
     def _meaning(self, options: Options) -> tuple[object, ...] | None:
-        """What a specification comes to."""
+        """What a specification results in."""
         domain = self.read(options)
         return None if domain is None else self._meant(domain)
 
     def _meant(self, domain: Domain) -> tuple[object, ...]:
-        """The definition, and what is in none."""
+        """The definition, and what is not part of one."""
         disks = tuple((one.name, one.size, one.pool, one.format) for one in domain.disks)
         nics = tuple((one.name, one.mac) for one in domain.nics)
         rest = (domain.start, domain.autostart, domain.groups, domain.boot)
@@ -361,7 +361,7 @@ _ADOPTED = Metadata(adopted="yes")
 
 
 def _stands(row: Setting[object], element: Element) -> bool:
-    """Whether there is something to be asked for; what is not there and has no default is not."""
+    """Whether there is a value to request; what is missing and has no default is not one."""
     value = row.found(element)
     if isinstance(row.xml, Pair):
         return value is not None
@@ -383,7 +383,7 @@ def _entries(options: Options, key: str) -> list[Options]:
 
 
 def _is_that(group: Group, made: object, element: Element) -> bool:
-    """Whether what was described is a device of the same kind, at the same place."""
+    """Whether what was described is a device of the same kind, with the same source."""
     kinds = [row for row in group.settings if row.name in ("device", "type", "source", "mac")]
     return all(
         row.same(getattr(made, row.name, None), row.found(element)) for row in kinds if row.xml
@@ -391,7 +391,7 @@ def _is_that(group: Group, made: object, element: Element) -> bool:
 
 
 def _is_elsewhere(made: object, element: Element) -> bool:
-    """Whether a disk that is no file was not described as what it is on."""
+    """Whether a disk that is not a file was described with another source."""
     if element.tag != "disk" or element.get("type", "file") == "file":
         return False
     return not isinstance(made, Disk) or sources.source(made) != sources.source_of(element)
@@ -406,7 +406,7 @@ def _what(element: Element) -> str:
 
 
 def _places(options: Options) -> list[tuple[str | int, ...]]:
-    """The way to every option that may be left out, the last first."""
+    """The path of every option that may be left out, the last first."""
     found: list[tuple[str | int, ...]] = []
     for key, value in options.items():
         if isinstance(value, list):
@@ -428,7 +428,7 @@ def _without(options: Options, place: tuple[str | int, ...]) -> Options:
         found.pop(key, None)
     elif isinstance(value, dict):
         value.pop(inner, None)
-        if not value:  # a device that is there, and says no more
+        if not value:  # a device that exists, without further options
             found[key] = True
     elif isinstance(value, list) and isinstance(place[1], int):
         entry = value[place[1]]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a domain has beside its specification: elements that a VM made from it would not have.
+"""What a domain has beyond its specification: elements that a VM made from it would not have.
 
 This file is private to the collection.
 """
@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 _UUID = "00000000-0000-0000-0000-000000000000"
-# What libvirt gives every VM by itself, or what differs between any two
+# What libvirt adds to every VM, or what differs between any two
 _PASSED_OVER = re.compile(
     r"name|uuid|metadata|resource|seclabel|id|.*/alias|.*/address|devices/emulator"
     r"|devices/controller|devices/memballoon|devices/input|devices/audio|devices/serial"
@@ -30,7 +30,7 @@ _PASSED_OVER = re.compile(
     r"|memory|currentMemory|vcpu|cpu|iothreads|os/type|os/loader|os/nvram|os/firmware"
     r"|features/(acpi|apic|tcg)|pm"
 )
-# Devices that are named as a whole where they are not described; here only what is in them
+# Devices that are listed as a whole if they are not described; here only their contents
 _LISTED = ("devices/disk", "devices/interface", "devices/graphics", "devices/watchdog")
 _OWN_ATTRIBUTES = re.compile(
     r"(devices/disk|devices/interface)@type|devices/disk/(source|target|backingStore).*"
@@ -66,7 +66,7 @@ def beside(root: Element, written: Element) -> list[str]:
     found: list[str] = []
     for path, name, value in _facts(root):
         if any(path == one or path.startswith(f"{one}/") for one in found):
-            continue  # it is in what was named as a whole
+            continue  # it is part of what was listed as a whole
         shown = f"{path}@{name}" if name else path
         if _PASSED_OVER.fullmatch(path) or _is_below(path) or _OWN_ATTRIBUTES.fullmatch(shown):
             continue
@@ -81,14 +81,14 @@ def beside(root: Element, written: Element) -> list[str]:
 
 
 def _is_below(path: str) -> bool:
-    """Whether it is within something that is passed over."""
+    """Whether it is within something that is ignored."""
     parts = path.split("/")
     ways = ("/".join(parts[:count]) for count in range(1, len(parts)))
     return any(_PASSED_OVER.fullmatch(way) for way in ways)
 
 
 def _facts(element: Element, path: str = "") -> t.Iterator[tuple[str, str, str]]:
-    """Every element by its way, its attributes, and its text under no name."""
+    """Every element by its path, its attributes, and its text without a name."""
     for child in element.iterchildren("*"):
         way = f"{path}/{child.tag}" if path else child.tag
         text = (child.text or "").strip()

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The shape that a hypervisor's answer has to have where the controller reads it.
+"""The shape that the parts of a hypervisor's answer that the controller reads must have.
 
-A shape is a type or several; ``[shape]`` a list of such, ``[]`` an empty one; a mapping of keys to
-shapes (``key?`` may be missing) a mapping that has them; :class:`Every` and :class:`NotEmpty` what
-they say. Further keys are not looked at.
+A shape is one type or several; ``[shape]`` is a list of such values, ``[]`` an empty list; a
+mapping of keys to shapes is a mapping that has these keys (``key?`` may be missing); for
+:class:`Every` and :class:`NotEmpty` see there. Any other keys are ignored.
 
 This file is private to the collection.
 """
@@ -87,7 +87,7 @@ _IMAGE: Fields = {
     "users": _TEXTS,
     "intact": _FLAG,
 }
-# A hypervisor as placement sees it, which looks at the rest itself
+# A hypervisor as placement sees it; placement checks the rest itself
 _DEFINED: Fields = {
     "name": str,
     "uuid?": _TEXT,
@@ -106,7 +106,7 @@ _HOST: Fields = {
     "pools?": ([{"name": str, "path?": _TEXT}], _NONE),
     "vms": [_DEFINED],
 }
-# As moves see it: in which pools its disks are, and which VM is which
+# As moves see it: which pools its disks are in, and the identity of its VMs
 _SOURCE: Fields = {
     **_HOST,
     "pools": [{"name": str, "path": _TEXT}],
@@ -124,7 +124,7 @@ _THERE: Fields = {
     "tags": _TEXTS,
     "evacuated_from": _TEXTS,
 }
-# A VM that could not be read says why, and not what it needs
+# A VM that could not be read has the reason instead of what it needs
 _UNREAD: Fields = {**_THERE, "error": NotEmpty(), "disks": []}
 _MOVING: Fields = {
     **_THERE,
@@ -179,7 +179,7 @@ _WAITING: Fields = {
     "console": _TEXTS,
 }
 
-# By what was registered: the keys of the answer that the controller reads
+# By kind of registered result: the keys of the answer that the controller reads
 SHAPES: t.Mapping[str, Fields] = {
     "domains": {"domains": [_DOMAIN]},
     "host_info": {"host": _HOST_INFO},
@@ -339,7 +339,7 @@ SHAPES: t.Mapping[str, Fields] = {
     "moved": {"vms": [_MOVED]},
     "named": {"vms": [{"name": str, "address?": _TEXT}]},
     "wait": {"vms": [_WAITING], "waiting": _TEXTS},
-    # What hosts are compared by; preflight's judgement of one host looks at the rest
+    # What hosts are compared by; preflight checks the rest for each host
     "facts": {
         "facts": {
             "errors": Every(str),
@@ -361,7 +361,7 @@ SHAPES: t.Mapping[str, Fields] = {
         "faults": _TEXTS,
         "daemons": _TEXTS,
     },
-    # Of modules of Ansible's own
+    # Of Ansible's own modules
     "platform": {
         "platform": {
             "architecture": str,
@@ -376,9 +376,9 @@ SHAPES: t.Mapping[str, Fields] = {
 
 
 def problem(answer: t.Mapping[str, object], kind: str) -> str | None:
-    """What of ``answer`` is not of the shape :data:`SHAPES` has for ``kind``; None if all is.
+    """The first part of ``answer`` that does not match :data:`SHAPES` for ``kind``; None if all do.
 
-    A key that is missing or null is no answer, which is for the reader to see.
+    A missing or null key means no answer, which the reader has to handle.
     """
     for key, shape in SHAPES[kind].items():
         if answer.get(key) is not None:
@@ -426,7 +426,7 @@ def _problem(value: object, shape: Shape, path: str) -> str | None:
         and (shape is bool or not isinstance(value, bool))
     )
     if fits and isinstance(value, (int, float)) and not -MOST <= value <= MOST:  # nor is NaN
-        return f"{path} is a number beyond all that a machine has"
+        return f"{path} is a number out of any plausible range"
     return None if fits else _wrong(value, path)
 
 
@@ -441,5 +441,5 @@ def _first(found: t.Iterable[str | None]) -> str | None:
 
 
 def _wrong(value: object, path: str) -> str:
-    names = {dict: "a mapping", list: "a list", str: "text", bool: "a truth value"}
+    names = {dict: "a mapping", list: "a list", str: "text", bool: "a boolean"}
     return f"{path} is {names.get(type(value), 'null' if value is None else 'a number')}"

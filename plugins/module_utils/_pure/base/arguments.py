@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What Ansible's argument specifications are made of, as far as the collection's use it.
+"""Types for Ansible argument specifications, as far as this collection uses them.
 
 This file is private to the collection.
 """

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A block of lines of ours in a configuration file that is somebody else's.
+"""A managed block of lines in a configuration file that belongs to the site or distribution.
 
-libvirt takes the first of two assignments in its own files, a shell the last: there our block
-stands at the top, here at the bottom, so that it holds whatever else the file says.
+In its own files, libvirt uses the first of two assignments; a shell uses the last. So our block is
+at the top of the former and at the bottom of the latter, and takes effect whatever else they say.
 
 This file is private to the collection.
 """
@@ -26,7 +26,7 @@ _NAMED = re.compile(r"^\s*#?\s*([a-z]\w*)\s*=", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Block:
-    """What our block in the file ``path`` is to say; no ``lines``: no block."""
+    """The desired content of our block in the file ``path``; no ``lines`` means no block."""
 
     path: str
     lines: tuple[str, ...]
@@ -36,7 +36,7 @@ class Block:
 def split(text: str, path: str) -> tuple[list[str], list[str]]:
     """The lines of our block, and all others.
 
-    Raises PlanRefused for a block that does not end: what follows it may be the site's own.
+    Raises PlanRefused for a block without an end: the lines after it may be the site's own.
     """
     ours: list[str] = []
     others: list[str] = []
@@ -50,14 +50,14 @@ def split(text: str, path: str) -> tuple[list[str], list[str]]:
             (ours if inside else others).append(line)
     if inside:
         raise PlanRefused(
-            f"{path}: there is a line {BEGIN!r} without its {END!r}; remove that line and what"
-            " follows of the block, then run it again"
+            f"{path} has the line {BEGIN!r} without a matching {END!r}; remove that line and"
+            " the rest of the block, then run it again"
         )
     return ours, others
 
 
 def put(text: str, block: Block) -> str:
-    """The file's text with our block as it is to be."""
+    """The file's text with the desired block."""
     _ours, others = split(text, block.path)
     body = [BEGIN, *block.lines, END] if block.lines else []
     lines = [*body, *others] if block.top else [*others, *body]
@@ -65,7 +65,7 @@ def put(text: str, block: Block) -> str:
 
 
 def overruled(text: str, block: Block) -> list[str]:
-    """Assignments outside our block that have no effect because of it, as the file has them."""
+    """Assignments outside our block that it overrides, as they appear in the file."""
     own = dict(assignments(block.lines))
     _ours, others = split(text, block.path)
     return [
@@ -81,5 +81,5 @@ def assignments(lines: t.Iterable[str]) -> list[tuple[str, str]]:
 
 
 def named(text: str) -> frozenset[str]:
-    """The settings that a file names, also in comments, as libvirt ships its files."""
+    """The settings named in a file, including in comments, as in the files libvirt ships."""
     return frozenset(_NAMED.findall(text))

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How many seconds a task may take on one hypervisor before its playbook gives it up.
+"""How many seconds a task may take on one hypervisor before its playbook gives up on it.
 
-What works there has limits of its own, which end it earlier and say why. These are for a
-hypervisor that does not even say that.
+A working hypervisor enforces its own limits, which end the task earlier and report why. These are
+for a hypervisor that does not respond at all.
 
 This file is private to the collection.
 """
@@ -15,20 +15,20 @@ from __future__ import annotations
 import math
 import typing as t
 
-_STEP = 900  # what one VM may take besides its data
+_STEP = 900  # allowed for one VM, not counting its data
 _PER_GIB = 600  # 1.7 MiB/s
 _GIB = 1024**3
-_JOINED_GIB = 4  # an earlier run's move may be joined, as if of this size, before a new one begins
-_TWICE = 2  # with on_timeout=pause a move has its time once more, for a guest that stands still
+_JOINED_GIB = 4  # an earlier run's move may be joined first; it counts as a move of this size
+_TWICE = 2  # with on_timeout=pause a move gets its time again, with the guest paused
 
 
 def transfer(size: int) -> int:
-    """For bringing ``size`` bytes to a hypervisor."""
+    """For copying ``size`` bytes to a hypervisor."""
     return _STEP + _gib(size) * _PER_GIB
 
 
 def creation(sizes: t.Iterable[int]) -> int:
-    """For making VMs whose disks have these sizes in bytes."""
+    """For creating VMs whose disks have these sizes in bytes."""
     return sum(_STEP + _gib(size) * _PER_GIB for size in sizes)
 
 
@@ -38,7 +38,7 @@ def moves(sizes: t.Iterable[int], seconds_per_gib: float, parallel: int) -> int:
         _STEP + math.ceil(seconds_per_gib * (_TWICE * max(2, _gib(size)) + _JOINED_GIB))
         for size in sizes
     ]
-    # whichever order they come in, the last one begins before the others would have ended
+    # whatever their order, the last one starts before the others would have finished
     return max(each, default=0) + math.ceil(sum(each) / max(1, parallel))
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What preflight may find: every kind with its stable id, its severity and its remedy.
+"""The possible findings of preflight: each kind with its stable id, severity and remedy.
 
 This file is private to the collection.
 """
@@ -19,90 +19,93 @@ _SET_UP = "run fleet.virt.setup_hypervisors on it"
 
 # id: severity, remedy
 KINDS: dict[str, tuple[Severity, str]] = {
-    "host_silent": ("error", "see that it runs and that Ansible reaches it as root"),
-    "host_not_asked": ("info", "run preflight without --limit to ask all"),
+    "host_silent": ("error", "check that it is running and that Ansible can reach it as root"),
+    "host_not_asked": ("info", "run preflight without --limit to check all"),
     "libvirt_silent": (
         "error",
-        "run fleet.virt.renew_keys, which starts a daemon that has failed, as with expired keys, or"
-        " says why it cannot; where libvirt is not installed, run fleet.virt.setup_hypervisors",
+        "run fleet.virt.renew_keys, which starts a failed daemon (as after keys expired) or"
+        " reports why it cannot; where libvirt is not installed, run fleet.virt.setup_hypervisors",
     ),
-    "check_failed": ("warning", "do what the message says, and run preflight again"),
+    "check_failed": ("warning", "follow the message, then run preflight again"),
     "kvm_missing": (
         "warning",
-        "switch on VT-x or AMD-V in its firmware and load kvm_intel or kvm_amd; in a virtual"
-        " machine, have its host pass virtualization on; guests are emulated, and slow, until then",
+        "enable VT-x or AMD-V in its firmware and load kvm_intel or kvm_amd; in a virtual machine,"
+        " enable nested virtualization on its host; until then, guests are emulated and slow",
     ),
     "kvm_crashes": (
         "error",
-        "do not use KVM there: have the machine's own host pass virtualization on properly,"
-        " or remove /dev/kvm so that guests are emulated",
+        "do not use KVM there: fix nested virtualization on the machine's own host, or remove"
+        " /dev/kvm so that guests are emulated",
     ),
-    "kvm_not_offered": ("warning", "restart libvirt's daemon: it looked before KVM was there"),
-    "kvm_not_tried": ("info", "start a guest there to see"),
+    "kvm_not_offered": (
+        "warning",
+        "restart the libvirt daemon: it started before KVM was available",
+    ),
+    "kvm_not_tried": ("info", "start a guest there to find out"),
     "iommu_off": (
         "info",
-        "only for guests that are given a host's device: switch on VT-d or AMD-Vi in the firmware"
+        "needed only to pass host devices through to guests: enable VT-d or AMD-Vi in the firmware"
         " and boot with intel_iommu=on or amd_iommu=on",
     ),
     "uuid_duplicate": (
         "error",
-        "set another host_uuid in /etc/libvirt/libvirtd.conf (or virtqemud.conf) on all but one,"
-        " and restart the daemon; until then no guest moves between them",
+        "set a different host_uuid in /etc/libvirt/libvirtd.conf (or virtqemud.conf) on all but"
+        " one, and restart the daemon; until then no guest can migrate between them",
     ),
     "clock_differs": ("warning", "synchronise the clocks: systemctl enable --now chrony"),
     "clock_wrong": (
         "error",
-        "synchronise the clocks (systemctl enable --now chrony): certificates are judged by them",
+        "synchronise the clocks (systemctl enable --now chrony): certificates depend on them",
     ),
     "cpu_differs": (
         "info",
-        "give guests that may move the CPU model of the message; the collection does by itself",
+        "give guests that may migrate the CPU model in the message; this collection does so itself",
     ),
     "cpu_incompatible": (
         "warning",
-        "guests cannot move between these: put hosts of one kind into a group of their own",
+        "guests cannot migrate between these: put hosts of the same kind into their own group",
     ),
     "cpu_not_compared": ("error", "run preflight again"),
-    "arch_differs": ("info", "guests move within one architecture only"),
+    "arch_differs": ("info", "guests migrate within one architecture only"),
     "versions_differ": (
         "warning",
-        "move guests from the older to the newer only, and bring all to one version soon",
+        "migrate guests only from older to newer, and upgrade all to the same version soon",
     ),
     "machines_apart": (
         "error",
-        "no guest can move between these: bring qemu to versions that share a machine type",
+        "no guest can migrate between these: install QEMU versions that share a machine type",
     ),
     "bridge_missing": ("error", f"{_SET_UP}, or name another bridge in virt_nic_profiles"),
-    "bridge_down": ("error", "set it up: ip link set BRIDGE up, and see why it was not"),
+    "bridge_down": ("error", "run ip link set BRIDGE up, and find out why it was down"),
     "bridge_no_uplink": (
         "warning",
-        f"guests there reach nobody outside the host, unless that is meant: {_SET_UP}",
+        f"guests on it cannot reach anything outside the host; if that is not intended, {_SET_UP}",
     ),
-    "bridge_uplink_down": ("error", "see to the cable, the switch and the interface"),
+    "bridge_uplink_down": ("error", "check the cable, the switch and the interface"),
     "bridge_filtered": (
         "error",
-        "guests on the bridge are cut off silently: set net.bridge.bridge-nf-call-iptables=0 (and"
-        " ip6tables), or accept the bridge's packets in that chain",
+        "guests on the bridge silently lose their traffic: set net.bridge.bridge-nf-call-iptables=0"
+        " (and ip6tables), or accept the bridge's packets in that chain",
     ),
     "libvirt_plain": (
         "error",
-        f"whoever reaches it is root there: switch the listener off, then {_SET_UP}",
+        f"anyone who can reach it is root there: disable the listener, then {_SET_UP}",
     ),
     "libvirt_unverified": (
         "error",
-        "whoever reaches it is root there: remove tls_no_verify_certificate from libvirtd.conf"
+        "anyone who can reach it is root there: remove tls_no_verify_certificate from libvirtd.conf"
         " (virtproxyd.conf) and restart the daemon",
     ),
     "qemu_exposed": (
         "error",
-        "have consoles and disks listen on 127.0.0.1 (vnc_listen, spice_listen in qemu.conf) and"
-        " go there through SSH",
+        "make consoles and disks listen on 127.0.0.1 (vnc_listen, spice_listen in qemu.conf) and"
+        " access them through SSH",
     ),
     "tls_keys_missing": ("error", _SET_UP),
     "tls_failed": (
         "error",
-        "run fleet.virt.renew_keys, which renews keys and starts a daemon that has failed; if that"
-        " changes nothing, fleet.virt.setup_hypervisors, which opens port and firewall",
+        "run fleet.virt.renew_keys, which renews keys and starts a failed daemon; if that does not"
+        " help, run fleet.virt.setup_hypervisors, which opens the port and the firewall",
     ),
     "tls_not_known": (
         "warning",
@@ -111,19 +114,22 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "key_expired": ("error", "run fleet.virt.renew_keys"),
     "key_expires": ("warning", "run fleet.virt.renew_keys"),
     "key_readable": ("error", "chmod 0600, find out who read it, and renew it"),
-    "crl_expired": ("error", "nobody is let in with it: run fleet.virt.renew_keys"),
+    "crl_expired": ("error", "no client is let in until it is renewed: run fleet.virt.renew_keys"),
     "crl_expires": ("warning", "run fleet.virt.renew_keys"),
     "pool_missing": ("error", _SET_UP),
-    "pool_inactive": ("error", "virsh pool-start POOL, and see why it was not"),
-    "pool_no_autostart": ("warning", "virsh pool-autostart POOL, else it is gone after a reboot"),
-    "pool_unreadable": ("error", "do what the message says"),
-    "pool_low": ("warning", "remove what nobody needs, or make the file system larger"),
+    "pool_inactive": ("error", "run virsh pool-start POOL, and find out why it was not running"),
+    "pool_no_autostart": (
+        "warning",
+        "run virsh pool-autostart POOL; otherwise it is inactive after a reboot",
+    ),
+    "pool_unreadable": ("error", "follow the message"),
+    "pool_low": ("warning", "remove what is no longer needed, or enlarge the file system"),
 }
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something an administrator should know; ``hosts`` are those it is about."""
+    """Something an administrator should know; ``hosts`` are the hypervisors concerned."""
 
     id: str
     hosts: tuple[str, ...]
@@ -148,7 +154,7 @@ class Finding:
 
 
 def merged(findings: t.Iterable[Finding]) -> list[Finding]:
-    """What several hosts have in common is one finding."""
+    """Merge findings that several hosts share into one."""
     hosts: dict[tuple[str, str], dict[str, None]] = {}
     for one in findings:
         hosts.setdefault((one.id, one.message), {}).update(dict.fromkeys(one.hosts))

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""IP addresses as people and guests write them: the only place where either becomes one.
+"""IP addresses as people and guests write them: the only place that parses either.
 
-Python takes anything behind the ``%`` of an IPv6 address for the name of a zone, line breaks and
-all, and such an address would go into files and command lines as it is. A zone is an interface of
-one machine and means nothing to another: an address that has one is refused.
+Python accepts anything after the ``%`` of an IPv6 address as the name of a zone, even line breaks,
+and such an address would end up in files and command lines unchanged. A zone is an interface of one
+machine and means nothing to another, so an address with a zone is refused.
 
 The inventory sends this file to hypervisors, so it imports nothing of ours.
 
@@ -36,25 +36,25 @@ def interface(text: str) -> Interface:
 
 
 def network(text: str, *, strict: bool = True) -> Network:
-    """The network; ``strict``: it has no bits of a host. Raises ValueError."""
+    """The network; ``strict``: no host bits may be set. Raises ValueError."""
     return ipaddress.ip_network(_without_zone(text), strict=strict)
 
 
 def _without_zone(text: str) -> str:
     if not isinstance(text, str):  # numbers are addresses to ipaddress
-        raise ValueError(f"{text!r} is no text")
+        raise ValueError(f"{text!r} is not text")
     if "%" in text:
         raise ValueError("an address with a zone (%) means nothing to another machine")
     return text
 
 
 def usable(text: object) -> str | None:
-    """An address, its prefix length cut off, in its usual form; None unless a guest can have it.
+    """An address without prefix length, in canonical form; None unless a guest can have it.
 
-    This judges what guest agents, leases, neighbour tables, consoles and metadata say alike. All of
-    it may be a guest's word, and becomes an argument of ssh: only an address passes, and none that
-    leads to the asker's own machine, to many machines or to nobody. IPv4 in IPv6
-    (``::ffff:127.0.0.1``, ``2002:7f00:1::``) is judged as the IPv4 address that it leads to.
+    This checks what guest agents, leases, neighbour tables, consoles and metadata report. All of it
+    may come from a guest, and becomes an argument of ssh: only an address passes, and none that
+    refers to the local machine, to many machines or to no machine. IPv4 in IPv6
+    (``::ffff:127.0.0.1``, ``2002:7f00:1::``) is checked as the IPv4 address that it leads to.
     """
     try:
         found = interface(str(text)).ip

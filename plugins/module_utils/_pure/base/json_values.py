@@ -4,8 +4,8 @@
 
 """Values from outside: what JSON, YAML and the answers of modules may hold.
 
-``Json`` is for what is known to be of those types. Where not even that is known it is ``object``.
-Either is looked at with ``isinstance``, or with the readers here, before anything is done with it.
+``Json`` is for values known to be of these types. Where not even that is known, use ``object``.
+Either is checked with ``isinstance``, or with the readers here, before it is used.
 
 This file is private to the collection.
 """
@@ -24,12 +24,12 @@ def as_mapping(value: object) -> Mapping[str, object]:
 
 
 def as_list(value: object) -> list[object]:
-    """The list or tuple as a list, an empty one for anything else: text is none."""
+    """The list or tuple as a list, an empty one for anything else, including text."""
     return list(value) if isinstance(value, (list, tuple)) else []
 
 
 def as_mappings(value: object) -> list[Mapping[str, object]]:
-    """The mappings of a list; whatever else is in it is left out."""
+    """The mappings in a list; anything else in it is left out."""
     return [one for one in as_list(value) if isinstance(one, Mapping)]
 
 
@@ -39,5 +39,5 @@ def as_text(value: object) -> str | None:
 
 
 def as_number(value: object) -> int | None:
-    """The whole number, None for anything else: a truth value is none."""
+    """The integer, None for anything else, including a boolean."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Machine types: which one a VM gets so that it may run anywhere in the fleet.
+"""Machine types: which one a VM gets so that it can run anywhere in the fleet.
 
-A name without version (``q35``) means another machine on each version of qemu, and a VM that was
-started as the newer one cannot move to the older. So a VM gets a versioned type (``pc-q35-7.2``)
-that all hypervisors have.
+A name without a version (``q35``) means a different machine on each version of QEMU, and a VM that
+was started on a newer one cannot migrate to an older one. So a VM gets a versioned type
+(``pc-q35-7.2``) that all hypervisors support.
 
 This file is private to the collection.
 """
@@ -60,5 +60,5 @@ def family_of(machine: str) -> str:
 
 
 def uses_uefi(firmware: str | None, arch: str) -> bool:
-    """Whether a VM boots by UEFI; without a word about it, where there is no BIOS."""
+    """Whether a VM boots with UEFI; if unspecified, on architectures without a BIOS."""
     return arch in _WITHOUT_BIOS if firmware is None else firmware == "uefi"

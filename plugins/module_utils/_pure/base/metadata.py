@@ -2,13 +2,13 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What libvirt has no place for: the collection's own element in a domain's ``<metadata>``.
+"""The collection's own element in a domain's ``<metadata>``, for what libvirt has no place for.
 
-It lives in the domain's definition, so it migrates and dies with the VM. Everybody with read-only
-access to libvirt can read it: nothing secret is kept there. Everybody who may define domains can
-write it: a value that is too long or holds control characters is passed over when reading (a host
-key with a line break in it must not become two lines of a known_hosts file) and refused when
-writing, so that whatever is written is read back exactly.
+It is part of the domain's definition, so it migrates and is removed with the VM. Anyone with
+read-only access to libvirt can read it, so it holds no secrets. Anyone who may define domains can
+write it: a value that is too long or contains control characters is ignored when reading (a host
+key with a line break must not become two lines of a known_hosts file) and refused when writing, so
+that whatever is written is read back exactly.
 
 This file is private to the collection.
 """
@@ -34,17 +34,17 @@ PREFIX = "fleet"
 ELEMENT = "fleet"
 _QUALIFIED = f"{{{NAMESPACE}}}"
 
-# A phase means: nobody starts this domain but the call that is named as the owner, or repair.
-# One that is not listed here was written by a later version; it is kept and counts as well.
+# A phase means: only the call named as the owner, or repair, may start this domain. A phase that
+# is not listed here was written by a later version; it is preserved and has the same effect.
 PHASES = ("creating", "starting", "migrating", "purging", "seeding", "changing", "renaming")
-ROLES = ("disk", "seed", "new")  # new: made for a disk that is just being added
-# What is noted of a volume's making: nothing is there yet; it is being made; it was made, but from
-# another hypervisor, which cannot see which file that is. Else it says which file was made.
+ROLES = ("disk", "seed", "new")  # new: created for a disk that is being added
+# What is recorded about creating a volume: not created yet; being created; created, but by another
+# hypervisor, which cannot identify the file. Otherwise it identifies the file that was created.
 NOT_MADE, BEGUN, MADE = "no", "begun", "yes"
 
 _MAX_LINE = 4096  # characters of any value but the long ones: PATH_MAX
 _MAX_REQUEST = 256 * 1024
-_MAX_ITEMS = 1024  # of any list
+_MAX_ITEMS = 1024  # in any list
 MAX_ORDER = 9999
 MAX_DELAY = 3600  # seconds; of the numbers, the larger is the limit of either when reading
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -53,8 +53,8 @@ _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 @dataclass(frozen=True)
 class Owner:
-    """The process that is at work on the domain. It is gone when the host's boot id is another,
-    or no process has this pid and start time (clock ticks since boot, /proc/PID/stat field 22)."""
+    """The process that is working on the domain. It is gone if the host's boot ID has changed, or
+    if no process has this PID and start time (clock ticks since boot, /proc/PID/stat field 22)."""
 
     boot_id: str
     pid: int
@@ -64,7 +64,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class ImageRef:
-    """The image the domain was made from, as its user named it, and what its content was."""
+    """The image the domain was created from, as the user named it, and its content's digest."""
 
     name: str
     digest: str
@@ -73,9 +73,9 @@ class ImageRef:
 
 @dataclass(frozen=True)
 class OwnVolume:
-    """A volume that was made for this domain and goes with it; ``role`` is one of ROLES.
+    """A volume that was created for this domain and is removed with it; ``role`` is one of ROLES.
 
-    ``made`` says how far its making came, and which file it is; empty if that was not noted.
+    ``made`` is the state of its creation, and which file it is; empty if not recorded.
     """
 
     pool: str
@@ -88,10 +88,10 @@ class OwnVolume:
 
 @dataclass(frozen=True)
 class Move:
-    """Where a domain in phase ``migrating`` goes, by the inventory's names.
+    """Source and destination of a domain in phase ``migrating``, by their inventory names.
 
-    ``autostart`` (yes, no) and ``state`` (running, shutoff) are what it was before, and what it is
-    to be afterwards.
+    ``autostart`` (yes, no) and ``state`` (running, shutoff) are the values before the move, which
+    are restored after it.
     """
 
     source: str
@@ -103,7 +103,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Metadata:
-    """All the collection keeps with a domain."""
+    """Everything the collection stores with a domain."""
 
     phase: str | None = None
     owner: Owner | None = None
@@ -118,33 +118,32 @@ class Metadata:
     volumes: tuple[OwnVolume, ...] = ()
     request: str | None = None
     addresses: tuple[str, ...] = ()
-    evacuated_from: tuple[str, ...] = ()  # by the inventory's names, the last one at the end
-    seed: str | None = None  # of a VM that no request made
+    evacuated_from: tuple[str, ...] = ()  # inventory names, the most recent one last
+    seed: str | None = None  # of a VM that was not created from a request
     move: Move | None = None
-    first_boot: str | None = None  # as of first_boot.py; None once it is known to be over
+    first_boot: str | None = None  # see first_boot.py; None once it is known to be over
     start_order: int | None = None
     start_delay: int | None = None  # seconds
-    adopted: str | None = None  # "yes" of a VM that was not made, but taken over
-    renamed_from: str | None = None  # the name it had before
+    adopted: str | None = None  # "yes" for a VM that was adopted, not created
+    renamed_from: str | None = None  # its previous name
     clone_of: str | None = None  # the VM that it was copied from
 
     @property
     def made_here(self) -> bool:
-        """Whether the collection made the domain, or took it over: that, and nothing else, writes a
-        request.
+        """Whether the collection created or adopted the domain: nothing else writes a request.
 
-        Only then are ``volumes`` its own. A domain of anybody's may have been given a seed.
+        Only then does it own its ``volumes``. Any domain may have been given a seed.
         """
         return self.request is not None
 
 
 def leaving(metadata: Metadata, host: str) -> tuple[str, ...]:
-    """``evacuated_from`` of a VM that an evacuation takes from ``host``."""
+    """``evacuated_from`` for a VM that is being evacuated from ``host``."""
     return (*arriving(metadata, host), host)
 
 
 def arriving(metadata: Metadata, host: str) -> tuple[str, ...]:
-    """``evacuated_from`` of a VM that is on ``host``: it is back from wherever it went from there.
+    """``evacuated_from`` for a VM that is on ``host``, without evacuations it has returned from.
 
     One that was evacuated from a, then from b, comes back to b or straight to a.
     """
@@ -155,10 +154,10 @@ def arriving(metadata: Metadata, host: str) -> tuple[str, ...]:
 def settled(
     metadata: Metadata, host: str, pools: t.Mapping[str, str], copies: t.Collection[str]
 ) -> Metadata:
-    """Of a VM that has come to ``host`` to stay.
+    """The metadata of a VM whose move to ``host`` is complete.
 
-    ``pools`` are what the pools of its volumes are called there, by the volumes' paths; ``copies``
-    are the paths of those that were copied, and so are other files there.
+    ``pools`` are the names of its volumes' pools there, by volume path; ``copies`` are the paths of
+    the volumes that were copied and are therefore different files there.
     """
     volumes = (
         replace(
@@ -176,7 +175,7 @@ def settled(
     )
 
 
-# Fields that are one element with the text in it, attributes, or an element for each item
+# Fields stored as one element with text, as attributes, or as one element for each item
 _TEXTS = (
     "phase",
     "home",
@@ -207,8 +206,8 @@ _LISTS = {
 def parse(element: Element) -> Metadata | None:
     """The metadata in a ``<domain>``, a ``<metadata>`` or our own element; None if there is none.
 
-    Our own element is also taken without namespace, as virDomainGetMetadata hands it out.
-    Whatever makes no sense is passed over.
+    Our own element is also accepted without a namespace, as virDomainGetMetadata returns it.
+    Invalid values are ignored.
     """
     ours = _find(element)
     if ours is None:
@@ -279,18 +278,18 @@ def parse(element: Element) -> Metadata | None:
 
 
 def to_element(metadata: Metadata) -> Element:
-    """Our element, in its namespace, for the ``<metadata>`` of a domain that is being defined.
+    """Our element, in its namespace, for the ``<metadata>`` of a domain to be defined.
 
-    Raises XmlError, naming the field, for a value that would not be read back as it is.
+    Raises XmlError, naming the field, for a value that would not be read back unchanged.
     """
-    # Read, not made: this is the way to a prefix that tells people whose element it is
+    # Parsed, not built: that is how to get a prefix that shows people whose element it is
     root = parse_xml(f'<{PREFIX}:{ELEMENT} xmlns:{PREFIX}="{NAMESPACE}"/>', "metadata")
     _fill(root, metadata, _QUALIFIED)
     return root
 
 
 def put(domain: Element, metadata: Metadata) -> None:
-    """Have this, and nothing else of ours, in the ``<metadata>`` of ``domain``."""
+    """Replace our element in the ``<metadata>`` of ``domain``."""
     place = domain.find("metadata")
     if place is None:
         place = add(domain, "metadata")
@@ -332,14 +331,14 @@ def _find(element: Element) -> Element | None:
 
 
 def _problem(text: str, long: bool = False) -> str | None:
-    """Why the value cannot be kept, None if it can. Only a long one may have several lines."""
+    """Why the value cannot be stored, None if it can. Only a long one may have several lines."""
     limit = _MAX_REQUEST if long else _MAX_LINE
     if len(text) > limit:
-        return f"{len(text)} characters, at most {limit} are kept"
-    if text.isprintable():  # nearly always, and quick
+        return f"{len(text)} characters; at most {limit} are allowed"
+    if text.isprintable():  # nearly always true, and fast
         return None
     if (_NOT_XML if long else _CONTROL).search(text) or _NOT_XML.search(text):
-        return "it holds control characters; remove them"
+        return "it contains control characters; remove them"
     return None
 
 
@@ -404,5 +403,5 @@ def _fill(root: Element, metadata: Metadata, namespace: str) -> None:
 
 def _bounded(name: str, items: tuple[Item, ...]) -> tuple[Item, ...]:
     if len(items) > _MAX_ITEMS:
-        raise XmlError(f"metadata {name}: {len(items)} items, at most {_MAX_ITEMS} are kept")
+        raise XmlError(f"metadata {name}: {len(items)} items; at most {_MAX_ITEMS} are allowed")
     return items

@@ -4,7 +4,7 @@
 
 """Names: of VMs, their volumes and their network interfaces.
 
-A VM's name is a libvirt domain's name, a part of file names, an Ansible inventory name, and,
+A VM's name is a libvirt domain name, part of file names, an Ansible inventory name, and,
 unless the seed says otherwise, the guest's host name. The strictest of these rules decides.
 
 This file is private to the collection.
@@ -19,44 +19,44 @@ from collections.abc import Iterable
 from ..._errors import PlanRefused, Problem
 from .options import show
 
-_HOST_LENGTH = 63  # Linux ends host names at 64, DNS labels at 63
+_HOST_LENGTH = 63  # Linux limits host names to 64, DNS labels to 63
 _NAME_LENGTH = 128
 _RESERVED = frozenset(("all", "ungrouped", "localhost"))  # Ansible's own
-_ENDINGS = {"qcow2": "qcow2", "raw": "raw"}  # AppArmor's helper reads disks by these endings
+_ENDINGS = {"qcow2": "qcow2", "raw": "raw"}  # AppArmor's helper recognises disks by these endings
 
-# What the name of a claim on a move's destination ends in; the VM's own name comes with the VM
+# The ending of a claim's name on the destination of a move; the VM's own name arrives with the VM
 CLAIM = ".migration"
 NAME_PART = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}"
 NAME_PART_RULE = "1 to 32 letters, digits, '.', '_' or '-', the first a letter or digit"
 
 
 def check_host_name(value: object, path: str) -> list[Problem]:
-    """What keeps ``value`` from being a guest's host name (RFC 1123, and Linux's length)."""
+    """Why ``value`` cannot be a guest's host name (RFC 1123, and Linux's limit)."""
     if not isinstance(value, str) or not value:
         return [Problem(path, f"{show(value)} is not a host name; write text such as web1")]
     return [Problem(path, message) for message in _findings(value, host_name=True)]
 
 
 def check_vm_name(value: object, path: str, *, host_name: bool = True) -> list[Problem]:
-    """What keeps ``value`` from being a VM's name; empty when nothing does.
+    """Why ``value`` cannot be a VM's name; empty if it can.
 
     ``host_name`` is False when the guest gets its host name from elsewhere (``seed.hostname``, or
     no seed): then ``_`` is allowed and the length is 128.
     """
     if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)  # YAML's reading of a name in digits, which the rules below refuse
+        value = str(value)  # a name of digits as YAML reads it, which the rules below refuse
     if not isinstance(value, str) or not value:
         return [Problem(path, f"{show(value)} is not a name; write text such as web1")]
     return [Problem(path, message) for message in _findings(value, host_name=host_name)]
 
 
 def require_named(names: Iterable[str]) -> None:
-    """Raise PlanRefused for a name that is empty, which no VM has: a shell's variable without a
-    value, or a comma too many."""
+    """Raise PlanRefused for an empty VM name, which comes from a shell variable without a value or
+    an extra comma."""
     if not all(name.strip() for name in names):
         raise PlanRefused(
-            "the name of a VM is empty; write each name, for example -e vm_name=web1, without a"
-            " comma too many, or look whether the variable that it came from has a value"
+            "a VM name is empty; give every name, for example -e vm_name=web1, remove any extra"
+            " comma, and check that the variable the name comes from has a value"
         )
 
 
@@ -102,18 +102,16 @@ def _findings(value: str, *, host_name: bool) -> list[str]:
         )
     if re.fullmatch(r"[0-9.]+", value):
         found.append(
-            f"{shown} has no letter; virsh reads it as an id, ssh as an address: "
-            "put a letter into it"
+            f"{shown} has no letter; virsh reads it as an ID, ssh as an address: add a letter"
         )
     if value.lower().endswith(CLAIM):
         found.append(
-            f"{shown} ends in {CLAIM!r}; a VM that is being moved has a claim of such a name on its"
-            " destination: rename it"
+            f"{shown} ends in {CLAIM!r}; that ending is reserved for the claim of a VM on the"
+            " destination of a move: rename it"
         )
     if value.lower() in _RESERVED:
         found.append(
-            f"{shown} is one of Ansible's own names ({', '.join(sorted(_RESERVED))}): "
-            "choose another"
+            f"{shown} is reserved by Ansible ({', '.join(sorted(_RESERVED))}): choose another"
         )
     return found
 
@@ -132,9 +130,9 @@ def mac_address(fleet: str, vm: str, nic: str) -> str:
     """The MAC address of a NIC without a fixed one: the same on every run, before it exists.
 
     The first byte is 52, as in QEMU's own addresses: unicast and locally administered (bit 1 set,
-    bit 0 clear), and not FE, which libvirt keeps for the host's side. The other 40 bits are a
-    SHA-256 of the three names. QEMU's full prefix 52:54:00 would leave 24 bits, with which
-    5,000 NICs are more likely than not to hold two alike; with 40 bits that takes 1.2 million.
+    bit 0 clear), and not FE, which libvirt reserves for the host side. The other 40 bits are taken
+    from a SHA-256 of the three names. QEMU's full prefix 52:54:00 would leave 24 bits, with which
+    a collision is more likely than not among 5,000 NICs; with 40 bits that takes 1.2 million.
     """
     digest = hashlib.sha256("\0".join((fleet, vm, nic)).encode("utf-8", "surrogateescape")).digest()
     return ":".join(f"{byte:02x}" for byte in b"\x52" + digest[:5])

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading what a user wrote: every value converted strictly, every problem kept with its path.
+"""Reading user input: every value is converted strictly, every problem recorded with its path.
 
 Values come from YAML, from a module's arguments and from ``-e name=value``, where each is a
 string: ``"2"`` is the number, ``"no"`` the boolean, and JSON text a list or mapping. Anything
@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from ..._errors import Problem
 from ..._units import format_size, parse_mib
 
-# the words that Ansible's own boolean() takes
+# the words that Ansible's own boolean() accepts
 _TRUE = frozenset(("y", "yes", "on", "1", "true", "t"))
 _FALSE = frozenset(("n", "no", "off", "0", "false", "f"))
 _WORDS = {True: "on", False: "off"}
@@ -57,7 +57,7 @@ def to_boolean(value: object) -> bool:
 
 
 def to_integer(value: object) -> int:
-    """The whole number in ``value``; ValueError for anything else."""
+    """The integer in ``value``; ValueError for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value)
     if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
@@ -66,7 +66,7 @@ def to_integer(value: object) -> int:
 
 
 def unknown_message(what: str, value: str, known: t.Iterable[str]) -> str:
-    """``unknown disk profile 'databse'; known: ...``, with the likely one first."""
+    """``unknown disk profile 'databse'; known: ...``, with the closest match first."""
     names = list(known)
     close = difflib.get_close_matches(value, names, n=1)
     hint = f" (did you mean {close[0]}?)" if close else ""
@@ -78,10 +78,10 @@ Default = t.TypeVar("Default")
 
 
 class Reader:
-    """One mapping of options being read; what was never asked for is unknown.
+    """One mapping of options being read; options that are never read are reported as unknown.
 
-    ``origins`` says for single keys that they come from elsewhere (a profile): key to path of the
-    mapping it was written in.
+    ``origins`` is for keys that come from elsewhere (a profile): key to path of the mapping it was
+    written in.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Reader:
         return join(self._origins.get(key, self.path), key)
 
     def problem(self, key: str, message: str) -> None:
-        """Keep one finding about ``key``."""
+        """Record a problem with ``key``."""
         self.problems.append(Problem(self.at(key), message))
 
     def value(self, key: str) -> object:
@@ -126,7 +126,7 @@ class Reader:
         return self.value(key) is not None
 
     def is_true(self, key: str) -> bool:
-        """Whether that is written and true; what is neither true nor false, its own row reports."""
+        """Whether it is written and true; an invalid value is reported by its own row."""
         try:
             return to_boolean(self.value(key))
         except ValueError:
@@ -149,7 +149,7 @@ class Reader:
         return self._converted(key, to_boolean, default)
 
     def integer(self, key: str, default: int | None, low: int, high: int) -> int | None:
-        """A whole number from ``low`` to ``high``."""
+        """An integer from ``low`` to ``high``."""
 
         def convert(value: object) -> int:
             number = to_integer(value)
@@ -167,21 +167,21 @@ class Reader:
                 raise ValueError(f"{show(value)} is negative; write MiB, for example 1024 or 1GiB")
             size = parse_mib(value)
             if size <= 0:
-                raise ValueError(f"{show(value)} is no size; write MiB, for example 1024 or 1GiB")
+                raise ValueError(
+                    f"{show(value)} is not a size; write MiB, for example 1024 or 1GiB"
+                )
             if _FRACTION.fullmatch(str(value).strip()):
                 raise ValueError(
-                    f"{show(value)} has no unit, so it is MiB, and those are whole; write for"
-                    f" example {str(value).strip()}GiB"
+                    f"{show(value)} has no unit, so it is in MiB, which must be a whole number;"
+                    f" write for example {str(value).strip()}GiB"
                 )
             if size < low:
                 raise ValueError(
-                    f"{show(value)} is less than the least allowed, {format_size(low)}; a number"
+                    f"{show(value)} is less than the minimum, {format_size(low)}; a number"
                     " without a unit is MiB, so write for example 1024 or 1GiB"
                 )
             if size > high:
-                raise ValueError(
-                    f"{show(value)} is more than the most allowed, {format_size(high)}"
-                )
+                raise ValueError(f"{show(value)} is more than the maximum, {format_size(high)}")
             return size
 
         return self._converted(key, convert, default)
@@ -189,7 +189,7 @@ class Reader:
     def text(
         self, key: str, default: str | None = None, pattern: str = r"[^\0]+", rule: str = ""
     ) -> str | None:
-        """Text that matches ``pattern`` as a whole; ``rule`` says in words what it asks for."""
+        """Text that fully matches ``pattern``; ``rule`` describes the pattern in words."""
 
         def convert(value: object) -> str:
             if not isinstance(value, (str, int, float)) or isinstance(value, bool):
@@ -249,7 +249,7 @@ class Reader:
         return tuple(words)
 
     def finish(self, names: t.Collection[str] = ()) -> None:
-        """Report every option that is not of ``names``; without them, that nothing asked for."""
+        """Report every option not in ``names``; without ``names``, every option not read."""
         known = frozenset(names or self._known)
         for key in self._options:
             if key not in known:

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What became of each thing that was asked for: it was done, or it failed, and why.
+"""The outcome for each requested name: it was done, or it failed, and why.
 
-A task with ``failed_when: false`` registers no failure, whatever happened to its module. So what
-counts is what a result has: whoever was to act and did not say what became of it has failed.
+A task with ``failed_when: false`` registers no failure, whatever happened to its module. So only
+the content of a result counts: a name without an outcome in it has failed.
 
 This file is private to the collection.
 """
@@ -20,26 +20,26 @@ from .tables import clean
 
 Answer = Mapping[str, object]
 
-_AGAIN = "run the same again: what is done is not done twice, and what was begun is finished"
-_UNKNOWN = f"what it had done by then is not known, so {_AGAIN}"
-_MEND = f"mend that, and {_AGAIN}"
-# Names of errors with which a module ends that did not do what was asked
+_AGAIN = "run it again: completed steps are not repeated, unfinished ones are completed"
+_UNKNOWN = f"what it had done by then is unknown, so {_AGAIN}"
+_MEND = f"fix that, and {_AGAIN}"
+# Names of errors of modules that did not do what was requested
 _REFUSALS = ("DependencyMissing", "HostUnreachable", "PlanRefused", "SpecError")
-_NOT_ASKED = "mend what failed before, and run the same again"
+_NOT_ASKED = "fix what failed before, and run it again"
 _SHOWN = 400
 _BY_SIGNAL = 128  # a shell's exit status of a program that was killed, without the signal's number
 _SIGNALS = {1: "SIGHUP", 2: "SIGINT", 6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 _LAST_SIGNAL = 64  # of Linux
-# What Ansible says of a module that printed no result, whatever the reason
+# Ansible's messages about a module that printed no result, whatever the reason
 _NO_RESULT = ("MODULE FAILURE", "Module result deserialization failed")
-# Of a shell and of ssh, whatever ended the module
+# Messages of a shell and of ssh, whatever ended the module
 _NO_NEWS = ("(traceback", "Killed", "Shared connection to ", "Connection to ", *_NO_RESULT)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of ``name`` on ``host``: ``entry`` is what the hypervisor said of it, None if it
-    said nothing; ``problem`` is None if it was done."""
+    """The outcome for ``name`` on ``host``: ``entry`` is what the hypervisor reported about it,
+    None if nothing; ``problem`` is None if it was done."""
 
     host: str
     name: str
@@ -50,7 +50,7 @@ class Outcome:
 def outcomes(
     requested: Mapping[str, Sequence[str]], answers: Mapping[str, Answer], key: str = "vms"
 ) -> list[Outcome]:
-    """Exactly one outcome for each name that each hypervisor was asked for, in their order.
+    """Exactly one outcome for each name requested from each hypervisor, in order.
 
     ``answers`` are results by hypervisor; under ``key`` they have one entry for each name, with
     ``name`` and, where it may fail, ``failed`` and ``msg``.
@@ -81,12 +81,12 @@ def _of(host: str, name: str, entry: Answer | None, answer: Answer) -> Outcome:
 
 
 def failed_entry(one: Outcome, answer: Answer) -> dict[str, object]:
-    """An entry for a name that its hypervisor said nothing of, to be kept as others are."""
+    """An entry for a name that its hypervisor did not report, in the form of the others."""
     return {"name": one.name, "changed": False, "failed": True, "msg": told(answer)}
 
 
 def unheard(hosts: t.Iterable[str], answers: Mapping[str, Answer], key: str) -> dict[str, str]:
-    """Why each of ``hosts`` gave no result, for those without ``key`` in theirs."""
+    """For each of ``hosts`` without ``key`` in its result, why there is none."""
     return {
         host: reason(answers.get(host) or {})
         for host in hosts
@@ -95,7 +95,7 @@ def unheard(hosts: t.Iterable[str], answers: Mapping[str, Answer], key: str) -> 
 
 
 def told(answer: Answer) -> str:
-    """Why a result is none, and what to do."""
+    """Why there is no result, and what to do."""
     remedy = _NOT_ASKED
     if _asked(answer):
         remedy = _MEND if answer.get("error") in _REFUSALS else _UNKNOWN
@@ -112,16 +112,16 @@ def _asked(answer: Answer) -> bool:
 
 
 def reason(answer: Answer) -> str:
-    """Why a result is none, in Ansible's words, on one line and not too long."""
+    """Why there is no result, in Ansible's words, on one line of limited length."""
     if not _asked(answer):
-        return "it was not asked, because an earlier step failed"
-    said = str(answer.get("msg") or "")
-    ended = answer.get("rc")
-    if is_cut(answer) or said.startswith(_NO_RESULT):
-        return _line(f"its module gave no result{_ended(ended)}{_last_words(answer)}")
-    if not said:
-        said = (_text(answer, "exception").strip().splitlines() or [""])[-1]
-    return _line(said) if said else "its answer says nothing of it"
+        return "it was skipped because an earlier step failed"
+    message = str(answer.get("msg") or "")
+    status = answer.get("rc")
+    if is_cut(answer) or message.startswith(_NO_RESULT):
+        return _line(f"its module returned no result{_ended(status)}{_last_words(answer)}")
+    if not message:
+        message = (_text(answer, "exception").strip().splitlines() or [""])[-1]
+    return _line(message) if message else "its answer does not mention it"
 
 
 def _ended(status: object) -> str:
@@ -134,7 +134,7 @@ def _ended(status: object) -> str:
 
 
 def _last_words(answer: Answer) -> str:
-    """The last line that the module wrote, which of a traceback is the error."""
+    """The last line that the module wrote; in a traceback, that is the error."""
     for key in ("module_stderr", "exception", "module_stdout"):
         lines = [line.strip() for line in _text(answer, key).splitlines() if line.strip()]
         lines = [line for line in lines if not line.startswith(_NO_NEWS)]
@@ -144,7 +144,7 @@ def _last_words(answer: Answer) -> str:
 
 
 def _text(answer: Answer, key: str) -> str:
-    """What is text: from 2.19 on Ansible may have an object there, of which all is in ``msg``."""
+    """The text; since 2.19 Ansible may have an object there, whose content is in ``msg`` too."""
     value = answer.get(key)
     return value if isinstance(value, str) else ""
 

@@ -4,9 +4,9 @@
 
 """Where libvirt keeps a setting, below the element of its device or domain.
 
-A place is the way to an element (``serial``) or to an attribute (``driver/@cache``, ``@device``).
-One that is only read or cleared may choose among elements (``timer[@name='rtc']/@track``).
-What has no place of that kind is a ``Pair`` of functions.
+A place is the path of an element (``serial``) or of an attribute (``driver/@cache``, ``@device``).
+One that is only read or cleared may select among elements (``timer[@name='rtc']/@track``).
+A setting without such a place is a ``Pair`` of functions.
 
 This file is private to the collection.
 """
@@ -27,9 +27,9 @@ if t.TYPE_CHECKING:
 class Pair:
     """How a composite setting is written and read.
 
-    ``write`` takes the element and the whole specification: what stands in XML may follow from
-    several settings. ``read`` takes the element and gives the setting's value. ``places`` are all
-    that ``write`` writes to, which is cleared where something else is to stand there; none for a
+    ``write`` takes the element and the complete specification, because the XML may depend on
+    several settings. ``read`` takes the element and returns the setting's value. ``places`` are all
+    places that ``write`` writes to, which are cleared before a new value is written; none for a
     setting that is never changed.
     """
 
@@ -39,7 +39,7 @@ class Pair:
 
 
 def put(element: Element, place: str, text: str = "") -> None:
-    """Write ``text``. What stands there already stays: the hypervisor decided it."""
+    """Write ``text``, unless a value is already there: the hypervisor decided it."""
     below, name = _parts(place)
     element = reach(element, below)
     if name:
@@ -50,7 +50,7 @@ def put(element: Element, place: str, text: str = "") -> None:
 
 
 def clear(element: Element, place: str) -> None:
-    """Remove what stands there, with the elements on the way that hold nothing else."""
+    """Remove the value, and parent elements that are then empty."""
     below, name = _parts(place)
     path = "/".join(_tags(below))
     for found in element.findall(path) if path else [element]:
@@ -77,7 +77,7 @@ def _remove(element: Element) -> None:
 
 
 def reach(element: Element, below: str) -> Element:
-    """The element there, which is added if it is missing."""
+    """The element at the place; it is added if missing."""
     for tag in _tags(below):
         child = element.find(tag)
         element = _lxml.add(element, tag) if child is None else child
@@ -85,7 +85,7 @@ def reach(element: Element, below: str) -> Element:
 
 
 def texts(element: Element, place: str) -> list[str]:
-    """All that stands there; an element without text is an empty one."""
+    """All values at the place; an element without text counts as an empty value."""
     below, name = _parts(place)
     path = "/".join(_tags(below))
     found = element.findall(path) if path else [element]
@@ -95,7 +95,7 @@ def texts(element: Element, place: str) -> list[str]:
 
 
 def _parts(place: str) -> tuple[str, str]:
-    """The way to the element, and the attribute; ``timer[@name='rtc']`` has none."""
+    """The path of the element, and the attribute; ``timer[@name='rtc']`` has none."""
     below, _slash, last = place.rpartition("/")
     return (below, last[1:]) if last.startswith("@") else (place, "")
 

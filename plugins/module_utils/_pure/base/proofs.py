@@ -4,8 +4,8 @@
 
 """What each verb has to prove before it acts, and which hypervisors must answer for that.
 
-``PROOFS`` is the only place that decides whether a silent hypervisor is a reason against something,
-and the guide shows it. Whatever needs an answer asks :func:`missing`.
+``PROOFS`` is the only place that decides whether a silent hypervisor prevents an action, and the
+guide shows it. Code that needs answers calls :func:`missing`.
 
 This file is private to the collection.
 """
@@ -16,13 +16,13 @@ import typing as t
 from dataclasses import dataclass
 
 Answer = t.Mapping[str, object]
-# Those that answer; those the act concerns, by name; all, since any silent one may be concerned
+# Those that answer; those the action concerns, by name; all, since any silent one may be concerned
 ANY, CONCERNED, ALL = "any", "concerned", "all"
 
 
 @dataclass(frozen=True)
 class Proof:
-    """One row of the table: ``who`` is what the code goes by, ``answer`` says it to people."""
+    """One row of the table: ``who`` is for the code, ``answer`` is the same for people."""
 
     verb: str
     proven: str
@@ -34,7 +34,7 @@ PROOFS: dict[str, Proof] = {
     "read": Proof(
         "``list``, ``query``, ``host_info``, ``screenshot``, ``console_log``, ``snapshots``, the"
         " inventory",
-        "nothing; the silent ones are named, and that their VMs are not shown",
+        "nothing; silent hypervisors are named, with the note that their VMs are not shown",
         "at least one",
         ANY,
     ),
@@ -83,13 +83,13 @@ PROOFS: dict[str, Proof] = {
     "return all": Proof(
         "``return_vms``, to end without an error",
         "no other hypervisor has a VM that was evacuated from it",
-        "all hypervisors of the play; the VMs of those that answered come back all the same",
+        "all hypervisors of the play; the VMs of those that answered are returned anyway",
         ALL,
     ),
     "repair": Proof(
         "``repair_vms`` without a name, to end without an error",
-        "no move is unfinished any more",
-        "all hypervisors of the play; what is known of is repaired all the same",
+        "no move is left unfinished",
+        "all hypervisors of the play; unfinished moves that are known are repaired anyway",
         ALL,
     ),
     "rename": Proof(
@@ -119,7 +119,7 @@ PROOFS: dict[str, Proof] = {
     "state group": Proof(
         "``state`` of a group, to end without an error",
         "no other hypervisor has a VM of the group",
-        "all hypervisors of the play; VMs of those that answered are brought there all the same",
+        "all hypervisors of the play; VMs of those that answered get that state anyway",
         ALL,
     ),
     "absent": Proof(
@@ -146,8 +146,8 @@ PROOFS: dict[str, Proof] = {
 
 @dataclass(frozen=True)
 class Silence:
-    """Why a hypervisor gave no answer; ``reached``: it is there, and could not say what was asked;
-    ``asked``: not so where ``--limit`` left it out."""
+    """Why a hypervisor gave no answer; ``reached``: it is reachable, but could not answer;
+    ``asked``: false if ``--limit`` excludes it."""
 
     why: str
     reached: bool = False
@@ -171,7 +171,7 @@ def silences(
     }
     for name in expected or ():
         if name not in registered and name not in lost:
-            found[name] = Silence("it was not asked (--limit)", asked=False)
+            found[name] = Silence("excluded by --limit", asked=False)
     return found
 
 
@@ -181,16 +181,16 @@ def unknown_lost(lost: t.Collection[str], known: t.Collection[str]) -> str | Non
     if not unknown:
         return None
     return (
-        f"virt_hypervisors_lost names {', '.join(unknown)}: no hypervisor of this play; there are:"
-        f" {', '.join(known)}"
+        f"virt_hypervisors_lost names {', '.join(unknown)}, not a hypervisor of this play; its"
+        f" hypervisors: {', '.join(known)}"
     )
 
 
 def missing(
     proof: str, silent: t.Mapping[str, Silence], *concerned: str | None
 ) -> dict[str, Silence]:
-    """Which of ``silent`` must answer before ``proof`` is given; ``concerned`` are the
-    hypervisors that the act is about."""
+    """Which of ``silent`` must answer before ``proof`` is given; ``concerned`` are the hypervisors
+    that the action is about."""
     who = PROOFS[proof].who
     if who == ALL:
         return dict(silent)
@@ -203,7 +203,7 @@ def named(silent: t.Mapping[str, Silence]) -> str:
 
 
 def remedy(silent: t.Mapping[str, Silence]) -> str:
-    """What to do about them. Only one that cannot be reached at all may be gone for good."""
+    """What to do about them. Only one that cannot be reached at all may be permanently gone."""
     gone = [name for name, one in silent.items() if one.asked and not one.reached]
     ill = [name for name, one in silent.items() if one.asked and one.reached]
     unasked = [name for name, one in silent.items() if not one.asked]
@@ -214,7 +214,7 @@ def remedy(silent: t.Mapping[str, Silence]) -> str:
             f" virt_hypervisors_lost, for example -e virt_hypervisors_lost={','.join(gone)}"
         )
     if ill:
-        found.append(f"{', '.join(ill)} can be reached, so resolve what is said of it")
+        found.append(f"{', '.join(ill)} can be reached, so fix the problem reported for it")
     if unasked:
-        found.append(f"run without --limit, so that {', '.join(unasked)} is asked too")
+        found.append(f"run without --limit to include {', '.join(unasked)}")
     return "; ".join(found)

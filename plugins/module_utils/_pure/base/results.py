@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-# What exists only afterwards, in check mode
+# In check mode: a value that exists only afterwards
 GENERATED = "(generated)"
 
 

@@ -2,17 +2,16 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One row for every setting: what is read, what Ansible is told of it, what is documented.
+"""One row for every setting: how it is read, its argument specification, its documentation.
 
-A feature keeps its rows in a table. ``read`` takes the value from what the user wrote, with a
-problem for everything that is not allowed; ``argument_spec`` is the same for Ansible and for the
-documentation. A setting that no type here can read (an image, a MAC address) is a ``Value``, and
-the feature reads it. Where the row says its place in libvirt's XML, it is written there, read from
-there and compared with what is there; and ``fields_of`` makes a field of it, if nothing but that
-is done with it.
+A feature keeps its rows in a table. ``read`` takes the value from what the user wrote and reports
+everything that is not allowed; ``argument_spec`` is the same for Ansible and for the documentation.
+A setting that no type here can read (an image, a MAC address) is a ``Value``, and the feature reads
+it. If the row has a place in libvirt's XML, the setting is written there, read from there and
+compared with it; ``fields_of`` turns it into a field if nothing else is done with it.
 
 Defaults in an argument spec are for the documentation. Ansible never fills them into a VM: action
-plugins hand VMs on as plain mappings, so that what was written stays apart from what was not.
+plugins pass VMs on as plain mappings, so that explicit values stay distinct from defaults.
 
 This file is private to the collection.
 """
@@ -51,10 +50,10 @@ def _always(_whole: object) -> bool:
 
 @dataclass(frozen=True)
 class Change:
-    """How a setting of a VM that exists is changed.
+    """How a setting of an existing VM is changed.
 
-    ``live``: at once where libvirt can, and for the next start; ``boot``: for the next start;
-    ``never``: it is refused, and ``reason`` says why and what to do instead.
+    ``live``: at once where libvirt can, and at the next start; ``boot``: at the next start;
+    ``never``: refused; ``reason`` says why and what to do instead.
     """
 
     when: t.Literal["live", "boot", "never"]
@@ -65,7 +64,7 @@ LIVE, AT_BOOT = Change("live"), Change("boot")
 
 
 def never(reason: str) -> Change:
-    """The change of a setting that a VM keeps as long as it exists."""
+    """The change for a setting that is fixed for the life of a VM."""
     return Change("never", reason)
 
 
@@ -73,10 +72,10 @@ def never(reason: str) -> Change:
 class Setting(t.Generic[Default_co]):
     """A row.
 
-    ``xml`` is the value's place below its device's element, or below the domain's; ``absent``, what
-    it means to libvirt that nothing stands there. ``applies`` tells for which specifications it is
-    written and compared; ``same``, whether what is asked for (first) is what is there. ``change``
-    is None for what a VM that exists is not compared with.
+    ``xml`` is the value's place below the element of its device or of the domain; ``absent`` is the
+    value libvirt assumes if nothing is there. ``applies`` tells for which specifications it is
+    written and compared; ``same``, whether the requested value (first) equals the current one.
+    ``change`` is None for a setting that is not compared for an existing VM.
     """
 
     name: str
@@ -96,7 +95,7 @@ class Setting(t.Generic[Default_co]):
         return reader.value(self.name)
 
     def write(self, element: Element, whole: object) -> None:
-        """Write the value that the specification ``whole`` has into its device's ``element``."""
+        """Write the value from the specification ``whole`` into its device's ``element``."""
         if not self.xml or not self.applies(whole):
             return
         if isinstance(self.xml, Pair):
@@ -107,18 +106,18 @@ class Setting(t.Generic[Default_co]):
             places.put(element, self.xml, text)
 
     def rewrite(self, element: Element, whole: object) -> None:
-        """As :meth:`write`, instead of what stands there."""
+        """As :meth:`write`, replacing any current value."""
         self.clear(element)
         self.write(element, whole)
 
     def clear(self, element: Element) -> None:
-        """Remove what stands there."""
+        """Remove the current value."""
         for place in self.xml.places if isinstance(self.xml, Pair) else (self.xml,):
             if place:
                 places.clear(element, place)
 
     def found(self, element: Element | None) -> object:
-        """The value that a device's ``element`` has; a list if there are several."""
+        """The value in a device's ``element``; a list if there are several."""
         if element is None or not self.xml:
             return self.absent
         if isinstance(self.xml, Pair):
@@ -139,7 +138,7 @@ class Setting(t.Generic[Default_co]):
         return shown(value)
 
     def argument(self) -> Argument:
-        """The setting in an argument spec; what is empty is left out."""
+        """The setting in an argument spec, without empty entries."""
         found: Argument = {"type": self.type}
         if self.default is not None:
             found["default"] = self.default
@@ -152,13 +151,13 @@ class Setting(t.Generic[Default_co]):
         return {}
 
     def limits(self) -> str:
-        """What is allowed beyond type and choices, as a sentence; may be empty."""
+        """Restrictions beyond type and choices, as a sentence; may be empty."""
         return ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Integer(Setting[Default_co]):
-    """A whole number."""
+    """An integer."""
 
     low: int = 0
     high: int = 0
@@ -177,7 +176,7 @@ class Integer(Setting[Default_co]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Size(Setting[Default_co]):
-    """A size in MiB, read from a number of them or from text with a unit."""
+    """A size in MiB, read from a number or from text with a unit."""
 
     low: int = 1
     high: int = 0
@@ -201,7 +200,7 @@ class Size(Setting[Default_co]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Text(Setting[Default_co]):
-    """Text on one line that matches ``pattern``; ``rule`` says that in words."""
+    """Text on one line that matches ``pattern``; ``rule`` describes it in words."""
 
     pattern: str = r"[^\0]+"
     rule: str = ""
@@ -234,7 +233,7 @@ class Boolean(Setting[Default_co]):
     """True or false.
 
     libvirt has a word for either (``words``, which the user may write as well), or the element is
-    there or not. What is meant without any is not written.
+    present or absent. The value that is meant by neither is not written.
     """
 
     words: tuple[str, str] | None = None
@@ -276,7 +275,7 @@ class Words(Setting[None]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Value(Setting[Default_co]):
-    """What its feature reads; ``of`` is Ansible's type, ``elements`` that of a list's items."""
+    """A value that its feature reads; ``of`` is Ansible's type, ``elements`` that of list items."""
 
     of: Type = "str"
     elements: Type | None = None
@@ -298,7 +297,7 @@ class Value(Setting[Default_co]):
 class Group(Setting[None]):
     """Settings in a mapping (``dict``), in each mapping of a list, or ``raw`` with a short form.
 
-    ``xml`` is where libvirt has the device, or the devices, whose settings they are.
+    ``xml`` is the place in libvirt's XML of the device or devices that have these settings.
     """
 
     default: None = None
@@ -316,9 +315,9 @@ _FURTHER = "rows_with_fields_of_their_own"
 
 
 def fields_of(table: Table) -> Callable[[type[Specification]], type[Specification]]:
-    """A field for every row that has a place in XML and that the class does not declare itself.
+    """Add a field for every row with a place in XML that the class does not declare itself.
 
-    To be put below ``@dataclass``. ``further`` reads these rows.
+    Goes below ``@dataclass``. ``further`` reads these rows.
     """
 
     def extend(kind: type[Specification]) -> type[Specification]:
@@ -336,7 +335,7 @@ def fields_of(table: Table) -> Callable[[type[Specification]], type[Specificatio
 
 
 def further(kind: type[object], reader: Reader) -> dict[str, t.Any]:
-    """The values of the fields that rows gave to a class."""
+    """The values of the fields that ``fields_of`` added to a class."""
     rows: Table = getattr(kind, _FURTHER)
     return {row.name: row.read(reader) for row in rows}
 
@@ -359,5 +358,5 @@ def rows(table: type[object]) -> tuple[Setting[object], ...]:
 
 
 def names(table: Table) -> list[str]:
-    """Everything that may be written."""
+    """The names of all options that may be written."""
     return [name for setting in table for name in (setting.name, *setting.aliases)]

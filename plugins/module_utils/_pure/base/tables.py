@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What was read from a fleet, as text for people.
+"""What was read from a fleet, as text tables for people.
 
 This file is private to the collection.
 """
@@ -16,8 +16,8 @@ from ..._units import format_size
 
 Entry = t.Mapping[str, t.Any]
 
-# What a spreadsheet takes for the beginning of a formula, also where it takes another character
-# than the comma for the end of a cell
+# What a spreadsheet takes as the beginning of a formula, also where it uses a separator other than
+# the comma
 _FORMULA = re.compile(r"(^|[,;])( *)(?=[-=+@\uff0d\uff1d\uff0b\uff20])")
 
 
@@ -33,9 +33,9 @@ def table(
     rows: t.Sequence[t.Sequence[object]],
     groups: t.Mapping[int, str] | None = None,
 ) -> str:
-    """Columns as wide as their widest cell; numbers to the right.
+    """Columns as wide as their widest cell; numbers are right-aligned.
 
-    ``groups`` are words in a line of their own, each above the columns from its number on.
+    ``groups`` are headings on a line of their own, each above the columns from its number on.
     """
     cells = [[clean(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [list(heads), *cells]) for i in range(len(heads))]
@@ -62,8 +62,8 @@ def table(
 def csv_text(heads: t.Sequence[str], rows: t.Sequence[t.Sequence[object]]) -> str:
     """Comma-separated values, one line a record.
 
-    Of a list the items are parted by ``;``, what is not known is empty, control characters are
-    shown, and what a spreadsheet would take for a formula has an apostrophe before it.
+    List items are separated by ``;``, unknown values are empty, control characters are shown, and
+    what a spreadsheet would take as a formula is preceded by an apostrophe.
     """
     lines = [heads, *([_cell(value) for value in row] for row in rows)]
     return "".join(",".join(line) + "\n" for line in lines)
@@ -92,7 +92,7 @@ def _silent(hypervisors: t.Sequence[Entry]) -> list[str]:
 
 
 def _answered(hypervisors: t.Sequence[Entry]) -> list[str]:
-    """The closing line where not all answered: what is above is not all there is."""
+    """The closing line if not all answered, so that the table is known to be incomplete."""
     silent = [clean(entry["name"]) for entry in hypervisors if not entry["answered"]]
     if not silent:
         return []
@@ -103,7 +103,7 @@ def _answered(hypervisors: t.Sequence[Entry]) -> list[str]:
 
 
 def _why(domain: Entry) -> object:
-    """libvirt's reason for the state, and where the VM goes while it moves."""
+    """libvirt's reason for the state, and the destination of a VM that is being moved."""
     move = (domain.get("metadata") or {}).get("move")
     if not move:
         return domain["reason"]
@@ -163,8 +163,8 @@ def listing(
 ) -> str:
     """Hypervisor, state, names: one line a domain.
 
-    ``domains`` are those of ``hypervisors``, each with its hypervisor's name, if they have an order
-    of their own; ``count`` is said of them where there are more.
+    ``domains`` are those of ``hypervisors``, each with its hypervisor's name, if they have their
+    own order; ``count`` tells how many are shown if there are more.
     """
     if domains is None:
         domains = [(entry["name"], domain) for entry in hypervisors for domain in entry["domains"]]
@@ -180,9 +180,9 @@ def listing(
 
 
 def query(hypervisors: t.Sequence[Entry], count: str = "") -> str:
-    """Every domain with the fields administrators know from the predecessor's query.
+    """Every domain, with the fields administrators know from the predecessor's query.
 
-    ``count`` is said of them where there are more.
+    ``count`` tells how many are shown if there are more.
     """
     lines: list[str] = []
     for entry in hypervisors:
@@ -275,7 +275,7 @@ def made(hypervisors: t.Sequence[Entry], *, predicted: bool = False) -> str:
     return table(["VM", "HYPERVISOR", "ADDRESS", "RESULT"], rows) + "\n" if rows else ""
 
 
-_NOT_YET = {"failed": "its first boot failed", "running": "its first boot goes on"}
+_NOT_YET = {"failed": "its first boot failed", "running": "its first boot is still running"}
 
 
 def _became(vm: Entry, predicted: bool) -> str:
@@ -289,7 +289,7 @@ def _became(vm: Entry, predicted: bool) -> str:
     if vm.get("answered") is False:
         words.append(_NOT_YET.get(str(vm.get("first_boot")), "does not answer"))
     elif vm.get("waited") and vm.get("answered") is None:
-        words.append("whether it answers is not known")
+        words.append("not known whether it answers")
     return ", ".join(words)
 
 
@@ -311,7 +311,7 @@ def finding_records(found: t.Sequence[Entry]) -> str:
 
 
 def images(hypervisors: t.Sequence[Entry]) -> str:
-    """One line for each base image, with who uses it."""
+    """One line for each base image, with the VMs that use it."""
     rows = [
         [
             entry["name"],
@@ -321,7 +321,7 @@ def images(hypervisors: t.Sequence[Entry]) -> str:
             image["size_mib"],
             image["allocated_mib"],
             {True: "intact", False: "DAMAGED", None: None}[image["intact"]],
-            ", ".join(image["users"]) or "nobody",
+            ", ".join(image["users"]) or "none",
         ]
         for entry in hypervisors
         for image in entry["images"] or ()
@@ -354,7 +354,7 @@ _VIEWS: dict[str, t.Callable[[t.Sequence[Entry]], str]] = {
 
 
 def render(view: str, hypervisors: t.Sequence[Entry], *, predicted: bool = False) -> str:
-    """The table ``view``; ``predicted`` if what it tells of was not done (check mode)."""
+    """The table ``view``; ``predicted`` if its changes were not made (check mode)."""
     if view == "vms" and predicted:
         return made(hypervisors, predicted=True)
     return _VIEWS[view](hypervisors)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What people are told of a name that several hypervisors have.
+"""The message about a VM name that several hypervisors have.
 
 This file is private to the collection.
 """
@@ -15,28 +15,29 @@ import typing as t
 def text(
     name: str, phases: t.Mapping[str, str | None], uuids: t.Collection[str | None] = ()
 ) -> str:
-    """``phases``: the phase of the VM on each hypervisor that has it; ``uuids``: theirs, where one
-    that all have means that it moves.
+    """The message about ``name``.
 
-    A claim of a run that creates it is no duplicate: it goes by itself, and removing it would take
-    that run's VM away. Nor are both ends of a move.
+    ``phases`` is the phase of the VM on each hypervisor that has it. ``uuids`` are its UUIDs; a
+    single one means that it is being moved. A claim of a run that is creating the VM is not a
+    duplicate: the run removes it itself, and removing it by hand would remove that run's VM. Nor
+    are the two ends of a move duplicates.
     """
     if len(set(uuids)) == 1 and None not in uuids:
         return (
-            f"{name!r} is on {' and '.join(sorted(phases))} with one UUID, so it is being moved, or"
-            " a move of it was interrupted: wait, or run fleet.virt.repair_vms, and remove none of"
-            " them before"
+            f"{name!r} is on {' and '.join(sorted(phases))} with the same UUID, so it is being"
+            " moved or its move was interrupted: wait, or run fleet.virt.repair_vms; remove none"
+            " of them before that"
         )
-    coming = sorted(where for where, phase in phases.items() if phase == "creating")
+    creating = sorted(where for where, phase in phases.items() if phase == "creating")
     others = sorted(where for where, phase in phases.items() if phase != "creating")
-    if coming:
+    if creating:
         also = f", and is defined on {' and '.join(others)}" if others else ""
         return (
-            f"{name!r} is being created on {' and '.join(coming)} by another run, which has not"
-            f" ended{also}; run this again when it has. If that run died, remove what it left there"
+            f"{name!r} is being created on {' and '.join(creating)} by another run that has not"
+            f" finished{also}; run this again when it has. If that run died, remove its leftovers"
             " with virt_purge"
         )
     return (
-        f"{name!r} is defined on {' and '.join(others)}; a VM exists once: find out which one is"
-        " right, and remove the other on its hypervisor with virt_purge"
+        f"{name!r} is defined on {' and '.join(others)}; a VM may exist only once: find out which"
+        " one is right, and remove the other from its hypervisor with virt_purge"
     )

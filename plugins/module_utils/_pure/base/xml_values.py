@@ -4,9 +4,9 @@
 
 """Small readers of single values out of libvirt's XML, shared by the ``*_info`` files.
 
-They look at direct children only and know no path language: a listing reads hundreds of
+They look at direct children only and use no path language: a listing reads hundreds of
 documents, and iterating over children costs a fraction of what ``find`` or ``xpath`` cost.
-A value that is absent or makes no sense is None, never an exception.
+An absent or invalid value is None, never an exception.
 
 This file is private to the collection.
 """
@@ -36,7 +36,7 @@ def read_root(xml: str, tag: str, what: str) -> Element:
 
 
 def first_children(element: Element | None) -> dict[str, Element]:
-    """Children by tag; of several with one tag the first, as libvirt's own parser takes it."""
+    """Children by tag; of several with the same tag the first, as in libvirt's own parser."""
     found: dict[str, Element] = {}
     if element is not None:
         for child in element:
@@ -61,14 +61,14 @@ def attribute(element: Element | None, name: str) -> str | None:
 def number(value: str | None) -> int | None:
     """A decimal number from 0 to 2**64 - 1; None for anything else (``-1`` means "automatic").
 
-    A plus sign before it is taken, as libvirt takes it.
+    A leading plus sign is accepted, as in libvirt.
     """
     if value is None:
         return None
     digits = value.strip()
     if digits.startswith("+"):
         digits = digits[1:]
-    # int() alone would also take "1_000", other scripts' digits and ten million of them
+    # int() alone would also accept "1_000", other scripts' digits and ten million of them
     if len(digits) > _MAX_DIGITS or not (digits.isascii() and digits.isdigit()):
         return None
     result = int(digits)
@@ -78,7 +78,7 @@ def number(value: str | None) -> int | None:
 def bytes_of(element: Element | None, default_unit: str) -> int | None:
     """Bytes of ``<memory unit='KiB'>2048</memory>``, by the rules of libvirt's virScaleInteger.
 
-    ``default_unit`` is what the format says when there is no ``unit`` (KiB for memory, bytes for
+    ``default_unit`` is the format's default if there is no ``unit`` (KiB for memory, bytes for
     storage). ``k`` and ``KiB`` are 1024, ``KB`` is 1000, in any case; an unknown unit gives None.
     """
     if element is None:
@@ -103,12 +103,12 @@ def scaled(text: str | None, unit: str) -> int | None:
 
 
 def mib_up(size: int | None) -> int | None:
-    """Whole MiB that hold ``size`` bytes: for what is used or promised."""
+    """``size`` bytes in MiB, rounded up: for what is used or promised."""
     return None if size is None else -(-size // MIB)
 
 
 def mib_down(size: int | None) -> int | None:
-    """Whole MiB that are certainly in ``size`` bytes: for what is there to be used."""
+    """``size`` bytes in MiB, rounded down: for what is available."""
     return None if size is None else size // MIB
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The network as ``ip -json`` tells it, as facts.
+"""The network as facts, from the output of ``ip -json``.
 
 This file is private to the collection.
 """
@@ -15,7 +15,7 @@ import typing as t
 
 from .types import Address, Link, Route
 
-# macvlan and its relatives take an interface's frames for themselves, as a bridge does
+# macvlan and its relatives claim an interface's frames, as a bridge does
 TAKERS = ("macvlan", "macvtap", "ipvlan", "ipvtap")
 
 
@@ -47,7 +47,7 @@ def links(text: str, wireless: t.Container[str] = ()) -> dict[str, Link]:
 
 
 def routes(*texts: str) -> tuple[Route, ...]:
-    """The routes in answers to ``ip -json route show``, without those that come by themselves."""
+    """The routes in answers to ``ip -json route show``, without automatic ones."""
     found = []
     for text in texts:
         for entry in json.loads(text or "[]"):

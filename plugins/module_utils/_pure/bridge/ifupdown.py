@@ -19,7 +19,7 @@ from .types import Facts, File, Link, Manager, Switch, Wanted
 
 INTERFACES = "/etc/network/interfaces"
 _STARTS = ("auto", "iface", "mapping", "source", "source-directory", "no-auto-down", "no-scripts")
-# Options of the wire, not of the address: they stay with the uplink
+# Link options, not address options: they stay with the uplink
 _LINK_OPTIONS = re.compile(
     r"hwaddress|mtu|(ethernet|link|hardware|bond|vlan|offload)[-_]\S*|slaves|vlan_raw_device"
 )
@@ -65,7 +65,7 @@ def known(facts: Facts, _manager: Manager, uplink: str) -> set[str]:
                 found.add(str(ipaddress.ip_interface(address)))
             except ValueError:
                 continue
-            # ip address add in a hook is configuration as well
+            # "ip address add" in a hook is configuration as well
         for hook in re.findall(r"\baddr(?:ess)? add (\S+/\d+)", text):
             found.add(hook)
     return found
@@ -74,7 +74,7 @@ def known(facts: Facts, _manager: Manager, uplink: str) -> set[str]:
 def switch(
     facts: Facts, _manager: Manager, wanted: Wanted, link: Link | None
 ) -> tuple[Switch, Facts]:
-    """The files and commands, and the facts as the next bridge finds them."""
+    """The files and commands, and the resulting facts for the next bridge."""
     bridge, uplink = wanted.name, link.name if link else ""
     files = dict(facts.interfaces)
     if configures(files, bridge):
@@ -123,7 +123,7 @@ def switch(
 
 
 def _leases(uplink: str, bridge: str) -> list[str]:
-    """dhclient keeps its identity in its lease file, by interface: the bridge goes on with it."""
+    """Carry over dhclient's identity, which is in its lease file by interface, to the bridge."""
     folder = "/var/lib/dhcp"
     return [
         f"if [ -e {folder}/dhclient{six}.{uplink}.leases ]; then"
@@ -147,7 +147,7 @@ def _blocks(text: str) -> list[list[str]]:
 
 
 def _items(block: t.Sequence[str]) -> list[str]:
-    """The logical lines of a block: continued ones together."""
+    """The logical lines of a block, with continuation lines joined."""
     items: list[str] = []
     continued = False
     for line in block:
@@ -175,13 +175,13 @@ def _convert(text: str, wanted: Wanted, uplink: str) -> str:
         if head[:1] == ["iface"] and head[1] == uplink:
             if len(head) < 4 or len(head) > 4:
                 raise PlanRefused(
-                    f"bridge {bridge}: `{' '.join(head)}` in {INTERFACES} is more than a family and"
-                    " a method, which is not carried over; write the stanza out in full"
+                    f"bridge {bridge}: `{' '.join(head)}` in {INTERFACES} has more than a family"
+                    " and a method, which cannot be carried over; write the stanza out in full"
                 )
             pieces += _divided(block, wanted, uplink, first)
             first = False
         elif head[1:] and head[1].startswith(f"{uplink}:") and head[0] == "iface":
-            if not wanted.explicit:  # an address under a label of its own
+            if not wanted.explicit:  # an address under its own label
                 pieces += [block[0].replace(f"{uplink}:", f"{bridge}:", 1), *block[1:]]
         elif head[:1] == ["auto"] or (head and head[0].startswith("allow-")):
             names = [_renamed(word, uplink, bridge) for word in head[1:]]
@@ -199,7 +199,7 @@ def _renamed(word: str, uplink: str, bridge: str) -> str:
 
 
 def _divided(block: t.Sequence[str], wanted: Wanted, uplink: str, first: bool) -> list[str]:
-    """An uplink's stanza as two: what is of the wire, and what is of the address."""
+    """An uplink's stanza as two: link options and address options."""
     family, method = _head(block)[2:4]
     items = [item if item.endswith("\n") else f"{item}\n" for item in _items(block)[1:]]
     tail: list[str] = []
@@ -227,10 +227,10 @@ def _divided(block: t.Sequence[str], wanted: Wanted, uplink: str, first: bool) -
 def _stanzas(
     wanted: Wanted, uplink: str, carried: t.Sequence[tuple[str, str, list[str]]]
 ) -> t.Iterator[str]:
-    """The bridge's own stanzas; the first makes it.
+    """The bridge's own stanzas; the first one creates it.
 
-    The commands are ip's own: bridge_ports needs the package bridge-utils, which is not on every
-    machine. The MAC address is read when the bridge comes up, so that it follows a new card.
+    The commands are those of ip: bridge_ports needs the package bridge-utils, which not every
+    machine has. The MAC address is read when the bridge comes up, so that it follows a new card.
     """
     bridge = wanted.name
     stanzas = list(carried)

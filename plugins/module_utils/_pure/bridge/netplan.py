@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""netplan: the uplink's addressing moves to a bridge beside it, in the same files.
+"""netplan: the uplink's addressing moves to a new bridge, in the same files.
 
 This file is private to the collection.
 """
@@ -46,20 +46,20 @@ def known(facts: Facts, manager: Manager, _uplink: str) -> set[str]:
 def switch(
     facts: Facts, manager: Manager, wanted: Wanted, link: Link | None
 ) -> tuple[Switch, Facts]:
-    """The files and commands, and the facts as the next bridge finds them."""
+    """The files and commands, and the resulting facts for the next bridge."""
     bridge, uplink = wanted.name, link.name if link else ""
     for path, (_text, data) in facts.netplan.items():
         network = _network(data)
         if bridge in _mapping(network.get("bridges")):
             raise PlanRefused(
                 f"bridge {bridge}: {path} defines it, but it is not up; run `netplan apply`, or"
-                " remove it there to have it made anew"
+                " remove it there to have it created again"
             )
         if network.get("renderer") == "NetworkManager":
             raise PlanRefused(
                 f"bridge {bridge}: {path} hands the network to NetworkManager, which is not"
                 " supported through netplan; set `renderer: networkd` there, or define the bridge"
-                " there yourself: it is left alone then"
+                " there yourself; it is then left unchanged"
             )
     found: dict[str, dict[str, Json]] = {}
     after = dict(facts.netplan)
@@ -74,7 +74,7 @@ def switch(
                 if key in _ADDRESSING
             }
             changed[path] = _without_addressing(_network(data), manager.ident)
-    # Each file keeps its part: what several say of one list is put together by netplan
+    # Each file keeps its part: netplan merges lists that several files define
     home = next(iter(changed), FILE)
     if home not in changed:
         there = facts.netplan[home][1] if home in facts.netplan else None
@@ -114,13 +114,13 @@ def _network(data: Json) -> Definition:
 
 
 def _definitions(data: Json, ident: str) -> list[Definition]:
-    """Everything a file says of a definition, of whatever type."""
+    """Everything a file contains about a definition of any type."""
     found = [_mapping(kind).get(ident) for kind in _network(data).values()]
     return [one for one in found if isinstance(one, Mapping)]
 
 
 def _without_addressing(network: Definition, ident: str) -> Definition:
-    """A network section in which the definition has only what stays with the wire."""
+    """A network section in which the definition has only its link options."""
     return {
         name: {
             **kind,
@@ -133,7 +133,7 @@ def _without_addressing(network: Definition, ident: str) -> Definition:
 
 
 def _own(wanted: Wanted, manager: Manager, link: Link | None) -> Definition:
-    """What the bridge has that the uplink had not."""
+    """The settings of the bridge that the uplink did not have."""
     definition: dict[str, Json] = {"interfaces": [manager.ident or link.name] if link else []}
     if link is not None:
         definition["macaddress"] = link.mac
@@ -154,14 +154,14 @@ def _own(wanted: Wanted, manager: Manager, link: Link | None) -> Definition:
 
 
 def _identity(bridge: str, client_id: str) -> File:
-    """netplan has no word for the IAID; networkd reads it from beside netplan's own file."""
+    """A drop-in with the IAID, for which netplan has no key; networkd reads it separately."""
     text = "\n".join(f"[{section}]\n{line}\n" for section, line in identity(client_id))
     folder = f"/etc/systemd/network/10-netplan-{bridge}.network.d"
     return File(f"{folder}/fleet-virt.conf", None, _HEAD.format(bridge=bridge) + text)
 
 
 def render(data: Json, indent: str = "") -> str:
-    """Plain data as YAML: what netplan's files hold, in block style."""
+    """Plain data as YAML in block style, as in netplan's files."""
     if isinstance(data, dict) and data:
         return "".join(_entry(f"{_scalar(key)}:", value, indent) for key, value in data.items())
     if isinstance(data, list) and data:
@@ -176,7 +176,7 @@ def _entry(head: str, value: Json, indent: str) -> str:
 
 
 def _scalar(value: Json) -> str:
-    """A scalar; text that YAML could read as anything else is quoted."""
+    """A scalar; text that YAML could read as another type is quoted."""
     plain = r"[A-Za-z][A-Za-z0-9_.@/-]*"
     if isinstance(value, str) and re.fullmatch(plain, value) and not _ambiguous(value):
         return value

@@ -17,10 +17,10 @@ from ..._errors import PlanRefused
 from .types import Facts, File, Link, Manager, Switch, Wanted
 
 FOLDER = "/etc/systemd/network"
-# networkd takes the first file, by name, that matches: this sorts before digits and letters
+# networkd uses the first matching file by name: this sorts before digits and letters
 _PREFIX = "0-fleet-virt"
 _HEAD = "# Written by fleet.virt: bridge {bridge}\n"
-# What stays with the wire; everything else of a .network file is about addresses
+# Link options, which stay; everything else in a .network file is about addresses
 _LINK_SECTIONS = frozenset(("Match", "Link", "SR-IOV", "CAN", "QDisc"))
 _LINK_KEYS = frozenset(
     ("VLAN", "MACVLAN", "MACVTAP", "IPVLAN", "IPVTAP", "VXLAN", "LLDP", "EmitLLDP", "Description")
@@ -45,13 +45,13 @@ def known(_facts: Facts, manager: Manager, _uplink: str) -> set[str]:
 def switch(
     facts: Facts, manager: Manager, wanted: Wanted, link: Link | None
 ) -> tuple[Switch, Facts]:
-    """The files and commands, and the facts as the next bridge finds them."""
+    """The files and commands, and the resulting facts for the next bridge."""
     bridge, uplink = wanted.name, link.name if link else ""
     base = manager.path.rpartition("/")[2]
     if base and base <= _PREFIX:
         raise PlanRefused(
-            f"bridge {bridge}: {manager.path} is sorted before {_PREFIX}, so networkd would go on"
-            " using it; rename it, for example to 10-lan.network"
+            f"bridge {bridge}: {manager.path} sorts before {_PREFIX}, so networkd would keep using"
+            " it; rename it, for example to 10-lan.network"
         )
     files = {
         f"{FOLDER}/{_PREFIX}-{bridge}.netdev": _netdev(wanted, link),
@@ -62,8 +62,8 @@ def switch(
     there = sorted(facts.existing & files.keys())
     if there:
         raise PlanRefused(
-            f"bridge {bridge}: {', '.join(there)} is there, but the bridge is not up; run"
-            " `networkctl reload`, or remove the file to have the bridge made anew"
+            f"bridge {bridge}: {', '.join(there)} exists, but the bridge is not up; run"
+            " `networkctl reload`, or remove the file to have the bridge created again"
         )
     enter = ["networkctl reload"]
     restore = ["networkctl reload"]
@@ -76,7 +76,7 @@ def switch(
 
 
 def sections(text: str) -> Sections:
-    """The sections of a unit file in their order, with their lines; comments go."""
+    """The sections of a unit file in order, with their lines, without comments."""
     found: Sections = []
     for line in re.sub(r"\\\n", " ", text).splitlines():
         plain = line.strip()
@@ -88,12 +88,12 @@ def sections(text: str) -> Sections:
 
 
 def identity(client_id: str) -> list[tuple[str, str]]:
-    """Sections that keep what the DHCP server knows the machine by.
+    """Sections that preserve the machine's identity at the DHCP server.
 
-    networkd derives the IAID from the interface's name, so the bridge would be another machine.
+    networkd derives the IAID from the interface's name, so the bridge would be a new client.
     """
     if not client_id.startswith("ff") or len(client_id) < 10:
-        return []  # it goes by the MAC address, which stays
+        return []  # identified by the MAC address, which stays the same
     iaid = f"IAID={int(client_id[2:10], 16)}"
     return [("DHCPv4", iaid), ("DHCPv6", iaid)]
 

@@ -20,7 +20,7 @@ from .types import Facts, File, Link, Manager, Switch, Wanted
 FOLDER = "/etc/NetworkManager/system-connections"
 _NAMESPACE = uuid.UUID("5a5d6b36-5bd0-5f5c-8e0a-1f1f6c0b3a5e")
 _IP_SECTIONS = ("ipv4", "ipv6", "proxy")
-# Of a profile as a whole, but about its addresses and names
+# Keys of the whole profile that are about its addresses and names
 _IP_KEYS = ("zone", "metered", "mdns", "llmnr", "dns-over-tls")
 
 
@@ -38,14 +38,14 @@ def known(_facts: Facts, manager: Manager, _uplink: str) -> set[str]:
 def switch(
     facts: Facts, manager: Manager, wanted: Wanted, link: Link | None
 ) -> tuple[Switch, Facts]:
-    """The files and commands, and the facts as the next bridge finds them."""
+    """The files and commands, and the resulting facts for the next bridge."""
     bridge, uplink = wanted.name, link.name if link else ""
     identifier = str(uuid.uuid5(_NAMESPACE, bridge))
     path = f"{FOLDER}/fleet-virt-{bridge}.nmconnection"
     if path in facts.existing:
         raise PlanRefused(
-            f"bridge {bridge}: {path} is there, but the bridge is not up; run"
-            f" `nmcli connection up {identifier}`, or remove the file to have it made anew"
+            f"bridge {bridge}: {path} exists, but the bridge is not up; run"
+            f" `nmcli connection up {identifier}`, or remove the file to have it created again"
         )
     if link is not None and manager.text and not manager.path.startswith(f"{FOLDER}/"):
         where = manager.path or "memory only"
@@ -85,7 +85,7 @@ def switch(
 
 
 def sections(text: str) -> Sections:
-    """The groups of a keyfile in their order, with their lines; comments go."""
+    """The groups of a keyfile in order, with their lines, without comments."""
     found: Sections = []
     for line in text.splitlines():
         plain = line.strip()
@@ -97,7 +97,7 @@ def sections(text: str) -> Sections:
 
 
 def _quoted(path: str) -> str:
-    """A path for the shell; profiles are named as people like."""
+    """A path quoted for the shell; profiles may have any name."""
     return "'" + path.replace("'", "'\\''") + "'"
 
 

@@ -62,9 +62,9 @@ _RESERVED = ("all", "auto", "default", "lo", "none")
 
 
 def parse(bridges: t.Sequence[Bridge], rollback_seconds: int) -> tuple[Wanted, ...]:
-    """The bridges asked for.
+    """The requested bridges.
 
-    :raises SpecError: every rule that is broken.
+    :raises SpecError: for every rule that is broken.
     """
     problems: list[Problem] = []
     low, high = WINDOW
@@ -86,7 +86,7 @@ def parse(bridges: t.Sequence[Bridge], rollback_seconds: int) -> tuple[Wanted, .
                 problems.append(
                     Problem(
                         f"bridges[{number}].{what}",
-                        f"{show(value)} is there twice; each bridge has a {what} of its own",
+                        f"{show(value)} is given twice; each bridge needs its own {what}",
                     )
                 )
             seen.add(value)
@@ -101,11 +101,11 @@ def _bridge(entry: Bridge, path: str, problems: list[Problem]) -> Wanted:
 
     name, uplink = entry["name"], entry["uplink"]
     if re.fullmatch(_NAME, name) is None or name in _RESERVED:
-        problem("name", f"{show(name)} cannot be the name of a bridge: it is {_NAME_RULE}")
+        problem("name", f"{show(name)} is not a valid bridge name: use {_NAME_RULE}")
     if re.fullmatch(_NAME, uplink) is None or uplink == "lo":
         problem(
             "uplink",
-            f"{show(uplink)} cannot be an uplink: it is the name of an interface, auto (that of"
+            f"{show(uplink)} is not a valid uplink: give the name of an interface, auto (that of"
             " the default route) or none",
         )
     elif uplink == name:
@@ -114,19 +114,19 @@ def _bridge(entry: Bridge, path: str, problems: list[Problem]) -> Wanted:
     gateways = _plain("gateways", entry["gateways"], problem)
     families = [gateway.version for gateway in gateways]
     if len(set(families)) != len(families):
-        problem("gateways", "more than one of a family; there is one for IPv4 and one for IPv6")
+        problem("gateways", "more than one of a family; give at most one for IPv4 and one for IPv6")
     for gateway in gateways:
         if not any(gateway in address.network for address in addresses):
             problem(
                 "gateways",
-                f"{gateway} is in the network of no address; give an address beside it, or correct"
-                " the prefix length",
+                f"{gateway} is not in the network of any address; give an address in its network,"
+                " or correct the prefix length",
             )
     nameservers = _plain("nameservers", entry["nameservers"], problem)
     if nameservers and not addresses and not entry["dhcp"]:
         problem(
             "nameservers",
-            "without addresses or dhcp the bridge takes over the uplink's; leave nameservers out",
+            "without addresses or dhcp the bridge uses the uplink's; leave nameservers out",
         )
     return Wanted(
         name,
@@ -151,7 +151,7 @@ def _addresses(
         except ValueError:
             problem(
                 "addresses",
-                f"{show(value)} is no address with its prefix length; write it like 192.0.2.7/24",
+                f"{show(value)} is not an address with a prefix length; write 192.0.2.7/24",
             )
     return found
 
@@ -164,5 +164,5 @@ def _plain(
         try:
             found.append(ip.address(value))
         except ValueError:
-            problem(key, f"{show(value)} is no address; write it like 192.0.2.1")
+            problem(key, f"{show(value)} is not an address; write for example 192.0.2.1")
     return found

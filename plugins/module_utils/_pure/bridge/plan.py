@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From facts and wishes to a plan, and from the facts afterwards to what is missing.
+"""The plan, from facts and requested bridges, and what is missing in the facts afterwards.
 
 This file is private to the collection.
 """
@@ -22,7 +22,7 @@ from .types import BACKENDS, Entry, Expected, Facts, File, Link, Manager, Plan, 
 
 
 class _Backend(t.Protocol):
-    """What a file of one has for the plan."""
+    """What the module of a backend provides for the plan."""
 
     def known(self, facts: Facts, manager: Manager, uplink: str, /) -> set[str]:
         """The addresses, with their prefix lengths, that it gives to the uplink."""
@@ -30,7 +30,7 @@ class _Backend(t.Protocol):
     def switch(
         self, facts: Facts, manager: Manager, wanted: Wanted, link: Link | None, /
     ) -> tuple[Switch, Facts]:
-        """The files and commands, and the facts as the next bridge finds them."""
+        """The files and commands, and the resulting facts for the next bridge."""
 
 
 _BACKENDS: dict[str, _Backend] = {
@@ -44,9 +44,9 @@ _NAT = "use a libvirt network with NAT for the guests, or a wired interface"
 
 
 def make(wanted: t.Sequence[Wanted], facts: Facts) -> Plan:
-    """What is to be done so that all bridges are there.
+    """The steps needed for all bridges to exist.
 
-    :raises PlanRefused: it cannot be done, or not without losing something.
+    :raises PlanRefused: if it cannot be done, or not without losing something.
     """
     entries: list[Entry] = []
     switches: list[Switch] = []
@@ -73,10 +73,10 @@ def make(wanted: t.Sequence[Wanted], facts: Facts) -> Plan:
 
 
 def missing(expected: Expected, facts: Facts) -> list[str]:
-    """What is not as it has to be after the switch."""
+    """What differs from the expected state after the switch."""
     bridge = facts.links.get(expected.bridge)
     if bridge is None or bridge.kind != "bridge":
-        return [f"{expected.bridge} is not there"]
+        return [f"{expected.bridge} does not exist"]
     found = []
     if expected.uplink:
         uplink = facts.links.get(expected.uplink)
@@ -92,12 +92,12 @@ def missing(expected: Expected, facts: Facts) -> list[str]:
     ]
     routed = {(r.destination, r.gateway) for r in facts.routes if r.device == expected.bridge}
     found += [
-        f"no route to {destination}{f' by {gateway}' if gateway else ''} over {expected.bridge}"
+        f"no route to {destination}{f' via {gateway}' if gateway else ''} over {expected.bridge}"
         for destination, gateway in expected.routes
         if (destination, gateway) not in routed
     ]
     found += [
-        f"the name server {server} is gone"
+        f"the name server {server} is missing"
         for server in expected.nameservers
         if server not in facts.nameservers
     ]
@@ -112,26 +112,26 @@ def _look(wanted: Wanted, facts: Facts) -> tuple[Entry, str]:
     if bridge is not None and bridge.kind != "bridge":
         kind = bridge.kind or "a network card"
         raise PlanRefused(
-            f"{name} is there and is no bridge ({kind}); choose another name for the bridge"
+            f"{name} exists and is not a bridge ({kind}); choose another name for the bridge"
         )
     uplink = wanted.uplink
     if uplink == "auto" and bridge is not None:
         wired = [port.name for port in ports if port.kind not in _GUESTS]
-        # A laboratory's or a container's own card is a veth: the default route tells it is one
+        # The card of a laboratory or container is a veth: the default route shows that it is a card
         if not wired and facts.default_link == name:
             wired = [port.name for port in ports]
         if not wired:
             raise PlanRefused(
-                f"{name} is there, but has no uplink; name the interface that is to be its uplink"
-                " in the configuration that made it, or set uplink to none"
+                f"{name} exists but has no uplink; add the uplink interface to the configuration"
+                " that defines it, or set uplink to none"
             )
         uplink = wired[0]
     elif uplink == "auto":
         uplink = facts.default_link
         if not uplink:
             raise PlanRefused(
-                f"{name}: there is no default route, so no interface is the uplink by itself; set"
-                " uplink to the name of an interface, or to none"
+                f"{name}: there is no default route, so the uplink cannot be determined; set uplink"
+                " to the name of an interface, or to none"
             )
     uplink = "" if uplink == "none" else uplink
     if bridge is not None:
@@ -150,21 +150,21 @@ def _look(wanted: Wanted, facts: Facts) -> tuple[Entry, str]:
 
 
 def _require_right(wanted: Wanted, bridge: Link, uplink: str, facts: Facts) -> None:
-    """A bridge that is there is left alone, whoever made it, or refused; never changed."""
-    remedy = "change it where it is configured, or remove it from there to have it made anew"
+    """Accept or refuse an existing bridge, whoever created it; it is never changed."""
+    remedy = "change it where it is configured, or remove it from there to have it created again"
     if uplink and facts.links.get(uplink, Link("")).master != bridge.name:
         raise PlanRefused(
-            f"{bridge.name} is there, but {uplink} is not a port of it, as asked for; {remedy}"
+            f"{bridge.name} exists, but {uplink} is not a port of it, as requested; {remedy}"
         )
     there = {address.text for address in bridge.addresses}
     gone = [address for address in wanted.addresses if address not in there]
     if gone:
         has = ", ".join(sorted(there)) or "none"
         raise PlanRefused(
-            f"{bridge.name} is there, but without {', '.join(gone)} (it has {has}); {remedy}"
+            f"{bridge.name} exists, but without {', '.join(gone)} (it has {has}); {remedy}"
         )
     if wanted.stp and not bridge.stp:
-        raise PlanRefused(f"{bridge.name} is there, but without stp; {remedy}")
+        raise PlanRefused(f"{bridge.name} exists, but without stp; {remedy}")
 
 
 def _require_usable(wanted: Wanted, uplink: str, facts: Facts) -> None:
@@ -173,28 +173,28 @@ def _require_usable(wanted: Wanted, uplink: str, facts: Facts) -> None:
     bridge = f"bridge {wanted.name}"
     if link is None:
         raise PlanRefused(
-            f"{bridge}: uplink {uplink} does not exist; there are {names or 'none'}; set uplink to"
-            " one of them, auto or none"
+            f"{bridge}: uplink {uplink} does not exist; existing interfaces: {names or 'none'}; set"
+            " uplink to one of them, auto or none"
         )
     if link.wireless:
         raise PlanRefused(
-            f"{bridge}: uplink {uplink} is wireless, and an access point takes frames of no other"
-            f" MAC address than the card's own; {_NAT}"
+            f"{bridge}: uplink {uplink} is wireless, and an access point accepts frames only from"
+            f" the card's own MAC address; {_NAT}"
         )
     if link.kind == "bridge":
         raise PlanRefused(
-            f"{bridge}: uplink {uplink} is a bridge already; name that one in place of"
+            f"{bridge}: uplink {uplink} is already a bridge; use that one instead of"
             f" {wanted.name}, or set uplink to another interface"
         )
     if link.master:
         kind = facts.links[link.master].kind if link.master in facts.links else "another device"
         raise PlanRefused(
-            f"{bridge}: uplink {uplink} is a port of {link.master} ({kind}); an interface is in"
-            f" one at a time: set uplink to {link.master} if that is no bridge, or to another"
+            f"{bridge}: uplink {uplink} is a port of {link.master} ({kind}); an interface can be in"
+            f" only one: set uplink to {link.master} if that is not a bridge, or to another"
         )
     if not link.ethernet:
         raise PlanRefused(
-            f"{bridge}: uplink {uplink} is no Ethernet device, and bridges carry Ethernet only;"
+            f"{bridge}: uplink {uplink} is not an Ethernet device, and bridges carry Ethernet only;"
             f" {_NAT}"
         )
     takers = [
@@ -202,13 +202,13 @@ def _require_usable(wanted: Wanted, uplink: str, facts: Facts) -> None:
     ]
     if takers:
         raise PlanRefused(
-            f"{bridge}: uplink {uplink} already gives its frames to {', '.join(takers)}; remove"
+            f"{bridge}: uplink {uplink} already passes its frames to {', '.join(takers)}; remove"
             " what uses those, or set uplink to another interface"
         )
 
 
 def _manager(wanted: Wanted, link: Link | None, facts: Facts) -> Manager:
-    """What manages the uplink; for a bridge without, or a spare card, what runs the machine."""
+    """What manages the uplink; without an uplink, or for a spare card, the machine's main one."""
     name = link.name if link else ""
     manager = facts.managers.get(name)
     if manager is None and (link is None or not link.addresses):
@@ -219,21 +219,21 @@ def _manager(wanted: Wanted, link: Link | None, facts: Facts) -> Manager:
         known = ", ".join(BACKENDS.values())
         raise PlanRefused(
             f"bridge {wanted.name}: {name or 'the network'} is managed by none of {known}; let one"
-            " of them manage it, or make the bridge yourself: it is left alone then"
+            " of them manage it, or create the bridge yourself; it is then left unchanged"
         )
     return manager
 
 
 def _require_known(link: Link, wanted: Wanted, known: t.Collection[str], manager: Manager) -> None:
-    """Nothing is carried over that the configuration does not know."""
+    """Refuse to carry over addresses that are not in the configuration."""
     if wanted.explicit:
         return
     lost = [one.text for one in link.addresses if not one.dynamic and one.text not in known]
     if lost:
         raise PlanRefused(
-            f"bridge {wanted.name}: uplink {link.name} carries {', '.join(lost)}, which"
-            f" {BACKENDS[manager.backend]} does not know of, so it cannot be carried over; add it"
-            " to its configuration, or take it off the interface"
+            f"bridge {wanted.name}: uplink {link.name} has {', '.join(lost)}, which"
+            f" {BACKENDS[manager.backend]} does not know, so it cannot be carried over; add it to"
+            " its configuration, or remove it from the interface"
         )
 
 
@@ -243,7 +243,7 @@ def _expected(wanted: Wanted, link: Link | None, facts: Facts) -> Expected:
         addresses = wanted.addresses
         servers: tuple[str, ...] = ()
     else:
-        # What a router's advertisements gave may differ by the interface's name; it comes again.
+        # Addresses from router advertisements may depend on the interface's name; they come again.
         given = link.addresses if link else ()
         addresses = tuple(one.text for one in given if not (one.ipv6 and one.dynamic))
         routes = tuple(
@@ -263,7 +263,7 @@ def _expected(wanted: Wanted, link: Link | None, facts: Facts) -> Expected:
 
 
 def _merge(switches: t.Sequence[Switch]) -> Switch:
-    """One switch of several; a file that more than one changes goes from the first to the last."""
+    """Several switches merged; a file changed by more than one goes from first to last state."""
     files: dict[str, File] = {}
     for switch in switches:
         for file in switch.files:

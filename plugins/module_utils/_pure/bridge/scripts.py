@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The scripts that switch and switch back, which the machine runs without anybody's help.
+"""The scripts that switch and roll back, which the machine runs on its own.
 
-They are for the shell, so that they need nothing of Ansible's, which is gone by then. Whose turn
-it is is decided by renaming one file: C(armed) becomes C(rolling-back) or C(confirmed), never both.
+They are shell scripts, so that they need nothing of Ansible, which has ended by then. Renaming one
+file decides between them: C(armed) becomes C(rolling-back) or C(confirmed), never both.
 
 This file is private to the collection.
 """
@@ -30,7 +30,7 @@ _HEAD = "#!/bin/sh\n# Written by fleet.virt for one switch to a bridge; of no us
 def unit(what: str, identifier: str) -> str:
     """The name of a unit (C(apply) or C(rollback)) of one switch.
 
-    Another for each: a unit stays loaded as long as the DHCP client lives that its script started.
+    Each switch has its own: a unit stays loaded while a DHCP client that its script started runs.
     """
     return f"fleet-virt-bridge-{what}-{identifier[:8]}"
 
@@ -53,15 +53,15 @@ def apply(switch: Switch, identifier: str) -> str:
         lines += _install(number, file)
     lines.append("sync")
     lines += [f"{{ {line}; }} || fail {shlex.quote(line)}" for line in switch.enter]
-    # The number that tells when: a process's start, as that of a connection's server is told
+    # Records the time as a process's start, comparable with that of a connection's server process
     lines += ["cat /proc/self/stat >applied.new", "mv applied.new applied"]
     return "\n".join([*lines, ""])
 
 
 def rollback(switch: Switch, identifier: str) -> str:
-    """The script that puts the former configuration back; its arguments say who called.
+    """The script that restores the former configuration; its arguments say who called it.
 
-    A timer that is left of another switch has nothing to say.
+    A timer left over from another switch is ignored.
     """
     started = unit("apply", identifier)
     lines = [
@@ -88,11 +88,11 @@ def rollback(switch: Switch, identifier: str) -> str:
 
 
 def boot_unit() -> str:
-    """The unit that switches back before the network comes up, if the power failed meanwhile."""
+    """The unit that rolls back before the network comes up, after a power failure."""
     return f"""\
 # Written by fleet.virt for one switch to a bridge; it removes itself.
 [Unit]
-Description=Former network configuration after a switch to a bridge that nobody confirmed
+Description=Restore the former network configuration after an unconfirmed switch to a bridge
 DefaultDependencies=no
 RequiresMountsFor={FOLDER}
 After=local-fs.target
@@ -124,20 +124,20 @@ def _restore(number: int, file: File) -> list[str]:
     if file.before is None:
         lines = [f"rm -f {path} {path}.fleet-virt"]
         folder = file.path.rpartition("/")[0]
-        if folder.endswith(".d"):  # of drop-ins: made with the file
+        if folder.endswith(".d"):  # a drop-in folder, created with the file
             lines.append(f"rmdir {shlex.quote(folder)} 2>/dev/null || :")
         return lines
     return [f"cp -a saved/{number} {path}.fleet-virt", f"mv -f {path}.fleet-virt {path}"]
 
 
 def reason(word: str, failed: str, seconds: int, seen: t.Sequence[str]) -> str:
-    """Why it was switched back, in words."""
+    """Why it was rolled back, in words."""
     if failed:
         return f"the new configuration could not be brought up ({failed})"
     if word == "boot":
-        return "the machine was started anew before the switch was confirmed"
+        return "the machine was restarted before the switch was confirmed"
     if seen:
-        return f"after {seconds} seconds it was not as it has to be: {'; '.join(seen)}"
+        return f"after {seconds} seconds the network was not as required: {'; '.join(seen)}"
     return (
         f"the controller did not reach the machine over a new connection within {seconds} seconds"
     )

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the parts of the bridge's plan hand to each other.
+"""Types that the parts of the bridge plan share.
 
 This file is private to the collection.
 """
@@ -37,7 +37,7 @@ class Entry(t.TypedDict):
 
 @dataclass(frozen=True)
 class Wanted:
-    """One bridge as it is asked for; without ``explicit`` it takes over what the uplink has."""
+    """A requested bridge; unless ``explicit``, it takes over the uplink's configuration."""
 
     name: str
     uplink: str = "auto"  # or "none", or an interface
@@ -73,7 +73,7 @@ class Link:
     mac: str = ""
     kind: str = ""  # bridge, bond, vlan ...; empty for hardware
     master: str = ""
-    lower: str = ""  # the interface that it lies on
+    lower: str = ""  # the interface it is on top of
     ethernet: bool = True
     wireless: bool = False
     stp: bool = False
@@ -82,7 +82,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Route:
-    """A route that somebody configured (the kernel's own ones are left out)."""
+    """A configured route (the kernel's own ones are left out)."""
 
     destination: str
     gateway: str
@@ -93,10 +93,10 @@ class Route:
 
 @dataclass(frozen=True)
 class Manager:
-    """What manages an interface, and what it was told about it.
+    """What manages an interface, and its configuration for it.
 
-    ``path`` and ``text`` are the file that decides (NetworkManager's profile, networkd's .network
-    with its drop-ins); ``identity`` is what it goes by at the DHCP server, in hexadecimal digits.
+    ``path`` and ``text`` are the effective file (NetworkManager's profile, networkd's .network
+    with its drop-ins); ``identity`` is its identity at the DHCP server, in hexadecimal digits.
     """
 
     backend: str
@@ -115,10 +115,10 @@ class Facts:
     routes: tuple[Route, ...] = ()
     nameservers: tuple[str, ...] = ()
     managers: t.Mapping[str, Manager] = field(default_factory=dict)
-    # By path: all of ifupdown's files, and netplan's with what is in them
+    # By path: all of ifupdown's files, and netplan's with their content
     interfaces: t.Mapping[str, str] = field(default_factory=dict)
     netplan: t.Mapping[str, tuple[str, Json]] = field(default_factory=dict)
-    existing: frozenset[str] = frozenset()  # files of ours that are there already
+    existing: frozenset[str] = frozenset()  # files of ours that already exist
 
     @property
     def default_link(self) -> str:
@@ -130,17 +130,17 @@ class Facts:
 
 @dataclass(frozen=True)
 class File:
-    """A file before and after; None is no file."""
+    """A file before and after; None means no file."""
 
     path: str
     before: str | None
     after: str | None
-    mode: int = 0o644  # of a file that is new
+    mode: int = 0o644  # for a new file
 
 
 @dataclass(frozen=True)
 class Switch:
-    """How one backend gets from the former configuration to the new one, and back.
+    """How one backend switches from the former configuration to the new one, and back.
 
     All are lines for the shell. The order is ``leave``, new files, ``enter``; back it is ``undo``,
     former files, ``restore``. After a power cut only the former files and ``boot``.
@@ -156,7 +156,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class Expected:
-    """What has to be so before a switch is confirmed."""
+    """The state required before a switch is confirmed."""
 
     bridge: str
     uplink: str = ""
@@ -168,7 +168,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done for all bridges; nothing is without ``switch``."""
+    """What is to be done for all bridges; nothing if there is no ``switch``."""
 
     bridges: tuple[Entry, ...]
     switch: Switch | None = None

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From what is there under a VM's name to the VM that is asked for: the steps of its creation.
+"""The steps that create a VM, from whatever exists under its name.
 
-Its name is claimed first, with a definition that nobody can start. Its volumes are made under the
-claim, which says of each how far it came. Then the definition is replaced by the final one, and the
-VM is started. What a run left that died is removed, unless it was whole: then it is started.
+Its name is claimed first, with a definition that cannot be started. Its volumes are created under
+the claim, which records the progress of each. Then the definition is replaced by the final one, and
+the VM is started. What an interrupted run left is removed; if it was complete, it is started.
 
 This file is private to the collection.
 """
@@ -28,9 +28,9 @@ from ..plan.steps import Effect, Plan, Step
 CREATING, STARTING = "creating", "starting"
 # The VMs of a batch come to each of these together
 CLEAR, CLAIM, MAKE, BOOT, RUN = range(5)
-# What people are told; the rest is how it is kept in step with what others do
+# Steps that are reported; the others only coordinate with other runs
 _TOLD = ("claim", "volume", "seed", "autostart", "start")
-# How far the content of a volume came
+# How far the content of a volume has been written
 EMPTY, PART, FILLED = "empty", "part", "filled"
 
 _Step = Step["Facts"]
@@ -38,12 +38,12 @@ _Step = Step["Facts"]
 
 @dataclass(frozen=True)
 class Facts:
-    """What is there under the name. ``uuid`` is None if there is no domain.
+    """What exists under the name. ``uuid`` is None if there is no domain.
 
-    ``at_work``: its owner is a process that lives, or a run that may be between two of its steps.
-    ``files`` are those of its volumes that are there, by path, and how far they came; ``taken``
-    those that are there and nobody's that this request knows; ``stays`` says why what a dead run
-    has made may not go. ``state`` is running, paused or None, as far as it matters.
+    ``at_work``: its owner is a live process, or a run that may be between two of its steps.
+    ``files`` are its existing volumes by path, and how far they have been written; ``taken`` are
+    existing files that do not belong to it; ``stays`` says why what an interrupted run created
+    must not be removed. ``state`` is running, paused or None, as far as it matters.
     """
 
     name: str
@@ -60,10 +60,10 @@ class Facts:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The VM that is asked for by ``run``, on the hypervisor ``home``.
+    """The VM that ``run`` requests, on the hypervisor ``home``.
 
-    ``disks`` are the volumes to be made, ``seed`` that of its medium. ``final`` is what is kept
-    with it in the end.
+    ``disks`` are the volumes to be created, ``seed`` that of its medium. ``final`` is its metadata
+    in the end.
     """
 
     domain: Domain
@@ -75,8 +75,8 @@ class Wanted:
 
 
 def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
-    """The steps from ``facts`` to what is wanted, none if it exists: what differs then is changed
-    (``plan.py``), not created.
+    """The steps from ``facts`` to what is wanted; none for an existing VM, whose differences are
+    changed by ``plan.py``.
     """
     refusals = _refusals(facts, wanted)
     if refusals:
@@ -90,19 +90,19 @@ def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
         return Plan()
     if is_own(stored, wanted.run):
         return Plan((*_make(wanted), *_run(wanted)))
-    # what is to be removed stays that run's until it is gone
+    # what has to be removed belongs to that run until it is gone
     run = stored.owner.run if stored.owner else ""
     clear = _clear(wanted.domain.name, stored)
     return Plan((_take(wanted, run, CLEAR), *clear, *_claim(wanted), *_make(wanted), *_run(wanted)))
 
 
 def waits(facts: Facts, wanted: Wanted) -> bool:
-    """Whether a run is at work on it that is to be waited for: nothing else is in the way."""
+    """Whether the only obstacle is another run working on it, which is worth waiting for."""
     return facts.at_work and not _refusals(dataclasses.replace(facts, at_work=False), wanted)
 
 
 def texts(facts: Facts, wanted: Wanted) -> list[str]:
-    """What people are told of the steps; of a run in several calls by each of them the same."""
+    """The texts of the reported steps; the same for every call of a run that makes several."""
     stored = facts.stored
     if stored is not None and is_own(stored, wanted.run):
         facts = Facts(facts.name)
@@ -110,18 +110,19 @@ def texts(facts: Facts, wanted: Wanted) -> list[str]:
 
 
 def is_own(stored: Metadata, run: str) -> bool:
-    """Whether it is a claim that an earlier call of ``run`` made, and no process has taken up."""
+    """Whether it is a claim of an earlier call of ``run`` that no process has taken up."""
     owner = stored.owner
     own = owner is not None and owner.run == run and owner.pid == 0
     return own and stored.phase == CREATING
 
 
 def half_made(name: str, stays: t.Iterable[str]) -> str:
-    """Why what a dead run left is not removed."""
+    """Why what an interrupted run left is not removed."""
     return (
-        f"a run that died left {name!r} half made, and what is there under the names of its disks"
-        f" is not removed: {'; '.join(stays)}. Move away what is somebody else's, or choose another"
-        f" name; fleet.virt.purge_vm -e vm_name={name} removes the rest, and nothing else"
+        f"an interrupted run left {name!r} incomplete, and the existing files with the names of its"
+        f" disks are not removed: {'; '.join(stays)}. Move away files that belong to others, or"
+        f" choose another name; fleet.virt.purge_vm -e vm_name={name} removes the rest and nothing"
+        " else"
     )
 
 
@@ -129,13 +130,13 @@ def _refusals(facts: Facts, wanted: Wanted) -> list[str]:
     name, stored = facts.name, facts.stored
     if facts.uuid is None:
         return [
-            f"{path} is there already and is nobody's that this request knows; nothing is taken"
-            " over: remove or rename it, or choose another name"
+            f"{path} already exists and does not belong to this VM; refusing to overwrite it:"
+            " remove or rename it, or choose another name"
             for path in facts.taken
         ]
     if stored is None or stored.request is None:
         return [
-            f"a domain {name!r} is defined on {wanted.home} already and was not made by this"
+            f"a domain {name!r} is already defined on {wanted.home} and was not made by this"
             " collection; choose another name"
         ]
     pid = stored.owner.pid if stored.owner else 0
@@ -148,12 +149,11 @@ def _refusals(facts: Facts, wanted: Wanted) -> list[str]:
     if different:
         return [
             f"{name!r} is being created by another request ({'; '.join(different)}); if that run is"
-            " dead, remove the rest with virt_purge"
+            " dead, remove what it left with virt_purge"
         ]
     if stored.owner is None:
         return [
-            f"{name!r} is in creation, but its metadata does not say by whom; remove it with"
-            " virt_purge"
+            f"{name!r} is being created, but its metadata names no owner; remove it with virt_purge"
         ]
     if facts.at_work:
         return [f"{name!r} is being created {busy}"]
@@ -164,17 +164,17 @@ def _refusals(facts: Facts, wanted: Wanted) -> list[str]:
 
 
 def _take(wanted: Wanted, run: str, stage: int) -> _Step:
-    """The lease of the dead becomes that of this process, which works for ``run``."""
-    text = f"take {wanted.domain.name} over from a run that died"
+    """This process takes over the lease of the interrupted run, and works for ``run``."""
+    text = f"take over {wanted.domain.name} from an interrupted run"
     effect = functools.partial(_owned, run=run)
     return Step("take", text, effect, about=run, forward=True, stage=stage)
 
 
 def _clear(name: str, stored: Metadata) -> tuple[_Step, ...]:
-    """Its volumes in the reverse order of their making, then the definition, which names them."""
+    """Remove its volumes in reverse order of creation, then the definition, which names them."""
     paths = [one.path for one in reversed(stored.volumes)]
     parts = [functools.partial(_without, gone=paths[:count]) for count in range(1, len(paths))]
-    text = f"remove what a run that died has made of {name}"
+    text = f"remove what an interrupted run created of {name}"
     return (
         Step(
             "clear",
@@ -210,8 +210,8 @@ def _claim(wanted: Wanted) -> tuple[_Step, ...]:
 
 
 def _make(wanted: Wanted) -> tuple[_Step, ...]:
-    """The volumes: all are made empty, then it is noted which files they are, and then they are
-    filled, so that whoever finds them after a sudden end knows them by one or the other.
+    """The volumes: all are created empty, then their files are recorded, and then they are filled,
+    so that any later run can identify them by one or the other after a sudden end.
     """
     domain = wanted.domain
     disks, seed = wanted.disks, wanted.seed
@@ -232,7 +232,7 @@ def _make(wanted: Wanted) -> tuple[_Step, ...]:
     ]
     paths = [one.path for one in disks]
     note = functools.partial(_noted, made=MADE, paths=paths)
-    steps.append(Step("note", f"note which files {domain.name} has", note, stage=MAKE))
+    steps.append(Step("note", f"record the files of {domain.name}", note, stage=MAKE))
     for one in disks:
         disk = next(disk for disk in domain.disks if disk.name == one.target)
         copied = disk.image is not None and not disk.overlay
@@ -254,7 +254,7 @@ def _make(wanted: Wanted) -> tuple[_Step, ...]:
 
 
 def _seed(wanted: Wanted, method: str, seed: OwnVolume | None) -> _Step:
-    """A medium, or it is written into a disk; for ``auto`` the disk tells which."""
+    """Create a medium, or write the seed into a disk; for ``auto`` the disk decides which."""
     name = wanted.domain.name
     paths = [one.path for one in wanted.disks]
     torn: list[Effect[Facts]] = []
@@ -278,7 +278,7 @@ def _seed(wanted: Wanted, method: str, seed: OwnVolume | None) -> _Step:
 
 
 def _run(wanted: Wanted, *, forward: bool = False) -> tuple[_Step, ...]:
-    """The whole VM, started and let run; ``forward``: it was whole before."""
+    """Define, start and release the complete VM; ``forward``: it was complete before."""
     domain, steps = wanted.domain, []
     start = domain.start or forward
     if domain.autostart and not forward:
@@ -289,7 +289,7 @@ def _run(wanted: Wanted, *, forward: bool = False) -> tuple[_Step, ...]:
         steps.append(
             Step(
                 "define",
-                f"define {domain.name} as it is to be",
+                f"define the final {domain.name}",
                 lambda before: dataclasses.replace(
                     before, stored=_kept(wanted, phase, MADE), startable=True
                 ),
@@ -316,7 +316,7 @@ def _kept(wanted: Wanted, phase: str | None, made: str) -> Metadata:
 
 
 def _process(run: str) -> Owner:
-    """The process that carries this out."""
+    """The process that does this."""
     return Owner(GENERATED, 1, 1, run)
 
 

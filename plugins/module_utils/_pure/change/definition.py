@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A VM's definition with what is asked for in it, and nothing else changed.
+"""A VM's definition with the requested settings, and nothing else changed.
 
 Only the elements of the settings that differ are touched; what no row owns stays as it is.
 
@@ -41,7 +41,7 @@ if t.TYPE_CHECKING:
 
 _UNKNOWN = never("how it is changed is not known; use virsh edit")
 _OTHER_FAMILY = never(
-    "devices of one family of machine types do not fit into another; make the VM anew"
+    "devices of one family of machine types do not fit into another; recreate the VM"
 )
 _KINDS = ("disks", "nics")
 _LIMITS = [row for row in settings_devices.DISK if str(row.xml).startswith("iotune/")]
@@ -50,8 +50,8 @@ LIMITS = tuple(row.name for row in _LIMITS)
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked for. ``xml`` is the definition that creation would write, of whose disks it has
-    only those that may be missing, in the order of ``added``; ``bases`` are the paths of images.
+    """The request. ``xml`` is the definition that creation would write, with only those disks that
+    may be missing, in the order of ``added``; ``bases`` are the paths of images.
     """
 
     domain: Domain
@@ -67,16 +67,16 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Device:
-    """A disk or NIC that a difference is about, ``key`` being the setting; empty: the whole."""
+    """The disk or NIC of a difference; ``key`` is the setting, empty for the whole device."""
 
     kind: str
     name: str
     key: str
-    spec: Disk | Nic | None  # None if it is to be absent
+    spec: Disk | Nic | None  # None if it should be absent
 
 
 def device_of(domain: Domain, path: str) -> Device | None:
-    """What ``path`` is about, if that is a disk or a NIC."""
+    """The device that ``path`` is about, if it is a disk or a NIC."""
     kind, _dot, rest = path.partition(".")
     if kind not in _KINDS:
         return None
@@ -106,7 +106,7 @@ def change_of(domain: Domain, one: Difference, root: Element) -> Change:
             and isinstance(device.spec, Disk)
             and device.spec.device in settings_sources.DRIVES
         ):
-            return settings_devices.DISKS.change or _UNKNOWN  # a medium is changed, nothing made
+            return settings_devices.DISKS.change or _UNKNOWN  # only the medium changes
         row = _row(table, device.key)
         return (row.change if row else None) or _UNKNOWN
     top, _dot, key = one.path.partition("[")[0].partition(".")
@@ -127,7 +127,7 @@ def _same_family(domain: Domain, root: Element) -> bool:
 
 
 def changed(xml: str, wanted: Wanted, found: t.Iterable[Difference], stored: Metadata) -> str:
-    """The definition ``xml`` with the differences ``found`` mended."""
+    """The definition ``xml`` with the differences ``found`` removed."""
     root = _lxml.parse(xml, f"domain {wanted.domain.name}")
     for one in found:
         mend(root, wanted, one, stored)
@@ -135,7 +135,7 @@ def changed(xml: str, wanted: Wanted, found: t.Iterable[Difference], stored: Met
 
 
 def mend(root: Element, wanted: Wanted, one: Difference, stored: Metadata) -> None:
-    """Have one setting in ``root`` as it is asked for."""
+    """Set one setting in ``root`` as requested."""
     device = device_of(wanted.domain, one.path)
     if device is not None:
         _device(root, wanted, device, stored)
@@ -181,7 +181,7 @@ def located(root: Element, domain: Domain, device: Device, stored: Metadata) -> 
 
 
 def rewrite(element: Element, device: Device, wanted: Wanted) -> None:
-    """Have one setting of a disk or NIC as it is asked for."""
+    """Set one setting of a disk or NIC as requested."""
     spec = device.spec
     if isinstance(spec, Nic) and device.key == "source":
         source = element.find("source")
@@ -210,7 +210,7 @@ def limits(element: Element) -> dict[str, int]:
 
 
 def addition(root: Element, wanted: Wanted, device: Device) -> Element:
-    """The element of a disk or NIC that is to be added to ``root``."""
+    """The element of a disk or NIC to add to ``root``."""
     spec = device.spec
     if isinstance(spec, Disk):
         element = wanted.root.findall("devices/disk")[wanted.added.index(spec.name)]
@@ -227,7 +227,7 @@ def addition(root: Element, wanted: Wanted, device: Device) -> Element:
 
 
 def free_target(root: Element, name: str) -> str:
-    """``name`` if no disk has it, else the first of that kind that none has."""
+    """``name`` if no disk has it, else the first free target of that kind."""
     used = {str(one.get("dev")) for one in root.iterfind("devices/disk/target")}
     candidates = [name, *(device_name(name[:2], index) for index in range(len(used) + 1))]
     return next(one for one in candidates if one not in used)
@@ -247,7 +247,7 @@ def insert(root: Element, element: Element) -> None:
 
 
 def _controller(root: Element, wanted: Wanted, disk: Disk) -> None:
-    """What a disk on SCSI is attached to: libvirt's own choice has no driver in cloud kernels."""
+    """Add the controller of a SCSI disk: libvirt's own choice has no driver in cloud kernels."""
     if disk.bus == "scsi" and root.find("devices/controller[@type='scsi']") is None:
         found = wanted.root.find("devices/controller[@type='scsi']")
         if found is not None:
@@ -271,26 +271,26 @@ def _replace(root: Element, wanted: Element, place: str) -> None:
 
 
 def _asked(group: Group, whole: object) -> list[Setting[object]]:
-    """The rows that something is asked of."""
+    """The rows for which a value is requested."""
     return [row for row in group.settings if getattr(whole, row.name, None) not in (None, ())]
 
 
 def _group(root: Element, wanted: Wanted, group: Group) -> None:
-    """A group that is there once: what is asked for is written, the rest of it stays."""
+    """Write the requested settings of a group that exists once; the rest of it stays."""
     place, whole = str(group.xml), getattr(wanted.domain, group.name)
     asked, elements = _asked(group, whole), root.findall(place)
     if not elements or not asked:
         _replace(root, wanted.root, place)
         return
     differing = [(_differing(asked, one, whole), one) for one in elements]
-    rows, element = min(differing, key=lambda one: len(one[0]))  # the one that it is already
+    rows, element = min(differing, key=lambda one: len(one[0]))  # the closest match
     _rewrite(rows, element, whole)
 
 
 def _differing(
     rows: t.Iterable[Setting[object]], element: Element, whole: object
 ) -> list[Setting[object]]:
-    """The rows that ``element`` has not as they are asked for. What stands beside one that it has
+    """The rows whose value in ``element`` is not the requested one. What accompanies an equal one
     (how libvirt checks a CPU model) stays."""
     return [row for row in rows if not row.same(getattr(whole, row.name), row.found(element))]
 
@@ -302,7 +302,7 @@ def _rewrite(rows: t.Sequence[Setting[object]], element: Element, whole: object)
 
 
 def _one_more(root: Element, wanted: Wanted, group: Group, whole: object) -> None:
-    """Another device of a list, beside those that are there."""
+    """Add another device of a list to those that exist."""
     rows = _asked(group, whole)
     for element in wanted.root.findall(str(group.xml)):
         if all(row.same(getattr(whole, row.name), row.found(element)) for row in rows):
@@ -311,7 +311,7 @@ def _one_more(root: Element, wanted: Wanted, group: Group, whole: object) -> Non
 
 
 def _vcpus(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
-    """Without a maximum of its own it goes with the number."""
+    """Set the vCPUs; a maximum that was not requested follows their number."""
     domain, vcpu = wanted.domain, root.find("vcpu")
     if vcpu is None:
         vcpu = _lxml.add(root, "vcpu", text="1")
@@ -325,7 +325,7 @@ def _vcpus(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
     vcpu.attrib.pop("current", "")
     if count < most:
         vcpu.set("current", str(count))
-    _drop(root.find("vcpus"))  # says of each whether it is there
+    _drop(root.find("vcpus"))  # lists for each whether it is enabled
 
 
 def _memory(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
@@ -341,7 +341,7 @@ def _memory(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
         if element is None:
             element = _lxml.add(root, tag)
         if mib_up(bytes_of(element, "KiB")) == value:
-            continue  # by hand it may be no whole MiB
+            continue  # edited by hand, it may not be whole MiB
         element.set("unit", "KiB")
         element.text = str(value * 1024)
 
@@ -359,7 +359,7 @@ def _cpu(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
     cpu = wanted.domain.cpu
     rows = _differing(_asked(settings_devices.CPUS, cpu), element, cpu)
     chosen = (settings_devices.Cpu.mode, settings_devices.Cpu.model)
-    if any(row in chosen for row in rows):  # the one is read with the other
+    if any(row in chosen for row in rows):  # one is read together with the other
         rows = [*chosen, *(row for row in rows if row not in chosen)]
     _rewrite(rows, element, cpu)
 
@@ -381,7 +381,7 @@ def _console(root: Element, wanted: Wanted, key: str, _kept: Metadata) -> None:
 
 
 def _watchdog(root: Element, wanted: Wanted, _key: str, _kept: Metadata) -> None:
-    """libvirt adds the one that a machine type has anyway; that one stays."""
+    """Set the watchdog; libvirt adds the one built into a machine type, which stays."""
     new = wanted.root.find("devices/watchdog")
     for old in root.findall("devices/watchdog"):
         if new is not None and (old.get("model") != "itco" or new.get("model") == "itco"):

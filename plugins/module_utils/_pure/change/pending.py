@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which settings wait for the next start: what runs, held against what is stored.
+"""Which settings wait for the next start: the live definition compared with the stored one.
 
 This file is private to the collection.
 """
@@ -19,9 +19,9 @@ from ..hardware import fragment
 if t.TYPE_CHECKING:
     from ..._lxml import Element
 
-# libvirt shows these of a VM that runs as they came to be: the host's CPU in place of host-model
+# libvirt shows these of a running VM as resolved: the host's CPU in place of host-model
 _CHOSEN_AT_START = ("host-model", None)
-# A maximum says it for the number: the guest may have given memory back by itself
+# The maximum stands for the number: the guest may have given memory back by itself
 _ROWS = ("vcpus", "vcpus_max", "memory_max", "machine", "rng", "domain_type", "firmware")
 _LISTS = ((settings_devices.DISKS, "target", "dev"), (settings_devices.NICS, "mac", "address"))
 
@@ -29,7 +29,7 @@ _LISTS = ((settings_devices.DISKS, "target", "dev"), (settings_devices.NICS, "ma
 def pending(inactive: str, live: str | None, xml: str | None = None) -> list[str]:
     """Paths of settings that differ; those of devices by the target or MAC address.
 
-    ``xml`` is the fragment that is asked for.
+    ``xml`` is the requested fragment.
     """
     if live is None:
         return []

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From a VM as it is to the one that is asked for: what changes at once, what waits, what may not.
+"""Plan the changes of an existing VM: what changes at once, what waits, what is refused.
 
-What runs is changed first, the definition last: until it is written, the next run finds the same
-differences and ends what was begun. What cannot be taken back (a disk that grew, a volume that is
-gone) comes after it.
+The running VM is changed first, the definition last: until it is written, the next run finds the
+same differences and finishes what was begun. What cannot be undone (growing a disk, removing a
+volume) comes after it.
 
 This file is private to the collection.
 """
@@ -34,7 +34,7 @@ if t.TYPE_CHECKING:
 
 PHASE = "changing"
 How = t.Literal["live", "boot", "now", "refused"]
-# Kept in our own metadata, or by libvirt beside the definition
+# Stored in our own metadata, or by libvirt beside the definition
 _BESIDE = (
     *("autostart", "groups", "anti_affinity", "tags", "zone"),
     *("start_order", "start_delay"),
@@ -48,9 +48,9 @@ _PLUGGED = ("virtio", "usb")
 class Facts:
     """A VM as libvirt has it. ``live`` is None while it is off; ``sizes`` are bytes by path.
 
-    ``files`` are the paths of volumes that are there, of those that are its own or are to be;
-    ``stays`` says by path why a volume that is to go may not. ``saved``: its memory is saved.
-    ``balloon``: the guest that runs gives memory back and takes it.
+    ``files`` are the paths of existing volumes, of those that are its own or will be; ``stays``
+    says by path why a volume must not be removed. ``saved``: it has saved memory.
+    ``balloon``: the running guest has a working memory balloon.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Changed:
-    """One setting: ``how`` is ``now`` where nothing that runs is concerned."""
+    """One setting: ``how`` is ``now`` if the running VM is not affected."""
 
     path: str
     asked: str
@@ -98,20 +98,20 @@ _SUFFIX = {"live": ", live", "boot": ", at the next start", "now": "", "refused"
 
 @dataclass(frozen=True)
 class Converged:
-    """What is done (``plan``), and what that means for each setting."""
+    """The ``plan``, and what it means for each setting."""
 
     plan: Plan[Facts] = field(default_factory=Plan)
     changes: tuple[Changed, ...] = ()
 
 
 def differences(facts: Facts, wanted: Wanted, xml: str) -> list[Difference]:
-    """What was written and is another in the definition ``xml``, of which there are two."""
+    """Settings written that differ in ``xml``, which is the stored or the live definition."""
     existing = Existing(xml, facts.metadata, facts.autostart, facts.sizes, wanted.bases)
     return difference.differences(wanted.domain, existing)
 
 
 def plan(facts: Facts, wanted: Wanted, volumes: Mapping[str, OwnVolume]) -> Converged:
-    """The steps to what is asked for. ``volumes`` are those of disks that may have to be made."""
+    """The steps to the request. ``volumes`` are those of disks that may have to be created."""
     return _Planner(facts, wanted, volumes).converged()
 
 
@@ -132,8 +132,8 @@ class _Planner:
         left = [one for one in self.facts.metadata.volumes if one.role == "new"]
         if changes and self.facts.saved:
             refusals.append(
-                f"the memory of {self.facts.name!r} is saved with what it has now; start it first"
-                " (fleet.virt.state, vm_state running)"
+                f"{self.facts.name!r} has saved memory, which fits only its present settings; start"
+                " it first (fleet.virt.state, vm_state running)"
             )
         if refusals:
             return Converged(Plan(refusals=tuple(refusals)), tuple(changes))
@@ -142,12 +142,12 @@ class _Planner:
         return Converged(Plan(tuple(self._steps(changes))), tuple(changes))
 
     def _drifted(self, known: t.Collection[str]) -> list[Changed]:
-        """What only what runs has otherwise, and can be mended there."""
+        """Settings that differ only in the running VM and can be changed there."""
         found = []
         for one in self.running:
             if one.path in known or one.path in (*_BESIDE, *_NOT_SEEN_LIVE):
                 continue
-            # one that boots, or has no driver for it, has all of it, whatever it is asked for
+            # a guest that boots, or has no balloon driver, has all its memory, whatever the request
             if one.path == "memory" and not self.facts.balloon:
                 continue
             if one.path.endswith(".size") or one.path.startswith("seed"):
@@ -177,7 +177,7 @@ class _Planner:
         if self._can_be_live(one, device, self.live):
             return "live", ""
         if device is not None and device.spec is None and device.kind == "disks":
-            return "refused", "it cannot be taken out of a VM that runs; shut it down first"
+            return "refused", "it cannot be detached from a running VM; shut it down first"
         return "boot", ""
 
     def _refused(self, device: Device) -> str:
@@ -193,18 +193,18 @@ class _Planner:
             if real is None:
                 return "its size cannot be read"
             if self.live is None and spec.encryption_secret:
-                return "libvirt grows an encrypted disk while the VM runs alone; start it first"
+                return "libvirt grows an encrypted disk only while the VM runs; start it first"
             if spec.size is not None and spec.size * MIB < real:
                 return (
-                    "a disk never shrinks, what is at its end would be lost; add another disk, copy"
-                    " what you need, and remove this one"
+                    "disks are never shrunk, the data at the end would be lost; add another disk,"
+                    " copy what you need, and remove this one"
                 )
         if not device.key and device.name in self.volumes:
             own = self.volumes[device.name]
             known = {one.path for one in facts.metadata.volumes}
             if own.path in facts.files and own.path not in known:
                 return (
-                    f"{own.path} is there already and does not belong to this VM; remove or rename"
+                    f"{own.path} already exists and does not belong to this VM; remove or rename"
                     " it, or give the disk another name"
                 )
         return ""
@@ -226,7 +226,7 @@ class _Planner:
         if one.path == "memory":
             most = t.cast("int", settings.MEMORY_MAX.found(live))
             return self.facts.running and domain.memory <= most
-        if one.path == "console.password":  # QEMU takes one only where there was one at its start
+        if one.path == "console.password":  # QEMU accepts one only if it had one at its start
             screens = live.findall(f"devices/graphics[@type='{domain.console.type}']")
             return all(screen.get("passwd") for screen in screens)
         if device is None or device.key == "size":
@@ -237,7 +237,7 @@ class _Planner:
                 kind = getattr(device.spec, "type", None)
                 return kind != "direct" and element.get("type") == kind
             return self.facts.running or bool(device.key)
-        if device.key:  # of a disk that runs libvirt changes the medium and its limits
+        if device.key:  # libvirt changes the medium and limits of a running VM's disk
             return element is not None and device.key in ("image", *definition.LIMITS)
         if isinstance(device.spec, Disk):
             threads = number(live.findtext("iothreads")) or 0
@@ -245,7 +245,7 @@ class _Planner:
             plugged = device.spec.device == "disk" and _is_plugged(live, device.spec.bus)
             return plugged and iothread <= threads
         if element is None:
-            return True  # it is out already
+            return True  # it is already detached
         target = element.find("target")
         bus = str(target.get("bus")) if target is not None else ""
         return self.facts.running and element.get("device") == "disk" and _is_plugged(live, bus)
@@ -255,7 +255,7 @@ class _Planner:
     def _steps(self, changes: t.Sequence[Changed]) -> t.Iterator[Step[Facts]]:
         domain, facts = self.wanted.domain, self.facts
         new = {one.path: one for one in self._new(changes)}
-        yield Step("note", f"note that {facts.name} is being changed", _noted(tuple(new.values())))
+        yield Step("note", f"mark {facts.name} as being changed", _noted(tuple(new.values())))
         attached = {
             _path(one)
             for root in (self.root, self.live)
@@ -296,7 +296,7 @@ class _Planner:
         yield Step("release", f"{facts.name} is changed", _released, forward=False)
 
     def _new(self, changes: t.Sequence[Changed]) -> list[OwnVolume]:
-        """The volumes that are to be made; one that was taken out by hand is still there."""
+        """The volumes to create; the volume of a disk that was detached by hand still exists."""
         found = []
         left = {one.path for one in self.facts.metadata.volumes if one.role == "new"}
         attached = {
@@ -314,7 +314,7 @@ class _Planner:
         return found
 
     def _is_to_be_done(self, device: Device | None) -> bool:
-        """Whether what is to go is there, and what is to come is not."""
+        """Whether a device to remove exists, or a device to add does not."""
         if device is None or device.key or self.live is None:
             return True
         there = definition.located(self.live, self.wanted.domain, device, self.facts.metadata)
@@ -348,7 +348,7 @@ class _Planner:
 def after(
     stored: Metadata, wanted: Wanted, attached: t.Collection[str | None], paths: t.Collection[str]
 ) -> Metadata:
-    """What is kept with the VM once its definition is as asked for."""
+    """The VM's metadata once its definition is as requested."""
     domain = wanted.domain
     volumes = tuple(
         dataclasses.replace(one, role="disk") if one.role == "new" else one
@@ -376,13 +376,13 @@ def _path(element: Element | None) -> str | None:
 
 
 def _is_plugged(live: Element, bus: str) -> bool:
-    """Whether a disk on that bus comes and goes while the VM runs."""
+    """Whether disks on that bus can be hot-plugged."""
     there = live.find("devices/controller[@type='scsi']") is not None
     return bus in _PLUGGED or (bus == "scsi" and there)
 
 
 def _can_be_unplugged(live: Element, count: int) -> bool:
-    """Whether all vCPUs beyond ``count`` were added while the VM ran: the others stay."""
+    """Whether all vCPUs beyond ``count`` were hot-plugged: the others cannot be removed."""
     online = [one for one in live.iterfind("vcpus/vcpu") if one.get("enabled") == "yes"]
     removable = [one for one in online if one.get("hotpluggable") == "yes"]
     return bool(online) and len(online) - len(removable) <= count
@@ -403,7 +403,7 @@ def _noted(new: tuple[OwnVolume, ...]) -> Effect[Facts]:
 
 
 def _made(path: str, size: int | None) -> Effect[Facts]:
-    """``size`` in MiB; None for that of an image, which nobody asked for."""
+    """``size`` in MiB; None for that of an image, which was not requested."""
 
     def effect(before: Facts) -> Facts:
         sizes = before.sizes if size is None else {**before.sizes, path: size * MIB}
@@ -413,7 +413,7 @@ def _made(path: str, size: int | None) -> Effect[Facts]:
 
 
 def _emptied(path: str) -> Effect[Facts]:
-    """The file is gone, and will be made anew."""
+    """The file is gone, and will be created again."""
 
     def effect(before: Facts) -> Facts:
         volumes = tuple(

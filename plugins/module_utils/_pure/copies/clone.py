@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From what all hypervisors say to whether a VM is copied, and what the copy is made with.
+"""Decide from all hypervisors' answers whether a VM is copied, and what the copy is made with.
 
-The copy is a VM like any other: its disks are made from base images, and the rest is asked for as
-its source's definition says it, without what makes the source itself.
+The copy is a VM like any other: its disks are created from base images, and the rest is requested
+as in its source's definition, without what identifies the source.
 
 This file is private to the collection.
 """
@@ -30,21 +30,21 @@ from ..machine import base_name
 from .clone_options import MODES
 
 _COPY = "-copy-"
-# Named by a copying: an image of another name, with the same content, is somebody's own
+# Named by a copy: an image with another name and the same content belongs to somebody else
 _INTERMEDIATE = re.compile(rf"[0-9a-f]{{64}}-.+{_COPY}[0-9a-f]{{8}}(-[a-z0-9]+)?\.qcow2")
 _POOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-# Two runs of the same request are one: these are in the making
+# Phases of a copy being made: two runs of the same request are one
 _BEGUN = ("creating", "starting")
-# What a copy has of its source, and is not asked for
+# What a copy takes from its source and must not be requested
 _DISKS = ("image", "disks", "disk_profile")
-# What a description of a VM has none of; whoever says so all the same decides nothing
+# What a VM's description never contains: giving it all the same has no effect
 _NOT_DESCRIBED = ("image", "seed", "host", "zone", "tags", "wait", "ssh_public_keys")
 
 
 @dataclass(frozen=True)
 class Vm:
-    """A VM of a hypervisor; ``source`` is what it says of itself if it is the source or the copy
-    that is asked about."""
+    """A VM of a hypervisor; ``source`` describes it if it is the source or the copy in
+    question."""
 
     name: str
     uuid: str | None
@@ -55,7 +55,7 @@ class Vm:
 @dataclass(frozen=True)
 class Fleet:
     """The VMs of each hypervisor of the play; ``alone`` says why a hypervisor gets no images from
-    others, or gives none. ``silent`` gave no answer, and are not declared lost."""
+    others, or gives none. ``silent`` did not respond and are not declared lost."""
 
     there: Mapping[str, tuple[Vm, ...]]
     alone: Mapping[str, str]
@@ -64,7 +64,7 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Decision:
-    """``state``: the copy is ``new``, or was ``begun`` by a run that died, or is ``there``.
+    """``state``: the copy is ``new``, or was ``begun`` by an interrupted run, or is ``there``.
 
     ``host`` has the source (of a copy that is there: the copy). ``image`` is the name of the base
     images that are made for it. ``volumes`` are the base images that it was made of, by target.
@@ -105,7 +105,7 @@ def decision_of(values: Mapping[str, object]) -> Decision:
 def fleet(
     registered: Mapping[str, Answer], expected: t.Sequence[str] | None, lost: t.Sequence[str]
 ) -> Fleet:
-    """What was registered; raises PlanRefused as :func:`located.sort` does."""
+    """Parse the registered results; raises PlanRefused as :func:`located.sort` does."""
     answers, silent = located.sort(registered, "defined", expected, lost)
     return Fleet(
         {name: _vms(answer) for name, answer in answers.items()},
@@ -128,17 +128,17 @@ def _vms(answer: Answer) -> tuple[Vm, ...]:
 
 
 def decide(name: str, clone_of: str, mode: str | None, seen: Fleet, token: str) -> Decision:
-    """What is to be done; raises PlanRefused with everything that is not proven.
+    """What has to be done; raises PlanRefused with everything that is unproven.
 
     ``token`` tells the images of this run from those of another.
     """
     require_named([name, clone_of])
     if name == clone_of:
-        raise PlanRefused(f"vm_name: {name!r} is the VM that is to be copied; name the copy")
+        raise PlanRefused(f"vm_name: {name!r} is the VM to copy; give the name of the copy")
     missing = proofs.missing("clone", seen.silent)
     if missing:
         raise PlanRefused(
-            f"a VM {name!r} may be on a hypervisor that gave no answer ({proofs.named(missing)});"
+            f"a VM {name!r} may be on a hypervisor that did not respond ({proofs.named(missing)});"
             f" {proofs.remedy(missing)}"
         )
     found = located.locate([name], seen.there, seen.silent)
@@ -151,7 +151,7 @@ def decide(name: str, clone_of: str, mode: str | None, seen: Fleet, token: str) 
             return decided
         return Decision("begun", _source(clone_of, seen), decided.mode, "", decided.volumes)
     taken = [
-        f"{vm.name!r} is on {host}; a VM's name exists once (in any case): choose another"
+        f"{vm.name!r} is on {host}; VM names are unique, ignoring case: choose another"
         for host, vms in seen.there.items()
         for vm in vms
         if vm.name.lower() == name.lower()
@@ -178,7 +178,7 @@ def _source(clone_of: str, seen: Fleet) -> str:
 
 
 def _existing(name: str, clone_of: str, mode: str | None, host: str, vm: Vm) -> Decision:
-    """A VM that has the name of the copy: is it that?"""
+    """Check whether a VM with the name of the copy is that copy."""
     request = as_mapping(vm.source.get("request"))
     disks = [one for one in as_mappings(request.get("disks")) if one.get("image") is not None]
     volumes = {
@@ -188,13 +188,13 @@ def _existing(name: str, clone_of: str, mode: str | None, host: str, vm: Vm) -> 
     known = known and all("/" in one for one in volumes.values())
     if as_text(vm.source.get("clone_of")) != clone_of or not volumes or not known:
         raise PlanRefused(
-            f"there is a VM {name!r} on {host} already, which is no copy of {clone_of!r}; choose"
+            f"a VM {name!r} already exists on {host} and is not a copy of {clone_of!r}; choose"
             " another name, or remove it first"
         )
     is_mode = MODES[0] if any(one.get("overlay") for one in disks) else MODES[1]
     if mode not in (None, is_mode):
         raise PlanRefused(
-            f"{name!r} on {host} is a {is_mode} copy of {clone_of!r} already, asked for is a {mode}"
+            f"{name!r} on {host} already is a {is_mode} copy of {clone_of!r}, requested is a {mode}"
             " one; choose another name, or remove it first"
         )
     if vm.phase in _BEGUN:
@@ -204,8 +204,8 @@ def _existing(name: str, clone_of: str, mode: str | None, host: str, vm: Vm) -> 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked for instead: ``vms`` is one VM, ``images`` are what is to be known of the
-    images on all hypervisors, ``intermediate`` go once a full copy is there."""
+    """What is requested instead: ``vms`` is one VM, ``images`` describe its images for all
+    hypervisors, ``intermediate`` ones are removed once a full copy exists."""
 
     vms: list[dict[str, object]]
     images: dict[str, dict[str, object]]
@@ -220,7 +220,7 @@ def wanted(
     copied: Mapping[str, Answer],
     overrides: Mapping[str, object],
 ) -> Wanted:
-    """The copy as any VM is asked for; raises PlanRefused if its source was not copied."""
+    """The copy as the request of any VM; raises PlanRefused if its source was not copied."""
     wrong = [f"vm_{key}" for key in _DISKS if key in overrides]
     if wrong:
         raise PlanRefused(
@@ -228,7 +228,7 @@ def wanted(
             " the copy's disks afterwards with fleet.virt.provision_vm"
         )
     if decision.state == "there":
-        # what it is, so that only what is asked for differently is changed
+        # its present state, so that only differing requests change anything
         mine = next(vm for vm in seen.there[decision.host] if vm.name == name)
         spec = _described(mine, decision.host)
         spec.pop("start", None)
@@ -253,7 +253,7 @@ def _intermediate(decision: Decision, volumes: Mapping[str, str]) -> list[str]:
 
 
 def _is_base(pool: str, volume: str, digest: str | None = None) -> bool:
-    """Whether it can be the volume of a base image, and nothing else anywhere."""
+    """Whether it can only be the volume of a base image."""
     parts = base_name.parts(volume)
     if parts is None or "/" in volume or digest not in (None, parts["digest"]):
         return False
@@ -263,7 +263,7 @@ def _is_base(pool: str, volume: str, digest: str | None = None) -> bool:
 def _described(vm: Vm, host: str) -> dict[str, object]:
     spec = vm.source.get("specification")
     if not isinstance(spec, Mapping):
-        raise PlanRefused(f"{vm.name!r} on {host} gave no specification; run this again")
+        raise PlanRefused(f"{host} returned no specification of {vm.name!r}; run this again")
     found = {key: value for key, value in spec.items() if key not in _NOT_DESCRIBED}
     found = copy.deepcopy(found)
     disks = found.get("disks")
@@ -277,7 +277,7 @@ def _described(vm: Vm, host: str) -> dict[str, object]:
 def _made(
     clone_of: str, host: str, copied: Mapping[str, Answer]
 ) -> tuple[dict[str, str], dict[str, dict[str, object]]]:
-    """The base images that were made, by target, and what is known of each."""
+    """The base images that were created, by target, and what is known of each."""
     (one,) = outcomes({host: [clone_of]}, copied)
     if one.problem is not None:
         raise PlanRefused(f"{one.problem}; no copy was made")
@@ -287,7 +287,7 @@ def _made(
         if volume == GENERATED:
             volume = f"{GENERATED}-{target}"
         elif not _is_base(str(entry["pool"]), volume, str(entry["digest"])):
-            raise PlanRefused(f"{host}: {volume!r} is no base image; look at what answers there")
+            raise PlanRefused(f"{host}: {volume!r} is no base image; check what responds there")
         value = f"{entry['pool']}/{volume}"
         size = entry.get("size_mib")
         volumes[target] = value
@@ -303,7 +303,7 @@ def _made(
 def _of_source(
     spec: dict[str, object], source: Answer, volumes: Mapping[str, str], mode: str
 ) -> dict[str, object]:
-    """The source's specification without what is its own, on copies of its disks."""
+    """The source's specification without what identifies it, on copies of its disks."""
     for key in ("start", "autostart", "disk_profile"):
         spec.pop(key, None)
     spec["disk_profile"] = "none"
@@ -314,7 +314,7 @@ def _of_source(
         if volume is not None:
             one.update(image=volume, overlay=mode == MODES[0])
             if mode == MODES[0]:
-                one.pop("format", None)  # what lies on another is qcow2
+                one.pop("format", None)  # an overlay is qcow2
         one.pop("serial", None)
         one.pop("wwn", None)
         disks.append(one)
@@ -324,7 +324,7 @@ def _of_source(
     if missing:
         raise PlanRefused(
             f"disk {', '.join(sorted(missing))} of the source cannot be described, so a copy would"
-            " be without it; see fleet.virt.adopt --check of it for why"
+            " lack it; fleet.virt.adopt --check of the source shows why"
         )
     spec["nics"] = [
         {key: value for key, value in one.items() if key != "mac"}
@@ -338,7 +338,7 @@ def _of_source(
 
 
 def _seed(source: Answer) -> object:
-    """As the source was seeded; one of which that is not known is seeded as any new VM."""
+    """The source's seed; if it is not known, the seed of any new VM."""
     request = source.get("request")
     if not isinstance(request, Mapping) or "seed" not in request:
         return True

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From what all hypervisors say to where a VM's disk is copied, or that its image is there.
+"""Decide from all hypervisors' answers where a VM's disk is copied, or that its image exists.
 
 This file is private to the collection.
 """
@@ -41,8 +41,8 @@ class Vm:
 
 @dataclass(frozen=True)
 class Fleet:
-    """The VMs and the base images of each hypervisor of the play. ``silent`` gave no answer, and
-    are not declared lost."""
+    """The VMs and the base images of each hypervisor of the play. ``silent`` did not respond
+    and are not declared lost."""
 
     there: Mapping[str, tuple[Vm, ...]]
     volumes: Mapping[str, tuple[str, ...]]
@@ -52,7 +52,7 @@ class Fleet:
 def fleet(
     registered: Mapping[str, Answer], expected: t.Sequence[str] | None, lost: t.Sequence[str]
 ) -> Fleet:
-    """What was registered; raises PlanRefused as :func:`located.sort` does."""
+    """Parse the registered results; raises PlanRefused as :func:`located.sort` does."""
     answers, silent = located.sort(registered, "defined", expected, lost)
     return Fleet(
         {name: _vms(answer) for name, answer in answers.items()},
@@ -69,9 +69,9 @@ def _vms(answer: Answer) -> tuple[Vm, ...]:
 
 
 def decide(name: str, image: str, seen: Fleet) -> tuple[str, str]:
-    """The hypervisor that has the VM, and the volume that is the image already (or nothing).
+    """The hypervisor that has the VM, and the volume of the image if it exists already.
 
-    Raises PlanRefused with everything that is not proven. An image that is there needs no VM.
+    Raises PlanRefused with everything that is unproven. An existing image needs no VM.
     """
     require_named([name])
     problem = template_plan.image_problem(image)
@@ -100,7 +100,7 @@ def report(
     *,
     check: bool,
 ) -> tuple[str, list[str]]:
-    """Text for people, and what failed."""
+    """The report as text, and the failures."""
     if present:
         return table(_HEADS, [[name, host, "unchanged", present, None]]) + "\n", []
     (one,) = outcomes({host: [name]}, answers)

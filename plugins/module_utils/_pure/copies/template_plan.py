@@ -2,12 +2,13 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A copy of a VM's disks as base images: what speaks against it, and the steps.
+"""Copy a VM's disks as base images: reasons to refuse, and the steps.
 
 Nothing of the VM is written, so no lease is taken on it: QEMU's own locks keep a VM that is shut
-off from being started while its disks are read, and libvirt's job keeps one that runs from being
-moved. They go with whoever holds them. What is being written has a name that says whose it is, so
-that the next run finds what a dead one left: files, and a backup job into such a file.
+off from being started while its disks are read, and libvirt's job keeps a running one from being
+moved. They end with the process that holds them. A file being written has a name that identifies
+it, so that the next run finds what an interrupted one left: files, and a backup job into such a
+file.
 
 This file is private to the collection.
 """
@@ -26,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True)
 class Disk:
-    """A disk of the VM; ``path`` is None if it is no file or device of the hypervisor."""
+    """A disk of the VM; ``path`` is None if it is not a file or device of the hypervisor."""
 
     target: str
     path: str | None
@@ -34,16 +35,16 @@ class Disk:
     readonly: bool = False
     shareable: bool = False
     size: int = 0  # bytes
-    secret: str | None = None  # by which it is encrypted
+    secret: str | None = None  # it is encrypted with
 
 
 @dataclass(frozen=True)
 class Facts:
-    """The VM and what is there of its copies.
+    """The VM and what exists of its copies.
 
-    ``disks`` are those to be copied. ``present`` are the names of images that are there.
-    ``left`` are files of dead runs, ``dead_backup`` is a job of such a run on this VM; ``job``
-    is another's. ``resettable``: the hypervisor has what resetting an identity needs.
+    ``disks`` are those to be copied. ``present`` are the names of existing images. ``left`` are
+    files of interrupted runs, ``dead_backup`` is a job of such a run on this VM; ``job`` is any
+    other job. ``resettable``: the hypervisor has what resetting an identity needs.
     """
 
     name: str
@@ -71,17 +72,17 @@ class Wanted:
 
 
 def image_problem(image: str) -> str | None:
-    """What is wrong with the name of an image."""
+    """What is wrong with the name of an image, if anything."""
     if _NAME.fullmatch(image):
         return None
     return (
         f"image: {image!r} is not the name of a base image; write at most 100 letters, digits and"
-        " ._- that begin with a letter or a digit, for example web1-golden"
+        " ._- that begin with a letter or digit, for example web1-golden"
     )
 
 
 def image_names(image: str, disks: t.Sequence[Disk]) -> dict[str, str]:
-    """The name of each disk's image: that of the first is the one asked for."""
+    """The name of each disk's image: that of the first is the requested one."""
     return {
         disk.target: image if number == 0 else f"{image}-{disk.target}"
         for number, disk in enumerate(disks)
@@ -89,7 +90,7 @@ def image_names(image: str, disks: t.Sequence[Disk]) -> dict[str, str]:
 
 
 def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
-    """The steps from whatever is there to the images."""
+    """The steps from whatever exists to the images."""
     steps: list[Step[Facts]] = []
     if wanted.images and set(wanted.images.values()) <= facts.present:
         return Plan()
@@ -97,10 +98,10 @@ def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
     if refusals:
         return Plan(refusals=tuple(refusals))
     if facts.dead_backup:
-        text = f"end the copying that a dead run left on {facts.name}"
+        text = f"end the backup job that an interrupted run left on {facts.name}"
         steps.append(Step("abort", text, _aborted))
     steps += [
-        Step("remove", f"remove {name}, which a dead run left", _removed(name), about=name)
+        Step("remove", f"remove {name}, left by an interrupted run", _removed(name), about=name)
         for name in facts.left
     ]
     targets = ", ".join(wanted.images)
@@ -117,7 +118,7 @@ def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
     return Plan(tuple(steps))
 
 
-# What a dead run has written, as the next one finds it
+# A file of an interrupted run, as the next one finds it
 UNFINISHED = ".fleet-virt-unfinished"
 
 
@@ -158,34 +159,34 @@ def _refusals(facts: Facts, wanted: Wanted) -> list[str]:
         there = ", ".join(facts.targets) or "none"
         found.append(f"disk: {name!r} has no disk {wanted.disk!r}; it has: {there}")
     elif not facts.disks:
-        found.append(f"{name!r} has no disk that could be copied")
+        found.append(f"{name!r} has no disk that can be copied")
     if facts.phase is not None:
         found.append(
-            f"{name!r} is in phase {facts.phase}: another run is at work on it, or died at it; let"
-            " that end, or run it again to finish it, before the VM is copied"
+            f"{name!r} is in phase {facts.phase}: another run is working on it or was interrupted;"
+            " let it end, or run it again to finish it, before the VM is copied"
         )
     if facts.job is not None:
-        found.append(f"{name!r} has a job of libvirt's ({facts.job}); let that end first")
+        found.append(f"{name!r} has a libvirt job running ({facts.job}); let it end first")
     for disk in facts.disks:
         if disk.path is None:
             found.append(
-                f"disk {disk.target} of {name!r} is no file and no device of its hypervisor, and is"
-                " not copied; copy a VM without it"
+                f"disk {disk.target} of {name!r} is neither a file nor a device of its hypervisor"
+                " and cannot be copied; copy a VM without it"
             )
         elif disk.secret is not None:
             found.append(
-                f"disk {disk.target} of {name!r} is encrypted by the secret {disk.secret!r}, and is"
-                " not copied; copy a VM without it"
+                f"disk {disk.target} of {name!r} is encrypted with the secret {disk.secret!r} and"
+                " cannot be copied; copy a VM without it"
             )
         elif disk.format not in ("qcow2", "raw"):
             found.append(
-                f"disk {disk.target} of {name!r} is {disk.format}; qcow2 and raw are copied:"
+                f"disk {disk.target} of {name!r} is {disk.format}; only qcow2 and raw are copied:"
                 " convert it first (qemu-img convert)"
             )
         elif disk.shareable:
             found.append(
                 f"disk {disk.target} of {name!r} is shared with other VMs, which may write to it"
-                " meanwhile; copy it with what they are"
+                " meanwhile; copy it with the software that shares it"
             )
     if wanted.quiesce == "always" and facts.active and not facts.agent:
         found.append(

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How settings that are no single word in libvirt's XML are written and read.
+"""Write and read settings that are more than a single value in libvirt's XML.
 
-A row names its two functions. The specification that is written has the hypervisor's decisions
-(machine type, architecture, kind of domain) in it already.
+A row names its two functions. The specification that is written already contains the hypervisor's
+decisions (machine type, architecture, domain type).
 
 This file is private to the collection.
 """
@@ -65,14 +65,14 @@ def _write_vcpus(root: Element, domain: _Domain) -> None:
 
 
 def _read_vcpus(root: Element) -> int | None:
-    """Those that it starts with, of all that it may have."""
+    """The vCPUs that the VM starts with, out of its maximum."""
     vcpu = first_children(root).get("vcpu")
     current = number(attribute(vcpu, "current"))
     return number(text_of(vcpu)) if current is None else current
 
 
 def _with_another(_element: Element, _whole: object) -> None:
-    """What is written with another setting."""
+    """Write nothing: the value is written with another setting."""
 
 
 def _read_vcpus_max(root: Element) -> int | None:
@@ -129,7 +129,7 @@ def _write_balloon(root: Element, domain: _Domain) -> None:
     if domain.balloon:
         balloon = _lxml.add(devices, "memballoon", {"model": "virtio"})
         _lxml.add(balloon, "stats", {"period": str(_STATS_SECONDS)})
-    else:  # without a word libvirt adds one
+    else:  # by default libvirt adds one
         _lxml.add(devices, "memballoon", {"model": "none"})
 
 
@@ -148,7 +148,7 @@ def _read_rng(root: Element) -> bool:
 
 
 def _write_iothread(element: Element, disk: _Disk) -> None:
-    """The domain has as many threads as its disks ask for."""
+    """Set the disk's I/O thread; the domain gets as many threads as its disks need."""
     if disk.iothread is None:
         return
     places.put(element, "driver/@iothread", str(disk.iothread))
@@ -189,7 +189,7 @@ def _write_mode(element: Element, cpu: _Cpu) -> None:
 
 
 def _read_mode(element: Element) -> str | None:
-    """One that names a model alone is ``custom``."""
+    """The CPU mode; a CPU with only a model is ``custom``."""
     model = text_of(first_children(element).get("model"))
     return attribute(element, "mode") or ("custom" if model else None)
 

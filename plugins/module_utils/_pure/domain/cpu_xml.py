@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The CPU a hypervisor can give its guests, out of libvirt's domain capabilities.
+"""The CPU a hypervisor can give its guests, from libvirt's domain capabilities.
 
 This file is private to the collection.
 """
@@ -19,7 +19,7 @@ _UNKNOWN = re.compile(r"[Uu]nknown CPU feature:? '?([\w.-]+)")
 
 
 def unknown_feature(message: str) -> str | None:
-    """The feature that libvirt, in its own words, has never heard of."""
+    """The CPU feature that libvirt's message reports as unknown, if any."""
     match = _UNKNOWN.search(message)
     return match[1] if match else None
 
@@ -59,7 +59,7 @@ def without_feature(xml: str, name: str) -> str:
 
 
 def describe(xml: str) -> str:
-    """A CPU for people: its model, and the features it has more and less than that."""
+    """A readable CPU: its model, and how many features it adds to that and removes."""
     root = parse(xml, "CPU")
     model = text_of(first_children(root).get("model")) or "unknown"
     features = list(root.iterchildren("feature"))

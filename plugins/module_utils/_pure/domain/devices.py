@@ -38,7 +38,7 @@ _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", re.I)
 class Disk:
     """A disk, or a drive for CDs or floppies; ``size`` in MiB, None for the image's own size.
 
-    ``overlay``: copy on write on the image, rather than a full copy of it.
+    ``overlay``: copy-on-write with the image as backing file, rather than a full copy of it.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Disk:
 
     @property
     def exists(self) -> bool:
-        """Whether it is attached as it is: nothing is made for it, and nothing of it removed."""
+        """Whether the disk already exists: it is attached, never created or removed."""
         return sources.source(self) is not None
 
 
@@ -81,12 +81,12 @@ class Nic:
 
     @property
     def bridge(self) -> str | None:
-        """The bridge that it is on."""
+        """The bridge that it is attached to."""
         return self.source if self.type == "bridge" else None
 
     @property
     def network(self) -> str | None:
-        """The network that it is on."""
+        """The network that it is attached to."""
         return self.source if self.type == "network" else None
 
 
@@ -104,7 +104,7 @@ class Console:
 @dataclass(frozen=True)
 @fields_of(settings.CPU)
 class Cpu:
-    """CPU mode and model; without mode the fleet's own choice."""
+    """CPU mode and model; without a mode the fleet's choice."""
 
     mode: str | None = None
     model: str | None = None
@@ -117,7 +117,7 @@ class Cpu:
 
     @property
     def topology(self) -> int:
-        """How many vCPUs sockets, dies, cores and threads make; 0 if none of them is given."""
+        """The number of vCPUs by sockets, dies, cores and threads; 0 if none of them is given."""
         parts = (self.sockets, self.dies, self.cores, self.threads)
         return math.prod(part or 1 for part in parts) if any(parts) else 0
 
@@ -157,14 +157,14 @@ def disk_from(
         and reader.given("model")
         and reader.value("bus") != reader.value("model")
     ):
-        reader.problem("model", "bus and model are two names of one thing; give only bus")
+        reader.problem("model", "bus and model mean the same; give only bus")
     kind = settings.Disk.bus
     bus = kind.read(reader) or reader.choice("model", kind.choices)
     bus = bus or _USUAL_BUS[device]
     if device == "cdrom" and bus == "virtio":
         reader.problem("bus", "'virtio' has no CD drives; use scsi or sata")
     if (device == "floppy") != (bus == "fdc"):
-        reader.problem("bus", "floppies are on fdc, and nothing else is; leave the bus out")
+        reader.problem("bus", "floppy drives use fdc, and nothing else does; leave the bus out")
     if reader.given("image"):
         image, image_path = reader.value("image"), reader.at("image")
     existing = sources.check(reader)
@@ -196,15 +196,13 @@ def disk_from(
     for key in ("iothread", "queues"):
         if bus != "virtio" and reader.given(key):
             reader.problem(
-                key, f"only virtio disks have one, not {bus}; use virtio, or leave it out"
+                key, f"only virtio disks have this, not {bus}; use virtio, or leave it out"
             )
     _disk_rules(reader, bus)
     if not drive and bus in ("sata", "ide") and readonly:
         reader.problem("readonly", f"a {bus} disk cannot be read-only; use virtio, scsi or usb")
     if io == "native" and cache not in ("none", "directsync"):
-        reader.problem(
-            "io", f"io native needs cache none or directsync, not {cache}; change either"
-        )
+        reader.problem("io", f"io native needs cache none or directsync, not {cache}; change one")
     encryption.check(
         reader,
         drive=drive,
@@ -244,23 +242,23 @@ def _usual_format(reader: Reader, drive: bool, existing: str | None) -> str:
 
 
 def _disk_rules(reader: Reader, bus: str) -> None:
-    """What QEMU or libvirt would refuse later, in words of their own."""
+    """Report what QEMU or libvirt would refuse only later."""
     if bus in ("virtio", "usb") and reader.given("wwn"):
-        reader.problem("wwn", f"a {bus} disk has none; use scsi, sata or ide, or leave it out")
+        reader.problem("wwn", f"a {bus} disk has no WWN; use scsi, sata or ide, or leave it out")
     for unit in ("bytes", "iops"):
         parts = [key for key in (f"read_{unit}_sec", f"write_{unit}_sec") if reader.given(key)]
         if parts and reader.given(f"total_{unit}_sec"):
             reader.problem(
-                f"total_{unit}_sec", f"it does not go with {' and '.join(parts)}; give either"
+                f"total_{unit}_sec", f"it excludes {' and '.join(parts)}; give one or the other"
             )
     sizes = {}
     for key in ("logical_block_size", "physical_block_size"):
         size = sizes[key] = reader.integer(key, None, 512, 32768)
         if size is not None and size & (size - 1):
-            reader.problem(key, f"{size} is no power of two; write for example 512 or 4096")
+            reader.problem(key, f"{size} is not a power of two; use for example 512 or 4096")
     logical, physical = sizes["logical_block_size"], sizes["physical_block_size"]
     if physical is not None and physical < (logical or 512):
-        reader.problem("physical_block_size", "it is less than the logical one; make it as large")
+        reader.problem("physical_block_size", "it is smaller than the logical one; increase it")
 
 
 def _image(value: t.Any, path: str, problems: list[Problem]) -> ImageSource | None:
@@ -274,7 +272,7 @@ def _image(value: t.Any, path: str, problems: list[Problem]) -> ImageSource | No
 
 
 def nic_from(entry: Entry, problems: list[Problem], *, fleet: str, vm: str) -> Nic:
-    """One NIC; without a fixed MAC address it has that of ``names.mac_address``."""
+    """One NIC; without a fixed MAC address it gets the one of ``names.mac_address``."""
     reader = Reader(entry.options, entry.path, problems, entry.origins)
     kind = t.cast("_Kind | None", settings.Nic.type.read(reader))
     places = {
@@ -285,18 +283,18 @@ def nic_from(entry: Entry, problems: list[Problem], *, fleet: str, vm: str) -> N
     if len(written) > 1:
         reader.problem(
             written[0],
-            f"{' and '.join(written)} are given together; a NIC is in one place: give one",
+            f"{' and '.join(written)} are given together; a NIC has one source: give one",
         )
     if kind is None:
         kind = "network" if reader.given("network") else "bridge"
     elif any(reader.given(key) for key in places if key != kind):
-        reader.problem("type", f"type {kind} does not go with {written[0]}; give either alone")
+        reader.problem("type", f"type {kind} excludes {written[0]}; give only one of them")
     rule = settings.Nic.network if kind == "network" else settings.Nic.bridge
     source = places.get(kind) or reader.text("source", None, rule.pattern, rule.rule)
     if not written:
         reader.problem(
             kind,
-            f"NIC {show(entry.name)} has no place; give it a bridge or a network, "
+            f"NIC {show(entry.name)} is not attached to anything; give it a bridge or a network, "
             "for example bridge: br0",
         )
     nic = Nic(
@@ -315,19 +313,19 @@ def nic_from(entry: Entry, problems: list[Problem], *, fleet: str, vm: str) -> N
 
 def _nic_rules(reader: Reader, nic: Nic) -> None:
     if reader.given("queues") and not str(settings.Nic.model.read(reader)).startswith("virtio"):
-        reader.problem("queues", "only virtio has them; use model virtio, or leave them out")
+        reader.problem("queues", "only virtio has queues; use model virtio, or leave them out")
     for way in ("inbound", "outbound"):
         for key in ("peak", "burst"):
             if reader.given(f"{way}_{key}") and not reader.given(f"{way}_average"):
                 reader.problem(f"{way}_{key}", f"it needs {way}_average; give that too")
     if reader.given("mode") and nic.type != "direct":
-        reader.problem("mode", "it is of type direct; set that, or leave it out")
+        reader.problem("mode", "it needs type direct; set that, or leave it out")
     if reader.given("virtualport") and nic.type != "bridge":
-        reader.problem("virtualport", f"it is of a bridge, not of type {nic.type}; leave it out")
+        reader.problem("virtualport", f"it is for a bridge, not for type {nic.type}; leave it out")
     if nic.type == "direct" and nic.vlan is not None:
-        reader.problem("vlan", "libvirt sets none on an interface; give the interface of that VLAN")
+        reader.problem("vlan", "libvirt tags no host interface; give the interface of that VLAN")
     if reader.given("isolated") and nic.type != "bridge":
-        reader.problem("isolated", "only a NIC on a bridge is isolated; leave it out")
+        reader.problem("isolated", "only a NIC on a bridge can be isolated; leave it out")
 
 
 def _mac(reader: Reader) -> str | None:
@@ -344,8 +342,8 @@ def _mac(reader: Reader) -> str | None:
     elif int(text[:2], 16) & 1 or text == "00:00:00:00:00:00" or text.startswith("fe"):
         reader.problem(
             "mac",
-            f"{show(text)} cannot be a guest's: it is a group address, zero, or "
-            "begins with fe (the host's side); for example 52:54:00:12:34:56 can",
+            f"{show(text)} cannot be a guest's address: it is a group address, zero, or "
+            "begins with fe (the host's side); use for example 52:54:00:12:34:56",
         )
     else:
         return text
@@ -353,7 +351,7 @@ def _mac(reader: Reader) -> str | None:
 
 
 def console_from(value: t.Any, path: str, problems: list[Problem]) -> Console:
-    """The console; a bare word is its type. A listening address other than loopback stands."""
+    """The console; a bare word is its type. Any listening address is accepted here."""
     if isinstance(value, str):
         value = {"type": value}
     elif value is False:
@@ -373,8 +371,8 @@ def console_from(value: t.Any, path: str, problems: list[Problem]) -> Console:
         elif kind == "vnc" and len(password) > 8:
             reader.problem(
                 "password",
-                f"this has {len(password)} characters (not shown); VNC looks "
-                "at the first 8 only: use at most 8, and an SSH tunnel",
+                f"this has {len(password)} characters (not shown); VNC checks "
+                "only the first 8: use at most 8, and an SSH tunnel",
             )
             password = None
     port, more = settings.Console.port.read(reader), further(Console, reader)
@@ -394,15 +392,15 @@ def cpu_from(value: t.Any, path: str, problems: list[Problem]) -> Cpu:
     if mode == "custom" and not reader.given("model"):
         reader.problem("model", "mode custom needs a model, for example EPYC")
     if mode not in (None, "custom") and model is not None:
-        reader.problem("model", f"mode {mode} takes no model; give either alone")
+        reader.problem("model", f"mode {mode} takes no model; give only one of them")
     sockets, dies, cores, threads = (reader.integer(key, None, 1, 4096) for key in _TOPOLOGY)
-    if sockets or dies or cores or threads:  # libvirt wants to know all but the dies
+    if sockets or dies or cores or threads:  # libvirt requires all but the dies
         sockets, cores, threads = sockets or 1, cores or 1, threads or 1
     require, disable = tuning.Cpu.require.read(reader), tuning.Cpu.disable.read(reader)
     cpu = Cpu(mode, model, sockets, dies, cores, threads, require, disable)
     both = sorted(set(cpu.require) & set(cpu.disable))
     if both:
-        reader.problem("disable", f"{', '.join(both)} cannot be required and disabled; choose")
+        reader.problem("disable", f"{', '.join(both)} cannot be required and disabled; give one")
     reader.finish(names(settings.CPU))
     return cpu
 

@@ -32,7 +32,7 @@ _SPARE_PORTS = 8
 
 @dataclass(frozen=True)
 class VolumeRef:
-    """Where a disk's volume is: its path and format, and the same of its backing file, if any."""
+    """Where a disk's volume is: its path and format, and those of its backing file, if any."""
 
     path: str
     format: str
@@ -67,7 +67,7 @@ def is_pci_express(machine: str, arch: str) -> bool:
 
 
 def _express_devices(domain: Domain) -> int:
-    """At most how many ports the VM's own devices take."""
+    """The most ports that the VM's own devices can take."""
     disks = sum(disk.bus == "virtio" for disk in domain.disks)
     disks += len(domain.filesystems) + len(domain.hostdevs)
     others = 6  # controllers for SCSI, USB and virtio-serial; balloon, RNG, video
@@ -134,7 +134,7 @@ def _add_disk(
 
 
 def _add_backing(element: Element, volume: VolumeRef) -> None:
-    """The whole chain, ended by an empty element: nothing is left to qemu's probing."""
+    """Add the complete backing chain, ended by an empty element, so that QEMU probes nothing."""
     backing = _lxml.add(element, "backingStore")
     if volume.backing_path is not None:
         backing.set("type", "file")
@@ -144,7 +144,7 @@ def _add_backing(element: Element, volume: VolumeRef) -> None:
 
 
 def _add_seed(devices: Element, path: str, target: str) -> None:
-    """The seed medium, on virtio-scsi: cloud kernels have no driver for SATA, q35's own."""
+    """Add the seed medium on virtio-scsi: cloud kernels have no driver for q35's SATA."""
     element = _lxml.add(devices, "disk", {"type": "file", "device": "cdrom"})
     _lxml.add(element, "driver", {"name": "qemu", "type": "raw"})
     _lxml.add(element, "source", {"file": path})
@@ -162,7 +162,7 @@ def _add_nic(devices: Element, nic: Nic, order: str | None) -> None:
 
 
 def _add_serial(devices: Element, log_path: str | None) -> None:
-    """The serial console; its log begins anew with each start, so it is always this run's."""
+    """Add the serial console; its log is emptied at each start and covers only this run."""
     serial = _lxml.add(devices, "serial", {"type": "pty"})
     if log_path is not None:
         _lxml.add(serial, "log", {"file": log_path, "append": "off"})

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How a VM that exists differs from what this run asks for.
+"""How an existing VM differs from what this run requests.
 
-What libvirt knows is compared with libvirt's definition, the one that the next start uses: whoever
-changed it by other means changed the VM. What only its creation knew (image, seed) is compared with
-the request that is kept with it. What was not written is not compared.
+What libvirt knows is compared with its persistent definition, the one used at the next start: a
+change made by other means is a change of the VM. What only the creation knew (image, seed) is
+compared with the request stored with the VM. Options that were not written are not compared.
 
 This file is private to the collection.
 """
@@ -34,10 +34,10 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Existing:
-    """A VM as libvirt has it: its definition, ours of it, and what the definition does not say.
+    """A VM as libvirt has it: its definition, our metadata, and what the definition does not say.
 
-    ``sizes`` are bytes by path of the disk, as far as somebody asked for them; ``bases`` the paths
-    of base images by image as it was written, as far as they are known.
+    ``sizes`` are bytes by disk path, where a size was requested; ``bases`` the paths of base images
+    by image as it was written, where known.
     """
 
     xml: str
@@ -48,7 +48,7 @@ class Existing:
 
 
 def sized_disks(domain: Domain, xml: str, metadata: Metadata) -> dict[str, str]:
-    """Path by target of the disks whose size was asked for, as the definition has them."""
+    """Paths by target of the disks whose size was requested, from the definition."""
     root = _lxml.parse(xml, f"domain {domain.name}")
     found = {}
     for disk in domain.disks:
@@ -63,18 +63,18 @@ def sized_disks(domain: Domain, xml: str, metadata: Metadata) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Difference:
-    """One setting, by its path in the request, with both its values for people."""
+    """One setting, by its path in the request, with both values in readable form."""
 
     path: str
     asked: str
     real: str
 
     def __str__(self) -> str:
-        return f"{self.path}: asked {self.asked}, is {self.real}"
+        return f"{self.path}: requested {self.asked}, is {self.real}"
 
 
 def differences(domain: Domain, existing: Existing) -> list[Difference]:
-    """Every setting that was written and is another in ``existing``."""
+    """Every setting that was written and has another value in ``existing``."""
     root = _lxml.parse(existing.xml, f"domain {domain.name}")
     found = _Differences(domain)
     found.rows("", settings.VM, domain, root)
@@ -130,7 +130,7 @@ class _Differences(difference_devices.Found):
 
 
 def _places(found: _Differences, domain: Domain, stored: Metadata) -> None:
-    """What placement looks at, which may be written beside ``placement`` or in it."""
+    """Compare the placement rules, which may be written beside ``placement`` or in it."""
     place = domain.placement
     asked = {"anti_affinity": place.anti_affinity, "tags": place.tags, "zone": place.zone}
     for key, value in asked.items():
@@ -144,7 +144,7 @@ def _places(found: _Differences, domain: Domain, stored: Metadata) -> None:
 
 
 def _cpu(found: _Differences, domain: Domain, root: Element) -> None:
-    """Of a CPU without a mode only what was asked for."""
+    """Compare the CPU; without a mode, only what was requested."""
     element, wanted = root.find("cpu"), domain.cpu
     if not found.written("cpu"):
         return
@@ -180,13 +180,13 @@ def _console(found: _Differences, domain: Domain, root: Element) -> None:
     if wanted.type in types and wanted.password and found.written("console.password"):
         passwords = [row.password.found(one) for one in graphics]
         if wanted.password not in passwords:
-            found.add("console.password", "another", "not shown")
+            found.add("console.password", "a different one", "not shown")
 
 
 def _one(found: _Differences, group: Group, wanted: object, root: Element) -> None:
-    """A device that is there or not.
+    """Compare an optional device.
 
-    libvirt adds the watchdog that a machine type has anyway, so one of several may be it.
+    libvirt adds the watchdog built into a machine type, so any one of several may match.
     """
     if wanted is None or not found.written(group.name):
         return
@@ -199,7 +199,7 @@ def _one(found: _Differences, group: Group, wanted: object, root: Element) -> No
 
 
 def _several(found: _Differences, group: Group, wanted: t.Sequence[object], root: Element) -> None:
-    """Devices of a list: each is there. Further ones, as libvirt's own, are no difference."""
+    """Compare a list of devices: each must exist. Others, such as libvirt's, are ignored."""
     if not found.written(group.name):
         return
     devices = root.findall(str(group.xml))
@@ -225,7 +225,7 @@ def _words(values: t.Sequence[object]) -> str:
 
 
 def _creation(found: _Differences, domain: Domain, kept: Mapping[str, t.Any]) -> None:
-    """What only the creation of the VM knew."""
+    """Compare what only the creation of the VM knew."""
     for disk in domain.disks:
         old = kept.get("disks", {}).get(disk.name)
         if old is None or disk.device != "disk":
@@ -251,7 +251,7 @@ def _creation(found: _Differences, domain: Domain, kept: Mapping[str, t.Any]) ->
         plain = found.written(f"seed.{key}") and (key not in HIDDEN or key == "users")
         if (hidden or plain) and key in seed and seed[key] != now[key]:
             if hidden:
-                found.add("seed.secrets", "others", "those that it was made with")
+                found.add("seed.secrets", "others", "those it was created with")
             else:
                 found.add(f"seed.{key}", now[key], seed[key])
 

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How disks, NICs and the order of boot of a VM that exists differ from what is asked for.
+"""How disks, NICs and boot order of an existing VM differ from the request.
 
-A disk is the one that has the volume which was made for it, else the one of its target; a NIC is
-the one of its MAC address. Further ones, which somebody attached, are nobody's difference.
+A disk is identified by the volume that was created for it, else by its target; a NIC by its MAC
+address. Additional devices, attached by other means, are not a difference.
 
 This file is private to the collection.
 """
@@ -30,7 +30,7 @@ from .request import made_as
 if t.TYPE_CHECKING:
     from ..._lxml import Element
 
-# Where a NIC is, is one question; its MAC address says which it is
+# What a NIC is attached to is compared as a whole; its MAC address identifies it
 _PLACE = (
     settings.Nic.bridge,
     settings.Nic.network,
@@ -42,27 +42,27 @@ _REST = [row for row in settings.NIC if row not in _PLACE]
 
 
 class Found(t.Protocol):
-    """Where differences are kept."""
+    """Collects differences."""
 
     def written(self, path: str) -> bool:
         """Whether the user wrote this option."""
 
     def add(self, path: str, asked: object, real: object) -> None:
-        """Keep one difference."""
+        """Record one difference."""
 
     def rows(self, path: str, table: Table, asked: object, element: Element) -> None:
-        """Keep a difference for every setting that was written and is not in ``element``."""
+        """Record a difference for every setting that was written and is not in ``element``."""
 
 
 def own_disks(stored: Metadata) -> dict[str, str]:
-    """The names of the VM's own disks by their paths, also of one that is just being added."""
+    """The names of the VM's own disks by their paths, including one that is being added."""
     return {one.path: one.target for one in stored.volumes if one.role in ("disk", "new")}
 
 
 def disk_element(root: Element, domain: Domain, disk: Disk, stored: Metadata) -> Element | None:
-    """The disk in the definition, None if it has been taken out.
+    """The disk in the definition, None if it has been detached.
 
-    One of an adopted VM is named after its target.
+    A disk of an adopted VM is named after its target.
     """
     if disk.exists:
         return _existing(root, disk, stored)
@@ -82,7 +82,7 @@ def disk_element(root: Element, domain: Domain, disk: Disk, stored: Metadata) ->
 
 
 def _existing(root: Element, disk: Disk, stored: Metadata) -> Element | None:
-    """The disk by what it is on, else by what it was on when it was attached."""
+    """Find the disk by its source, else by its source when it was attached."""
     made = sources.source_made(made_as(stored).get("disks", {}).get(disk.name) or {})
     by_source = {sources.source_of(one): one for one in root.iterfind("devices/disk")}
     found = by_source.get(sources.source(disk))
@@ -125,10 +125,10 @@ class _Existing(t.Protocol):
 def media(
     found: Found, domain: Domain, root: Element, existing: _Existing, request: Mapping[str, t.Any]
 ) -> None:
-    """What is in the drives whose image was written.
+    """Compare the media in the drives whose image was written.
 
-    Without the base image of what is asked for, it is held against the request that made the VM,
-    and whatever base image is in the drive is taken for that one.
+    If the base image of the requested medium is unknown, the request is compared with the one that
+    created the VM, and any base image in the drive is assumed to be that one.
     """
     for disk in domain.disks:
         path = f"disks.{disk.name}.image"
@@ -150,7 +150,7 @@ def media(
 
 
 def nics(found: Found, domain: Domain, root: Element, request: Mapping[str, t.Any]) -> None:
-    """Differences of the NICs that were written; ``request`` is the one that made the VM."""
+    """Differences of the NICs that were written; ``request`` is the one that created the VM."""
     for nic in domain.nics:
         path = f"nics.{nic.name}"
         if not found.written(path):
@@ -166,13 +166,13 @@ def nics(found: Found, domain: Domain, root: Element, request: Mapping[str, t.An
 
 
 def nic_element(root: Element, nic: Nic, request: Mapping[str, t.Any]) -> Element | None:
-    """The NIC in the definition, by its address, else by the one that it was made with."""
+    """The NIC in the definition, by its address, else by the one it was created with."""
     made = (request.get("nics", {}).get(nic.name) or {}).get("mac")
     return nic_with(root, nic.mac) if made is None else nic_with(root, nic.mac, str(made))
 
 
 def nic_with(root: Element, *macs: str) -> Element | None:
-    """The NIC with the first of these addresses that one has."""
+    """The NIC with the first of these addresses that any NIC has."""
     row = settings.Nic.mac
     real = {str(row.found(one)).lower(): one for one in root.iterfind("devices/interface")}
     return next((real[mac.lower()] for mac in macs if mac.lower() in real), None)
@@ -181,7 +181,7 @@ def nic_with(root: Element, *macs: str) -> Element | None:
 def absent_disk(
     root: Element, name: str, stored: Metadata, request: Mapping[str, t.Any]
 ) -> Element | None:
-    """The VM's own disk of that name in the definition, or the drive that was made as it."""
+    """The VM's own disk of that name in the definition, or the drive created under that name."""
     known = own_disks(stored)
     target = _targets_made(request).get(name)
     drive = None
@@ -199,7 +199,7 @@ def absent_disk(
 
 
 def _targets_made(request: Mapping[str, t.Any]) -> dict[str, str]:
-    """The targets of the disks of the request that made the VM."""
+    """The targets of the disks in the request that created the VM."""
     disks = [
         Disk(name, device=str(one.get("device")), bus=str(one.get("bus")))
         for name, one in request.get("disks", {}).items()
@@ -214,7 +214,7 @@ def _targets_made(request: Mapping[str, t.Any]) -> dict[str, str]:
 
 
 def absent_nic(root: Element, name: str, request: Mapping[str, t.Any]) -> Element | None:
-    """The NIC that was made under that name."""
+    """The NIC that was created under that name."""
     made = (request.get("nics", {}).get(name) or {}).get("mac")
     return None if made is None else nic_with(root, str(made))
 
@@ -222,7 +222,7 @@ def absent_nic(root: Element, name: str, request: Mapping[str, t.Any]) -> Elemen
 def absent(
     found: Found, domain: Domain, root: Element, stored: Metadata, request: Mapping[str, t.Any]
 ) -> None:
-    """Disks and NICs that are not to be there."""
+    """Record disks and NICs that exist and should be absent."""
     for name in domain.absent_disks:
         mine = any(one.target == name for one in stored.volumes if one.role != "seed")
         element = absent_disk(root, name, stored, request)

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A VM as it is wanted: one shape from the playbook's variables to libvirt's XML.
+"""The specification of a VM: one type from the playbook's variables to libvirt's XML.
 
 ``from_options`` reads one, ``many`` a batch; both report every problem at once, each with its
-path. What a host decides (paths, machine type, CPU baseline, uuid) is not here: ``domain_xml``
+path. What a host decides (paths, machine type, CPU baseline, UUID) is not here: ``domain_xml``
 takes it as arguments.
 
 This file is private to the collection.
@@ -63,7 +63,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Defaults:
-    """What a VM's own options leave open: the fleet's variables.
+    """Values for what a VM's own options leave out: the fleet's variables.
 
     ``fleet`` identifies the fleet in MAC addresses; ``ssh_public_keys`` are the controller's.
     ``read_yaml`` reads user-data that is YAML text; only the controller has it.
@@ -140,21 +140,21 @@ class Domain:
         return volume_name(self.name, disk.name, disk.format)
 
     def without_secrets(self) -> Domain:
-        """The same VM, fit for output."""
+        """The same VM without secrets, for output."""
         console = dataclasses.replace(self.console, password=None)
         seed = self.seed.without_secrets(self.name) if self.seed else None
         return dataclasses.replace(self, console=console, seed=seed)
 
     @property
     def seeded_nics(self) -> list[SeededNic]:
-        """Its NICs as its seed knows them."""
+        """Its NICs as its seed describes them."""
         return [SeededNic(nic.name, nic.mac) for nic in self.nics]
 
 
 def from_options(
     options: t.Any, *, path: str = "", defaults: Defaults | None = None
 ) -> tuple[Domain | None, list[Problem]]:
-    """The VM that ``options`` ask for, or every problem with them."""
+    """The VM that ``options`` describe, or every problem with them."""
     chosen = defaults or Defaults()
     problems: list[Problem] = []
     if not isinstance(options, Mapping):
@@ -240,10 +240,10 @@ def from_options(
 def many(
     vms: t.Any, *, path: str = "vms", defaults: Defaults | None = None
 ) -> tuple[list[Domain], list[Problem]]:
-    """All VMs of a batch, or every problem of all of them; no VM is returned beside a problem.
+    """All VMs of a batch, or every problem of all of them, and then no VM.
 
-    ``path`` is where the list was written. Empty, or a prefix of variables (``vm_``), it is where
-    the options of the only VM were written.
+    ``path`` is where the list was written. If it is empty, or a prefix of variables (``vm_``), it
+    is where the options of the only VM were written.
     """
     if isinstance(vms, Mapping) or not isinstance(vms, (list, tuple)):
         return [], [Problem(path, f"{show(vms)} is not a list of VMs; write - name: ... for each")]
@@ -260,7 +260,7 @@ def many(
 
 
 def batch_problems(domains: t.Sequence[tuple[str, Domain]]) -> list[Problem]:
-    """What only shows between VMs: names, MAC addresses and volumes given twice."""
+    """Conflicts between VMs: names, MAC addresses and volumes given twice."""
     problems: list[Problem] = []
     seen: dict[tuple[str, str], str] = {}
 
@@ -268,13 +268,13 @@ def batch_problems(domains: t.Sequence[tuple[str, Domain]]) -> list[Problem]:
         first = seen.setdefault((f"{kind} {scope}", value.lower()), where)
         if first != where:
             problems.append(
-                Problem(where, f"{kind} {show(value)} is that of {first} as well; {remedy}")
+                Problem(where, f"{kind} {show(value)} is already used by {first}; {remedy}")
             )
         return first == where
 
     for path, domain in domains:
         where = join(path, "name")
-        if not once("name", domain.name, where, "a VM's name exists once (in any case)"):
+        if not once("name", domain.name, where, "VM names are unique, ignoring case"):
             continue  # the rest would be the same as well
         for index, nic in enumerate(domain.nics):
             where = f"{join(path, 'nics')}[{index}].mac"
@@ -283,7 +283,7 @@ def batch_problems(domains: t.Sequence[tuple[str, Domain]]) -> list[Problem]:
             if disk.exists and not disk.readonly:
                 where = f"{join(path, 'disks')}[{index}]"
                 source, scope = sources.source(disk) or (), domain.placement.host or ""
-                remedy = "two that write would destroy it: attach it once, or read-only"
+                remedy = "two writers would destroy it: attach it once, or read-only"
                 once("disk", " ".join(source), where, remedy, scope)
             elif disk.device == "disk" and not disk.exists:
                 where = f"{join(path, 'disks')}[{index}].name"
@@ -300,7 +300,7 @@ def batch_problems(domains: t.Sequence[tuple[str, Domain]]) -> list[Problem]:
 
 
 def machine_problems(domain: Domain, *, machine: str, arch: str, path: str = "") -> list[Problem]:
-    """What the machine type that was chosen for the VM cannot have."""
+    """What the machine type that was chosen for the VM does not support."""
     problems: list[Problem] = []
     modern = "q35" in machine or machine == "microvm" or arch not in ("x86_64", "i686")
     for index, disk in enumerate(domain.disks):
@@ -315,7 +315,7 @@ def machine_problems(domain: Domain, *, machine: str, arch: str, path: str = "")
 
 
 def _seed(reader: Reader, defaults: Defaults) -> Seed | None:
-    """The seed; without a word about it, a VM made from an image has one."""
+    """The seed; by default a VM created from an image has one."""
     value = reader.structure("seed", secret=True)
     try:
         if not seed_wanted(value, default=reader.given("image")):
@@ -331,7 +331,7 @@ def _seed(reader: Reader, defaults: Defaults) -> Seed | None:
 def _entries(
     reader: Reader, disk_profile: str, nic_profile: str, defaults: Defaults
 ) -> tuple[list[Entry], list[Entry]]:
-    """Disks and NICs as they were written, with their profiles."""
+    """Disks and NICs as they were written, merged with their profiles."""
     disks, problems = resolve_disks(
         disk_profile, defaults.disk_profiles, reader.structure("disks"), reader.path
     )
@@ -350,7 +350,7 @@ def _entries(
 def _present(
     entries: t.Sequence[Entry], row: Setting[object], problems: list[Problem]
 ) -> tuple[list[Entry], tuple[str, ...]]:
-    """Those that are to be there, and the names of the others."""
+    """The entries that should be present, and the names of the others."""
     states = [
         row.read(Reader(entry.options, entry.path, problems, entry.origins)) for entry in entries
     ]
@@ -385,7 +385,7 @@ def _disks(reader: Reader, entries: t.Sequence[Entry], defaults: Defaults) -> tu
     for entry in entries:
         taken = image if entry.name == first else None
         if taken is not None and entry.options.get("image") is not None:
-            reader.problem("image", f"disk {show(entry.name)} has an image of its own; give one")
+            reader.problem("image", f"disk {show(entry.name)} has its own image; give only one")
         disks.append(
             devices.disk_from(
                 entry,

@@ -31,7 +31,7 @@ if t.TYPE_CHECKING:
 __all__ = ["VolumeRef", "render"]
 
 _X86 = ("x86_64", "i686")
-# libvirt takes any order; people read it in this one
+# libvirt accepts any order; this one is for readers
 _TAGS = (
     "name",
     "uuid",
@@ -80,7 +80,7 @@ def render(
     """
     decided = dataclasses.replace(domain, domain_type=domain_type, machine=machine, arch=arch)
     if domain_type == "qemu" and "hyperv" not in domain.written:
-        decided = dataclasses.replace(decided, hyperv=None)  # KVM alone has what the system wants
+        decided = dataclasses.replace(decided, hyperv=None)  # only KVM has what the system needs
     root = _lxml.new("domain", {"type": domain_type})
     _lxml.add(root, "name", text=domain.name)
     _lxml.add(root, "uuid", text=uuid)
@@ -114,9 +114,9 @@ def render(
 
 
 def _tcg_cache_mib(memory: int) -> int:
-    """The bound of an emulated VM's translation cache, which qemu would let grow to 1 GiB beside a
-    memory of 96 MiB. One that is too small is emptied again and again, and everything is translated
-    anew: how often, QEMU counts (virsh qemu-monitor-command NAME --hmp 'info jit', TB flush)."""
+    """The limit of an emulated VM's translation cache, which QEMU would let grow to 1 GiB even for
+    96 MiB of memory. A cache that is too small is flushed repeatedly and all code is translated
+    again; QEMU counts that (virsh qemu-monitor-command NAME --hmp 'info jit', TB flush)."""
     return max(32, min(memory // 2, 512))
 
 

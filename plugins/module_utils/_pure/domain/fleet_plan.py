@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The fleet as it is beside what is asked for: what is yet to be made, what differs, what is left.
+"""The fleet compared with the request: what is to be created, what differs, what is surplus.
 
 This file is private to the collection.
 """
@@ -16,7 +16,7 @@ from ..base import twice
 from ..base.json_values import as_list, as_mapping, as_mappings, as_text
 from ..base.tables import csv_text, table
 
-# What is to be done about a VM, or what it is, in the order in which they are shown
+# What has to be done about a VM, or its condition, in display order
 ACTIONS = {
     "create": "to create",
     "nowhere": "fits nowhere",
@@ -30,13 +30,13 @@ ACTIONS = {
     "unmanaged": "unmanaged",
     "unchanged": "unchanged",
 }
-# With none but these there is nothing to do
+# With only these there is nothing to do
 _AT_REST = ("unchanged", "unmanaged")
 
 
 @dataclass(frozen=True)
 class Defined:
-    """A VM of a hypervisor; ``managed``: this collection made it."""
+    """A VM of a hypervisor; ``managed``: it was created by this collection."""
 
     name: str
     uuid: str | None
@@ -46,10 +46,10 @@ class Defined:
 
 @dataclass(frozen=True)
 class Compared:
-    """What differs from what is asked for: None of a VM that could not be compared.
+    """The differences from the request: None for a VM that could not be compared.
 
-    ``drift``: it was made as it is asked for. ``pending``: settings that wait for its next
-    start.
+    ``drift``: it was created as requested and changed since. ``pending``: settings that take
+    effect at its next start.
     """
 
     differences: tuple[str, ...] | None
@@ -90,8 +90,8 @@ def _compared(entry: t.Mapping[str, object]) -> Compared:
 
 @dataclass(frozen=True)
 class Entry:
-    """One VM; ``hypervisor`` is where it is, or where it would be made. ``details`` say what
-    differs, or why. ``restart_required``: something waits for its next start already."""
+    """One VM; ``hypervisor`` is where it is, or where it would be created. ``details`` say what
+    differs, or why. ``restart_required``: a change already waits for its next start."""
 
     name: str
     action: str
@@ -102,7 +102,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a VM that is yet to be made would be; without ``host``, ``reason`` says why not."""
+    """Where a VM would be created; without ``host``, ``reason`` says why nowhere."""
 
     host: str | None
     reason: str = ""
@@ -122,7 +122,7 @@ def compare(
 ) -> list[Entry]:
     """An entry for each of ``names`` and for every other VM of the fleet.
 
-    ``answers`` are those of the hypervisors that gave one: ``host`` with its ``vms``, and ``vms``
+    ``answers`` are those of the hypervisors that responded: ``host`` with its ``vms``, and ``vms``
     with what differs. ``silent`` names the others; a VM that is missing may be there.
     """
     found = [_entry(name, answers, places, silent) for name in dict.fromkeys(names)]
@@ -158,7 +158,7 @@ def _entry(
         return Entry(name, "finish", host, (f"in phase {vm.phase}",))
     compared = answers[host].compared
     if compared is None:
-        return Entry(name, "unknown", host, ("it is there, and was not compared",))
+        return Entry(name, "unknown", host, ("it exists and was not compared",))
     one = compared.get(name)
     if one is None or one.differences is None:
         why = "it was not made by this collection, so it is not compared"
@@ -171,7 +171,7 @@ def _entry(
 
 
 def is_empty(entries: t.Sequence[Entry]) -> bool:
-    """Whether the fleet is as asked for; VMs that nobody manages do not count."""
+    """Whether the fleet is as requested; unmanaged VMs do not count."""
     return all(one.action in _AT_REST for one in entries)
 
 
@@ -179,7 +179,7 @@ def summary(entries: t.Sequence[Entry]) -> str:
     """``1 to create, 2 unchanged``."""
     counts = {action: sum(one.action == action for one in entries) for action in ACTIONS}
     words = [f"{counts[action]} {word}" for action, word in ACTIONS.items() if counts[action]]
-    return ", ".join(words) or "no VM is asked for, and none is there"
+    return ", ".join(words) or "no VM is requested, and none exists"
 
 
 def records(entries: t.Sequence[Entry], silent: t.Mapping[str, str]) -> str:

@@ -5,10 +5,10 @@
 """Disk and NIC profiles: named lists of disks and NICs, in the order they are declared.
 
 A disk profile is a list of one-key mappings (``- system: {size: 8192}``), a NIC profile a mapping
-(``eth0: {bridge: br0}``); each form is taken for either, and so is the one with a ``name`` key.
-The common slip of indenting too little (``- system:`` and beneath it, at the same depth as
-``system``, ``size: 8192``) means what it was meant to. Disks and NICs given directly are merged
-over the profile's by name, the way the predecessor did.
+(``eth0: {bridge: br0}``); both accept either form, and also the one with a ``name`` key.
+The common mistake of indenting too little (``- system:`` and beneath it, at the same depth as
+``system``, ``size: 8192``) is read as intended. Disks and NICs given directly are merged over
+those of the profile by name, as in the predecessor.
 
 This file is private to the collection.
 """
@@ -35,7 +35,7 @@ DEFAULT_NIC_PROFILES: Mapping[str, Json] = {
 }
 NO_PROFILE = "none"
 
-# Options that say the same thing, or where a NIC is: the one given replaces the profile's others
+# Options that exclude each other: the one that is given replaces the others of the profile
 _REPLACES = {
     "bus": ("model",),
     "model": ("bus",),
@@ -47,7 +47,7 @@ _REPLACES = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One disk or NIC as written: its options, and for each the path of where it was written."""
+    """One disk or NIC as written: its options, and for each the path where it was written."""
 
     name: str
     options: Mapping[str, object]
@@ -175,7 +175,7 @@ def _entries(content: object, path: str, kind: str, problems: list[Problem]) -> 
             problems.append(Problem(where, f"{show(name)} cannot name a {kind}: {NAME_PART_RULE}"))
         elif any(entry.name == name for entry in found):
             problems.append(
-                Problem(where, f"a second {kind} is named {show(name)}; give each its own name")
+                Problem(where, f"two {kind}s are named {show(name)}; give each its own name")
             )
         elif options is not None and not isinstance(options, Mapping):
             problems.append(
@@ -205,8 +205,7 @@ def _pair(
     problems.append(
         Problem(
             path,
-            f"{show(item)} does not name a {kind}; "
-            f"write - name: {{...}} or give it a name: of its own",
+            f"{show(item)} does not name a {kind}; write - name: {{...}} or add a name: key to it",
         )
     )
     return None

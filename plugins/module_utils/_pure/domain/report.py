@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What became of VMs that were to be made, and to answer.
+"""Report on VMs that were to be created and to answer.
 
 This file is private to the collection.
 """
@@ -21,12 +21,12 @@ Shares = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class Made:
-    """What was asked for and what was answered, each by hypervisor.
+    """Requests and answers, each by hypervisor.
 
-    ``requested`` are names of VMs to make, ``created`` the answers, ``done`` entries of earlier
-    rounds. Of ``waits`` those were waited for that were made; ``waited`` is what was heard.
-    ``withdrawn`` are names whose claims were taken back, ``restarted`` those that were started
-    again since, because a change waited for it.
+    ``requested`` are names of VMs to create, ``created`` the answers, ``done`` entries of earlier
+    rounds. ``waits`` are VMs to wait for once they are created; ``waited`` are the answers to that.
+    ``withdrawn`` are names whose claims were withdrawn, ``restarted`` those that were restarted
+    since, because a change required it.
     """
 
     requested: Shares
@@ -39,11 +39,11 @@ class Made:
 
 
 def report(made: Made, *, check: bool) -> tuple[list[dict[str, object]], list[str]]:
-    """Each hypervisor with its VMs, and what failed.
+    """Each hypervisor with its VMs, and the failures.
 
-    An entry for each VM, with its ``address``, whether it was ``waited`` for, and whether it
-    ``answered``, which is None if it was not, or if nothing was heard. Of one whose SSH server
-    does, ``first_boot`` says why that is not enough.
+    The entry of a VM has its ``address``, whether it was ``waited`` for, and whether it
+    ``answered``: None if it was not waited for, or if there is no result. If only its SSH server
+    answers, ``first_boot`` says why that is not enough.
     """
     answers = {host: _with_done(made, host) for host in made.requested}
     found = outcomes.outcomes(made.requested, answers)
@@ -91,22 +91,22 @@ def _with_done(made: Made, host: str) -> Answer:
 
 def _unanswered(wait: outcomes.Outcome) -> str:
     entry = wait.entry or {}
-    said = entry.get("msg") or "it does not answer"
+    problem = entry.get("msg") or "it does not answer"
     if entry.get("first_boot"):  # which says what to do
-        return f"{wait.name} on {wait.host}: {said}"
+        return f"{wait.name} on {wait.host}: {problem}"
     return (
-        f"{wait.name} on {wait.host}: {said}; it is there, but nothing says that it works: look at"
-        " its console"
+        f"{wait.name} on {wait.host}: {problem}; it exists, but there is no sign that it works:"
+        " check its console"
     )
 
 
 def _left(made: Made, *, check: bool) -> list[str]:
-    """Claims that may still be there, because nobody says that they were taken back."""
+    """Claims that may still exist, because their withdrawal was not confirmed."""
     if check:
         return []
     silent = outcomes.unheard(made.withdrawn, made.created, "vms")
     return [
-        f"{host}: the claim of {', '.join(made.withdrawn[host])} may still be there, as it was not"
-        f" withdrawn: {why}; run the same again, which takes it over"
+        f"{host}: the claim of {', '.join(made.withdrawn[host])} may still exist because it was not"
+        f" withdrawn: {why}; run the same command again, which takes it over"
         for host, why in silent.items()
     ]

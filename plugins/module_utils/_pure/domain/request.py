@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a VM was asked to be, kept in its metadata, and how another request differs from it.
+"""The request that created a VM, stored in its metadata, and how another request differs from it.
 
-That is what tells two creations of one name apart while the VM is being made. One that exists is
-compared as libvirt has it (``difference``).
+It tells two creations of the same name apart while the VM is being created. An existing VM is
+compared with libvirt's definition (``difference``).
 
 This file is private to the collection.
 """
@@ -23,12 +23,12 @@ from .domain import Domain
 if t.TYPE_CHECKING:
     from ..base.json_values import Json
 
-# what belongs to the run that creates, not to the VM
+# options of the run that creates, not of the VM
 _NOT_KEPT = ("start", "wait", "placement", "written", "absent_disks", "absent_nics")
 
 
 def as_plain(domain: Domain) -> dict[str, Json]:
-    """The request as JSON's types, without secrets and without what only its run needs."""
+    """The request as JSON types, without secrets and without what only its run needs."""
     plain = dataclasses.asdict(domain.without_secrets())
     for key in _NOT_KEPT:
         del plain[key]
@@ -41,13 +41,13 @@ def to_text(domain: Domain) -> str:
     return json.dumps(as_plain(domain), sort_keys=True, separators=(",", ":"))
 
 
-def merged(kept: str | None, domain: Domain) -> str:
-    """The request for the metadata of a VM that has been changed: what was written now, and before.
+def merged(stored: str | None, domain: Domain) -> str:
+    """The request for the metadata of a changed VM: what was written now over what was before.
 
-    What made a disk (its image, whether it is an overlay) stays with it.
+    What a disk was created from (its image, whether it is an overlay) is retained.
     """
     try:
-        old = json.loads(kept or "{}")
+        old = json.loads(stored or "{}")
     except ValueError:
         old = {}
     old = old if isinstance(old, dict) else {}
@@ -72,18 +72,18 @@ def _merged_device(old: Json, new: Json) -> Json:
     return {**new, **({} if drive else kept)}
 
 
-def differences(kept: str | None, domain: Domain) -> list[str]:
-    """``memory: asked 1024, is 512`` for each difference; empty if the requests are the same.
+def differences(stored: str | None, domain: Domain) -> list[str]:
+    """``memory: requested 1024, is 512`` for each difference; empty if the requests are the same.
 
-    ``kept`` is the text in the metadata; what it does not know (written by an older version) is
+    ``stored`` is the text in the metadata; what it lacks (written by an older version) is
     no difference.
     """
     try:
-        old = json.loads(kept or "")
+        old = json.loads(stored or "")
     except ValueError:
-        return ["what it was made from is not readable in its metadata"]
+        return ["its metadata has no readable record of how it was created"]
     if not isinstance(old, dict):
-        return ["what it was made from is not readable in its metadata"]
+        return ["its metadata has no readable record of how it was created"]
     return compare(old, as_plain(domain))
 
 
@@ -102,12 +102,12 @@ def _compare(path: str, old: Json, new: Json) -> list[str]:
     before, after = _by_name(old), _by_name(new)
     if before is not None and after is not None:
         found = _compare(path, before, {name: after[name] for name in after if name in before})
-        found += [f"{path}.{name}: not asked for, is there" for name in before if name not in after]
-        found += [f"{path}.{name}: asked for, is not there" for name in after if name not in before]
+        found += [f"{path}.{name}: not requested, exists" for name in before if name not in after]
+        found += [f"{path}.{name}: requested, is missing" for name in after if name not in before]
         if not found and list(before) != list(after):
-            found.append(f"{path}: order asked {', '.join(after)}, is {', '.join(before)}")
+            found.append(f"{path}: order requested {', '.join(after)}, is {', '.join(before)}")
         return found
-    return [] if old == new else [f"{path}: asked {_show(new)}, is {_show(old)}"]
+    return [] if old == new else [f"{path}: requested {_show(new)}, is {_show(old)}"]
 
 
 def _by_name(value: Json) -> dict[str, Json] | None:
@@ -128,7 +128,7 @@ def _show(value: Json) -> str:
 
 
 def made_as(metadata: Metadata) -> t.Mapping[str, t.Any]:
-    """The request that made the VM, its ``disks`` and ``nics`` by name.
+    """The request that created the VM, its ``disks`` and ``nics`` by name.
 
     Empty if it cannot be read.
     """

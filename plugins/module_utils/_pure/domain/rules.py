@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Rules across the settings of a VM: what libvirt or QEMU would refuse, told before.
+"""Rules across the settings of a VM: report early what libvirt or QEMU would refuse.
 
 This file is private to the collection.
 """
@@ -68,18 +68,18 @@ _SERIALS = 4  # what a PC has, the console among them
 
 
 def check(domain: _Domain, host: str | None, reader: Reader) -> None:
-    """Report every pair of settings that do not go together; ``host`` is where it has to be."""
+    """Report all settings that exclude each other; ``host`` is the hypervisor it must be on."""
     _cpus(domain, reader)
     _memory(domain, reader)
     if domain.seed is not None and domain.disks and all(one.exists for one in domain.disks):
         reader.problem(
-            "seed", "it lies beside a disk that is made for the VM, and there is none; write false"
+            "seed", "it is stored beside a disk created for the VM, and there is none; set it false"
         )
     encrypted = [one.name for one in domain.disks if one.encryption_secret]
     if encrypted and getattr(domain.seed, "method", None) == "offline":
         reader.problem(
             "seed",
-            f"nobody can write a seed into a disk that is encrypted ({', '.join(encrypted)}); use"
+            f"a seed cannot be written into an encrypted disk ({', '.join(encrypted)}); use"
             " method nocloud",
         )
     secure = reader.is_true("secure_boot")
@@ -91,18 +91,18 @@ def check(domain: _Domain, host: str | None, reader: Reader) -> None:
         reader.problem("features", "secure_boot needs smm; leave it out")
     timed = domain.hyperv is not None and domain.hyperv.stimer
     if timed and domain.clock and domain.clock.hypervclock is False:
-        reader.problem("hyperv", "stimer goes by hypervclock; leave that out")
+        reader.problem("hyperv", "stimer needs hypervclock; do not disable it")
     for key in ("initrd", "cmdline"):
         if reader.given(key) and not reader.given("kernel"):
-            reader.problem(key, "it is of a kernel; give kernel too, or leave it out")
+            reader.problem(key, "it needs kernel; give that too, or leave it out")
     if reader.value("on_poweroff") == "restart" and reader.value("on_reboot") == "destroy":
         reader.problem(
-            "on_poweroff", "restart does not go with on_reboot destroy; use destroy, or restart"
+            "on_poweroff", "restart excludes on_reboot destroy; use destroy or restart for both"
         )
     if domain.hostdevs and host is None:
-        reader.problem("hostdevs", "these are of one hypervisor; name it as host")
+        reader.problem("hostdevs", "they tie the VM to one hypervisor; set host to it")
     if len(domain.serials) >= _SERIALS and domain.arch in (None, "x86_64", "i686"):
-        reader.problem("serials", f"a PC has {_SERIALS} ports, and the first is the console")
+        reader.problem("serials", f"a PC has {_SERIALS} serial ports, the first for the console")
     if any(one.type == "spicevmc" for one in domain.channels) and domain.console.type != "spice":
         reader.problem("channels", "spicevmc needs console spice; set that, or use unix")
     for kind, keys in (("filesystems", ("target",)), ("channels", ("name",))):
@@ -110,7 +110,7 @@ def check(domain: _Domain, host: str | None, reader: Reader) -> None:
             values = [getattr(one, key) for one in getattr(domain, kind)]
             twice = sorted({str(one) for one in values if values.count(one) > 1})
             if twice:
-                reader.problem(kind, f"{', '.join(twice)} is given twice; a {key} is there once")
+                reader.problem(kind, f"{', '.join(twice)} is given twice; each {key} is unique")
 
 
 def _cpus(domain: _Domain, reader: Reader) -> None:
@@ -118,8 +118,8 @@ def _cpus(domain: _Domain, reader: Reader) -> None:
     if domain.cpu.topology not in (0, most):
         reader.problem(
             "cpu",
-            f"sockets, dies, cores and threads make {domain.cpu.topology}, and the VM has {most}"
-            " vCPUs; make these the same",
+            f"sockets, dies, cores and threads make {domain.cpu.topology}, but the VM has {most}"
+            " vCPUs; make them equal",
         )
     pins = domain.cputune.vcpupin if domain.cputune else ()
     for pin in pins:
@@ -131,7 +131,7 @@ def _cpus(domain: _Domain, reader: Reader) -> None:
         counted = sum(len(cell) for cell in cells)
         if frozenset().union(*cells) != frozenset(range(most)) or counted != most:
             reader.problem(
-                "numa", f"each of the vCPUs 0 to {most - 1} is in one node; write cpus accordingly"
+                "numa", f"each of the vCPUs 0 to {most - 1} must be in one node; adjust cpus"
             )
 
 
@@ -140,14 +140,14 @@ def _memory(domain: _Domain, reader: Reader) -> None:
     total = sum(cell.memory or 0 for cell in domain.numa)
     if total not in (0, most):
         reader.problem(
-            "numa", f"its nodes have {total} MiB in all, and the VM {most} MiB; make these the same"
+            "numa", f"its nodes have {total} MiB in total, but the VM {most} MiB; make them equal"
         )
     limit = domain.memtune.hard_limit if domain.memtune else None
     if limit is not None and limit < most:
         reader.problem(
             "memtune",
             f"hard_limit is {limit} MiB, less than the VM's memory ({most} MiB); QEMU"
-            " needs some more than that",
+            " needs more than that",
         )
     backing = domain.memory_backing
     if backing is None:
@@ -155,9 +155,9 @@ def _memory(domain: _Domain, reader: Reader) -> None:
     shared = any(one.driver == "virtiofs" for one in domain.filesystems)
     if shared and (backing.access == "private" or backing.source == "anonymous"):
         reader.problem(
-            "memory_backing", "virtiofs needs memory that is shared; leave out source and access"
+            "memory_backing", "virtiofs needs shared memory; leave out source and access"
         )
     if backing.page_size and backing.hugepages is False:
-        reader.problem("memory_backing", "page_size means huge pages; leave out hugepages")
+        reader.problem("memory_backing", "page_size implies huge pages; leave out hugepages")
     if backing.source == "file" and (backing.hugepages or backing.page_size):
-        reader.problem("memory_backing", "huge pages do not go with source file; leave it out")
+        reader.problem("memory_backing", "huge pages exclude source file; leave that out")

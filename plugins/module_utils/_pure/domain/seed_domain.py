@@ -1,7 +1,7 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A seed medium in the definition of a domain that exists, and what is recorded of its seed.
+"""The seed medium in the definition of an existing domain, and the record of its seed.
 
 This file is private to the collection.
 """
@@ -54,14 +54,14 @@ def _request(stored: Metadata | None) -> dict[str, Json]:
 
 
 def as_plain(seed: Seed, name: str) -> dict[str, Json]:
-    """The seed of the VM ``name`` as JSON's types, without secrets."""
+    """The seed of the VM ``name`` as JSON types, without secrets."""
     text = json.dumps(dataclasses.asdict(seed.without_secrets(name)))
     plain: dict[str, Json] = json.loads(text)
     return plain
 
 
 def recorded(stored: Metadata | None) -> dict[str, Json] | None:
-    """What the VM was seeded with before, as of :func:`as_plain`; None if it never was."""
+    """The seed that the VM had before, as of :func:`as_plain`; None if it never had one."""
     if stored is None:
         return None
     found = _request(stored).get("seed")
@@ -74,7 +74,7 @@ def recorded(stored: Metadata | None) -> dict[str, Json] | None:
 
 
 def with_record(stored: Metadata, seed: Seed, name: str) -> Metadata:
-    """The metadata with this seed: in the request, if the VM was made by one."""
+    """The metadata with this seed: in the request, if the VM was created by one."""
     plain = as_plain(seed, name)
     stored = dataclasses.replace(
         stored,
@@ -100,7 +100,7 @@ def drive_with(domain: Element, paths: t.Collection[str]) -> Element | None:
 
 
 def with_medium(domain: Element, stored: Metadata, path: str, before: t.Collection[str]) -> str:
-    """The definition with the medium ``path`` in a drive, and ``kept`` as our metadata.
+    """The definition with the medium ``path`` in a drive, and ``stored`` as our metadata.
 
     The drive is the one that has a medium of ``before``, else an empty one on SCSI, else a new one.
     ``domain`` is changed.
@@ -134,7 +134,7 @@ def _is_empty(disk: Element) -> bool:
 
 
 def _add_drive(devices: Element, path: str) -> None:
-    """A drive on virtio-scsi: cloud kernels have no driver for SATA, q35's own."""
+    """Add a drive on virtio-scsi: cloud kernels have no driver for q35's SATA."""
     taken = {target.get("dev") for target in devices.iterfind("disk/target")}
     index = 0
     while device_name("sd", index) in taken:

@@ -63,7 +63,7 @@ from .settings_devices import (
 )
 
 _MAX_VCPUS = 4096  # the most that qemu has for any machine type
-_MIN_MEMORY = 16  # MiB; what is below was meant to be GiB: no kernel boots in it
+_MIN_MEMORY = 16  # MiB; a smaller number was meant as GiB: no kernel boots in it
 _MAX_MEMORY = 64 * 1024 * 1024  # 64 TiB, what 46 address bits reach
 _TAG = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}"
 _TAG_RULE = "1 to 64 letters, digits or '_.:-', the first a letter or digit"
@@ -91,7 +91,7 @@ VCPUS = Integer(
 )
 CPUSET = Text(
     "cpuset",
-    "CPUs of the hypervisor that its vCPUs run on, such as V(0-3,^2); any if left out.",
+    "Host CPUs that the vCPUs may run on, such as V(0-3,^2); any CPU if omitted.",
     default=None,
     xml="vcpu/@cpuset",
     same=cpusets.same,
@@ -101,7 +101,7 @@ CPUSET = Text(
 )
 VCPUS_MAX = Integer(
     "vcpus_max",
-    "Virtual CPUs it can be given while it runs; as O(vcpus) if left out.",
+    "Maximum number of virtual CPUs that the VM can be given while it runs; defaults to O(vcpus).",
     default=None,
     xml=composites.VCPUS_MAX,
     low=1,
@@ -110,7 +110,7 @@ VCPUS_MAX = Integer(
 )
 MEMORY = Size(
     "memory",
-    "Memory.",
+    "Memory of the VM.",
     default=1024,
     xml=composites.MEMORY,
     low=_MIN_MEMORY,
@@ -119,7 +119,7 @@ MEMORY = Size(
 )
 MEMORY_MAX = Size(
     "memory_max",
-    "Memory it can be given while it runs; as O(memory) if left out.",
+    "Maximum memory that the VM can be given while it runs; defaults to O(memory).",
     default=None,
     xml=composites.MEMORY_MAX,
     low=_MIN_MEMORY,
@@ -128,43 +128,46 @@ MEMORY_MAX = Size(
 )
 IMAGE = Value(
     "image",
-    "What its first disk is made from. A file name in C(virt_image_dir) on the controller, an"
-    " absolute path on the hypervisor, a volume as C(pool/volume), or an https URL with its"
-    " checksum as C(https://host/file.qcow2#sha256:...), which the hypervisor downloads. The format"
-    " is found out from the content.",
+    "Image that the first disk is created from. A file name in C(virt_image_dir) on the"
+    " controller, an absolute path on the hypervisor, a volume as C(pool/volume), or an https URL"
+    " with its checksum as C(https://host/file.qcow2#sha256:...), which the hypervisor downloads."
+    " The format is detected from the content.",
     default=None,
     change=never(MADE_ONCE),
 )
 DISK_PROFILE = Text(
     "disk_profile",
-    "Name of a profile in C(virt_disk_profiles). Without any, V(default) is one disk C(system) of"
-    " 8192 MiB, qcow2, virtio; V(none) has no disks.",
+    "Name of a profile in C(virt_disk_profiles). Predefined are V(default), one disk C(system) of"
+    " 8192 MiB, qcow2, virtio, and V(none), no disks.",
     default="default",
     pattern=LABEL,
     rule=LABEL_RULE,
 )
 NIC_PROFILE = Text(
     "nic_profile",
-    "Name of a profile in C(virt_nic_profiles). Without any, V(default) is one virtio NIC C(eth0)"
-    " on the bridge C(br0); V(none) has no NICs.",
+    "Name of a profile in C(virt_nic_profiles). Predefined are V(default), one virtio NIC C(eth0)"
+    " on the bridge C(br0), and V(none), no NICs.",
     default="default",
     pattern=LABEL,
     rule=LABEL_RULE,
 )
 OVERLAY = Boolean(
     "overlay",
-    "Make the disk copy-on-write over the immutable base image, instead of a full copy.",
+    "Create the disk as a copy-on-write overlay on the immutable base image, instead of a full"
+    " copy.",
     default=True,
     change=never(MADE_ONCE),
 )
 START = Boolean("start", "Start the VM once it is complete.", default=True)
-AUTOSTART = Boolean("autostart", "Start the VM with its hypervisor.", default=False, change=LIVE)
+AUTOSTART = Boolean(
+    "autostart", "Start the VM when its hypervisor boots.", default=False, change=LIVE
+)
 GROUPS = Words(
     "groups", "Inventory groups of the VM.", pattern=_GROUP, rule=_GROUP_RULE, change=LIVE
 )
 ANTI_AFFINITY = Words(
     "anti_affinity",
-    "Groups none of whose VMs may be on the same hypervisor.",
+    "Groups whose VMs must not run on the same hypervisor.",
     pattern=_GROUP,
     rule=_GROUP_RULE,
     change=LIVE,
@@ -180,43 +183,43 @@ ZONE = Text(
 TAGS = Words("tags", "Tags the hypervisor must have.", pattern=_TAG, rule=_TAG_RULE, change=LIVE)
 HOST = Text(
     "host",
-    "Hypervisor it must be on, by its name in the inventory.",
+    "Hypervisor that the VM must be on, by its inventory name.",
     default=None,
     pattern=r"[A-Za-z0-9_][^\s/,;]{0,252}",
-    rule="a host is named as in the inventory",
-    change=never("a VM that exists is moved by fleet.virt.migrate_vm"),
+    rule="write the host's name as in the inventory",
+    change=never("an existing VM is moved with fleet.virt.migrate_vm"),
 )
 PLACES = (HOST, ZONE, TAGS, ANTI_AFFINITY)
 PLACEMENT = Group(
     "placement",
-    "Where the VM may be, in one mapping; the same four options are taken beside it.",
+    "Placement rules in one mapping; the same four options are also accepted at the top level.",
     settings=PLACES,
 )
 FIRMWARE = Choice(
     "firmware",
-    "Firmware; that of the machine type if left out. V(uefi) is refused where libvirt finds no such"
-    " firmware (package C(ovmf) or C(edk2-ovmf)).",
+    "Firmware; defaults to that of the machine type. V(uefi) is refused where libvirt finds no"
+    " UEFI firmware (package C(ovmf) or C(edk2-ovmf)).",
     default=None,
     xml=composites.FIRMWARE,
     same=_as_far_as_known,
     choices=("bios", "uefi"),
     change=never(
-        "what is installed boots with the firmware that it was installed with; make it anew"
+        "an installed system boots with the firmware it was installed with; recreate the VM"
     ),
 )
 SECURE_BOOT = Boolean(
     "secure_boot",
-    "Boot signed systems only. Needs O(firmware) V(uefi), the machine type V(q35), and a firmware"
-    " that has Microsoft's keys. It does not hold a O(kernel) back that nobody signed.",
+    "Boot signed systems only. Needs O(firmware) V(uefi), the machine type V(q35), and firmware"
+    " with Microsoft's keys. It does not prevent an unsigned O(kernel) from booting.",
     default=False,
     xml=composites.SECURE_BOOT,
     change=never(
-        "what is installed boots with the firmware that it was installed with; make it anew"
+        "an installed system boots with the firmware it was installed with; recreate the VM"
     ),
 )
 KERNEL = Text(
     "kernel",
-    "Kernel that is started instead of what the firmware finds, an absolute path on the"
+    "Kernel to boot directly, instead of what the firmware finds; an absolute path on the"
     " hypervisor.",
     default=None,
     xml="os/kernel",
@@ -226,7 +229,7 @@ KERNEL = Text(
 )
 INITRD = Text(
     "initrd",
-    "Its initial file system, an absolute path on the hypervisor.",
+    "Initial RAM disk of O(kernel), an absolute path on the hypervisor.",
     default=None,
     xml="os/initrd",
     change=AT_BOOT,
@@ -235,14 +238,14 @@ INITRD = Text(
 )
 CMDLINE = Text(
     "cmdline",
-    "Its command line.",
+    "Command line of O(kernel).",
     default=None,
     xml="os/cmdline",
     change=AT_BOOT,
 )
 BOOT_MENU = Boolean(
     "boot_menu",
-    "Whether the firmware asks at its start what to boot.",
+    "Whether the firmware shows a boot menu at startup.",
     default=False,
     xml="os/bootmenu/@enable",
     change=AT_BOOT,
@@ -250,8 +253,7 @@ BOOT_MENU = Boolean(
 )
 MACHINE = Text(
     "machine",
-    "Machine type. Left out, or for a family such as V(q35), the newest versioned type that qemu"
-    " has.",
+    "Machine type. If omitted, or for a family such as V(q35), the newest versioned type of QEMU.",
     default=None,
     xml="os/type/@machine",
     same=lambda asked, real: not asked or machines.is_of(str(real), asked),
@@ -261,25 +263,26 @@ MACHINE = Text(
 )
 ARCH = Text(
     "arch",
-    "Architecture, such as V(aarch64); the hypervisor's own if left out.",
+    "Architecture, such as V(aarch64); defaults to the hypervisor's own.",
     default=None,
     xml="os/type/@arch",
     pattern=r"[a-z0-9_]{1,32}",
     rule="for example x86_64 or aarch64",
-    change=never("another architecture is another VM; make it anew"),
+    change=never("the architecture of a VM is fixed; recreate the VM"),
 )
 DOMAIN_TYPE = Choice(
     "domain_type",
-    "What runs it. Left out, the best the hypervisor has.",
+    "Domain type, hardware-assisted (V(kvm)) or emulated (V(qemu)). Defaults to the best"
+    " available.",
     default=None,
     xml="@type",
     choices=("kvm", "qemu"),
-    change=never("a VM is defined for what runs it; make it anew, or use virsh edit"),
+    change=never("the domain type of a VM is fixed; recreate the VM, or use virsh edit"),
 )
 BOOT = Words(
     "boot",
-    "Names of disks and NICs in the order the firmware tries them. Left out, the first disk, then"
-    " the drives.",
+    "Names of disks and NICs in the order the firmware tries them. Defaults to the first disk,"
+    " then the drives.",
     pattern=r".+",
     rule="name a disk or NIC of this VM",
     change=AT_BOOT,
@@ -293,14 +296,14 @@ RNG = Boolean(
 )
 BALLOON = Boolean(
     "balloon",
-    "Give the guest a memory balloon, by which it gives memory back while it runs.",
+    "Give the guest a memory balloon, with which it returns memory to the host while it runs.",
     default=True,
     xml=composites.BALLOON,
     change=AT_BOOT,
 )
 ON_POWEROFF = Choice(
     "on_poweroff",
-    "What becomes of the VM when the guest powers off. V(restart) needs O(on_reboot) V(restart).",
+    "What happens to the VM when the guest powers off. V(restart) needs O(on_reboot) V(restart).",
     default="destroy",
     xml="on_poweroff",
     absent="destroy",
@@ -309,8 +312,8 @@ ON_POWEROFF = Choice(
 )
 ON_REBOOT = Choice(
     "on_reboot",
-    "What becomes of it when the guest reboots. V(destroy) is for installers that have to be"
-    " started anew from the disk.",
+    "What happens to the VM when the guest reboots. V(destroy) is for installers, after which the"
+    " VM has to be started again from the disk.",
     default="restart",
     xml="on_reboot",
     absent="restart",
@@ -319,8 +322,8 @@ ON_REBOOT = Choice(
 )
 ON_CRASH = Choice(
     "on_crash",
-    "What becomes of it when the guest crashes, as far as O(panic) tells. The two with V(coredump)"
-    " write its memory below C(/var/lib/libvirt/qemu/dump) first.",
+    "What happens to the VM when the guest crashes and O(panic) reports it. The two values with"
+    " V(coredump) first dump its memory below C(/var/lib/libvirt/qemu/dump).",
     default="destroy",
     xml="on_crash",
     absent="destroy",
@@ -345,7 +348,7 @@ DESCRIPTION = Value(
 )
 WAIT = Boolean(
     "wait",
-    "Whether C(fleet.virt.provision_vm) waits until the VM answers; not looked at here.",
+    "Whether C(fleet.virt.provision_vm) waits until the VM responds; ignored by this module.",
     default=True,
 )
 

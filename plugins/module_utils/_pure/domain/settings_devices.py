@@ -41,7 +41,7 @@ LABEL = r"[A-Za-z0-9][^/\\<>&\"']{0,127}"
 LABEL_RULE = (
     "1 to 128 characters without '/', quotes or angle brackets, the first a letter or digit"
 )
-MADE_ONCE = "a disk is made from its image once; make another VM, or another disk"
+MADE_ONCE = "a disk is created from its image once; create another VM, or another disk"
 _ANOTHER = "a disk keeps its kind and format; add another disk"
 _INTERFACE = r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}"
 _INTERFACE_RULE = "a network interface has 1 to 15 letters, digits or '_.:@-'"
@@ -56,22 +56,22 @@ class Disk:
 
     state = Choice(
         "state",
-        "Whether the VM has it. V(absent) takes it out of a VM that exists, and removes its volume"
-        " with all that is on it if it was made for this VM. A disk that is not mentioned stays.",
+        "Whether the VM has the disk. V(absent) detaches it from an existing VM, and deletes its"
+        " volume with all data if it was created for this VM. A disk that is not listed is kept.",
         default="present",
         choices=("present", "absent"),
     )
     size = Size(
         "size",
-        "Size. Left out for a disk with an image, that of the image.",
+        "Size of the disk. Defaults to the size of its image, if it has one.",
         default=None,
         high=MAX_MIB,
         change=LIVE,
     )
     device = Choice(
         "device",
-        "What it is. A V(cdrom) or V(floppy), which PCs alone have, is a drive. It has its O(image)"
-        " in it, which is raw (of a CD an ISO image), or is empty, and takes no size.",
+        "Device type. A V(cdrom), or a V(floppy) (PCs only), is a drive. It is empty or holds its"
+        " O(image), which must be raw (for a CD, an ISO image), and it takes no size.",
         default="disk",
         xml="@device",
         absent="disk",
@@ -80,7 +80,7 @@ class Disk:
     )
     format = Choice(
         "format",
-        "Format of its volume. Left out, V(qcow2), and V(raw) for a drive.",
+        "Format of the volume. Defaults to V(qcow2), and to V(raw) for a drive.",
         default=None,
         xml="driver/@type",
         choices=("qcow2", "raw"),
@@ -88,17 +88,18 @@ class Disk:
     )
     bus = Choice(
         "bus",
-        "What it is attached to. Left out, V(virtio), V(scsi) for a V(cdrom), and V(fdc) for a"
-        " V(floppy), which nothing else is on. Machine types such as V(q35) have no V(ide).",
+        "Bus that the disk is attached to. Defaults to V(virtio), to V(scsi) for a V(cdrom), and"
+        " to V(fdc) for a V(floppy), the only device on that bus. Machine types such as V(q35)"
+        " have no V(ide).",
         default=None,
         xml="target/@bus",
         aliases=("model",),
         choices=("virtio", "scsi", "sata", "ide", "usb", "fdc"),
-        change=never("the guest would find it under another name; add another disk"),
+        change=never("the guest would see the disk under another name; add another disk"),
     )
     cache = Choice(
         "cache",
-        "How the hypervisor caches it. V(none) and V(directsync) bypass the host's page cache.",
+        "Cache mode on the hypervisor. V(none) and V(directsync) bypass the host's page cache.",
         default="none",
         xml="driver/@cache",
         absent="writeback",
@@ -107,8 +108,8 @@ class Disk:
     )
     io = Choice(
         "io",
-        "How QEMU does its input and output; QEMU's choice if left out. V(native) needs O(cache)"
-        " V(none) or V(directsync).",
+        "I/O mode of QEMU; defaults to QEMU's own choice. V(native) needs O(cache) V(none) or"
+        " V(directsync).",
         default=None,
         xml="driver/@io",
         choices=("native", "threads", "io_uring"),
@@ -116,7 +117,7 @@ class Disk:
     )
     discard = Choice(
         "discard",
-        "Whether what the guest discards is given back to the pool.",
+        "Whether blocks that the guest discards are returned to the pool.",
         default="unmap",
         xml="driver/@discard",
         absent="ignore",
@@ -126,8 +127,8 @@ class Disk:
     )
     detect_zeroes = Choice(
         "detect_zeroes",
-        "Whether QEMU looks for zeroes in what the guest writes. V(on) writes them without taking"
-        " space where the format can; V(unmap) gives the space back, for which O(discard) must be"
+        "Whether QEMU detects zeroes in the guest's writes. V(on) stores them without allocating"
+        " space where the format can; V(unmap) also releases the space, which needs O(discard)"
         " V(unmap).",
         default=None,
         xml="driver/@detect_zeroes",
@@ -137,9 +138,9 @@ class Disk:
     )
     iothread = Integer(
         "iothread",
-        "Number of the thread of QEMU that does its input and output, beside those of the vCPUs."
-        " Disks with the same number share it. The VM has as many as the highest number. Only for"
-        " O(bus) V(virtio).",
+        "Number of the QEMU I/O thread that serves the disk, separate from the vCPU threads. Disks"
+        " with the same number share a thread. The VM has as many threads as the highest number."
+        " Only for O(bus) V(virtio).",
         default=None,
         xml=composites.IOTHREAD,
         low=1,
@@ -148,31 +149,31 @@ class Disk:
     )
     pool = Text(
         "pool",
-        "Pool its volume is made in; the variable C(virt_pool) if left out.",
+        "Pool to create the volume in; defaults to the variable C(virt_pool).",
         default=None,
         pattern=LABEL,
         rule=LABEL_RULE,
-        change=never("a disk stays in the pool that it was made in; add another disk"),
+        change=never("a disk stays in the pool it was created in; add another disk"),
     )
     image = Value(
         "image",
-        "What it is made from, written as the VM's own C(image). Left out, that one for the first"
-        " disk, and none for the others. That of a drive is read where it is, among the base"
-        " images, by all VMs that have it in one; a VM without a system on its first disk boots"
+        "Image that the disk is created from, in the form of the VM's own C(image). The first disk"
+        " defaults to that one, others to none. The image of a drive stays among the base images,"
+        " where all VMs with it in a drive read it. A VM without a system on its first disk boots"
         " from its V(cdrom).",
         default=None,
         change=never(MADE_ONCE),
     )
     overlay = Boolean(
         "overlay",
-        "Make it copy-on-write over its image, instead of a full copy. Left out, as the VM's own"
-        " C(overlay), and false for V(raw).",
+        "Create the disk as a copy-on-write overlay on its image, instead of a full copy. Defaults"
+        " to the VM's own C(overlay), and to false for V(raw).",
         default=None,
         change=never(MADE_ONCE),
     )
     readonly = Boolean(
         "readonly",
-        "Keep the guest from writing to it. A V(cdrom) or V(floppy) always is.",
+        "Prevent the guest from writing to the disk. A V(cdrom) or V(floppy) is always read-only.",
         default=False,
         xml="readonly",
         change=AT_BOOT,
@@ -191,11 +192,11 @@ class Disk:
 class Nic:
     """The settings of one NIC, without its name."""
 
-    state = dataclasses.replace(Disk.state, description="Whether the VM has it.")
+    state = dataclasses.replace(Disk.state, description="Whether the VM has the NIC.")
     bridge = Text(
         "bridge",
-        "Bridge of the hypervisor it is attached to. Either this or O(network) has to be given,"
-        " here or by the profile.",
+        "Bridge on the hypervisor that the NIC is attached to. Either this or O(network) is"
+        " required, here or in the profile.",
         default=None,
         xml="source/@bridge",
         pattern=_INTERFACE,
@@ -204,7 +205,7 @@ class Nic:
     )
     network = Text(
         "network",
-        "Network of libvirt it is attached to.",
+        "libvirt network that the NIC is attached to.",
         default=None,
         xml="source/@network",
         pattern=LABEL,
@@ -213,7 +214,7 @@ class Nic:
     )
     mac = Value(
         "mac",
-        "MAC address, in quotes. Left out, it follows from the names of fleet, VM and NIC.",
+        "MAC address, in quotes. If omitted, it is derived from the names of fleet, VM and NIC.",
         default=None,
         xml="mac/@address",
         change=never(
@@ -222,9 +223,9 @@ class Nic:
     )
     vlan = Integer(
         "vlan",
-        "VLAN tag. Refused where libvirt sets no VLAN tags, as on a Linux bridge without"
-        " C(vlan_filtering), or on any before libvirt 11. Give the NIC a bridge that is on that"
-        " VLAN, or one of Open vSwitch (O(virtualport)).",
+        "VLAN tag. Refused where libvirt cannot set VLAN tags, such as on a Linux bridge without"
+        " C(vlan_filtering), or on any Linux bridge before libvirt 11. Use a bridge that is on"
+        " that VLAN, or an Open vSwitch bridge (O(virtualport)).",
         default=None,
         xml="vlan/tag/@id",
         low=1,
@@ -233,7 +234,7 @@ class Nic:
     )
     model = Choice(
         "model",
-        "Device that the guest sees.",
+        "Device model that the guest sees.",
         default="virtio",
         xml="model/@type",
         choices=(
@@ -251,7 +252,7 @@ class Nic:
     )
     link = Boolean(
         "link",
-        "Whether its cable is plugged in.",
+        "Whether the link is up.",
         default=True,
         xml="link/@state",
         absent=True,
@@ -260,8 +261,8 @@ class Nic:
     )
     type = Choice(
         "type",
-        "What O(source) names; V(bridge) if left out. V(direct) is an interface of the hypervisor"
-        " (macvtap), which has to be there; a VM with such a NIC is not moved.",
+        "Type of O(source); defaults to V(bridge). V(direct) is an existing interface of the"
+        " hypervisor (macvtap); a VM with such a NIC cannot be moved.",
         default=None,
         xml="@type",
         choices=("bridge", "network", "direct"),
@@ -269,8 +270,8 @@ class Nic:
     )
     source = Value(
         "source",
-        "Name of the bridge or network, another way to write O(bridge) or O(network), or of the"
-        " interface of O(type) V(direct).",
+        "Name of the bridge or network, an alternative to O(bridge) or O(network), or of the"
+        " interface for O(type) V(direct).",
         default=None,
         xml=composites.NIC_SOURCE,
         change=LIVE,
@@ -282,7 +283,7 @@ class Console:
 
     type = Choice(
         "type",
-        "What it speaks; V(vnc) if only the others are given.",
+        "Protocol of the console; V(vnc) if only other options are given.",
         default=None,
         xml="@type",
         choices=("none", "vnc", "spice"),
@@ -290,17 +291,17 @@ class Console:
     )
     listen = Text(
         "listen",
-        "Address of the hypervisor it listens on. On loopback it is reached through SSH. Any other"
-        " is refused where the hypervisor's C(qemu.conf) has no C(vnc_tls) with"
-        " C(vnc_tls_x509_verify), or for SPICE C(spice_tls).",
+        "Address on the hypervisor that the console listens on. On loopback it is reached through"
+        " SSH. Any other is refused unless the hypervisor's C(qemu.conf) sets C(vnc_tls) with"
+        " C(vnc_tls_x509_verify), or C(spice_tls) for SPICE.",
         default="127.0.0.1",
         xml=composites.LISTEN,
         change=AT_BOOT,
     )
     port = Integer(
         "port",
-        "Port it listens on. Left out, the first that is free; a fixed one may be taken where the"
-        " VM is moved to.",
+        "Port that the console listens on. Defaults to the first free one; a fixed port may be in"
+        " use on the hypervisor that the VM is moved to.",
         default=None,
         xml="@port",
         change=AT_BOOT,
@@ -309,17 +310,17 @@ class Console:
     )
     keymap = Text(
         "keymap",
-        "Layout of the viewer's keyboard, such as V(de); needed for old viewers only.",
+        "Keyboard layout of the viewer, such as V(de); needed for old viewers only.",
         default=None,
         xml="@keymap",
         change=AT_BOOT,
         pattern=r"[a-z]{2}(-[a-z0-9]{2,8})?",
-        rule="write two small letters, for example de",
+        rule="write two lower-case letters, for example de",
         secret=False,
     )
     password = Value(
         "password",
-        "Password it asks for, none if left out. VNC takes at most 8 characters.",
+        "Password of the console; none if omitted. VNC takes at most 8 characters.",
         default=None,
         xml="@passwd",
         secret=True,
@@ -332,7 +333,7 @@ class Cpu:
 
     mode = Choice(
         "mode",
-        "How it is chosen; V(custom) if only a model is given.",
+        "CPU mode; V(custom) if only a model is given.",
         default=None,
         xml=composites.CPU_MODE,
         choices=("host-model", "host-passthrough", "maximum", "custom"),
@@ -340,7 +341,8 @@ class Cpu:
     )
     model = Text(
         "model",
-        "Model, such as V(EPYC); needed for O(mode) V(custom), and not taken with the others.",
+        "CPU model, such as V(EPYC); required for O(mode) V(custom), and not accepted with other"
+        " modes.",
         default=None,
         xml="model",
         pattern=r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}",
@@ -354,8 +356,7 @@ class Watchdog:
 
     model = Choice(
         "model",
-        "Device that the guest sees; the one that fits the machine type if left out. V(itco) needs"
-        " libvirt 9.1.",
+        "Device model; defaults to the one that fits the machine type. V(itco) needs libvirt 9.1.",
         default=None,
         xml="@model",
         choices=("i6300esb", "ib700", "itco", "diag288"),
@@ -363,7 +364,7 @@ class Watchdog:
     )
     action = Choice(
         "action",
-        "What the hypervisor does when it fires.",
+        "What the hypervisor does when the watchdog fires.",
         default="reset",
         xml="@action",
         absent="reset",
@@ -377,11 +378,11 @@ class Tpm:
 
     model = Choice(
         "model",
-        "Device that the guest sees. Left out, V(tpm-crb) on PCs, else V(tpm-tis).",
+        "Device model. Defaults to V(tpm-crb) on PCs, else V(tpm-tis).",
         default=None,
         xml="@model",
         choices=("tpm-crb", "tpm-tis"),
-        change=never("what the guest keeps in its TPM would be lost; make the VM anew"),
+        change=never("the contents of the guest's TPM would be lost; recreate the VM"),
     )
 
 
@@ -390,10 +391,10 @@ NIC = (*rows(Nic), *rows(settings_tuning.Nic))
 CONSOLE = rows(Console)
 CPU = (*rows(Cpu), *rows(settings_tuning.Cpu))
 WATCHDOG, TPM = rows(Watchdog), rows(Tpm)
-_NAME = "Name; one that the profile has changes that of the profile."
+_NAME = "Name; an entry with a name from the profile overrides settings of the profile's entry."
 DISKS = Group(
     "disks",
-    "Disks beside those of the profile; one of the same name changes that of the profile.",
+    "Disks in addition to those of the profile; one with the same name overrides its settings.",
     settings=(Value("name", _NAME, default=None, required=True), *DISK),
     xml="devices/disk",
     of="list",
@@ -401,7 +402,7 @@ DISKS = Group(
 )
 NICS = Group(
     "nics",
-    "NICs beside those of the profile; one of the same name changes that of the profile.",
+    "NICs in addition to those of the profile; one with the same name overrides its settings.",
     settings=(Value("name", _NAME, default=None, required=True), *NIC),
     xml="devices/interface",
     of="list",
@@ -409,8 +410,8 @@ NICS = Group(
 )
 CONSOLES = Group(
     "console",
-    "Graphical console, or its type alone, such as V(vnc). There is none if left out. A serial"
-    " console is always there.",
+    "Graphical console, or just its type, such as V(vnc). None if omitted. A VM always has a"
+    " serial console.",
     settings=CONSOLE,
     xml="devices/graphics",
     of="raw",
@@ -418,8 +419,8 @@ CONSOLES = Group(
 )
 CPUS = Group(
     "cpu",
-    "CPU, or its mode or model alone, such as V(host-passthrough) or V(EPYC). Left out, a KVM guest"
-    " has the host's model.",
+    "CPU, or just its mode or model, such as V(host-passthrough) or V(EPYC). If omitted, a KVM"
+    " guest has the host's model.",
     settings=CPU,
     xml="cpu",
     of="raw",
@@ -427,7 +428,7 @@ CPUS = Group(
 )
 WATCHDOGS = Group(
     "watchdog",
-    "Watchdog, or its action alone, such as V(poweroff), or V(true). There is none if left out.",
+    "Watchdog, or just its action, such as V(poweroff), or V(true). None if omitted.",
     settings=WATCHDOG,
     xml="devices/watchdog",
     of="raw",
@@ -435,9 +436,9 @@ WATCHDOGS = Group(
 )
 TPMS = Group(
     "tpm",
-    "TPM 2.0, V(true) or its model alone, such as V(tpm-tis). There is none if left out. It is"
-    " emulated. Where libvirt finds no emulator (packages C(swtpm) and C(swtpm-tools)), the VM is"
-    " refused. Removing the VM removes what the guest keeps in it.",
+    "Emulated TPM 2.0; V(true), or just its model, such as V(tpm-tis). None if omitted. Where"
+    " libvirt finds no emulator (packages C(swtpm) and C(swtpm-tools)), the VM is refused."
+    " Removing the VM deletes the contents of its TPM.",
     settings=TPM,
     xml="devices/tpm",
     of="raw",

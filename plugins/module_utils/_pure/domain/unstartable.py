@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A definition that libvirt itself refuses to start, whoever asks.
+"""A definition that libvirt itself refuses to start, for any caller.
 
 This file is private to the collection.
 """
@@ -32,7 +32,7 @@ def unmark(root: Element) -> None:
 
 
 def marked(root: Element, stored: Metadata, path: str) -> str:
-    """The ``<domain>`` ``root`` with ``kept`` as our metadata and a drive that cannot be opened.
+    """The ``<domain>`` ``root`` with ``stored`` as our metadata and a drive that cannot be opened.
 
     ``path`` is the drive's medium: a file that never exists. libvirt looks for it before it starts
     anything (startupPolicy mandatory) and fails. A definition that has such a drive keeps it.

@@ -32,7 +32,7 @@ def options(reader: Reader, disks: t.Sequence[Entry], nics: t.Sequence[Entry]) -
     for key in _STRUCTURES:
         value = reader.value(key)
         if isinstance(value, str) and value.lstrip().startswith("{"):
-            with contextlib.suppress(ValueError):  # whoever reads it reports that
+            with contextlib.suppress(ValueError):  # its reader reports that
                 value = json.loads(value)
         if isinstance(value, Mapping):
             found |= {f"{key}.{inner}" for inner, one in value.items() if one is not None}

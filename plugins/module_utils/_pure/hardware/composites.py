@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How those settings of machine and devices are written and read that are no single word.
+"""Write and read settings of machine and devices that are more than a single value.
 
-A place that depends on the setting alone (the timer's name) is an argument here.
+A place in the XML that depends only on the setting (the timer's name) is an argument here.
 
 This file is private to the collection.
 """
@@ -51,7 +51,7 @@ def timer(name: str, attribute: str, field: str) -> Pair:
 
 
 def switched(tag: str, attribute: str, field: str, whole_number: bool = False) -> Pair:
-    """A feature that is on with a value."""
+    """A feature that is enabled with a value."""
 
     def write(element: Element, whole: object) -> None:
         value = getattr(whole, field)
@@ -68,7 +68,7 @@ def switched(tag: str, attribute: str, field: str, whole_number: bool = False) -
 
 
 def kibibytes(place: str, field: str) -> Pair:
-    """A size of MiB, the text of an element or an attribute, with its unit beside it."""
+    """A size in MiB, the text of an element or an attribute, with its unit beside it."""
     below, at, attribute = place.rpartition("@")
     unit = f"{below}@unit" if at else f"{place}/@unit"
 
@@ -133,7 +133,7 @@ def _read_usb(element: Element) -> object:
 
 
 def video_memory(field: str) -> Pair:
-    """Memory of the graphics card, whose attribute is KiB without a unit."""
+    """Memory of the graphics card, whose attribute is in KiB without a unit."""
 
     def write(element: Element, whole: object) -> None:
         value = getattr(whole, field)

@@ -10,11 +10,11 @@ This file is private to the collection.
 from __future__ import annotations
 
 PATTERN = r"[0-9]{1,4}(-[0-9]{1,4})?(,\^?[0-9]{1,4}(-[0-9]{1,4})?)*"
-RULE = "numbers and ranges with commas, ^ before what is left out, for example 0-3,^2"
+RULE = "write numbers and ranges with commas, ^ before exclusions, for example 0-3,^2"
 
 
 def numbers(text: str) -> frozenset[int]:
-    """All that the set has."""
+    """The numbers in the set."""
     found: set[int] = set()
     for part in text.split(","):
         first, _dummy, last = part.lstrip("^").partition("-")
@@ -24,7 +24,7 @@ def numbers(text: str) -> frozenset[int]:
 
 
 def same(asked: object, real: object) -> bool:
-    """Whether two texts mean one set."""
+    """Whether two texts mean the same set."""
     if not isinstance(asked, str) or not isinstance(real, str):
         return asked == real
     return numbers(asked) == numbers(real)

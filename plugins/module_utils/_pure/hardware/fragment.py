@@ -2,12 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A fragment of libvirt's XML for what no setting says.
+"""A fragment of libvirt's XML for what no setting covers.
 
 It is a ``<domain>``. Its devices are added to those of the VM. Every other element is merged with
-the one that stands at its place, or added there; its attributes and its text win. What a setting
-says is refused, with the name of that setting. It is there if everything in it is: merging it once
-more changes nothing.
+the one at the same place, or added there; its attributes and its text win. What a setting covers is
+refused, with the name of that setting. Merging a fragment again changes nothing.
 
 This file is private to the collection.
 """
@@ -30,18 +29,18 @@ if t.TYPE_CHECKING:
     from ..._lxml import Element
 
 MOST_BYTES = 64 * 1024
-# What tells elements of one tag apart
+# What distinguishes elements with the same tag
 _KEYS = ("name", "id", "cellid", "vcpus", "vcpu", "iothread", "index")
 _IDENTITY = {
-    "name": "a VM's name is the setting name",
-    "uuid": "a VM is given its uuid when it is made",
-    "metadata": "what is kept with a VM is the collection's",
+    "name": "use the setting name",
+    "uuid": "a VM gets its UUID when it is created",
+    "metadata": "the metadata of a VM belongs to the collection",
     "os/type": "use the settings machine and arch",
     "os/firmware": "use the settings firmware and secure_boot",
     "iothreads": "use the setting iothread of disks",
     "iothreadids": "use the setting iothread of disks",
-    "devices/console": "the serial console is always there; use the setting serials for more",
-    "devices/emulator": "it starts any program as QEMU; install another QEMU instead",
+    "devices/console": "the serial console always exists; use the setting serials for more",
+    "devices/emulator": "it can start any program as QEMU; install another QEMU instead",
 }
 # An attribute at the end of a place; one in brackets tells elements apart
 _ATTRIBUTE = re.compile(r"(?:(?P<below>.*)/)?@(?P<name>[A-Za-z_:-]+)")
@@ -73,21 +72,21 @@ def parse(text: str) -> Element:
     """The ``<domain>`` of a fragment; raises XmlError for what is none."""
     size = len(text.encode("utf-8", "surrogateescape"))
     if size > MOST_BYTES:
-        raise XmlError(f"it has {size} bytes, more than {MOST_BYTES}; write only what is needed")
+        raise XmlError(f"it has {size} bytes, more than {MOST_BYTES}; shorten it")
     root = _lxml.parse(text, "the fragment")
     if root.tag != "domain":
-        raise XmlError(f"it is <{root.tag}>; put what is wanted into <domain>...</domain>")
+        raise XmlError(f"its root is <{root.tag}>; put the elements into <domain>...</domain>")
     return root
 
 
 def check(reader: Reader, text: str | None, table: Table) -> None:
-    """Report everything in a fragment that may not be in one; ``table`` are the VM's settings."""
+    """Report everything that a fragment must not contain; ``table`` are the VM's settings."""
     if text is None:
         return
     root = parse(text)
     found = dict.fromkeys((*_foreign(root), *_refused(root), *_owned(root, table), *_open(root)))
     if not found and not len(root):
-        found = {"there is nothing in it; leave it out": None}
+        found = {"it is empty; leave it out": None}
     for message in found:
         reader.problem("xml", message)
 
@@ -98,25 +97,25 @@ def _foreign(root: Element) -> Iterator[str]:
             if name.startswith("{"):
                 tag = name.partition("}")[2]
                 yield (
-                    f"{tag} is not of libvirt's own namespace; arguments of QEMU's command line"
-                    " start anything, and no check or move sees them: use virsh edit, which is"
-                    " kept as it is"
+                    f"{tag} is not in libvirt's own namespace; arguments of QEMU's command line can"
+                    " start anything, and no check or migration sees them: use virsh edit, whose"
+                    " changes are preserved"
                 )
     for name in map(str, root.attrib):
-        yield f"<domain> has an attribute {name}; leave it out, or use the setting domain_type"
+        yield f"<domain> has the attribute {name}; leave it out, or use the setting domain_type"
 
 
 def _refused(root: Element) -> Iterator[str]:
     for path, reason in _IDENTITY.items():
         if root.find(path) is not None:
-            yield f"{path} may not be in it: {reason}"
+            yield f"{path} is not allowed in it: {reason}"
     for (path, name), reason in _ATTRIBUTES.items():
         if any(one.get(name) is not None for one in root.findall(path)):
-            yield f"{path}/@{name} may not be in it: {reason}"
+            yield f"{path}/@{name} is not allowed in it: {reason}"
 
 
 def _owned(root: Element, table: Table) -> Iterator[str]:
-    """What rows say."""
+    """What rows of settings cover."""
     owners: dict[str, str] = {}  # the first of several settings that go together
     for row in table:
         if not isinstance(row, Group):
@@ -132,7 +131,7 @@ def _owned(root: Element, table: Table) -> Iterator[str]:
                     if _stands(root, place):
                         owners.setdefault(place, f"{row.name}.{inner.name}")
     for place, owner in owners.items():
-        yield f"{place} is what the setting {owner} says; use that"
+        yield f"{place} is covered by the setting {owner}; use that"
 
 
 def _places(row: Setting[object]) -> tuple[str, ...]:
@@ -150,7 +149,7 @@ def _stands(root: Element, place: str) -> bool:
 
 
 def _is_of(element: Element, group: Group) -> bool:
-    """Whether a device is of a type that the group can say; one of another may be added."""
+    """Whether the group can express a device of this type; one of another type may be added."""
     kind = element.get("type")
     if group.name == "hostdevs":
         return kind in ("pci", "usb")
@@ -170,11 +169,11 @@ def _open(root: Element) -> Iterator[str]:
         except ValueError:
             loopback = False
         if not loopback:
-            yield f"a device would listen on {host}; bind it to 127.0.0.1 or ::1, and tunnel to it"
+            yield f"a device would listen on {host}; bind it to 127.0.0.1 or ::1, and use a tunnel"
 
 
 def merge(root: Element, text: str | None) -> None:
-    """Put what is missing of a fragment into the ``<domain>`` ``root``."""
+    """Add the missing parts of a fragment to the ``<domain>`` ``root``."""
     for child in parse(text) if text else ():
         if child.tag == "devices":
             devices = root.find("devices")
@@ -208,7 +207,7 @@ def _counterpart(parent: Element, wanted: Element) -> Element | None:
 
 
 def missing(root: Element, text: str | None) -> list[str]:
-    """The ways to what is in a fragment and not in ``root``: ``cpu/cache``, ``devices/vsock``."""
+    """The paths of what is in a fragment and not in ``root``: ``cpu/cache``, ``devices/vsock``."""
     found: list[str] = []
     for child in parse(text) if text else ():
         if child.tag == "devices":
@@ -221,7 +220,7 @@ def missing(root: Element, text: str | None) -> list[str]:
 
 
 def _missing_of(devices: Element, wanted: Collection[Element]) -> list[Element]:
-    """Each device that is wanted has one of its own."""
+    """The wanted devices without a counterpart; each device matches only one."""
     free = list(devices)
     lost = []
     for one in wanted:
@@ -262,18 +261,18 @@ def _text(element: Element) -> str:
 XML = Fragment(
     "xml",
     (
-        "What no setting says, as a fragment of libvirt's XML, a C(<domain>) with the elements"
-        " that are wanted. Those of C(<devices>) are added as further devices. Any other is"
-        " merged with the one at its place, or added there, and its attributes and text win. At"
-        " most 64 KiB, without document type and secrets.",
-        "Refused, with what to use instead, are what a setting says, the VM's identity and"
-        " metadata, another C(<emulator>), what listens on other addresses than loopback, and"
-        " other namespaces, thus C(<qemu:commandline>), which starts anything that QEMU can,"
-        " unseen by any check or move. The whole is held against libvirt's schema, in check mode"
-        " too.",
-        "It is compared with the definition as libvirt keeps it, so it has to be written as"
-        " libvirt writes it (sizes in KiB, for example). If libvirt keeps it otherwise, it is"
-        " refused. What is no longer in it stays in the VM; remove that with C(virsh edit).",
+        "Settings that have no option, as a fragment of libvirt's XML, a C(<domain>) with the"
+        " elements to add. Those below C(<devices>) are added as additional devices. Any other is"
+        " merged with the existing one at its place, or added there; its attributes and text take"
+        " precedence. At most 64 KiB, without document type and secrets.",
+        "Anything that has an option is refused, as are the VM's identity and metadata, another"
+        " C(<emulator>), anything that listens on addresses other than loopback, and other"
+        " namespaces, including C(<qemu:commandline>), which starts anything that QEMU can, unseen"
+        " by any check or move. The error names what to use instead. The whole definition is"
+        " validated against libvirt's schema, also in check mode.",
+        "It is compared with the definition as libvirt stores it, so write it the way libvirt does"
+        " (sizes in KiB, for example). If libvirt stores it differently, it is refused. Elements"
+        " that are removed from it stay in the VM; remove them with C(virsh edit).",
     ),
     default=None,
     change=AT_BOOT,

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What of a VM is in its group of rows alone: there or not, or a list of such.
+"""Settings of a VM that are groups of rows: an optional group, or a list of them.
 
-A group is read, written and compared by its rows. What is refused beyond them is its ``check``;
-what is the same in each of its elements, or chosen by the machine, ``decide`` writes.
+A group is read, written and compared by its rows. ``check`` refuses what rows cannot; ``decide``
+writes what is the same in each of its elements, or depends on the machine.
 
 This file is private to the collection.
 """
@@ -33,7 +33,7 @@ _PCS = ("x86_64", "i686")
 @dataclass(frozen=True)
 @fields_of(machine.MEMORY_BACKINGS.settings)
 class MemoryBacking:
-    """What the memory is made of."""
+    """What backs the memory."""
 
     hugepages: bool | None = None
     page_size: int | None = None
@@ -44,7 +44,7 @@ class MemoryBacking:
 @dataclass(frozen=True)
 @fields_of(machine.NUMATUNES.settings)
 class Numatune:
-    """Nodes that the memory is of."""
+    """NUMA nodes that the memory comes from."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Cputune:
 @dataclass(frozen=True)
 @fields_of(machine.MEMTUNES.settings)
 class Memtune:
-    """Bounds of QEMU's memory."""
+    """Limits of QEMU's memory."""
 
     hard_limit: int | None = None
 
@@ -117,7 +117,7 @@ class Panic:
 @dataclass(frozen=True)
 @fields_of(peripherals.FILESYSTEMS.settings)
 class Filesystem:
-    """A folder of the hypervisor."""
+    """A directory of the hypervisor."""
 
     target: str | None = None
     driver: str = "path"
@@ -162,9 +162,9 @@ def _as_it_is(_element: Element, _chosen: Machine) -> None:
 
 @dataclass(frozen=True)
 class Kind:
-    """A group, what it becomes, and ``word``, the setting that a bare word is of.
+    """A group, the type it becomes, and ``word``, the setting that a bare word sets.
 
-    ``usual`` is what ``true`` alone means.
+    ``usual`` is what a bare ``true`` means.
     """
 
     group: Group
@@ -212,7 +212,7 @@ def _check_filesystem(reader: Reader) -> None:
     if reader.value("driver") != "virtiofs":
         return
     if reader.value("accessmode") not in (None, "passthrough"):
-        reader.problem("accessmode", "virtiofs has passthrough alone; leave it out")
+        reader.problem("accessmode", "virtiofs supports only passthrough; leave it out")
     if reader.is_true("readonly"):
         reader.problem("readonly", "virtiofs cannot be read-only; use driver path, or leave it out")
 
@@ -238,17 +238,17 @@ def _check_serial(reader: Reader) -> None:
     taken = (*needed, *(("protocol",) if kind == "tcp" else ()))
     for key in ("path", "mode", "host", "port", "protocol"):
         if reader.given(key) and key not in taken:
-            reader.problem(key, f"a serial port of type {show(kind)} has none; leave it out")
+            reader.problem(key, f"a serial port of type {show(kind)} has no {key}; leave it out")
 
 
 def _check_channel(reader: Reader) -> None:
     _needs(reader, "name")
     if reader.value("name") == "org.qemu.guest_agent.0":
-        reader.problem("name", "that of the guest's agent is always there; leave it out")
+        reader.problem("name", "the guest agent's channel always exists; leave it out")
 
 
 def clock(root: Element, chosen: Machine) -> None:
-    """The clock of a VM that says nothing of it."""
+    """Write the clock of a VM that does not set it."""
     _clock(places.reach(root, "clock"), chosen)
 
 
@@ -257,7 +257,7 @@ def _clock(element: Element, chosen: Machine) -> None:
         places.put(element, "@offset", "timezone")
     places.put(element, "@offset", "utc")
     if chosen.domain_type == "kvm" and chosen.arch in _PCS:
-        # what keeps a busy host's guests in time: late ticks are made up for, not dropped
+        # keeps guests of a busy host on time: late ticks are made up for, not dropped
         usual = {"rtc": ("tickpolicy", "catchup"), "pit": ("tickpolicy", "delay")}
         there = [one.get("name") for one in element.iterfind("timer")]
         for name, (key, value) in {**usual, "hpet": ("present", "no")}.items():
@@ -266,7 +266,7 @@ def _clock(element: Element, chosen: Machine) -> None:
 
 
 def _hyperv(element: Element, _chosen: Machine) -> None:
-    """Its timers go by its clock."""
+    """Its timers need its clock."""
     if places.texts(element, "stimer/@state") == ["on"]:
         for root in element.iterancestors("domain"):
             clock = places.reach(root, "clock")
@@ -275,7 +275,7 @@ def _hyperv(element: Element, _chosen: Machine) -> None:
 
 
 def _video(element: Element, chosen: Machine) -> None:
-    # the one that needs no driver in the guest; elsewhere than on PCs there is only virtio
+    # the one that needs no driver in the guest; only virtio exists on anything but PCs
     places.put(element, "model/@type", "vga" if chosen.arch in _PCS else "virtio")
 
 
@@ -359,7 +359,7 @@ def _made(kind: Kind, reader: Reader) -> object:
 
 
 def one(value: t.Any, path: str, problems: list[Problem], word: str) -> Reader | None:
-    """What a device is read from that is there or not; a bare word is its setting ``word``."""
+    """The reader of an optional device; a bare word is its setting ``word``."""
     if isinstance(value, str):
         try:
             value = to_boolean(value)  # as the command line gives it

@@ -4,8 +4,8 @@
 
 """Disks that QEMU encrypts (LUKS), by a secret that libvirt keeps on the hypervisor.
 
-Only what the secret is known by is here. Its value is libvirt's: nobody of this collection reads
-it.
+Only the identity of the secret is handled here. Its value stays with libvirt: this collection
+never reads it.
 
 This file is private to the collection.
 """
@@ -39,31 +39,31 @@ def check(reader: Reader, *, drive: bool, exists: bool, copied: bool) -> None:
         return
     key = "encryption_secret"
     if drive:
-        reader.problem(key, "a drive has none; leave it out")
+        reader.problem(key, "a drive cannot be encrypted; leave it out")
     elif reader.given("protocol"):
-        reader.problem(key, "a disk over the network has none here; leave it out")
+        reader.problem(key, "network disks cannot be encrypted here; leave it out")
     elif not exists and reader.value("format") == "raw":
         reader.problem("format", "an encrypted disk is made as qcow2; leave the format out")
     elif copied:
         reader.problem(
             "overlay",
-            "an encrypted disk is no copy of its image: nobody but libvirt and QEMU knows its"
-            " passphrase; set overlay true, so that it lies on the image and what the guest writes"
-            " is encrypted",
+            "an encrypted disk cannot be a copy of its image: only libvirt and QEMU know its"
+            " passphrase; set overlay true, so that the image is its backing file and what the"
+            " guest writes is encrypted",
         )
 
 
 SECRET = Text(
     "encryption_secret",
-    "The UUID or usage of the secret of libvirt (C(virsh secret-list), of type V(volume)) by"
-    " which QEMU encrypts it (LUKS). The secret has to be on the hypervisor; its value is never"
-    " read here. libvirt makes the volume encrypted; one that exists has to be. What is on an"
-    " image that it lies on, and on the seed medium, is not encrypted. Such a disk grows only"
-    " while the VM runs, and the VM is neither moved, copied nor given snapshots.",
+    "UUID or usage of the libvirt secret (C(virsh secret-list), of type V(volume)) with which QEMU"
+    " encrypts the disk (LUKS). The secret must exist on the hypervisor; its value is never read"
+    " here. libvirt creates the volume encrypted; an existing one must be encrypted already. Data"
+    " in the disk's base image and on the seed medium is not encrypted. Such a disk can be grown"
+    " only while the VM runs, and the VM can be neither moved nor copied nor have snapshots.",
     default=None,
     xml=Pair(_write, encryption.secret_of, ("source/encryption", "encryption")),
     pattern=r"[^\0\s][^\0]{0,127}",
     rule="the UUID or the usage of a secret, as virsh secret-list shows it",
-    change=never("a disk is encrypted when it is made, or not; add another disk"),
+    change=never("encryption is decided when a disk is created; add another disk"),
     secret=False,
 )

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The settings of a VM's machine, one row each: memory's backing, NUMA, pinning, clock, features;
-and when it is started.
+"""The settings of a VM's machine, one row each: memory backing, NUMA, pinning, clock, features,
+and start order.
 
 A place in XML is one below the group's element.
 
@@ -31,7 +31,7 @@ from . import composites, cpusets
 _MIB = 1 << 26  # 64 TiB
 _TICKS = ("delay", "catchup", "merge", "discard")
 _STATE = ("on", "off")
-_BY_HAND = never("a VM keeps these parts of its machine; use virsh edit, or make it anew")
+_BY_HAND = never("these parts of the machine are fixed; use virsh edit, or recreate the VM")
 
 
 def _cpus(name: str, description: str, xml: str) -> Text[None]:
@@ -58,29 +58,30 @@ def _there(name: str, description: str, xml: str) -> Boolean[None]:
 
 
 class MemoryBacking:
-    """What the VM's memory is made of."""
+    """How the VM's memory is backed."""
 
     hugepages = _there(
         "hugepages",
-        "Take it from huge pages, of the hypervisor's default size if O(page_size) is left out. A"
-        " hypervisor that has not reserved enough of them, or has given them away, is left out.",
+        "Back the memory with huge pages, of the hypervisor's default size if O(page_size) is"
+        " omitted. A hypervisor without enough free huge pages is not considered.",
         "hugepages",
     )
     page_size = Size(
         "page_size",
-        "Size of the huge pages, such as V(2MiB) or V(1GiB); means O(hugepages).",
+        "Size of the huge pages, such as V(2MiB) or V(1GiB); implies O(hugepages).",
         default=None,
         xml=composites.PAGE,
         high=_MIB,
         change=AT_BOOT,
     )
-    locked = _there("locked", "Keep all of it in memory; nothing of it is swapped out.", "locked")
+    locked = _there("locked", "Lock the memory, so that none of it is swapped out.", "locked")
     nosharepages = _there(
-        "nosharepages", "Keep the hypervisor from merging equal pages (KSM).", "nosharepages"
+        "nosharepages", "Prevent the hypervisor from merging identical pages (KSM).", "nosharepages"
     )
     source = Choice(
         "source",
-        "Kind of memory. Left out, libvirt's choice, and V(memfd) with a file system by virtiofs.",
+        "Source of the memory. Defaults to libvirt's choice, and to V(memfd) with a virtiofs file"
+        " system.",
         default=None,
         xml="source/@type",
         choices=("anonymous", "memfd", "file"),
@@ -88,7 +89,8 @@ class MemoryBacking:
     )
     access = Choice(
         "access",
-        "Whether other processes may map it. Left out, V(shared) with a file system by virtiofs.",
+        "Whether other processes may map the memory. Defaults to V(shared) with a virtiofs file"
+        " system.",
         default=None,
         xml="access/@mode",
         choices=("private", "shared"),
@@ -96,13 +98,13 @@ class MemoryBacking:
     )
     allocation = Choice(
         "allocation",
-        "When it is taken from the hypervisor.",
+        "When the memory is allocated.",
         default=None,
         xml="allocation/@mode",
         choices=("ondemand", "immediate"),
         change=AT_BOOT,
     )
-    discard = _there("discard", "Give it back to the hypervisor before QEMU ends.", "discard")
+    discard = _there("discard", "Return the memory to the hypervisor before QEMU exits.", "discard")
 
 
 class Numatune:
@@ -110,22 +112,22 @@ class Numatune:
 
     mode = Choice(
         "mode",
-        "What holds where they have not enough.",
+        "Policy when these nodes have too little memory.",
         default="strict",
         xml="memory/@mode",
         change=AT_BOOT,
         choices=("strict", "preferred", "interleave", "restrictive"),
     )
-    nodeset = _cpus("nodeset", "Nodes, such as V(0-1).", "memory/@nodeset")
+    nodeset = _cpus("nodeset", "NUMA nodes of the hypervisor, such as V(0-1).", "memory/@nodeset")
 
 
 class Cell:
     """One NUMA node of the guest."""
 
-    cpus = _cpus("cpus", "Its vCPUs, such as V(0-3).", "@cpus")
+    cpus = _cpus("cpus", "vCPUs of the node, such as V(0-3).", "@cpus")
     memory = Size(
         "memory",
-        "Its memory.",
+        "Memory of the node.",
         default=None,
         xml=composites.kibibytes("@memory", "memory"),
         change=AT_BOOT,
@@ -138,18 +140,18 @@ class Cputune:
 
     vcpupin = Words(
         "vcpupin",
-        "CPUs of single vCPUs, each C(VCPU:CPUS), such as V(0:4) or V(1:4-7).",
+        "Pinning of single vCPUs to host CPUs, each C(VCPU:CPUS), such as V(0:4) or V(1:4-7).",
         xml=composites.PINS,
         pattern=r"[0-9]{1,4}:[0-9]{1,4}(-[0-9]{1,4})?",
         rule="write the vCPU, a colon, and a CPU or a range, for example '0:4-7'",
         change=AT_BOOT,
     )
     emulatorpin = _cpus(
-        "emulatorpin", "CPUs of QEMU's other threads, such as V(0-1).", "emulatorpin/@cpuset"
+        "emulatorpin", "Host CPUs for QEMU's other threads, such as V(0-1).", "emulatorpin/@cpuset"
     )
     shares = Integer(
         "shares",
-        "Weight of the VM where CPU time is short; others have 1024 or, with cgroups 2, 100.",
+        "Weight of the VM when CPU time is scarce; other VMs have 1024 or, with cgroups v2, 100.",
         default=None,
         xml="shares",
         low=2,
@@ -158,7 +160,7 @@ class Cputune:
     )
     period = Integer(
         "period",
-        "Microseconds in which each vCPU may run for O(quota).",
+        "Length of the period, in microseconds, in which each vCPU may run for O(quota).",
         default=None,
         xml="period",
         low=1000,
@@ -167,7 +169,7 @@ class Cputune:
     )
     quota = Integer(
         "quota",
-        "Microseconds that each vCPU may run in every O(period).",
+        "Time, in microseconds, that each vCPU may run in every O(period).",
         default=None,
         xml="quota",
         low=1000,
@@ -181,8 +183,8 @@ class Memtune:
 
     hard_limit = Size(
         "hard_limit",
-        "Most that QEMU may take in all. What needs more is killed, so leave room beside the"
-        " guest's memory.",
+        "Maximum memory of the QEMU process. It is killed if it needs more, so leave headroom"
+        " above the guest's memory.",
         default=None,
         xml=composites.kibibytes("hard_limit", "hard_limit"),
         high=_MIB,
@@ -190,7 +192,7 @@ class Memtune:
     )
     soft_limit = Size(
         "soft_limit",
-        "What it is held to where the hypervisor's memory is short.",
+        "Memory that the QEMU process is limited to when the hypervisor is short of memory.",
         default=None,
         xml=composites.kibibytes("soft_limit", "soft_limit"),
         high=_MIB,
@@ -203,8 +205,8 @@ class Clock:
 
     offset = Choice(
         "offset",
-        "What its hardware clock shows. V(localtime) is the hypervisor's time, as Windows wants it;"
-        " V(timezone) needs O(timezone). V(utc) if left out.",
+        "Time that the hardware clock shows. V(localtime) is the hypervisor's local time, as"
+        " Windows expects; V(timezone) needs O(timezone). Defaults to V(utc).",
         default=None,
         xml="@offset",
         choices=("utc", "localtime", "timezone"),
@@ -212,16 +214,16 @@ class Clock:
     )
     timezone = Text(
         "timezone",
-        "Time zone of the hardware clock, such as V(Europe/Berlin); means O(offset) V(timezone).",
+        "Time zone of the hardware clock, such as V(Europe/Berlin); implies O(offset) V(timezone).",
         default=None,
         xml="@timezone",
         pattern=r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}",
-        rule="a time zone is named as below /usr/share/zoneinfo, for example Europe/Berlin",
+        rule="write a name as below /usr/share/zoneinfo, for example Europe/Berlin",
         change=AT_BOOT,
     )
     rtc = Choice(
         "rtc",
-        "What becomes of ticks of the real time clock that come late. For a KVM guest V(catchup).",
+        "What happens to late ticks of the real-time clock. A KVM guest defaults to V(catchup).",
         default=None,
         xml=composites.timer("rtc", "tickpolicy", "rtc"),
         choices=_TICKS,
@@ -229,7 +231,7 @@ class Clock:
     )
     pit = Choice(
         "pit",
-        "What becomes of ticks of the interval timer that come late. For a KVM guest V(delay).",
+        "What happens to late ticks of the interval timer (PIT). A KVM guest defaults to V(delay).",
         default=None,
         xml=composites.timer("pit", "tickpolicy", "pit"),
         choices=_TICKS,
@@ -237,21 +239,21 @@ class Clock:
     )
     hpet = Boolean(
         "hpet",
-        "Whether there is a high precision event timer. A KVM guest has none unless this is true.",
+        "Whether there is a high precision event timer (HPET). A KVM guest has none by default.",
         default=None,
         xml=composites.timer("hpet", "present", "hpet"),
         change=AT_BOOT,
     )
     kvmclock = Boolean(
         "kvmclock",
-        "Whether there is KVM's clock.",
+        "Whether the guest has KVM's clock.",
         default=None,
         xml=composites.timer("kvmclock", "present", "kvmclock"),
         change=AT_BOOT,
     )
     hypervclock = Boolean(
         "hypervclock",
-        "Whether there is Hyper-V's clock, which Windows uses.",
+        "Whether the guest has Hyper-V's clock, which Windows uses.",
         default=None,
         xml=composites.timer("hypervclock", "present", "hypervclock"),
         change=AT_BOOT,
@@ -259,7 +261,7 @@ class Clock:
 
 
 class Features:
-    """What the machine has beyond its type."""
+    """Optional features of the machine."""
 
     pae = _there("pae", "Let 32-bit guests use more than 4 GiB of memory.", "pae")
     kvm_hidden = _state(
@@ -267,11 +269,11 @@ class Features:
     )
     kvm_hint_dedicated = _state(
         "kvm_hint_dedicated",
-        "Tell the guest that its vCPUs have CPUs for themselves (pin them).",
+        "Tell the guest that its vCPUs have dedicated CPUs (pin them).",
         "kvm/hint-dedicated/@state",
     )
     pmu = _state("pmu", "Performance counters of the CPU.", "pmu/@state")
-    vmport = _state("vmport", "VMware's port, which mouse drivers look for.", "vmport/@state")
+    vmport = _state("vmport", "VMware's I/O port, which mouse drivers look for.", "vmport/@state")
     smm = _state("smm", "System management mode.", "smm/@state")
 
 
@@ -282,29 +284,33 @@ def _enlightenment(name: str, description: str) -> Boolean[None]:
 class Hyperv:
     """What tells Windows that it is a guest, so that it runs well."""
 
-    relaxed = _enlightenment("relaxed", "Watchdogs of the guest wait longer.")
+    relaxed = _enlightenment(
+        "relaxed", "Relaxed timing, with which watchdogs of the guest wait longer."
+    )
     vapic = _enlightenment("vapic", "A virtual interrupt controller.")
     spinlocks = Integer(
         "spinlocks",
-        "How often a lock is tried before the vCPU gives way.",
+        "How often a spinlock is retried before the vCPU yields.",
         default=None,
         xml=composites.switched("spinlocks", "retries", "spinlocks", whole_number=True),
         change=AT_BOOT,
         low=4095,
         high=0xFFFFFFFF,
     )
-    vpindex = _enlightenment("vpindex", "Numbers of virtual processors.")
-    runtime = _enlightenment("runtime", "Time that processors ran.")
+    vpindex = _enlightenment("vpindex", "Index of virtual processors.")
+    runtime = _enlightenment("runtime", "Run time of processors.")
     synic = _enlightenment("synic", "A synthetic interrupt controller; needs O(vpindex).")
     stimer = _enlightenment("stimer", "Synthetic timers; need O(synic) and Hyper-V's clock.")
-    reset = _enlightenment("reset", "Reset by Hyper-V's way.")
-    frequencies = _enlightenment("frequencies", "Frequencies of clocks.")
-    reenlightenment = _enlightenment("reenlightenment", "Told of changed frequencies after moves.")
-    tlbflush = _enlightenment("tlbflush", "Address caches emptied by the hypervisor.")
-    ipi = _enlightenment("ipi", "Interrupts between processors by the hypervisor.")
+    reset = _enlightenment("reset", "Hyper-V's way of resetting.")
+    frequencies = _enlightenment("frequencies", "Clock frequencies.")
+    reenlightenment = _enlightenment(
+        "reenlightenment", "Notification of changed frequencies after migration."
+    )
+    tlbflush = _enlightenment("tlbflush", "TLB flushes by the hypervisor.")
+    ipi = _enlightenment("ipi", "Inter-processor interrupts by the hypervisor.")
     vendor_id = Text(
         "vendor_id",
-        "Vendor that the guest sees instead of KVM's, at most 12 characters.",
+        "Hypervisor vendor that the guest sees instead of KVM, at most 12 characters.",
         default=None,
         xml=composites.switched("vendor_id", "value", "vendor_id"),
         change=AT_BOOT,
@@ -324,21 +330,21 @@ RECOMMENDED = {
 }
 MEMORY_BACKINGS = Group(
     "memory_backing",
-    "What the VM's memory is made of.",
+    "How the VM's memory is backed.",
     settings=rows(MemoryBacking),
     xml="memoryBacking",
     change=_BY_HAND,
 )
 NUMATUNES = Group(
     "numatune",
-    "Nodes of the hypervisor that the memory is of.",
+    "NUMA nodes of the hypervisor that the memory is allocated on.",
     settings=rows(Numatune),
     xml="numatune",
     change=_BY_HAND,
 )
 NUMAS = Group(
     "numa",
-    "NUMA nodes of the guest. They share its vCPUs and its memory out between them.",
+    "NUMA nodes of the guest. Its vCPUs and memory are divided among them.",
     settings=rows(Cell),
     xml="cpu/numa/cell",
     change=_BY_HAND,
@@ -346,13 +352,13 @@ NUMAS = Group(
 )
 CPUTUNES = Group(
     "cputune",
-    "CPU time of the VM, and where its threads run.",
+    "CPU time of the VM, and pinning of its threads.",
     settings=rows(Cputune),
     xml="cputune",
     change=_BY_HAND,
 )
 MEMTUNES = Group(
-    "memtune", "Bounds of what QEMU takes.", settings=rows(Memtune), xml="memtune", change=_BY_HAND
+    "memtune", "Limits on QEMU's memory.", settings=rows(Memtune), xml="memtune", change=_BY_HAND
 )
 CLOCKS = Group(
     "clock",
@@ -363,25 +369,26 @@ CLOCKS = Group(
 )
 FEATURES = Group(
     "features",
-    "What the machine has beyond its type.",
+    "Optional features of the machine.",
     settings=rows(Features),
     xml="features",
     change=_BY_HAND,
 )
 HYPERVS = Group(
     "hyperv",
-    "What Windows runs better with. An empty mapping is O(hyperv.relaxed), O(hyperv.vapic),"
-    " O(hyperv.spinlocks) 8191, O(hyperv.vpindex), O(hyperv.runtime), O(hyperv.synic) and"
-    " O(hyperv.stimer), with Hyper-V's clock. For KVM guests.",
+    "Hyper-V enlightenments, with which Windows runs better. An empty mapping enables"
+    " O(hyperv.relaxed), O(hyperv.vapic), O(hyperv.spinlocks) 8191, O(hyperv.vpindex),"
+    " O(hyperv.runtime), O(hyperv.synic) and O(hyperv.stimer), with Hyper-V's clock. For KVM"
+    " guests.",
     settings=rows(Hyperv),
     xml="features/hyperv",
     change=_BY_HAND,
 )
 START_ORDER = Integer(
     "start_order",
-    "Place among the VMs that C(fleet.virt.state) starts in one run, the lowest number first, those"
-    " of one number at the same time, those without any last. It shuts them down the other way"
-    " round.",
+    "Position in the order in which C(fleet.virt.state) starts VMs in one run. The lowest number"
+    " starts first, equal numbers together, VMs without a number last. They are shut down in"
+    " reverse order.",
     default=None,
     low=0,
     high=MAX_ORDER,
@@ -389,8 +396,7 @@ START_ORDER = Integer(
 )
 START_DELAY = Integer(
     "start_delay",
-    "Seconds that C(fleet.virt.state) waits after it has started this VM before it starts those"
-    " that come after it.",
+    "Seconds that C(fleet.virt.state) waits after starting this VM before it starts the next ones.",
     default=None,
     low=0,
     high=MAX_DELAY,

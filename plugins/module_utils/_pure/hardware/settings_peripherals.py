@@ -23,7 +23,7 @@ class Video:
 
     model = Choice(
         "model",
-        "Device that the guest sees. Left out, V(vga) on PCs, else V(virtio).",
+        "Device model. Defaults to V(vga) on PCs, else V(virtio).",
         default=None,
         xml="model/@type",
         choices=("vga", "virtio", "qxl", "bochs", "cirrus", "ramfb", "none"),
@@ -31,7 +31,7 @@ class Video:
     )
     vram = Size(
         "vram",
-        "Its memory, where the model has any to be chosen.",
+        "Video memory, for models where it can be set.",
         default=None,
         xml=composites.video_memory("vram"),
         high=1024,
@@ -39,7 +39,7 @@ class Video:
     )
     heads = Integer(
         "heads",
-        "Screens that it can have; V(virtio) and V(qxl) have more than one.",
+        "Maximum number of screens; only V(virtio) and V(qxl) have more than one.",
         default=None,
         xml="model/@heads",
         low=1,
@@ -53,7 +53,7 @@ class Sound:
 
     model = Choice(
         "model",
-        "Device that the guest sees; the one that fits the machine type if left out.",
+        "Device model; defaults to the one that fits the machine type.",
         default=None,
         xml="@model",
         choices=("ich9", "ich6", "ac97", "usb"),
@@ -62,11 +62,11 @@ class Sound:
 
 
 class Panic:
-    """The settings of the device by which a guest tells that it crashed."""
+    """The settings of the device by which a guest reports a crash."""
 
     model = Choice(
         "model",
-        "Device that the guest sees; the one that fits the architecture if left out.",
+        "Device model; defaults to the one that fits the architecture.",
         default=None,
         xml="@model",
         choices=("isa", "hyperv", "pvpanic", "pseries", "s390"),
@@ -75,7 +75,7 @@ class Panic:
 
 
 class Filesystem:
-    """The settings of a folder of the hypervisor that the guest mounts."""
+    """The settings of a directory of the hypervisor that the guest mounts."""
 
     source = Text(
         "source",
@@ -88,8 +88,8 @@ class Filesystem:
     )
     target = Text(
         "target",
-        "Tag that the guest mounts it by, as C(mount -t virtiofs TAG /mnt) or, by 9p, C(mount -t 9p"
-        " -o trans=virtio TAG /mnt).",
+        "Tag that the guest mounts it by, with C(mount -t virtiofs TAG /mnt) or, for 9p, C(mount"
+        " -t 9p -o trans=virtio TAG /mnt).",
         default=None,
         xml="target/@dir",
         pattern=r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,30}",
@@ -98,8 +98,8 @@ class Filesystem:
     )
     driver = Choice(
         "driver",
-        "How the guest reaches it. V(path) is 9p, which QEMU does itself; V(virtiofs) is faster,"
-        " and needs the program virtiofsd on the hypervisor and memory that it shares with QEMU.",
+        "How the folder is shared. V(path) is 9p, which QEMU serves itself; V(virtiofs) is faster,"
+        " and needs virtiofsd on the hypervisor and memory shared with QEMU.",
         default="path",
         xml="driver/@type",
         choices=("path", "virtiofs"),
@@ -107,9 +107,10 @@ class Filesystem:
     )
     accessmode = Choice(
         "accessmode",
-        "Whose the files are, by 9p. V(mapped) keeps owner and rights that the guest gives in"
-        " extended attributes, V(passthrough) gives the files themselves, as far as QEMU's user"
-        " may, and V(squash) ignores that it may not. With V(virtiofs) V(passthrough).",
+        "How 9p handles ownership. V(mapped) stores the owner and permissions that the guest sets"
+        " in extended attributes, V(passthrough) sets them on the files themselves, as far as"
+        " QEMU's user is allowed to, and V(squash) ignores failures to do so. With V(virtiofs),"
+        " V(passthrough).",
         default=None,
         xml="@accessmode",
         choices=("mapped", "passthrough", "squash"),
@@ -117,7 +118,7 @@ class Filesystem:
     )
     readonly = Boolean(
         "readonly",
-        "Keep the guest from writing to it. Not with V(virtiofs).",
+        "Prevent the guest from writing to it. Not with V(virtiofs).",
         default=False,
         xml="readonly",
         change=AT_BOOT,
@@ -125,7 +126,7 @@ class Filesystem:
 
 
 class Hostdev:
-    """The settings of a device of the hypervisor that the guest has for itself."""
+    """The settings of a host device that is passed through to the guest."""
 
     pci = Text(
         "pci",
@@ -133,7 +134,7 @@ class Hostdev:
         default=None,
         xml=composites.PCI,
         pattern=r"[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]",
-        rule="write domain, bus, slot and function in small hexadecimal digits: '0000:3b:00.1'",
+        rule="write domain, bus, slot and function in lower-case hexadecimal: '0000:3b:00.1'",
         change=AT_BOOT,
     )
     usb = Text(
@@ -142,7 +143,7 @@ class Hostdev:
         default=None,
         xml=composites.USB,
         pattern=r"[0-9a-f]{4}:[0-9a-f]{4}",
-        rule="write vendor and product in small hexadecimal digits, in quotes: '046d:c52b'",
+        rule="write vendor and product in lower-case hexadecimal, in quotes: '046d:c52b'",
         change=AT_BOOT,
     )
 
@@ -152,7 +153,7 @@ class Serial:
 
     type = Choice(
         "type",
-        "What is at its other end.",
+        "Type of the host end of the port.",
         default="pty",
         xml="@type",
         choices=("pty", "file", "unix", "tcp", "dev", "null"),
@@ -169,7 +170,7 @@ class Serial:
     )
     mode = Choice(
         "mode",
-        "Whether QEMU listens (V(bind)) or calls, for V(unix) and V(tcp).",
+        "Whether QEMU listens (V(bind)) or connects (V(connect)), for V(unix) and V(tcp).",
         default=None,
         xml="source/@mode",
         choices=("bind", "connect"),
@@ -177,7 +178,7 @@ class Serial:
     )
     host = Text(
         "host",
-        "Address of V(tcp).",
+        "Address for V(tcp).",
         default=None,
         xml="source/@host",
         pattern=r"[A-Za-z0-9:][A-Za-z0-9.:-]{0,252}",
@@ -186,7 +187,7 @@ class Serial:
     )
     port = Integer(
         "port",
-        "Port of V(tcp).",
+        "Port for V(tcp).",
         default=None,
         xml="source/@service",
         low=1,
@@ -195,7 +196,7 @@ class Serial:
     )
     protocol = Choice(
         "protocol",
-        "What V(tcp) speaks.",
+        "Protocol for V(tcp).",
         default=None,
         xml="protocol/@type",
         choices=("raw", "telnet"),
@@ -208,7 +209,7 @@ class Channel:
 
     name = Text(
         "name",
-        "Name, by which the guest finds it below C(/dev/virtio-ports).",
+        "Name under which the guest finds the channel below C(/dev/virtio-ports).",
         default=None,
         xml="target/@name",
         pattern=r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}",
@@ -217,7 +218,7 @@ class Channel:
     )
     type = Choice(
         "type",
-        "What is at its other end. V(spicevmc) is for the agent of a SPICE console.",
+        "Type of the host end of the channel. V(spicevmc) is for the agent of a SPICE console.",
         default="unix",
         xml="@type",
         choices=("unix", "pty", "spicevmc"),
@@ -227,29 +228,30 @@ class Channel:
 
 VIDEOS = Group(
     "video",
-    "Graphics card. Left out, there is one with a console.",
+    "Graphics card. By default a VM has one if it has a console.",
     settings=rows(Video),
     xml="devices/video",
     change=AT_BOOT,
 )
 SOUNDS = Group(
     "sound",
-    "Sound card; an empty mapping is the usual one. There is none if left out.",
+    "Sound card; an empty mapping selects the default model. None if omitted.",
     settings=rows(Sound),
     xml="devices/sound",
     change=AT_BOOT,
 )
 PANICS = Group(
     "panic",
-    "Device by which the guest tells that it crashed, so that O(on_crash) holds; an empty mapping"
-    " is the usual one. There is none if left out.",
+    "Panic device, with which the guest reports a crash so that O(on_crash) applies; an empty"
+    " mapping selects the default model. None if omitted.",
     settings=rows(Panic),
     xml="devices/panic",
     change=AT_BOOT,
 )
 FILESYSTEMS = Group(
     "filesystems",
-    "Folders of the hypervisor that the guest may mount. A VM with one is not moved while it runs.",
+    "Folders of the hypervisor that the guest may mount. A VM with one cannot be moved while it"
+    " runs.",
     settings=rows(Filesystem),
     xml="devices/filesystem",
     change=AT_BOOT,
@@ -257,8 +259,8 @@ FILESYSTEMS = Group(
 )
 HOSTDEVS = Group(
     "hostdevs",
-    "Devices of the hypervisor that the guest has for itself, each C(pci) or C(usb). They tie the"
-    " VM to one hypervisor, which O(host) names.",
+    "Host devices passed through to the guest, each C(pci) or C(usb). They tie the VM to one"
+    " hypervisor, which O(host) names.",
     settings=rows(Hostdev),
     xml="devices/hostdev",
     change=AT_BOOT,
@@ -266,7 +268,7 @@ HOSTDEVS = Group(
 )
 SERIALS = Group(
     "serials",
-    "Serial ports beside the console, which is the first. PCs have four in all.",
+    "Serial ports in addition to the console, which is the first. PCs have four in total.",
     settings=rows(Serial),
     xml="devices/serial",
     change=AT_BOOT,
@@ -274,7 +276,7 @@ SERIALS = Group(
 )
 CHANNELS = Group(
     "channels",
-    "Channels between hypervisor and guest beside that of the guest's agent.",
+    "Channels between hypervisor and guest in addition to the guest agent's.",
     settings=rows(Channel),
     xml="devices/channel",
     change=AT_BOOT,

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Disks that exist and are not the VM's own: volumes, block devices, disks over the network.
+"""Existing disks that do not belong to the VM: volumes, block devices, network disks.
 
-Such a disk is neither made nor removed. Of a disk one of ``KEYS`` is given, or none.
+Such a disk is neither created nor removed. A disk has at most one of ``KEYS``.
 
 This file is private to the collection.
 """
@@ -26,7 +26,7 @@ if t.TYPE_CHECKING:
 KEYS = ("volume", "dev", "protocol")
 # What a medium is put into, in words
 DRIVES = {"cdrom": "a CD drive", "floppy": "a floppy drive"}
-_KEPT = "a disk keeps what it is on; add another disk, and remove this one"
+_KEPT = "the source of a disk is fixed; add another disk, and remove this one"
 _SECRETS = {"rbd": "ceph", "iscsi": "iscsi"}
 _BEGUN = ("size", "image", "overlay")
 
@@ -58,7 +58,7 @@ def kind(disk: _Disk) -> str:
 
 
 def source(disk: _Disk) -> tuple[str, ...] | None:
-    """What it is on; None for one that is made. Two disks that are the same have the same."""
+    """The disk's source; None for one that is created. The same disk has the same source."""
     if disk.volume is not None:
         return ("volume", disk.pool, disk.volume)
     if disk.dev is not None:
@@ -69,7 +69,7 @@ def source(disk: _Disk) -> tuple[str, ...] | None:
 
 
 def source_of(element: Element) -> tuple[str, ...] | None:
-    """The same of a ``<disk>`` of libvirt's."""
+    """The source of a ``<disk>`` of libvirt's."""
     found = element.find("source")
     if found is None:
         return None
@@ -84,7 +84,7 @@ def source_of(element: Element) -> tuple[str, ...] | None:
 
 
 def source_made(made: t.Mapping[str, t.Any]) -> tuple[str, ...] | None:
-    """The same of a disk in the request that is kept with a VM."""
+    """The source of a disk in the request that is stored with a VM."""
     if made.get("volume"):
         return ("volume", str(made.get("pool")), str(made["volume"]))
     if made.get("dev"):
@@ -101,16 +101,18 @@ def given(options: t.Mapping[str, object]) -> list[str]:
 
 
 def check(reader: Reader) -> str | None:
-    """Report what does not go together; which of ``KEYS`` the disk has."""
+    """Report what excludes each other; return which of ``KEYS`` the disk has."""
     found = [key for key in KEYS if reader.given(key)]
     if len(found) > 1:
-        reader.problem(found[0], f"{' and '.join(found)} are given; a disk is on one: give one")
+        reader.problem(
+            found[0], f"{' and '.join(found)} are given; a disk has one source; give one"
+        )
     if found:
         for key in _BEGUN:
             if reader.given(key):
                 reader.problem(key, f"a disk with {found[0]} exists, with its {key}; leave it out")
     if reader.given("pool") and found and found != ["volume"]:
-        reader.problem("pool", f"a disk with {found[0]} is in none; leave it out")
+        reader.problem("pool", f"a disk with {found[0]} is in no pool; leave it out")
     _check_network(reader)
     return found[0] if found else None
 
@@ -120,16 +122,16 @@ def _check_network(reader: Reader) -> None:
     if protocol is None:
         for key in ("source_name", "hosts", "auth_user", "auth_secret"):
             if reader.given(key):
-                reader.problem(key, "it is of a disk over the network; give protocol too")
+                reader.problem(key, "it is for network disks; give protocol too")
         return
     if protocol != "rbd" and not reader.given("hosts"):
-        reader.problem("hosts", f"it says who serves {protocol}; write for example [10.0.0.1:3260]")
+        reader.problem("hosts", f"{protocol} needs its servers; write for example [10.0.0.1:3260]")
     if protocol != "nbd" and not reader.given("source_name"):
-        reader.problem("source_name", f"it says what {protocol} serves; give it")
+        reader.problem("source_name", f"{protocol} needs the name of what it serves; give it")
     if reader.given("auth_user") != reader.given("auth_secret"):
         reader.problem("auth_user", "auth_user and auth_secret go together; give both or neither")
     if protocol == "nbd" and reader.given("auth_user"):
-        reader.problem("auth_user", "nbd knows none; leave it out")
+        reader.problem("auth_user", "nbd has no users; leave it out")
 
 
 def _write_volume(element: Element, disk: _Disk) -> None:
@@ -194,18 +196,18 @@ _AUTH = ("source/auth",)
 
 
 class Disk:
-    """Where a disk is that exists."""
+    """The source of an existing disk."""
 
     volume = Text(
         "volume",
-        "Volume of O(pool) that exists and is attached as it is. Like a O(dev) and a disk over the"
-        " network (O(protocol)), it is never made, grown or removed, whatever becomes of the VM. It"
-        " takes no O(size) or O(image). It has to be there, in O(format), and no other VM of that"
-        " hypervisor may have it unless it is O(readonly). A VM with such a disk is not moved.",
+        "Existing volume of O(pool), attached as it is. Like a block device (O(dev)) and a network"
+        " disk (O(protocol)), it is never created, grown or removed, whatever happens to the VM."
+        " It takes no O(size) or O(image). It has to exist, in O(format), and no other VM of that"
+        " hypervisor may use it unless it is O(readonly). A VM with such a disk cannot be moved.",
         default=None,
         xml=Pair(_write_volume, _read_volume, ("source/@volume", "source/@pool")),
         pattern=r"[^\s/\\\0][^/\\\0]{0,254}",
-        rule="a volume is named as virsh vol-list shows it",
+        rule="use the name of the volume that virsh vol-list shows",
         change=never(_KEPT),
     )
     dev = Text(
@@ -220,7 +222,7 @@ class Disk:
     )
     protocol = Choice(
         "protocol",
-        "What a disk over the network is reached by. Whether others use it is not known here.",
+        "Protocol of a network disk. Whether anything else uses the disk is not known here.",
         default=None,
         xml="source/@protocol",
         choices=("nbd", "rbd", "iscsi"),
@@ -228,8 +230,8 @@ class Disk:
     )
     source_name = Text(
         "source_name",
-        "What is served, such as V(pool/image) for V(rbd), V(iqn.2026-01.org.example:disks/1) for"
-        " V(iscsi), or an export of V(nbd).",
+        "Name of the disk on the server, such as V(pool/image) for V(rbd),"
+        " V(iqn.2026-01.org.example:disks/1) for V(iscsi), or an export of V(nbd).",
         default=None,
         xml="source/@name",
         pattern=r"[^\s\0]{1,255}",
@@ -238,16 +240,16 @@ class Disk:
     )
     hosts = Words(
         "hosts",
-        "Who serves it, each with a port if that is not the usual one, as V(10.0.0.1:10809)."
-        " Left out for V(rbd), those of the hypervisor's own C(ceph.conf).",
+        "Servers of the disk, each with a port if it is not the default one, such as"
+        " V(10.0.0.1:10809). V(rbd) defaults to those in the hypervisor's own C(ceph.conf).",
         xml=Pair(_write_hosts, _read_hosts, ("source/host",)),
         pattern=r"[A-Za-z0-9_.-]{1,253}(:[0-9]{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:[0-9]{1,5})?",
-        rule="a name or address and perhaps a port, as 10.0.0.1:10809 or [fd00::1]:10809",
+        rule="a name or address and optionally a port, as 10.0.0.1:10809 or [fd00::1]:10809",
         change=never(_KEPT),
     )
     auth_user = Text(
         "auth_user",
-        "User it is reached as.",
+        "User to authenticate as.",
         default=None,
         xml=Pair(_write_auth, _read_auth, _AUTH),
         pattern=r"[^\s\0]{1,64}",
@@ -256,7 +258,7 @@ class Disk:
     )
     auth_secret = Text(
         "auth_secret",
-        "The usage of the secret of libvirt (C(virsh secret-list)) by which it proves itself.",
+        "Usage of the libvirt secret (C(virsh secret-list)) to authenticate with.",
         default=None,
         xml=Pair(_with_the_user, _read_secret, _AUTH),
         pattern=r"[^\0]{1,128}",

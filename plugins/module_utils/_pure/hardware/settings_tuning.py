@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Further settings of disks, NICs and the CPU, one row each: speed, limits, what the guest is told.
+"""Further settings of disks, NICs and the CPU, one row each: speed, limits, what the guest sees.
 
 This file is private to the collection.
 """
@@ -15,7 +15,7 @@ from . import composites
 _MOST = 1 << 40  # a TiB a second
 _MOST_KIB = (1 << 32) - 1
 _FEATURE = r"[a-z0-9][a-z0-9._-]{0,31}"
-_FEATURE_RULE = "a feature is named as libvirt does, for example pcid"
+_FEATURE_RULE = "use libvirt's name of the feature, for example pcid"
 
 
 class Disk:
@@ -23,17 +23,17 @@ class Disk:
 
     wwn = Text(
         "wwn",
-        "World wide name that the guest sees, 16 hexadecimal digits. Not for O(bus) V(virtio) and"
+        "World Wide Name that the guest sees, 16 hexadecimal digits. Not for O(bus) V(virtio) and"
         " V(usb).",
         default=None,
         xml="wwn",
         change=AT_BOOT,
         pattern=r"[0-9a-f]{16}",
-        rule="write 16 small hexadecimal digits, in quotes",
+        rule="write 16 lower-case hexadecimal digits, in quotes",
     )
     queues = Integer(
         "queues",
-        "Queues by which the guest's CPUs reach it beside each other. Only for O(bus) V(virtio).",
+        "Queues that the guest's CPUs use in parallel. Only for O(bus) V(virtio).",
         default=None,
         xml="driver/@queues",
         change=AT_BOOT,
@@ -42,8 +42,9 @@ class Disk:
     )
     error_policy = Choice(
         "error_policy",
-        "What becomes of the VM when its storage fails. V(stop) pauses it, V(report) tells the"
-        " guest, V(enospace) pauses it where space ran out and tells the guest of the rest.",
+        "What happens when the disk's storage fails. V(stop) pauses the VM, V(report) reports the"
+        " error to the guest, V(enospace) pauses the VM if space ran out and reports other errors"
+        " to the guest.",
         default=None,
         xml="driver/@error_policy",
         change=AT_BOOT,
@@ -51,7 +52,7 @@ class Disk:
     )
     logical_block_size = Integer(
         "logical_block_size",
-        "Bytes of the blocks that the guest addresses, a power of two.",
+        "Size in bytes of the blocks that the guest addresses, a power of two.",
         default=None,
         xml="blockio/@logical_block_size",
         change=AT_BOOT,
@@ -60,7 +61,7 @@ class Disk:
     )
     physical_block_size = Integer(
         "physical_block_size",
-        "Bytes of the blocks that the guest should write whole, a power of two.",
+        "Size in bytes of the blocks that the guest should write as a whole, a power of two.",
         default=None,
         xml="blockio/@physical_block_size",
         change=AT_BOOT,
@@ -69,7 +70,7 @@ class Disk:
     )
     total_bytes_sec = Integer(
         "total_bytes_sec",
-        "At most so many bytes a second, reading and writing. V(0) is no limit.",
+        "Limit of reads and writes together, in bytes per second. V(0) is no limit.",
         default=None,
         xml="iotune/total_bytes_sec",
         absent=0,
@@ -79,7 +80,7 @@ class Disk:
     )
     read_bytes_sec = Integer(
         "read_bytes_sec",
-        "At most so many bytes a second, reading. V(0) is no limit.",
+        "Limit of reads, in bytes per second. V(0) is no limit.",
         default=None,
         xml="iotune/read_bytes_sec",
         absent=0,
@@ -89,7 +90,7 @@ class Disk:
     )
     write_bytes_sec = Integer(
         "write_bytes_sec",
-        "At most so many bytes a second, writing. V(0) is no limit.",
+        "Limit of writes, in bytes per second. V(0) is no limit.",
         default=None,
         xml="iotune/write_bytes_sec",
         absent=0,
@@ -99,7 +100,7 @@ class Disk:
     )
     total_iops_sec = Integer(
         "total_iops_sec",
-        "At most so many operations a second, reading and writing. V(0) is no limit.",
+        "Limit of reads and writes together, in operations per second. V(0) is no limit.",
         default=None,
         xml="iotune/total_iops_sec",
         absent=0,
@@ -109,7 +110,7 @@ class Disk:
     )
     read_iops_sec = Integer(
         "read_iops_sec",
-        "At most so many operations a second, reading. V(0) is no limit.",
+        "Limit of reads, in operations per second. V(0) is no limit.",
         default=None,
         xml="iotune/read_iops_sec",
         absent=0,
@@ -119,7 +120,7 @@ class Disk:
     )
     write_iops_sec = Integer(
         "write_iops_sec",
-        "At most so many operations a second, writing. V(0) is no limit.",
+        "Limit of writes, in operations per second. V(0) is no limit.",
         default=None,
         xml="iotune/write_iops_sec",
         absent=0,
@@ -134,9 +135,10 @@ class Nic:
 
     mode = Choice(
         "mode",
-        "How those on the interface of O(type) V(direct) reach each other; V(vepa), through the"
-        " switch, if left out. V(bridge) is directly, V(private) not at all, V(passthrough) gives"
-        " the interface to this NIC alone. The hypervisor itself is reached by none of them.",
+        "How VMs on the same interface of O(type) V(direct) reach each other. V(vepa), the"
+        " default, is through the switch, V(bridge) directly, V(private) not at all;"
+        " V(passthrough) gives the interface to this NIC alone. None of them reaches the"
+        " hypervisor itself.",
         default=None,
         xml="source/@mode",
         absent="vepa",
@@ -145,7 +147,8 @@ class Nic:
     )
     virtualport = Choice(
         "virtualport",
-        "What the O(bridge) is, if no Linux bridge. It has to be there (C(ovs-vsctl add-br)).",
+        "Type of the O(bridge) if it is not a Linux bridge. The bridge has to exist (C(ovs-vsctl"
+        " add-br)).",
         default=None,
         xml="virtualport/@type",
         change=AT_BOOT,
@@ -153,7 +156,7 @@ class Nic:
     )
     mtu = Integer(
         "mtu",
-        "Largest packet, in bytes, which the guest is told as well if O(model) is V(virtio).",
+        "MTU in bytes, which is also announced to the guest if O(model) is V(virtio).",
         default=None,
         xml="mtu/@size",
         change=AT_BOOT,
@@ -162,7 +165,7 @@ class Nic:
     )
     queues = Integer(
         "queues",
-        "Queues by which the guest's CPUs reach it beside each other. Only for O(model) V(virtio).",
+        "Queues that the guest's CPUs use in parallel. Only for O(model) V(virtio).",
         default=None,
         xml="driver/@queues",
         change=AT_BOOT,
@@ -171,7 +174,7 @@ class Nic:
     )
     inbound_average = Integer(
         "inbound_average",
-        "Bandwidth to the guest, in KiB a second.",
+        "Average bandwidth to the guest, in KiB per second.",
         default=None,
         xml="bandwidth/inbound/@average",
         change=LIVE,
@@ -180,7 +183,7 @@ class Nic:
     )
     inbound_peak = Integer(
         "inbound_peak",
-        "Most for a moment to the guest, in KiB a second.",
+        "Peak bandwidth to the guest, in KiB per second.",
         default=None,
         xml="bandwidth/inbound/@peak",
         change=LIVE,
@@ -189,7 +192,7 @@ class Nic:
     )
     inbound_burst = Integer(
         "inbound_burst",
-        "What may go at that speed to the guest, in KiB.",
+        "Amount that may be sent to the guest at peak bandwidth, in KiB.",
         default=None,
         xml="bandwidth/inbound/@burst",
         change=LIVE,
@@ -198,7 +201,7 @@ class Nic:
     )
     outbound_average = Integer(
         "outbound_average",
-        "Bandwidth from the guest, in KiB a second.",
+        "Average bandwidth from the guest, in KiB per second.",
         default=None,
         xml="bandwidth/outbound/@average",
         change=LIVE,
@@ -207,7 +210,7 @@ class Nic:
     )
     outbound_peak = Integer(
         "outbound_peak",
-        "Most for a moment from the guest, in KiB a second.",
+        "Peak bandwidth from the guest, in KiB per second.",
         default=None,
         xml="bandwidth/outbound/@peak",
         change=LIVE,
@@ -216,7 +219,7 @@ class Nic:
     )
     outbound_burst = Integer(
         "outbound_burst",
-        "What may go at that speed from the guest, in KiB.",
+        "Amount that the guest may send at peak bandwidth, in KiB.",
         default=None,
         xml="bandwidth/outbound/@burst",
         change=LIVE,
@@ -225,7 +228,7 @@ class Nic:
     )
     filter = Text(
         "filter",
-        "Filter of libvirt for what the guest sends and gets, such as V(clean-traffic), as C(virsh"
+        "libvirt network filter for the guest's traffic, such as V(clean-traffic); C(virsh"
         " nwfilter-list) lists them.",
         default=None,
         xml="filterref/@filter",
@@ -235,7 +238,7 @@ class Nic:
     )
     isolated = Boolean(
         "isolated",
-        "Keep it from others of the bridge that are isolated as well.",
+        "Isolate the NIC from other isolated NICs on the bridge.",
         default=False,
         xml="port/@isolated",
         change=AT_BOOT,
@@ -248,8 +251,8 @@ class Cpu:
 
     require = Words(
         "require",
-        "Features that the CPU must have beside those of its model, such as V(pcid). Where the"
-        " hypervisor lacks one the VM does not start.",
+        "Features that the CPU must have in addition to those of its model, such as V(pcid). The"
+        " VM does not start on a hypervisor that lacks one.",
         xml=composites.policy("require", "require"),
         change=AT_BOOT,
         pattern=_FEATURE,
@@ -257,7 +260,7 @@ class Cpu:
     )
     disable = Words(
         "disable",
-        "Features of the model that the guest does not see, such as V(svm).",
+        "Features of the model to hide from the guest, such as V(svm).",
         xml=composites.policy("disable", "disable"),
         change=AT_BOOT,
         pattern=_FEATURE,
@@ -265,8 +268,8 @@ class Cpu:
     )
     sockets = Integer(
         "sockets",
-        "Sockets that the guest sees. With O(dies), O(cores) and O(threads), each 1 if left out, as"
-        " many as it can have vCPUs.",
+        "Sockets that the guest sees. Multiplied by O(dies), O(cores) and O(threads), which"
+        " default to 1, they must give the maximum number of vCPUs.",
         default=None,
         xml="topology/@sockets",
         change=AT_BOOT,
@@ -275,7 +278,7 @@ class Cpu:
     )
     dies = Integer(
         "dies",
-        "Dies of each socket.",
+        "Dies per socket.",
         default=None,
         xml="topology/@dies",
         change=AT_BOOT,
@@ -284,7 +287,7 @@ class Cpu:
     )
     cores = Integer(
         "cores",
-        "Cores of each die.",
+        "Cores per die.",
         default=None,
         xml="topology/@cores",
         change=AT_BOOT,
@@ -293,7 +296,7 @@ class Cpu:
     )
     threads = Integer(
         "threads",
-        "Threads of each core.",
+        "Threads per core.",
         default=None,
         xml="topology/@threads",
         change=AT_BOOT,

@@ -4,8 +4,8 @@
 
 """Operating systems by their names in libosinfo, and what each kind needs to be installed.
 
-What a setting has without a word is good for Linux (virtio, a random number generator), so only
-what differs from that is here. The names are those of libosinfo's database, in which a system has
+The defaults of settings suit Linux (virtio, a random number generator), so only what differs from
+that is here. The names are those of libosinfo's database, in which a system has
 an identifier (``http://debian.org/debian/12``) and a short one (``debian12``).
 
 This file is private to the collection.
@@ -34,7 +34,7 @@ _MOST_KNOWN = 8  # names that an error lists
 
 @dataclass(frozen=True)
 class Needs:
-    """The settings of a VM, of its disks, CD drives and NICs that a system is given unasked."""
+    """The default settings that a system gives a VM, its disks, CD drives and NICs."""
 
     vm: Mapping[str, object] = field(default_factory=dict)
     disk: Mapping[str, object] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Needs:
 
 
 _WINDOWS = {"machine": "q35", "clock": {"offset": "localtime"}, "hyperv": True}
-# Without drivers of its maker: Windows' installer has none for virtio
+# Devices that Windows' installer has drivers for: it has none for virtio
 _DEVICES = {"disk": {"bus": "sata"}, "cdrom": {"bus": "sata"}, "nic": {"model": "e1000e"}}
 LINUX = Needs()
 BSD = Needs(cdrom={"bus": "sata"})
@@ -124,9 +124,9 @@ _NEEDS = {whole: needs for _short, whole, needs in _SYSTEMS}
 
 
 def identifier(value: object) -> str:
-    """The whole identifier of a system; ValueError with the likely one for one that is unknown."""
+    """The full identifier of a system; ValueError, with the closest match, if it is unknown."""
     if not isinstance(value, str):
-        raise ValueError(f"{show(value)} is no system; write its name in libosinfo, as debian12")
+        raise ValueError(f"{show(value)} is no system; write its libosinfo name, as debian12")
     if value in _NEEDS:
         return value
     short = ALIASES.get(value, value)
@@ -136,12 +136,12 @@ def identifier(value: object) -> str:
     message = unknown_message("operating system", value, known).partition("; known: ")[0]
     raise ValueError(
         f"{message}; write a name or identifier of libosinfo, for example debian12, win11 or"
-        " http://debian.org/debian/12, or one that is near, as linux: it says what the VM needs",
+        " http://debian.org/debian/12, or a similar one such as linux: it sets what the VM needs",
     )
 
 
 def needs(value: object) -> Needs:
-    """What a system needs; nothing for one that is not known, which its row reports."""
+    """What a system needs; nothing for an unknown one, which its row reports."""
     try:
         return LINUX if value is None else _NEEDS[identifier(value)]
     except ValueError:
@@ -151,7 +151,7 @@ def needs(value: object) -> Needs:
 def beneath(options: Mapping[str, t.Any]) -> dict[str, t.Any]:
     """``options`` of a VM with what its system needs where nothing is written.
 
-    Where a firmware or machine is written, nothing is said of the firmware: they go together.
+    If a firmware or machine is written, no firmware is added: they depend on each other.
     """
     found = dict(needs(options.get("os")).vm)
     if any(options.get(key) is not None for key in ("firmware", "machine")):
@@ -188,7 +188,7 @@ def _write(root: Element, whole: t.Any) -> None:
 
 
 def to_element(whole: str) -> Element:
-    """What virt-manager and others read of it too."""
+    """The element that virt-manager and others read too."""
     found = _lxml.parse(f'<{PREFIX}:libosinfo xmlns:{PREFIX}="{NAMESPACE}"/>', PREFIX)
     _lxml.add(found, _OS, {"id": whole})
     return found
@@ -228,13 +228,13 @@ OS = System(
     (
         "Operating system by its name in libosinfo, such as V(debian12), V(win11) or"
         " V(http://debian.org/debian/12). V(windows) is V(win11), V(linux) is V(linux2022). It is"
-        " kept with the VM, where virt-manager finds it. What the system needs is what the VM has"
-        " where nothing else is written. That is for Windows the clock at local time, O(hyperv)"
-        " on KVM, the machine type V(q35), disks and drives on SATA and NICs of the model e1000e,"
-        " for which its installer has drivers; for Windows 11 also UEFI with secure boot, a TPM, 2"
-        " vCPUs and 4 GiB of memory.",
-        "Other settings of a VM that exists are not changed by it. Nothing of libosinfo is"
-        " needed, neither on the controller nor on hypervisors.",
+        " stored with the VM, where virt-manager finds it. It provides defaults for settings that"
+        " are not given. For Windows these are the clock at local time, O(hyperv) on KVM, the"
+        " machine type V(q35), disks and drives on SATA and NICs of the model e1000e, for which"
+        " its installer has drivers; for Windows 11 also UEFI with secure boot, a TPM, 2 vCPUs and"
+        " 4 GiB of memory.",
+        "It does not change other settings of an existing VM. libosinfo itself is needed neither"
+        " on the controller nor on hypervisors.",
     ),
     default=None,
     xml=Pair(_write, _read, ("metadata/{*}libosinfo",)),

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What we write to qemu.conf and to the other files libvirt reads, as lines.
+"""The lines we write to qemu.conf and to the other files that libvirt reads.
 
 This file is private to the collection.
 """
@@ -19,9 +19,9 @@ from ..base.json_values import as_list
 
 Value = t.Union[bool, int, str, t.Sequence[str]]
 
-# Guests' memory and disks cross the network encrypted and to a host that is known, or not at all.
-# Screens do not cross it: they are on loopback, which is reached through SSH. A certificate would
-# shut everybody out there, for only hypervisors have one.
+# Guests' memory and disks cross the network only encrypted and to a verified host. Screens do not
+# cross it: they listen on loopback, which is reached through SSH. Requiring a certificate there
+# would lock out all viewers, because only hypervisors have one.
 _DEFAULTS: dict[str, Value] = {
     "default_tls_x509_verify": True,
     "migrate_tls_force": True,
@@ -31,15 +31,15 @@ _DEFAULTS: dict[str, Value] = {
     "vnc_tls": False,
 }
 _VERIFIED_VNC: dict[str, Value] = {"vnc_tls": True, "vnc_tls_x509_verify": True}
-# TLS 1.3, and of 1.2 what is forward secret and authenticated; by itself GnuTLS takes AES128-SHA
+# TLS 1.3, and the forward-secret AEAD suites of 1.2; by default GnuTLS accepts AES128-SHA
 _TLS_PRIORITY = (
     "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-RSA:-DHE-RSA"
     ":-CIPHER-ALL:+AES-256-GCM:+CHACHA20-POLY1305:+AES-128-GCM:-MAC-ALL:+AEAD"
 )
-_OUTSIDE = "write it to qemu.conf yourself, outside of the block of this collection"
-_CONFINES = f"it decides how guests are confined, which is not for a role to say; {_OUTSIDE}"
+_OUTSIDE = "write it to qemu.conf yourself, outside the block of this collection"
+_CONFINES = f"it decides how guests are confined, which this role must not change; {_OUTSIDE}"
 _SECRET = f"a secret would be shown by every run with --diff; {_OUTSIDE}"
-_FORCED = "guests move encrypted and to verified hosts only; this cannot be switched off here"
+_FORCED = "guests migrate only encrypted and to verified hosts; this cannot be disabled here"
 _REFUSED = {
     "dynamic_ownership": _CONFINES,
     "security_driver": _CONFINES,
@@ -56,22 +56,22 @@ _KEY = re.compile(r"[a-z][a-z0-9_]*")
 def qemu(
     site: t.Mapping[str, object], known: frozenset[str] | None, lockspace: str | None
 ) -> tuple[str, ...]:
-    """The lines of qemu.conf: our defaults, then what the site wants instead or besides.
+    """The lines of qemu.conf: our defaults, overridden and extended by the site's settings.
 
-    ``known`` are the settings that this version of libvirt has; None if that cannot be told yet.
-    Raises SpecError with everything that is wrong.
+    ``known`` are the settings that this version of libvirt has; None if that is not known yet.
+    Raises SpecError with every problem.
     """
     problems = []
     for key, value in site.items():
         where = f"qemu_conf.{key}"
         if not _KEY.fullmatch(str(key)):
-            problems.append(Problem(where, "is no name of a setting of qemu.conf"))
+            problems.append(Problem(where, "is not a valid name of a qemu.conf setting"))
         elif key in _REFUSED:
             problems.append(Problem(where, _REFUSED[key]))
         elif known is not None and key not in known:
             near = difflib.get_close_matches(key, sorted(known), 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            problems.append(Problem(where, f"libvirt here knows no such setting{hint}"))
+            problems.append(Problem(where, f"this version of libvirt has no such setting{hint}"))
         problems += [Problem(where, text) for text in _faults(value)]
     if problems:
         raise SpecError(problems)
@@ -85,7 +85,7 @@ def qemu(
 
 
 def _vnc_stays_here(settings: t.Mapping[str, Value]) -> bool:
-    """Whether screens are on loopback, unless a guest's own definition says otherwise."""
+    """Whether screens listen on loopback, unless a guest's own definition says otherwise."""
     listen = str(settings.get("vnc_listen", "127.0.0.1"))
     return bool(settings.get("vnc_auto_unix_socket")) or is_loopback(listen)
 
@@ -122,14 +122,15 @@ def daemon(allowed: t.Sequence[str]) -> tuple[str, ...]:
 
 
 def guests(timeout: int, parallel: int) -> tuple[str, ...]:
-    """The lines of libvirt-guests' settings: shut down in time, start nothing."""
+    """The lines of libvirt-guests' settings: shut guests down within the limit, start none."""
     problems = []
     if timeout < 1:
         problems.append(
-            Problem("shutdown_timeout", f"{timeout} is no time limit; seconds, at least 1")
+            Problem("shutdown_timeout", f"{timeout} is not a time limit; give seconds, at least 1")
         )
     if parallel < 1:
-        problems.append(Problem("shutdown_parallel", f"{parallel} is no number of guests from 1"))
+        message = f"{parallel} is not a number of guests; give at least 1"
+        problems.append(Problem("shutdown_parallel", message))
     if problems:
         raise SpecError(problems)
     return (
@@ -141,9 +142,9 @@ def guests(timeout: int, parallel: int) -> tuple[str, ...]:
 
 
 def arguments(before: str, listen: bool) -> tuple[str, ...]:
-    """The line with the daemon's arguments where it opens its port itself."""
+    """The line with the daemon's arguments if it opens its port itself."""
     words = [word for word in before.strip("\"'").split() if word not in ("--listen", "-l")]
-    # A daemon that ends when idle has no port then
+    # A daemon that exits when idle closes its port
     while "--timeout" in words:
         place = words.index("--timeout")
         del words[place : place + 2]
@@ -153,17 +154,17 @@ def arguments(before: str, listen: bool) -> tuple[str, ...]:
 
 
 def _faults(value: object) -> t.Iterator[str]:
-    """Why libvirt could not read a value back; its strings know no escapes."""
+    """Why libvirt could not read a value back; its strings have no escapes."""
     if isinstance(value, (bool, int)):
         return
     if isinstance(value, str):
         if '"' in value or "\n" in value:
-            yield f"{value!r} has a quotation mark or a line end, which libvirt's files cannot hold"
+            yield f"{value!r} has a quotation mark or line break, which libvirt's files cannot hold"
     elif isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value):
         for one in value:
             yield from _faults(one)
     else:
-        yield f"{value!r} is neither a number, true or false, a text nor a list of texts"
+        yield f"{value!r} is not a number, true or false, text or a list of texts"
 
 
 def _value(value: object) -> Value:

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From what libvirt's units and files are to what has to be done so that they are right.
+"""The steps that bring libvirt's units and files from their current to the desired state.
 
-Three shapes of libvirt: one daemon that systemd opens the sockets for (V(sockets)), one daemon
-that opens them itself (``--listen``, V(listen)), and a daemon for each driver with a proxy for the
-network (V(modular)). Which one a machine has is seen from its units.
+libvirt can be set up in three ways: one daemon for which systemd opens the sockets (V(sockets)),
+one daemon that opens them itself (``--listen``, V(listen)), and a daemon for each driver with a
+proxy for the network (V(modular)). A machine's units show which one it has.
 
 This file is private to the collection.
 """
@@ -32,7 +32,7 @@ _DRIVERS = (
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit that is there: ``state`` as in systemctl is-enabled; since: start of its process."""
+    """An installed unit: ``state`` as in systemctl is-enabled; since: start of its process."""
 
     state: str
     active: bool = False
@@ -40,18 +40,18 @@ class Unit:
 
     @property
     def enabled(self) -> bool:
-        """Whether it begins at boot."""
+        """Whether it starts at boot."""
         return self.state in ("enabled", "static", "indirect", "alias", "generated")
 
     @property
     def masked(self) -> bool:
-        """Whether it cannot begin at all."""
+        """Whether it cannot start at all."""
         return self.state.startswith("masked")
 
 
 @dataclass(frozen=True)
 class Daemon:
-    """A daemon: its service, the sockets that are to be open for it, the files it reads."""
+    """A daemon: its service, the sockets that must be open for it, the files it reads."""
 
     service: str
     sockets: tuple[str, ...]
@@ -60,7 +60,7 @@ class Daemon:
 
 @dataclass(frozen=True)
 class Shape:
-    """How libvirt runs here."""
+    """How libvirt is set up on this machine."""
 
     name: str
     proxy: str  # the daemon that has the port
@@ -84,7 +84,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is there: units by name, texts and times of files by path, ports of the daemons."""
+    """Current state: units by name, texts and times of files by path, ports of the daemons."""
 
     units: t.Mapping[str, Unit]
     files: t.Mapping[str, str] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Write:
-    """A file that gets another text."""
+    """A file that gets a new text."""
 
     path: str
     before: str
@@ -118,7 +118,7 @@ class Control:
 
 @dataclass(frozen=True)
 class Restart:
-    """A daemon begins anew, behind ``sockets``, of which some may not be open yet."""
+    """Restart a daemon, behind ``sockets``, some of which may not be open yet."""
 
     service: str
     sockets: tuple[str, ...]
@@ -131,7 +131,7 @@ Step = t.Union[Write, Control, Restart]
 
 
 def shape(units: t.Mapping[str, Unit]) -> Shape | None:
-    """The shape of libvirt, None if there is none."""
+    """How libvirt is set up, None if it is not installed."""
     modular = units.get("virtqemud.socket")
     whole = units.get("libvirtd.service")
     socket = units.get("libvirtd.socket")
@@ -147,7 +147,7 @@ def shape(units: t.Mapping[str, Unit]) -> Shape | None:
 
 
 def daemons(found: Shape, facts: Facts, listen: bool, environment: str) -> list[Daemon]:
-    """The daemons of that shape, each with the sockets that are installed for it."""
+    """The daemons of that setup, each with the sockets that are installed for it."""
 
     def sockets(name: str) -> tuple[str, ...]:
         every = (f"{name}.socket", f"{name}-ro.socket", f"{name}-admin.socket")
@@ -173,10 +173,10 @@ def daemons(found: Shape, facts: Facts, listen: bool, environment: str) -> list[
 def plan(
     found: Shape, facts: Facts, blocks: t.Sequence[Block], *, listen: bool, environment: str
 ) -> list[Step]:
-    """Everything that has to be done, in order. Nothing in it ends a guest.
+    """All steps, in order. None of them stops a guest.
 
     ``listen`` says whether the port is to be open; ``environment`` is the file with the daemon's
-    arguments. Raises PlanRefused for what must not be done while guests run.
+    arguments. Raises PlanRefused for steps that must not be taken while guests run.
     """
     writes = []
     for block in blocks:
@@ -186,14 +186,14 @@ def plan(
             writes.append(Write(block.path, before, after))
     _refuse_other_leases(facts, writes)
     steps: list[Step] = list(writes)
-    # Open doors are shut before anything else is begun
+    # Unencrypted access is closed before anything else
     unwanted = [found.plain] if listen else [found.plain, found.tls or ""]
     for name in unwanted:
         unit = facts.units.get(name)
         if unit is not None and (unit.active or unit.state == "enabled"):
             steps.append(Control("disable --now", (name,)))
     every = daemons(found, facts, listen, environment)
-    # At boot a daemon begins by its service, that guests with autostart begin with it
+    # At boot a daemon is started by its service, so that guests with autostart start with it
     wanted = [one.service for one in every if one.service in ("libvirtd.service", _QEMU)]
     wanted += [name for one in every for name in one.sockets]
     if any(block.path.endswith("qemu-lockd.conf") and block.lines for block in blocks):
@@ -204,7 +204,7 @@ def plan(
     if LOCK in wanted and not _active(facts, LOCK):
         steps.append(Control("start", (LOCK,)))
     changed = {write.path for write in writes}
-    # A daemon keeps the sockets that it was handed, also when systemd has closed them
+    # A daemon keeps the sockets that it was passed, even after systemd has closed them
     stray = bool(facts.ports - allowed_ports(listen))
     for one in every:
         steps += _begin(one, facts, changed, stray and one.service == found.service)
@@ -217,7 +217,7 @@ _QEMU = "virtqemud.service"
 
 
 def allowed_ports(listen: bool) -> frozenset[int]:
-    """The ports that libvirt may have."""
+    """The ports that libvirt may listen on."""
     return frozenset({PORT} if listen else ())
 
 
@@ -228,10 +228,10 @@ def _begin(one: Daemon, facts: Facts, changed: t.AbstractSet[str], anew: bool) -
         facts.times.get(path, 0.0) > service.since for path in one.files
     )
     if service.active and (anew or shut or stale or changed & set(one.files)):
-        # systemd opens no socket for a service that runs
+        # systemd opens no socket for a running service
         return [Restart(one.service, shut)]
     if not service.active and (shut or not one.sockets):
-        # Without sockets nothing would begin it; with them it may rest until somebody asks
+        # Without sockets nothing would start it; with them it may stay stopped until used
         return [Control("start", (*shut, one.service))]
     return []
 
@@ -247,15 +247,15 @@ def _refuse_other_leases(facts: Facts, writes: t.Sequence[Write]) -> None:
         if before != after:
             raise PlanRefused(
                 f"lockspace: lock_manager in {write.path} would change from {before or 'none'} to"
-                f" {after or 'none'} while guests run, which hold no leases or keep theirs; move"
-                " them away or shut them down first"
+                f" {after or 'none'} while guests are running, which hold no leases or keep theirs;"
+                " migrate them away or shut them down first"
             )
 
 
 def _is_off(facts: Facts, name: str) -> bool:
     unit = facts.units.get(name)
     if unit is not None and unit.masked:
-        raise PlanRefused(f"{name} is masked, so that it cannot begin: systemctl unmask {name}")
+        raise PlanRefused(f"{name} is masked, so it cannot start: run systemctl unmask {name}")
     return unit is not None and unit.state == "disabled"
 
 

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The rules that let peers reach libvirt, in the words of each firewall, and what has to change.
+"""The rules that let peers reach libvirt, in the syntax of each firewall, and their changes.
 
-Every rule carries a mark, by which a later run knows its own rules from the site's.
+Every rule carries a mark, by which a later run distinguishes its own rules from the site's.
 
 This file is private to the collection.
 """
@@ -25,7 +25,7 @@ Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
 MARK = "fleet.virt"
 CHAIN = "fleet_virt"
-# Rich rules have no comment: this number, which nobody else has a reason to use, is the mark
+# Rich rules have no comment: this otherwise unused number is the mark
 PRIORITY = -16514
 _UFW = re.compile(
     r"ufw allow from (?P<source>\S+) to any port (?P<ports>\S+) proto tcp"
@@ -47,7 +47,7 @@ class Ports:
 
 @dataclass(frozen=True)
 class Change:
-    """What is there of ours (``before``), what shall be (``after``): lines, in order."""
+    """Our rules as they are (``before``) and as they should be (``after``): lines, in order."""
 
     before: tuple[str, ...]
     after: tuple[str, ...]
@@ -73,7 +73,7 @@ def parse_ports(values: t.Sequence[str]) -> tuple[Ports, ...]:
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
         if not 1 <= first <= last <= 65535:
             problems.append(
-                Problem(f"ports[{index}]", f"{value!r} is no port; write 16514 or 49152-49215")
+                Problem(f"ports[{index}]", f"{value!r} is not a port; write 16514 or 49152-49215")
             )
         found.append(Ports(first, last))
     if problems:
@@ -82,7 +82,7 @@ def parse_ports(values: t.Sequence[str]) -> tuple[Ports, ...]:
 
 
 def parse_network(value: str) -> Network | None:
-    """The network or address ``value``; None when it is neither, so perhaps a name.
+    """The network or address ``value``; None if it is neither, so perhaps a name.
 
     Host bits are cut off (192.0.2.7/24 is 192.0.2.0/24). Everything (0.0.0.0/0) is refused.
     """
@@ -92,13 +92,14 @@ def parse_network(value: str) -> Network | None:
         return None
     if network.prefixlen == 0:
         raise PlanRefused(
-            f"networks: {value!r} is everybody; name the addresses or networks of the hypervisors"
+            f"networks: {value!r} matches every address; give the addresses or networks of the"
+            " hypervisors"
         )
     return network
 
 
 def tidy(networks: t.Iterable[Network]) -> tuple[Network, ...]:
-    """IPv4 before IPv6, in order, without what another one contains."""
+    """The networks in order, IPv4 before IPv6, without those contained in another."""
     known = list(networks)
     four = [one for one in known if isinstance(one, ipaddress.IPv4Network)]
     six = [one for one in known if isinstance(one, ipaddress.IPv6Network)]
@@ -131,7 +132,7 @@ def shut_chains(ruleset: nft_rules.Ruleset, ports: t.Sequence[Ports]) -> list[nf
 
 
 def opened_chains(ruleset: nft_rules.Ruleset) -> list[nft_rules.Chain]:
-    """The input chains that have our jump."""
+    """The input chains that contain our jump."""
     return [chain for chain in ruleset.base("input") if any(is_ours(one) for one in chain.rules)]
 
 
@@ -141,14 +142,14 @@ def jump_handles(chain: nft_rules.Chain) -> list[int]:
 
 
 def refuse_iptables(chains: t.Sequence[nft_rules.Chain], ports: t.Sequence[Ports]) -> None:
-    """Raise PlanRefused for a chain that iptables made: it is not nft's to write to."""
+    """Raise PlanRefused for a chain created by iptables, which nft must not write to."""
     for chain in chains:
         if chain.family in ("ip", "ip6") and (chain.table, chain.name) == ("filter", "INPUT"):
             listed = ",".join(one.written(":") for one in ports)
             raise PlanRefused(
                 f"the chain INPUT of {'iptables' if chain.family == 'ip' else 'ip6tables'} drops"
-                f" what is not listed in it, and which program keeps its rules is not known here;"
-                f" add there: -p tcp -m multiport --dports {listed} -s PEER -j ACCEPT"
+                f" everything not listed in it, and it is unknown which program manages its rules;"
+                f" add this rule there: -p tcp -m multiport --dports {listed} -s PEER -j ACCEPT"
             )
 
 
@@ -166,7 +167,7 @@ def nft_rules_of(
 
 
 def nft_listed(rule: nft_rules.Rule) -> str:
-    """A rule of our chain in the words of :func:`nft_rules_of`, however nft lists its sets."""
+    """A rule of our chain in the form of :func:`nft_rules_of`, however nft lists its sets."""
     words = []
     for expression in as_mappings(rule.get("expr")):
         match = as_mapping(expression.get("match"))
@@ -204,10 +205,10 @@ def _networks(member: object) -> list[Network]:
 def nft_open(
     chain: nft_rules.Chain, networks: t.Sequence[Network], ports: t.Sequence[Ports], jump: bool
 ) -> list[str]:
-    """Commands that fill our chain beside ``chain``, and with ``jump`` lead there first of all.
+    """Commands that fill our chain next to ``chain``, and with ``jump`` make it the first rule.
 
-    Table and chain are named again because adding what is there does nothing: should the site
-    rename them, the ruleset still loads.
+    Table and chain are added again because adding an existing one does nothing: if the site
+    renames them, the ruleset still loads.
     """
     table = f"{chain.family} {chain.table}"
     commands = [f"add table {table}", f"add chain {table} {chain.name}"]
@@ -220,7 +221,7 @@ def nft_open(
 
 
 def nft_close(opened: t.Sequence[nft_rules.Chain], shut: t.Sequence[nft_rules.Chain]) -> list[str]:
-    """Commands that take our rules out of those ``opened`` that are not ``shut`` any more."""
+    """Commands that remove our rules from those ``opened`` that are no longer ``shut``."""
     names = {str(chain) for chain in shut}
     commands = [
         f"delete rule {chain} handle {handle}"
@@ -276,7 +277,7 @@ def ufw_own(added: str) -> list[str]:
 
 
 def ufw_words(line: str, verb: str) -> list[str]:
-    """Arguments of ufw that add (``prepend``) or ``delete`` the rule that reads ``line``."""
+    """Arguments of ufw that add (``prepend``) or ``delete`` the rule ``line``."""
     match = _UFW.fullmatch(line)
     if match is None:
         raise ValueError(line)
@@ -306,7 +307,7 @@ def own_rich_rules(listed: str) -> list[str]:
 
 
 def zones(default: str, active: str) -> list[str]:
-    """The zones a peer may come in by: the default one, and those of interfaces and sources.
+    """The zones through which a peer may connect: the default, and those of interfaces and sources.
 
     ``active`` is what ``--get-active-zones`` printed. The zone of libvirt's own networks is for
     guests.

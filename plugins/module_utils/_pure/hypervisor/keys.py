@@ -4,8 +4,8 @@
 
 """Keys of the fleet as plain values: what a hypervisor has, what it should have, and why.
 
-Times are seconds since the epoch. A CA is known by the SHA-256 of its certificate, a key by that of
-its public half.
+Times are seconds since the epoch. A CA is identified by the SHA-256 of its certificate, a key by
+that of its public key.
 
 This file is private to the collection.
 """
@@ -22,7 +22,7 @@ from ..base import ip
 
 KINDS = ("control", "data")
 DAY = 86400
-# Certificates begin a day early: a hypervisor's clock may be behind
+# Certificates are valid from a day earlier: a hypervisor's clock may be behind
 BACKDATED = DAY
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(\.[A-Za-z0-9_-]{1,63})*\.?")
 _ORGANIZATION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9 ._-]{0,38}[A-Za-z0-9])?")
@@ -30,7 +30,7 @@ _ORGANIZATION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9 ._-]{0,38}[A-Za-z0-9])?")
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a certificate says; ``issuer`` is the known CA whose signature it bears, or None."""
+    """The content of a certificate; ``issuer`` is the known CA that signed it, or None."""
 
     issuer: str | None
     organization: str
@@ -53,7 +53,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Authority:
-    """Who signs now, whom everybody is to trust, and what was revoked."""
+    """The signing CA, the CAs that all hypervisors should trust, and what was revoked."""
 
     issuer: str | None
     trust: tuple[str, ...]
@@ -62,7 +62,7 @@ class Authority:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a certificate is to say, and how long it may be valid."""
+    """The desired content of a certificate, and how long it may be valid."""
 
     organization: str
     common_name: str
@@ -74,7 +74,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a certificate is to be issued, and whether its key is to be a new one."""
+    """Why a certificate has to be issued, and whether it needs a new key."""
 
     text: str
     new_key: bool
@@ -85,8 +85,8 @@ def organization_problem(value: str) -> str | None:
     if _ORGANIZATION.fullmatch(value):
         return None
     return (
-        f"{value!r} is not 1 to 40 letters, digits, blanks, '.', '_' or '-' that begin and end with"
-        " a letter or digit (it becomes part of a pattern of names)"
+        f"{value!r} is not 1 to 40 letters, digits, spaces, '.', '_' or '-' that begin and end with"
+        " a letter or digit (it becomes part of a name pattern)"
     )
 
 
@@ -96,14 +96,16 @@ def certificate_names(
     """The names in a hypervisor's certificate, as ``DNS:name`` and ``IP:address``.
 
     :param host: its name in the inventory, which is also the certificate's common name.
-    :param address: its ``ansible_host``; a loopback address is left out, it names every machine.
+    :param address: its ``ansible_host``; left out if loopback, which names every machine.
     :param more: ``libvirt_keys_names``.
     :param others: names in the inventory of the fleet's other hypervisors.
-    :raises SpecError: with every one that cannot be in a certificate.
+    :raises SpecError: with every name that cannot be in a certificate.
     """
     problems = []
     if len(host) > 64:
-        problems.append(Problem(host, "the name is longer than 64, a certificate's limit"))
+        problems.append(
+            Problem(host, "the name is longer than 64 characters, a certificate's limit")
+        )
     found: dict[str, None] = {}
     given = [("inventory name", host)]
     if address and not _is_loopback(address):
@@ -121,7 +123,7 @@ def certificate_names(
                 Problem(
                     path,
                     f"{name!r} is the name of another hypervisor, which {host} could"
-                    " stand in for then; leave it out",
+                    " then impersonate; leave it out",
                 )
             )
         elif _NAME.fullmatch(name) and len(name) <= 253:
@@ -145,11 +147,11 @@ def _is_loopback(name: str) -> bool:
 def reason_to_issue(seen: Seen, authority: Authority, wanted: Wanted, now: float) -> Reason | None:
     """Why a hypervisor needs a certificate, or None when it has the right one.
 
-    The key stays where nothing speaks against it: a client that reads certificate and key while
-    they are exchanged finds a pair that fits, whichever of the two certificates it read.
+    The key is kept where possible: a client that reads certificate and key while they are being
+    replaced gets a matching pair, whichever of the two certificates it reads.
     """
     if authority.issuer is None:
-        return None  # the CA in use is not ours to sign with: the next one will be
+        return None  # we cannot sign with the CA in use; we can with the next one
     certificate = seen.certificate
     if seen.key_id is None or certificate is None:
         return Reason("it has none", True)
@@ -158,7 +160,7 @@ def reason_to_issue(seen: Seen, authority: Authority, wanted: Wanted, now: float
     if certificate.serial in authority.revoked:
         return Reason("it was revoked", True)
     if wanted.renew:
-        return Reason("it was asked for", True)
+        return Reason("it was requested", True)
     if certificate.issuer != authority.issuer:
         return Reason("it is from another CA", certificate.issuer is None)
     if (certificate.organization, certificate.common_name) != (
@@ -177,7 +179,7 @@ def reason_to_issue(seen: Seen, authority: Authority, wanted: Wanted, now: float
 
 
 def expires(left: float) -> str:
-    """How long something is valid yet, in words."""
+    """The remaining validity, in words."""
     days = int(left // DAY)
     return f"expires in {days} day{'' if days == 1 else 's'}"
 
@@ -204,12 +206,12 @@ STEADY, TRUST, CERTIFICATES, DROP = "steady", "trust", "certificates", "drop"
 
 @dataclass(frozen=True)
 class Rotation:
-    """Where the exchange of a CA is; generations are numbers.
+    """The progress of a CA rotation; generations are numbers.
 
-    - ``steady``: everybody trusts ``new``, which signs;
-    - ``trust``: everybody is to trust ``new`` as well, ``old`` signs;
-    - ``certificates``: everybody trusts both, ``new`` signs;
-    - ``drop``: everybody has certificates of ``new`` and is to trust it alone.
+    - ``steady``: all hypervisors trust ``new``, which signs;
+    - ``trust``: all hypervisors are to trust ``new`` as well, ``old`` signs;
+    - ``certificates``: all hypervisors trust both, ``new`` signs;
+    - ``drop``: all hypervisors have certificates of ``new`` and are to trust only it.
     """
 
     phase: str
@@ -228,23 +230,23 @@ class Rotation:
 
 
 def begin(rotation: Rotation, new: int, foreign: t.Sequence[int] = ()) -> Rotation:
-    """The first phase of an exchange; ``foreign`` are CAs that others made."""
+    """The first phase of a rotation; ``foreign`` are CAs created by others."""
     return Rotation(TRUST, new, (*foreign, *rotation.trusted))
 
 
 def advance(
     rotation: Rotation, new_id: str, hosts: t.Mapping[str, Seen | None]
 ) -> tuple[Rotation, dict[str, str]]:
-    """The next phase once every hypervisor has what this one brings; else who is missing, and what.
+    """The next phase once every hypervisor has completed this one; else what is missing where.
 
-    ``hosts`` are all that take part; None for those that gave no answer.
+    ``hosts`` are all that take part; None for those that did not respond.
     """
     if rotation.phase == STEADY:
         return rotation, {}
     waiting: dict[str, str] = {}
     for name, seen in hosts.items():
         if seen is None:
-            waiting[name] = "gave no answer"
+            waiting[name] = "did not respond"
         elif rotation.phase == TRUST and new_id not in seen.trust:
             waiting[name] = "does not trust the new CA yet"
         elif rotation.phase == CERTIFICATES and (
@@ -254,7 +256,7 @@ def advance(
         ):
             waiting[name] = "has no certificate of the new CA yet"
         elif rotation.phase == DROP and seen.trust != (new_id,):
-            waiting[name] = "trusts another CA yet"
+            waiting[name] = "still trusts another CA"
     if waiting:
         return rotation, waiting
     if rotation.phase == TRUST:
@@ -277,7 +279,7 @@ def describe(
     """Lines for one side of a diff."""
     lines = [
         f"{kind}: certificate {certificate}",
-        f"{kind}: trusts {', '.join(trust) or 'nobody'}",
+        f"{kind}: trusts {', '.join(trust) or 'none'}",
         f"{kind}: revocation list {crl}",
     ]
     return lines + [f"{kind}: {fault}" for fault in faults]

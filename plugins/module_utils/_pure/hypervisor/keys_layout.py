@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which file of a hypervisor holds what: the paths that libvirt and qemu read by default.
+"""The key files of a hypervisor: the paths that libvirt and QEMU read by default.
 
 This file is private to the collection.
 """
@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PKI = "/etc/pki"
-# AppArmor lets a confined qemu read below /etc/pki/libvirt, /etc/pki/qemu and the like, and judges
-# by the path that a link ends at: the versions must be there and nowhere else.
+# AppArmor lets a confined QEMU read below /etc/pki/libvirt, /etc/pki/qemu and the like, and checks
+# the path that a link resolves to: the versions must be there and nowhere else.
 BASE = f"{PKI}/libvirt/fleet-virt"
 CURRENT = f"{BASE}/current"
 
 CA, CRL, CERTIFICATE, KEY = "ca", "crl", "certificate", "key"
-# The file that stands for all of the same content when somebody looks
+# The file that is read on behalf of all files with the same content
 _FIRST = {
     "control": {
         CA: "CA/cacert.pem",
@@ -37,7 +37,7 @@ _FIRST = {
 
 @dataclass(frozen=True)
 class File:
-    """A file below ``/etc/pki`` and in each version: of which kind, and with what content."""
+    """A file below ``/etc/pki`` and in each version, with its kind and content."""
 
     path: str
     kind: str
@@ -72,7 +72,7 @@ FILES = (
     File("libvirt-vnc/server-cert.pem", "data", CERTIFICATE),
     File("libvirt-vnc/server-key.pem", "data", KEY),
 )
-# Folders of a version with their modes; where one is missing in /etc/pki it is made like that
+# Folders of a version with their modes, also used for folders missing in /etc/pki
 FOLDERS = (
     ("CA", 0o755),
     ("libvirt", 0o755),
@@ -83,7 +83,7 @@ FOLDERS = (
 
 
 def first(kind: str, content: str) -> str:
-    """Path below ``/etc/pki`` of the file that is read to know a content."""
+    """Path below ``/etc/pki`` of the file that is read for a content."""
     return _FIRST[kind][content]
 
 
@@ -93,5 +93,5 @@ def alike(kind: str, content: str) -> tuple[File, ...]:
 
 
 def target(path: str) -> str:
-    """Where the link at ``/etc/pki/<path>`` leads."""
+    """The target of the link at ``/etc/pki/<path>``."""
     return f"{CURRENT}/{path}"

@@ -16,7 +16,7 @@ if t.TYPE_CHECKING:
 
 
 STAGES = ("all", "look", "prepare", "apply", "request", "deploy")
-# Stages that the module does on a hypervisor; the others are the controller's
+# Stages that the module performs on a hypervisor; the controller performs the others
 ON_HYPERVISOR = ("look", "request", "deploy")
 
 ARGUMENTS: Spec = {

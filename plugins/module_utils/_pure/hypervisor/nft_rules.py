@@ -4,10 +4,10 @@
 
 """What a ruleset of nftables (``nft -j list ruleset``) does with one kind of packet.
 
-A verdict of another table cannot undo a drop, so whoever opens a port has to know the chains that
-shut it. A rule matches for sure, surely not, or depending on what is not known here (addresses,
-interfaces, sets, marks). What is uncertain decides nothing, but for a jump into a chain that drops:
-opening a chain in vain does no harm.
+A verdict of another table cannot undo a drop, so opening a port requires knowing the chains that
+drop its packets. A rule matches certainly, certainly not, or depending on what is not known here
+(addresses, interfaces, sets, marks). An uncertain match decides nothing, except for a jump into a
+chain that drops: opening a chain unnecessarily does no harm.
 
 This file is private to the collection.
 """
@@ -29,7 +29,7 @@ _DEPTH = 16  # the kernel's own limit of jumps
 
 @dataclass(frozen=True)
 class Packet:
-    """The first packet of a TCP connection; ``port`` None where that is not known."""
+    """The first packet of a TCP connection; ``port`` is None if unknown."""
 
     port: int | None = None
     state: str = "new"
@@ -74,7 +74,7 @@ class Ruleset:
     def verdict(
         self, chain: Chain, packet: Packet, ours: t.Callable[[Rule], bool] = lambda _rule: False
     ) -> str:
-        """``accept`` or ``drop``: what base chain ``chain`` does, rules that are ``ours`` aside."""
+        """``accept`` or ``drop``: what base chain ``chain`` does, ignoring ``ours`` rules."""
         return self._walk(chain, packet, ours, 0) or chain.policy
 
     def _walk(
@@ -185,7 +185,7 @@ def _mapped(vmap: Rule, packet: Packet) -> tuple[str, str] | None:
 
 
 def _known(left: object, packet: Packet) -> str | int | None:
-    """The packet's value of an expression; None where nothing is known of it."""
+    """The packet's value of an expression; None if unknown."""
     if not isinstance(left, dict):
         return None
     payload, meta, ct = left.get("payload"), left.get("meta"), left.get("ct")
@@ -225,7 +225,7 @@ def _loopback(left: object, right: object) -> bool:
 
 
 def _among(value: str | int, right: object) -> bool | None:
-    """Whether ``value`` is ``right`` or in it; None for a set by name or what is not known."""
+    """Whether ``value`` is ``right`` or in it; None for a named set or if unknown."""
     if isinstance(right, dict):
         if "range" in right:
             low, high = right["range"]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Packages of a hypervisor: what modules of Ansible's own are asked, and what is read of that.
+"""Packages of a hypervisor: the arguments of Ansible's own modules, and reading their results.
 
 This file is private to the collection.
 """
@@ -34,11 +34,11 @@ AUDIT = {"argv": ["dpkg", "--audit"]}
 FINISH = {"argv": ["dpkg", "--force-confdef", "--force-confold", "--configure", "--pending"]}
 
 _PLATFORM = ("architecture", "distribution", "distribution_major_version", "os_family", "pkg_mgr")
-_NAME = re.compile(r"[ -~]{1,64}")  # it becomes part of messages and of a file's name
+_NAME = re.compile(r"[ -~]{1,64}")  # it becomes part of messages and of a file name
 _LONGEST = 2000  # characters of what a package manager says
-# Of each package manager its module, and how that installs what is needed and no more: packages
-# that others only recommend are a desktop's (fonts, cups, vulkan). Another installation may be at
-# work, perhaps one that an earlier run began, so it is waited for where that can be.
+# For each package manager its module, and how to install only what is needed: packages that are
+# merely recommended are for desktops (fonts, cups, vulkan). Another installation may be running,
+# perhaps one that an earlier run started, so wait for it where that is possible.
 _MANAGERS: dict[str, tuple[str, Settings]] = {
     "apt": (APT, {"install_recommends": False, "lock_timeout": 300, "update_cache_retries": 1}),
     "dnf": ("ansible.builtin.dnf", {"install_weak_deps": False, "lock_timeout": 300}),
@@ -48,59 +48,59 @@ _MANAGERS: dict[str, tuple[str, Settings]] = {
 
 
 def platform(facts: t.Mapping[str, object]) -> dict[str, str]:
-    """What machine it is, by the facts of :data:`SETUP`. Raises FleetVirtError."""
+    """The machine's platform, from the facts of :data:`SETUP`. Raises FleetVirtError."""
     found = {key: facts.get(f"ansible_{key}") for key in _PLATFORM}
     problem = answer_shapes.problem({"platform": found}, "platform")
     for key, value in found.items():
         if problem is None and not _NAME.fullmatch(str(value)):
-            problem = f"platform.{key} is no name"
+            problem = f"platform.{key} is not a name"
     if problem is not None:
         raise _unsound(SETUP, problem)
     return {key: str(value) for key, value in found.items()}
 
 
 def missing(names: t.Iterable[str], facts: t.Mapping[str, object]) -> list[str]:
-    """Which of ``names`` are not installed, by the facts of :data:`PACKAGE_FACTS`.
+    """The ``names`` that are not installed, from the facts of :data:`PACKAGE_FACTS`.
 
     Raises FleetVirtError.
     """
     problem = answer_shapes.problem(facts, "packages")
     if facts.get("packages") is None:
-        problem = "it names no packages"
+        problem = "it lists no packages"
     if problem is not None:
         raise _unsound(PACKAGE_FACTS, problem)
     return sorted(set(names) - set(as_mapping(facts["packages"])))
 
 
 def manager(name: str) -> tuple[str, Settings]:
-    """The module of a package manager, and how it is to install. Raises FleetVirtError."""
+    """The module of a package manager, and its arguments. Raises FleetVirtError."""
     if name not in _MANAGERS:
         raise FleetVirtError(
-            f"its package manager is {name!r}, and this collection installs with"
-            f" {', '.join(_MANAGERS)} only"
+            f"its package manager is {name!r}, and this collection supports only"
+            f" {', '.join(_MANAGERS)}"
         )
     return _MANAGERS[name]
 
 
 def reason(answer: t.Mapping[str, object]) -> str:
     """Why a package manager's module failed, in its own words."""
-    said, failures = answer.get("msg"), answer.get("failures")
-    if outcomes.is_cut(answer) or not isinstance(said, str) or not said:
+    message, failures = answer.get("msg"), answer.get("failures")
+    if outcomes.is_cut(answer) or not isinstance(message, str) or not message:
         return outcomes.reason(answer)
-    parts = [said, *(map(str, failures) if isinstance(failures, list) else ())]
+    parts = [message, *(map(str, failures) if isinstance(failures, list) else ())]
     text = clean(" ".join(" ".join(parts).split())).rstrip(":. ")
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
 
 
 def refused(names: t.Sequence[str], why: str) -> str:
-    """That packages cannot be installed, and what to do."""
+    """The message that packages cannot be installed, and what to do."""
     return (
-        f"cannot install {' '.join(names)}: {why}. Ensure that it reaches its package mirror, or"
+        f"cannot install {' '.join(names)}: {why}. Ensure that it can reach its package mirror, or"
         " install them yourself, and run it again"
     )
 
 
 def _unsound(module: str, problem: str) -> FleetVirtError:
     return FleetVirtError(
-        f"its answer is not what {module} returns ({problem}); look at what answers there"
+        f"its answer is not what {module} returns ({problem}); check what is responding there"
     )

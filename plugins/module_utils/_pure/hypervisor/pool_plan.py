@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a directory pool takes to be there: found by its folder, whatever it is called.
+"""The steps to set up a directory pool, which is found by its directory, whatever its name.
 
 This file is private to the collection.
 """
@@ -27,7 +27,7 @@ class Option(t.TypedDict):
 
 @dataclass(frozen=True)
 class Wanted:
-    """A pool as asked for."""
+    """A requested pool."""
 
     name: str
     path: str
@@ -35,7 +35,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Found:
-    """A pool as it is."""
+    """An existing pool."""
 
     name: str
     type: str
@@ -45,7 +45,7 @@ class Found:
 
 
 def validate(pools: t.Sequence[Option]) -> list[Wanted]:
-    """The pools asked for; raises SpecError with every problem."""
+    """The requested pools; raises SpecError with every problem."""
     problems = []
     wanted: list[Wanted] = []
     for index, pool in enumerate(pools):
@@ -53,15 +53,15 @@ def validate(pools: t.Sequence[Option]) -> list[Wanted]:
         where = f"pools[{index}]"
         if not path.startswith("/") or ".." in path.split("/"):
             problems.append(
-                Problem(f"{where}.path", f"{pool['path']!r} is no absolute path of a folder")
+                Problem(f"{where}.path", f"{pool['path']!r} is not an absolute path of a directory")
             )
         if not pool["name"] or "/" in pool["name"] or "\n" in pool["name"]:
-            problems.append(Problem(f"{where}.name", f"{pool['name']!r} is no name of a pool"))
+            problems.append(Problem(f"{where}.name", f"{pool['name']!r} is not a pool name"))
         for earlier in wanted:
             if path == earlier.path:
-                problems.append(Problem(f"{where}.path", f"{path} is named twice"))
+                problems.append(Problem(f"{where}.path", f"{path} is given twice"))
             if pool["name"] == earlier.name:
-                problems.append(Problem(f"{where}.name", f"{pool['name']} is named twice"))
+                problems.append(Problem(f"{where}.name", f"{pool['name']} is given twice"))
         wanted.append(Wanted(pool["name"], path))
     if problems:
         raise SpecError(problems)
@@ -69,22 +69,22 @@ def validate(pools: t.Sequence[Option]) -> list[Wanted]:
 
 
 def plan(wanted: Wanted, pools: t.Sequence[Found], identified: bool) -> tuple[str, list[str]]:
-    """The pool's name, and the steps; raises PlanRefused where a pool is in the way."""
+    """The pool's name, and the steps; raises PlanRefused if another pool is in the way."""
     at_path = next((pool for pool in pools if pool.path == wanted.path), None)
     of_name = next((pool for pool in pools if pool.name == wanted.name), None)
     last = [] if identified else [IDENTIFY]
     if at_path is not None:
         if at_path.type not in FOLDER_TYPES:
             raise PlanRefused(
-                f"pool {at_path.name} at {wanted.path} is of type {at_path.type}; VMs' disks and"
-                f" images are kept in pools of files ({', '.join(FOLDER_TYPES)})"
+                f"pool {at_path.name} at {wanted.path} is of type {at_path.type}; VM disks and"
+                f" images are stored in file-based pools ({', '.join(FOLDER_TYPES)})"
             )
         steps = [] if at_path.active else [START]
         steps += [] if at_path.autostart else [AUTOSTART]
         return at_path.name, [*steps, *last]
     if of_name is not None:
         raise PlanRefused(
-            f"pool {wanted.name} is at {of_name.path}, not at {wanted.path}; ask for it there, or"
+            f"pool {wanted.name} is at {of_name.path}, not at {wanted.path}; request it there, or"
             " give the new pool another name"
         )
     return wanted.name, [DEFINE, START, AUTOSTART, *last]

@@ -22,12 +22,12 @@ if t.TYPE_CHECKING:
     from .preflight_facts import Baseline, Clock, Facts
 
 _NO_BASELINE: Baseline = {"model": None, "xml": None, "runs": None, "error": None}
-_CLOCK_WRONG = 60.0  # seconds from which on this is no longer a matter of tidiness
+_CLOCK_WRONG = 60.0  # seconds; beyond this it is an error, not a warning
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a hypervisor of the run answered: its facts, or why there are none."""
+    """The answer of a hypervisor: its facts, or why there are none."""
 
     name: str
     facts: Facts | None
@@ -44,7 +44,7 @@ def judge(answers: t.Sequence[Answer], expected: t.Sequence[str], limits: Limits
     ]
     absent = [name for name in expected if name not in asked]
     if absent:
-        text = f"not asked, and nothing is known of what they reach: {', '.join(absent)}"
+        text = f"not checked, so what they can reach is unknown: {', '.join(absent)}"
         found.append(Finding("host_not_asked", tuple(absent), text))
     facts = {answer.name: answer.facts for answer in answers if answer.facts is not None}
     for name, one in facts.items():
@@ -59,12 +59,12 @@ def judge(answers: t.Sequence[Answer], expected: t.Sequence[str], limits: Limits
 
 
 def summary(findings: t.Sequence[Finding]) -> dict[str, int]:
-    """How many there are of each severity."""
+    """The number of findings of each severity."""
     return {word: sum(one.severity == word for one in findings) for word in SEVERITIES}
 
 
 def _groups(values: t.Mapping[str, str | None]) -> dict[str, list[str]]:
-    """Names of the hypervisors by what they have."""
+    """Names of the hypervisors, grouped by value."""
     groups: dict[str, list[str]] = {}
     for name, value in values.items():
         if value is not None:
@@ -85,10 +85,11 @@ def _uuids(facts: t.Mapping[str, Facts]) -> list[Finding]:
 
 
 def _clocks(facts: t.Mapping[str, Facts], limit: float) -> list[Finding]:
-    """``clock`` is a host's time less the controller's, each way uncertain by some seconds.
+    """Findings about clocks.
 
-    Only what is certain counts. Who differs from the controller is named; the hosts among each
-    other are compared too, for the controller may be the one that is wrong.
+    ``clock`` is a host's time minus the controller's, plus or minus some seconds of uncertainty.
+    Only certain differences count. Hosts that differ from the controller are reported; hosts are
+    also compared with each other, because the controller's clock may be the wrong one.
     """
     clocks = {name: clock for name, one in facts.items() if (clock := one.get("clock"))}
     if not clocks:
@@ -122,12 +123,13 @@ def _arches(facts: t.Mapping[str, Facts]) -> list[Finding]:
     groups = _arch(facts)
     if len(groups) < 2:
         return []
-    told = "; ".join(f"{arch}: {', '.join(names)}" for arch, names in sorted(groups.items()))
-    return [Finding("arch_differs", tuple(facts), told)]
+    listed = "; ".join(f"{arch}: {', '.join(names)}" for arch, names in sorted(groups.items()))
+    return [Finding("arch_differs", tuple(facts), listed)]
 
 
 def _cpus(facts: t.Mapping[str, Facts]) -> list[Finding]:
-    """``baseline`` is what a host made of the CPUs of all (virConnectBaselineHypervisorCPU)."""
+    """Findings about CPUs; ``baseline`` is a host's common CPU model for all hosts
+    (virConnectBaselineHypervisorCPU)."""
     found = []
     models: dict[str, list[str]] = {}
     for name, one in facts.items():
@@ -137,21 +139,26 @@ def _cpus(facts: t.Mapping[str, Facts]) -> list[Finding]:
             text = f"its CPU is not compared with the others': {one['not_compared']}"
             found.append(Finding("cpu_not_compared", (name,), text))
         if baseline.get("error"):
-            text = f"no CPU model of all hypervisors, as {name} sees it: {baseline['error']}"
+            text = (
+                f"no CPU model common to all hypervisors, according to {name}: {baseline['error']}"
+            )
             found.append(Finding("cpu_incompatible", (name,), text))
         elif baseline.get("runs") is False:
-            text = f"{name} does not have the CPU model of all hypervisors, {baseline['model']}"
+            model = baseline["model"]
+            text = f"{name} does not support the CPU model common to all hypervisors, {model}"
             found.append(Finding("cpu_incompatible", (name,), text))
     if len(models) > 1:
-        told = "; ".join(f"{model}: {', '.join(names)}" for model, names in sorted(models.items()))
+        listed = "; ".join(
+            f"{model}: {', '.join(names)}" for model, names in sorted(models.items())
+        )
         common = {
             both["model"]
             for one in facts.values()
             if (both := one.get("baseline")) and both.get("model")
         }
-        text = f"CPU models: {told}"
+        text = f"CPU models: {listed}"
         if len(common) == 1:
-            text += f". All have {common.pop()}"
+            text += f". All support {common.pop()}"
         found.append(Finding("cpu_differs", tuple(facts), text))
     return found
 
@@ -163,11 +170,13 @@ def _versions(facts: t.Mapping[str, Facts]) -> list[Finding]:
     for program, versions in (("libvirt", libvirt), ("qemu", qemu)):
         groups = _groups(versions)
         if len(groups) > 1:
-            told = "; ".join(
+            listed = "; ".join(
                 f"{version}: {', '.join(names)}"
                 for version, names in sorted(groups.items(), key=lambda pair: _numbers(pair[0]))
             )
-            found.append(Finding("versions_differ", tuple(facts), f"versions of {program}: {told}"))
+            found.append(
+                Finding("versions_differ", tuple(facts), f"versions of {program}: {listed}")
+            )
     return found
 
 
@@ -176,7 +185,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _machines(facts: t.Mapping[str, Facts]) -> list[Finding]:
-    """Hypervisors of one architecture have to share a versioned machine type."""
+    """Findings about hypervisors of one architecture that share no versioned machine type."""
     found = []
     for names in _arch(facts).values():
         known = {name: facts[name]["machines"] for name in names if facts[name].get("machines")}
@@ -185,6 +194,6 @@ def _machines(facts: t.Mapping[str, Facts]) -> list[Finding]:
                 f"{name}: {machines.newest_common([types], None) or 'none'}"
                 for name, types in known.items()
             ]
-            text = f"no machine type is on all of them; the newest of each: {'; '.join(newest)}"
+            text = f"no machine type is common to all; the newest of each: {'; '.join(newest)}"
             found.append(Finding("machines_apart", tuple(known), text))
     return found

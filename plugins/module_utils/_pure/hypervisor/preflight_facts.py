@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The facts of one hypervisor that preflight judges, as they come in its answer.
+"""The facts of one hypervisor that preflight checks, as in its answer.
 
 This file is private to the collection.
 """
@@ -16,7 +16,7 @@ from ..machine.snapshot import PoolEntry
 
 
 class Hypervisor(t.TypedDict):
-    """What libvirt tells of itself and of its host."""
+    """What libvirt reports about itself and its host."""
 
     uuid: str | None
     arch: str | None
@@ -27,7 +27,7 @@ class Hypervisor(t.TypedDict):
 
 
 class Cpu(GuestCpu):
-    """The CPU that guests of ``type`` are given, and what emulates them."""
+    """The CPU that guests of ``type`` get, and the emulator."""
 
     type: str
 
@@ -39,7 +39,7 @@ class Pool(PoolEntry):
 
 
 class AbsentPool(t.TypedDict):
-    """A pool that is not there: it has no state."""
+    """A missing pool: it has no state."""
 
     name: str
     state: None
@@ -51,14 +51,14 @@ class AbsentPool(t.TypedDict):
 
 
 class Trial(t.TypedDict):
-    """Whether a guest was tried, and the problem there was."""
+    """Whether a guest was tried, and the problem found."""
 
     tried: bool
     problem: str | None
 
 
 class Device(Trial):
-    """Whether /dev/kvm is there, and what came of it."""
+    """Whether /dev/kvm exists, and the result of the trial."""
 
     device: bool
 
@@ -70,7 +70,7 @@ class Kvm(Device):
 
 
 class Port(t.TypedDict):
-    """What is in a bridge; a tap is a guest's."""
+    """A port of a bridge; a tap belongs to a guest."""
 
     name: str
     guest: bool
@@ -78,7 +78,7 @@ class Port(t.TypedDict):
 
 
 class Bridge(t.TypedDict):
-    """A bridge that was asked for."""
+    """A requested bridge."""
 
     name: str
     exists: bool
@@ -87,7 +87,7 @@ class Bridge(t.TypedDict):
 
 
 class Socket(t.TypedDict):
-    """A TCP socket that listens, with the name of the process that has it."""
+    """A listening TCP socket, with the name of its process."""
 
     address: str
     port: int
@@ -108,7 +108,7 @@ class TriedPeer(Peer):
 
 
 class Tls(t.TypedDict):
-    """Control keys that are not there, what came of each peer, and who is let in here."""
+    """Missing control keys, the result for each peer, and who is accepted here."""
 
     missing: list[str]
     peers: list[TriedPeer]
@@ -124,7 +124,7 @@ class PrivateKey(t.TypedDict):
 
 
 class Validity(t.TypedDict):
-    """A certificate or a list of revocations; ``until`` is the end, ``days`` its whole life."""
+    """A certificate or CRL; ``until`` is its expiry, ``days`` its total validity."""
 
     path: str
     kind: t.Literal["cert", "crl"]
@@ -134,14 +134,14 @@ class Validity(t.TypedDict):
 
 
 class Clock(t.TypedDict):
-    """Its time less the controller's, each way uncertain by some seconds."""
+    """Its time minus the controller's, plus or minus some seconds of uncertainty."""
 
     offset: float
     uncertainty: float
 
 
 class Baseline(t.TypedDict):
-    """The CPU of all hypervisors as one libvirt makes it, and whether that one has it."""
+    """The CPU model common to all hypervisors by one libvirt, and whether it runs there."""
 
     model: str | None
     xml: str | None
@@ -150,7 +150,7 @@ class Baseline(t.TypedDict):
 
 
 class _Read(t.TypedDict, total=False):
-    """What the hypervisor tells; a check that could not be made has an entry in ``errors``."""
+    """What the hypervisor reports; a check that could not be made has an entry in ``errors``."""
 
     uuid: str | None
     arch: str | None

@@ -26,7 +26,7 @@ _DAY = 86400
 
 @dataclass(frozen=True)
 class Limits:
-    """From where on something is worth a finding."""
+    """The thresholds for findings."""
 
     min_free_mib: int = 10240
     expiry_days: int = 30
@@ -54,11 +54,11 @@ def _kvm(name: str, facts: Facts) -> list[Finding]:
     if not kvm["device"]:
         return [Finding("kvm_missing", (name,), "there is no /dev/kvm: emulation only")]
     if not kvm["tried"]:
-        return [Finding("kvm_not_tried", (name,), f"/dev/kvm is there, {kvm['problem']}")]
+        return [Finding("kvm_not_tried", (name,), f"/dev/kvm exists, {kvm['problem']}")]
     if kvm["problem"]:
-        # where libvirt does not offer KVM either, nobody gets into the trap
+        # if libvirt does not offer KVM either, no guest can crash because of it
         kind = "kvm_crashes" if kvm["offered"] is not False else "kvm_missing"
-        return [Finding(kind, (name,), f"/dev/kvm is there, but {kvm['problem']}")]
+        return [Finding(kind, (name,), f"/dev/kvm exists, but {kvm['problem']}")]
     if kvm["offered"] is False:
         text = "KVM works, but libvirt offers emulation only"
         return [Finding("kvm_not_offered", (name,), text)]
@@ -82,7 +82,7 @@ def _bridges(name: str, facts: Facts) -> list[Finding]:
             found.append(Finding("bridge_down", (name,), f"bridge {label} is down"))
         uplinks = [port for port in bridge["ports"] if not port["guest"]]
         if not uplinks:
-            text = f"bridge {label} has no uplink (no interface of the host is in it)"
+            text = f"bridge {label} has no uplink (no host interface is a port of it)"
             found.append(Finding("bridge_no_uplink", (name,), text))
         elif not any(port["active"] for port in uplinks):
             named = ", ".join(port["name"] for port in uplinks)
@@ -95,7 +95,7 @@ def _bridge_filter(name: str, facts: Facts) -> list[Finding]:
     chains = facts.get("bridge_filter") or ()
     if not chains:
         return []
-    text = f"br_netfilter hands the bridges' packets to {', '.join(chains)}, which drops them"
+    text = f"br_netfilter passes the bridges' packets to {', '.join(chains)}, which drops them"
     return [Finding("bridge_filtered", (name,), text)]
 
 
@@ -107,10 +107,10 @@ def _listeners(name: str, facts: Facts) -> list[Finding]:
     ]
     tls = facts.get("tls")
     if tls and tls["anonymous"]:
-        text = "libvirt's TLS port lets in clients that have no certificate"
+        text = "libvirt's TLS port accepts clients without a certificate"
         found.append(Finding("libvirt_unverified", (name,), text))
     found += [
-        Finding("qemu_exposed", (name,), f"{one} is open to others")
+        Finding("qemu_exposed", (name,), f"{one} is reachable from outside")
         for one in listeners.exposed(sockets)
     ]
     return found
@@ -121,7 +121,7 @@ def _tls(name: str, facts: Facts, asked: t.Collection[str]) -> list[Finding]:
     if tls is None:
         return []
     if tls["missing"]:
-        text = f"the control keys are not there: {', '.join(tls['missing'])}"
+        text = f"the control keys are missing: {', '.join(tls['missing'])}"
         return [Finding("tls_keys_missing", (name,), text)]
     found = []
     unknown = []
@@ -135,8 +135,8 @@ def _tls(name: str, facts: Facts, asked: t.Collection[str]) -> list[Finding]:
             found.append(Finding("tls_failed", (name, peer["name"]), text))
     if unknown:
         hosts = (name, *(peer["name"] for peer in unknown))
-        told = "; ".join(f"{peer['name']} ({peer['error']})" for peer in unknown)
-        found.append(Finding("tls_not_known", hosts, f"{name} is not let in by {told}"))
+        listed = "; ".join(f"{peer['name']} ({peer['error']})" for peer in unknown)
+        found.append(Finding("tls_not_known", hosts, f"{name} is not accepted by {listed}"))
     return found
 
 
@@ -159,7 +159,7 @@ def _pools(name: str, facts: Facts, limits: Limits) -> list[Finding]:
                 text += f", less than {format_size(limits.min_free_mib)}"
                 found.append(Finding("pool_low", (name,), text))
         if pool["autostart"] is False:
-            text = f"{label} does not start with the host"
+            text = f"{label} does not start at boot"
             found.append(Finding("pool_no_autostart", (name,), text))
     return found
 
@@ -170,7 +170,9 @@ def _keys(name: str, facts: Facts, limits: Limits) -> list[Finding]:
         path = entry["path"]
         if entry["kind"] == "key":
             if entry["mode"] & 0o077:
-                text = f"{path} has mode {entry['mode']:04o}: others than its owner can use it"
+                text = (
+                    f"{path} has mode {entry['mode']:04o}: users other than its owner can access it"
+                )
                 found.append(Finding("key_readable", (name,), text))
             continue
         word = "crl" if entry["kind"] == "crl" else "key"
@@ -178,7 +180,7 @@ def _keys(name: str, facts: Facts, limits: Limits) -> list[Finding]:
         if days < 0:
             text = f"{path} ({entry['subject']}) expired {-days:.0f} days ago"
             found.append(Finding(f"{word}_expired", (name,), text))
-        # a list of revocations is short-lived: a tenth of its own life is early enough
+        # a CRL is short-lived: a tenth of its own validity is early enough
         elif days < (limits.expiry_days if word == "key" else entry["days"] / 10):
             text = f"{path} ({entry['subject']}) expires in {days:.0f} days"
             found.append(Finding(f"{word}_expires", (name,), text))

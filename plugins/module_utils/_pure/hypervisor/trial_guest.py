@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The smallest guest that shows whether KVM works, and how its run is read.
+"""The smallest guest that shows whether KVM works, and the reading of its result.
 
-/dev/kvm may be there, open, and even make a virtual machine, and yet guests crash at their first
-instructions: in a virtual machine that does not pass everything on. Only a trial tells. This one
-goes the way a kernel goes (real mode, page tables, long mode), counts for a while, and ends qemu
-with a status of its own; it takes a quarter of a second.
+/dev/kvm may exist, open, and even create a virtual machine, and yet guests crash at their first
+instructions, for example with incomplete nested virtualization. Only a trial shows it. This guest
+boots like a kernel (real mode, page tables, long mode), counts for a while, and ends QEMU with a
+specific exit status; it takes a quarter of a second.
 
 This file is private to the collection.
 """
@@ -49,15 +49,15 @@ SECTOR = (
 ).ljust(510, b"\0") + b"\x55\xaa"
 
 SUCCESS = 2 * 0x31 + 1
-# Builds of qemu without the device that ends it, or without the machine it is on
+# Builds of QEMU without the device that ends it, or without its machine type
 _NOT_BUILT_IN = ("is not a valid device model", "unsupported machine type", "No machine")
 
 
 def arguments(emulator: str, accelerator: str, disk: str) -> list[str]:
     """The command that boots the guest from the file ``disk``.
 
-    With all of the processor's features (max), as guests are given them: an older model may boot
-    where that fails.
+    It has all of the processor's features (max), as other guests may have: an older CPU model may
+    boot where that fails.
     """
     argv = [emulator, "-accel", accelerator, "-machine", "pc", "-cpu", "max", "-m", "32"]
     argv += ["-nodefaults", "-display", "none", "-no-reboot"]
@@ -65,13 +65,13 @@ def arguments(emulator: str, accelerator: str, disk: str) -> list[str]:
     return [*argv, "-drive", f"file={disk},format=raw,if=ide,snapshot=off"]
 
 
-def outcome(status: int, said: str) -> Trial:
-    """Whether it was ``tried``, and the ``problem`` there was; None when it ran to its end."""
+def outcome(status: int, stderr: str) -> Trial:
+    """Whether it was ``tried``, and the ``problem`` found; None if it ran to completion."""
     if status == SUCCESS:
         return {"tried": True, "problem": None}
-    if any(words in said for words in _NOT_BUILT_IN):
-        return {"tried": False, "problem": f"this qemu cannot boot the trial guest: {said[:200]}"}
+    if any(words in stderr for words in _NOT_BUILT_IN):
+        return {"tried": False, "problem": f"this qemu cannot boot the trial guest: {stderr[:200]}"}
     return {
         "tried": True,
-        "problem": f"the trial guest failed (qemu ended with {status}): {said[:300]}",
+        "problem": f"the trial guest failed (qemu ended with {status}): {stderr[:300]}",
     }

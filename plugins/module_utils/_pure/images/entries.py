@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Base images as results tell of them.
+"""Base images in results.
 
 This file is private to the collection.
 """
@@ -13,7 +13,7 @@ import typing as t
 
 
 class BaseEntry(t.TypedDict):
-    """A base image, or what would be one."""
+    """A base image, or a predicted one."""
 
     name: str
     digest: str
@@ -25,20 +25,20 @@ class BaseEntry(t.TypedDict):
 
 
 class UsedEntry(BaseEntry):
-    """The same, with what it takes of the disk and who uses it."""
+    """The same, with its disk usage and the VMs that use it."""
 
     allocated_mib: int | None
     users: list[str]
 
 
 class ListedEntry(UsedEntry):
-    """The same, and whether its content is what its name says; None where nobody looked."""
+    """The same, and whether its content matches its name; None if not checked."""
 
     intact: bool | None
 
 
 class Diff(t.TypedDict):
-    """What is there before and after."""
+    """The images before and after."""
 
     before: str
     after: str

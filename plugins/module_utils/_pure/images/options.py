@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What limits the bringing of an image, and which hypervisors are asked for it.
+"""The limits for fetching an image, and the hypervisors it is requested from.
 
 This file is private to the collection.
 """
@@ -22,10 +22,10 @@ from ..base.options import show
 if t.TYPE_CHECKING:
     from ..base.arguments import Spec
 
-# Zeros take hardly any space in a compressed file and none on a disk, but each of them takes time
+# Zeros take hardly any space in a compressed file and none on disk, but they all take time
 MAX_UNPACKED = "256GiB"
 DOWNLOAD_TIMEOUT = 30.0
-# What the controller knows of a file of its own, as suboptions of _source
+# What the controller knows about its own file, as suboptions of _source
 SOURCE: Spec = {
     "name": {"type": "str", "required": True},
     "digest": {"type": "str", "required": True},
@@ -37,15 +37,15 @@ INTERNAL: Spec = {
     "_source": {"type": "dict", "options": SOURCE},
     "_sole_pool_ids": {"type": "list", "elements": "str", "default": []},
 }
-# Nothing but the pools' ids is read: images may be unreadable, and pools are known all the same
+# Only the pools' ids are read: they are known even if images are unreadable
 INFO_INTERNAL: Spec = {"_pools": {"type": "bool", "default": False}}
-# Nothing that would say more in a URI than where it leads: no_verify, pkipath, another user
+# Nothing that would add to a URI more than its address: no_verify, pkipath, another user
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """``seconds`` without progress end a download; ``unpacked`` bytes are taken."""
+    """``seconds`` without progress end a download; at most ``unpacked`` bytes are unpacked."""
 
     seconds: float = DOWNLOAD_TIMEOUT
     unpacked: int = parse_mib(MAX_UNPACKED) * MIB
@@ -63,7 +63,7 @@ def limits_of(options: t.Mapping[str, object]) -> Limits:
         seconds = float(given) if isinstance(given, (int, float, str)) else seconds
     if not 0 < seconds <= 3600:
         raise PlanRefused(
-            f"download_timeout: {given!r} is not a time limit; it is a number of seconds above 0,"
+            f"download_timeout: {given!r} is not a time limit; give a number of seconds above 0,"
             " at most 3600"
         )
     return Limits(seconds, unpacked * MIB)
@@ -83,7 +83,7 @@ def _host(peer: str) -> str:
         pass
     if not _NAME.fullmatch(peer):
         raise PlanRefused(
-            f"peers: {show(peer)} is no address of a hypervisor; write its name or its IP address,"
+            f"peers: {show(peer)} is not the address of a hypervisor; write its name or IP address,"
             " without a port"
         )
     return peer

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where a disk's content comes from, as the user writes it: one string, four kinds.
+"""The source of a disk's content, as the user writes it: one string, four kinds.
 
 This file is private to the collection.
 """
@@ -23,7 +23,7 @@ FORMS = (
 _CHECKSUM_FORMS = (
     "write https://host/path/file.qcow2#sha256:... or {url: ..., checksum: 'sha256:...'}"
 )
-# A base image's name is this with digest and ending, and at most 255 bytes
+# A base image's name adds digest and ending to this, and has at most 255 bytes
 _LONGEST_NAME = 180
 _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 
@@ -56,7 +56,7 @@ class ImageSource:
 
     @property
     def file_name(self) -> str:
-        """The last part, for names and messages."""
+        """The last part of the path, for names and messages."""
         path = urlsplit(self.value).path if self.kind == "url" else self.value
         return path.rpartition("/")[2]
 
@@ -64,7 +64,7 @@ class ImageSource:
 def parse_image(value: object) -> ImageSource:
     """The source that ``value`` names; ValueError with rule and remedy.
 
-    A mapping of ``url`` and ``checksum`` is the same as one string of both.
+    A mapping of ``url`` and ``checksum`` is equivalent to one string of both.
     """
     if isinstance(value, dict):
         value = _joined(value)
@@ -80,7 +80,7 @@ def parse_image(value: object) -> ImageSource:
     if text.startswith("/"):
         if text.endswith("/") or "//" in text:
             raise ValueError(
-                f"{show(text)} is not a file's path: it ends in '/' or has '//'; {FORMS}"
+                f"{show(text)} is not a file path: it ends in '/' or has '//'; {FORMS}"
             )
         return ImageSource("path", text)
     if text.startswith(("-", ".")) or text.count("/") > 1 or text.endswith("/"):
@@ -89,7 +89,7 @@ def parse_image(value: object) -> ImageSource:
 
 
 def with_checksum(image: object, checksum: str | None) -> object:
-    """The image with the checksum that was given apart from it."""
+    """The image with a separately given checksum."""
     return image if checksum is None else {"url": image, "checksum": checksum}
 
 
@@ -107,7 +107,7 @@ def _url(text: str) -> ImageSource:
     if scheme == "salt":
         name = rest.rpartition("/")[2]
         raise ValueError(
-            f"{show(text)}: salt:// is not served here; put the file into virt_image_dir and "
+            f"{show(text)}: salt:// is not supported; put the file into virt_image_dir and "
             f"write {name or 'its name'}"
         )
     if scheme != "https":
@@ -119,20 +119,20 @@ def _url(text: str) -> ImageSource:
         host, secret = None, None
     if secret is not None or not host or not parts.path.rpartition("/")[2]:
         raise ValueError(
-            "an image's URL needs a host and a file name, and holds no password: "
+            "an image's URL needs a host and a file name, and must not contain a password: "
             "write https://host/path/file.qcow2"
         )
     name = parts.path.rpartition("/")[2]
     if name.startswith((".", "-")) or len(name.encode("utf-8")) > _LONGEST_NAME:
         raise ValueError(
-            f"{show(text)} does not end with the name of a file: at most {_LONGEST_NAME} bytes that"
-            " begin with neither '.' nor '-'; write the URL of the image itself"
+            f"{show(text)} does not end with a file name of at most {_LONGEST_NAME} bytes that"
+            " begins with neither '.' nor '-'; write the URL of the image itself"
         )
     url, _dummy, checksum = text.partition("#")
     checksum = checksum.lower()
     if not checksum:
         raise ValueError(
-            f"{show(text)} is without its checksum, by which it is known; {_CHECKSUM_FORMS}"
+            f"{show(text)} has no checksum, which identifies the image; {_CHECKSUM_FORMS}"
         )
     if not _CHECKSUM.fullmatch(checksum):
         raise ValueError(

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""On which hypervisor each VM is, by what all of them answered.
+"""Locate each VM from the answers of all hypervisors.
 
 This file is private to the collection.
 """
@@ -21,7 +21,7 @@ Silences = t.Mapping[str, proofs.Silence]
 
 
 class Named(t.Protocol):
-    """What is to be known of a VM to say where it is."""
+    """What has to be known of a VM to locate it."""
 
     @property
     def name(self) -> str: ...
@@ -36,8 +36,8 @@ Vm = t.TypeVar("Vm", bound=Named)
 
 @dataclass
 class Located(t.Generic[Vm]):
-    """``places``: hypervisor and what it says of it, for each VM that is there exactly once;
-    ``absent`` are on none that answered. ``problems`` are all that is not proven."""
+    """``places``: hypervisor and its answer, for each VM that exists exactly once; ``absent`` are
+    on none that responded. ``problems`` are everything that is unproven."""
 
     places: dict[str, tuple[str, Vm]] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
@@ -50,9 +50,9 @@ def sort(
     expected: t.Sequence[str] | None,
     lost: t.Sequence[str],
 ) -> tuple[dict[str, Answer], Silences]:
-    """Who answered, and who gave no answer and is not declared lost; an answer is what has ``key``.
+    """Who responded, and who did not and is not declared lost; an answer is what has ``key``.
 
-    Raises PlanRefused for a ``lost`` that nobody knows, and when nobody answered.
+    Raises PlanRefused for an unknown ``lost``, and if no hypervisor responded.
     """
     answers = {name: answer for name, answer in registered.items() if answer.get(key) is not None}
     problem = proofs.unknown_lost(lost, list(dict.fromkeys([*registered, *(expected or ())])))
@@ -67,7 +67,7 @@ def sort(
 def locate(
     names: t.Sequence[str], there: t.Mapping[str, t.Sequence[Vm]], silent: Silences
 ) -> Located[Vm]:
-    """Where each of ``names`` is, by the VMs of each hypervisor; raises PlanRefused without a
+    """Where each of ``names`` is, by the VMs of each hypervisor; raises PlanRefused if there is no
     name."""
     if not names:
         raise PlanRefused("no VM is named; give -e vm_name=web1, or virt_names for several")
@@ -89,7 +89,7 @@ def locate(
             missing = proofs.missing("absent", silent)
             if missing:
                 found.problems.append(
-                    f"{name!r} is on no hypervisor that answered, but may be on one that did not"
+                    f"{name!r} is on no hypervisor that responded, but may be on one that did not"
                     f" ({proofs.named(missing)}); {proofs.remedy(missing)}"
                 )
             found.absent.append(name)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From what all hypervisors say to where each domain is removed, or why it is not.
+"""Decide from all hypervisors' answers where each domain is removed, or why it is not.
 
 This file is private to the collection.
 """
@@ -21,7 +21,7 @@ from .located import Answer, locate, sort
 
 @dataclass(frozen=True)
 class Volume:
-    """A volume of a VM; ``pool_id`` is of its pool, if that has one."""
+    """A volume of a VM; ``pool_id`` is the id of its pool, if it has one."""
 
     path: str
     shared: bool
@@ -30,7 +30,7 @@ class Volume:
 
 @dataclass(frozen=True)
 class Vm:
-    """A VM that is to be removed, where it was found."""
+    """A VM to be removed, where it was found."""
 
     name: str
     uuid: str | None
@@ -40,7 +40,7 @@ class Vm:
 
 @dataclass(frozen=True)
 class Seen:
-    """What one hypervisor answered: to a look ``vms`` and ``pool_ids``, and who uses a file."""
+    """What one hypervisor answered: ``vms`` and ``pool_ids`` when read, and who uses a file."""
 
     vms: tuple[Vm, ...]
     pool_ids: tuple[str, ...]
@@ -71,7 +71,7 @@ def _seen(answer: Answer) -> Seen:
 
 @dataclass(frozen=True)
 class Fleet:
-    """What each hypervisor of the play answered. ``silent`` gave no answer, and are not declared
+    """What each hypervisor of the play answered. ``silent`` did not respond and are not declared
     lost."""
 
     answers: t.Mapping[str, Seen]
@@ -80,8 +80,8 @@ class Fleet:
 
 @dataclass
 class Decision:
-    """Where each domain is removed, which are nowhere, and which files others must be asked about
-    (``asked`` are their paths)."""
+    """Where each domain is removed, which are on no hypervisor, and which files must be checked on
+    the others (``asked`` are their paths)."""
 
     shares: dict[str, list[str]] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
@@ -98,14 +98,14 @@ def fleet(
 ) -> Fleet:
     """Sort what was registered; an answer is what has ``key``.
 
-    Raises PlanRefused for a ``lost`` that nobody knows, and when nobody answered.
+    Raises PlanRefused for an unknown ``lost``, and if no hypervisor responded.
     """
     answers, silent = sort(registered, key, expected, lost)
     return Fleet({name: _seen(answer) for name, answer in answers.items()}, silent)
 
 
 def decide(names: t.Sequence[str], seen: Fleet) -> Decision:
-    """Where each of ``names`` is; raises PlanRefused with everything that is not proven."""
+    """Where each of ``names`` is; raises PlanRefused with everything that is unproven."""
     there = {host: answer.vms for host, answer in seen.answers.items()}
     located = locate(names, there, seen.silent)
     found, problems = Decision(absent=located.absent), located.problems
@@ -125,8 +125,8 @@ def decide(names: t.Sequence[str], seen: Fleet) -> Decision:
                 found.homes[file] = host
             if missing:
                 problems.append(
-                    f"{volume.path} of {name!r} is on shared storage, and a hypervisor that may"
-                    f" use it is silent ({proofs.named(missing)}); {proofs.remedy(missing)}"
+                    f"{volume.path} of {name!r} is on shared storage, and a hypervisor that may use"
+                    f" it did not respond ({proofs.named(missing)}); {proofs.remedy(missing)}"
                 )
     if problems:
         raise PlanRefused("; ".join(problems))
@@ -136,8 +136,8 @@ def decide(names: t.Sequence[str], seen: Fleet) -> Decision:
 def require_unused(decision: Decision, seen: Fleet) -> None:
     """Raise PlanRefused if a hypervisor other than the domain's own uses one of its files.
 
-    ``seen`` are answers with ``users``. Files are compared by their names: the same storage may be
-    mounted in different places, and a VM's volumes are named after it.
+    ``seen`` are answers with ``users``. Files are compared by name: the same storage may be mounted
+    in different places, and a VM's volumes are named after it.
     """
     problems = [
         f"{file} on shared storage is used on {host}: {', '.join(users)}"
@@ -148,14 +148,14 @@ def require_unused(decision: Decision, seen: Fleet) -> None:
     missing = proofs.missing("purge shared", seen.silent)
     if missing and decision.files:
         files = ", ".join(decision.files)
-        problems.append(f"not all said whether they use {files}: {proofs.named(missing)}")
+        problems.append(f"not all reported whether they use {files}: {proofs.named(missing)}")
     if problems:
         raise PlanRefused("; ".join(problems))
 
 
 def _shared(volume: Volume, host: str, seen: Fleet) -> bool:
-    """Whether another hypervisor can reach the volume: its pool's kind says so, or its identity,
-    which another has too. The id alone makes nothing shared: the role gives every pool one."""
+    """Whether another hypervisor can reach the volume: by the type of its pool, or because another
+    one has the same pool id. Having an id does not mean shared: the role gives every pool one."""
     if volume.shared:
         return True
     if volume.pool_id is None:
@@ -165,7 +165,7 @@ def _shared(volume: Volume, host: str, seen: Fleet) -> bool:
 
 
 def sole_pool_ids(host: str, seen: Fleet) -> list[str]:
-    """Ids of pools that ``host`` has and no other hypervisor; none while one is silent."""
+    """Ids of pools that only ``host`` has; none if any hypervisor did not respond."""
     if proofs.missing("prune", seen.silent):
         return []
     others = {

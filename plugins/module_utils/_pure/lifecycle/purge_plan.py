@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What goes when a domain is removed, what stays and why, and what speaks against removing it.
+"""What is removed with a domain, what is kept and why, and reasons to refuse the removal.
 
 This file is private to the collection.
 """
@@ -17,7 +17,7 @@ from ..base.metadata import Metadata, OwnVolume
 from ..plan.steps import Effect, Step
 
 _WHERE = "virsh -c qemu:///system"
-# What is removed by itself; the rest goes with the domain's definition
+# What is removed separately; the rest is removed with the domain's definition
 _BY_THEMSELVES = ("managed_save", "volume", "seed", "log")
 # Phases that a run on the VM's own host is in, and what it does to the VM
 _AT_WORK = {
@@ -33,12 +33,13 @@ _AT_WORK = {
 class VolumeFacts:
     """One volume that the domain's metadata names, as it was found.
 
-    ``pool_path`` is the folder of the pool of that name, None if there is no such pool; ``path``
+    ``pool_path`` is the directory of the pool of that name, None if there is no such pool; ``path``
     where the volume would be in it. ``kind`` is absent, file, link, directory or other. ``users``
-    says in words who else uses it, ``own_overlays`` are disks of the domain itself that lie on it
-    and are not known to be its own. ``attached``: a disk of it, or below one by its snapshots.
-    ``shared``: others can reach the pool too; ``asked``: they have been asked. ``foreign``: it is
-    not known to be the file that was made for the domain, whose creation did not come to its end.
+    describes who else uses it, ``own_overlays`` are disks of the domain itself that have it as
+    backing file and are not known to be its own. ``attached``: it is a disk of the domain, or a
+    backing file of one by its snapshots. ``shared``: other hypervisors can reach the pool;
+    ``asked``: they have been asked. ``foreign``: it is not known to be the file created for the
+    domain, whose creation was not finished.
     """
 
     own: OwnVolume
@@ -60,9 +61,9 @@ class VolumeFacts:
 
 @dataclass(frozen=True)
 class DomainFacts:
-    """The domain to be removed. ``disks`` are (path, what it is) of all disks it has.
+    """The domain to be removed. ``disks`` are (path, description) of all its disks.
 
-    ``snapshots`` go with it, ``external_snapshots`` are those whose files are others'.
+    ``snapshots`` are removed with it, ``external_snapshots`` have files made by other means.
     """
 
     name: str
@@ -83,7 +84,7 @@ class DomainFacts:
 
 @dataclass(frozen=True)
 class Options:
-    """``force``: a running domain is destroyed; ``base_pool``: nothing in there is anybody's."""
+    """``force``: a running domain is destroyed; ``base_pool``: its volumes belong to no VM."""
 
     force: bool = False
     base_pool: str = "base"
@@ -91,7 +92,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Removal:
-    """One thing that goes."""
+    """One thing to remove."""
 
     kind: str
     name: str
@@ -101,7 +102,7 @@ class Removal:
 
 @dataclass(frozen=True)
 class Kept:
-    """One file that stays, and why."""
+    """One file that is kept, and why."""
 
     path: str
     reason: str
@@ -109,7 +110,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Belongings:
-    """The domain, None once it is gone, and what its metadata names."""
+    """The domain, None once it is removed, and what its metadata names."""
 
     domain: DomainFacts | None
     volumes: tuple[VolumeFacts, ...] = ()
@@ -117,7 +118,7 @@ class Belongings:
 
 @dataclass
 class Removals:
-    """``removed`` in the order of doing; with ``problems`` nothing is done at all."""
+    """``removed`` in the order of removal; with ``problems`` nothing is removed at all."""
 
     removed: list[Removal] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
@@ -127,7 +128,7 @@ class Removals:
 
 
 def plan(domain: DomainFacts, volumes: t.Sequence[VolumeFacts], options: Options) -> Removals:
-    """What removing ``domain`` means."""
+    """What is removed with ``domain``, and what is kept."""
     found = Removals()
     found.problems = _refusals(domain, options)
     if found.problems:
@@ -150,15 +151,15 @@ def plan(domain: DomainFacts, volumes: t.Sequence[VolumeFacts], options: Options
     if domain.nvram is not None and domain.nvram_own:
         found.removed.append(Removal("nvram", domain.name, domain.nvram))
     elif domain.nvram is not None:
-        reason = "variables of a firmware, not in libvirt's own folder or used by others too"
+        reason = "firmware variables that are not in libvirt's own directory or are used by others"
         found.kept.append(Kept(domain.nvram, reason))
     found.removed.append(Removal("domain", domain.name))
     return found
 
 
 def steps(found: Removals, domain: DomainFacts) -> tuple[Step[Belongings], ...]:
-    """How ``found`` is removed: first nobody may start the domain any more, its definition, which
-    names everything else, goes last. ``about`` is what a step removes.
+    """The steps that remove ``found``: first the domain is kept from starting; its definition,
+    which names everything else, is removed last. ``about`` is what a step removes.
     """
     name = domain.name
     first = [Step("mark", f"mark {name}", _marked(found))]
@@ -172,7 +173,7 @@ def steps(found: Removals, domain: DomainFacts) -> tuple[Step[Belongings], ...]:
             text = f"remove {item.path or 'its saved memory'}"
             first.append(Step(item.kind, text, _gone(item), about=(item,), forward=True))
         else:
-            last.append(item)  # goes with the definition
+            last.append(item)  # removed with the definition
     undefine: Step[Belongings] = Step(
         "undefine",
         f"undefine {name}",
@@ -226,26 +227,26 @@ def _gone(item: Removal) -> Effect[Belongings]:
 
 
 def _refusals(domain: DomainFacts, options: Options) -> list[str]:
-    """Why the domain as such is not removed."""
+    """Reasons that concern the domain itself."""
     name, stored = domain.name, domain.metadata
     if stored is None:
         return [
-            f"{name!r} was not made by this collection (it has no metadata of it), so which files"
-            f" are its own is not known and nothing is removed. By hand: {_WHERE} undefine {name}"
-            " --nvram --managed-save --snapshots-metadata, then its files"
+            f"{name!r} was not made by this collection (it has none of its metadata), so it is"
+            f" unknown which files belong to it and nothing is removed. By hand: {_WHERE} undefine"
+            f" {name} --nvram --managed-save --snapshots-metadata, then its files"
         ]
     if not stored.made_here:
         return [
-            f"{name!r} was not made by this collection, which only gave it a seed, so which disks"
-            " are its own is not known and nothing is removed. Take its seed medium away with"
+            f"{name!r} was not made by this collection, which only gave it a seed, so it is unknown"
+            " which disks belong to it and nothing is removed. Remove its seed medium with"
             f" virt_seed (state absent), then by hand: {_WHERE} undefine {name} --nvram"
             " --managed-save --snapshots-metadata, then its files"
         ]
     found = []
     if stored.phase not in (None, *_AT_WORK):
         found.append(
-            f"{name!r} is in phase {stored.phase}: another run is at work on it, or died at it; let"
-            " that end, or run it again to finish it, before anything is removed"
+            f"{name!r} is in phase {stored.phase}: another run is working on it or was interrupted;"
+            " let it end, or run it again to finish it, before anything is removed"
         )
     elif stored.phase is not None and domain.owner_alive:
         work = _AT_WORK[stored.phase]
@@ -255,18 +256,18 @@ def _refusals(domain: DomainFacts, options: Options) -> list[str]:
         )
     if not domain.persistent:
         found.append(
-            f"{name!r} is transient: it is gone when it stops ({_WHERE} destroy {name}), and has"
+            f"{name!r} is transient: it disappears when it stops ({_WHERE} destroy {name}), and has"
             " no definition to remove"
         )
     if domain.active and not options.force:
         found.append(
-            f"{name!r} is {domain.state}; shut it down first (virt_state, state shutoff), or have"
-            " it destroyed with force (of the playbook: -e vm_force=true)"
+            f"{name!r} is {domain.state}; shut it down first (virt_state, state shutoff), or"
+            " destroy it with force (with the playbook: -e vm_force=true)"
         )
     if domain.external_snapshots:
         found.append(
-            f"{name!r} has snapshots in files of their own ({', '.join(domain.external_snapshots)})"
-            f" that others made and that would be left over; merge them first ({_WHERE}"
+            f"{name!r} has external snapshots ({', '.join(domain.external_snapshots)}) made by"
+            f" other means, whose files would be left behind; merge them first ({_WHERE}"
             f" blockcommit) and remove them ({_WHERE} snapshot-delete --metadata)"
         )
     return found
@@ -275,7 +276,7 @@ def _refusals(domain: DomainFacts, options: Options) -> list[str]:
 def _volume(
     volume: VolumeFacts, domain: DomainFacts, options: Options, found: Removals
 ) -> str | None:
-    """Sort one volume into ``found``; what speaks against removing anything at all."""
+    """Sort one volume into ``found``; return the reason to remove nothing at all, if any."""
     own = volume.own
     named = f"{own.pool}/{own.name}"
     if volume.path is None:
@@ -284,7 +285,7 @@ def _volume(
         if volume.pool_path is None:
             return (
                 f"{named} of {domain.name!r} is at {own.path}, but there is no pool {own.pool!r};"
-                " define it again"
+                " define the pool again"
             )
         found.kept.append(Kept(own.path, f"outside the pool {own.pool!r}, which is elsewhere"))
         return None
@@ -298,9 +299,9 @@ def _volume(
         return None
     if volume.own_overlays:
         return (
-            f"{volume.path} lies under {', '.join(volume.own_overlays)}, which {domain.name!r}"
-            f" uses now and which would be left over: a snapshot, most likely; merge it first"
-            f" ({_WHERE} blockcommit)"
+            f"{volume.path} is the backing file of {', '.join(volume.own_overlays)}, which"
+            f" {domain.name!r} uses now and which would be left behind: most likely a snapshot;"
+            f" merge it first ({_WHERE} blockcommit)"
         )
     why = _why_kept(volume, domain, options)
     if why is not None:
@@ -312,7 +313,7 @@ def _volume(
     if volume.users:
         return (
             f"{volume.path} of {domain.name!r} is needed by others: {'; '.join(volume.users)}."
-            " Remove those first, or make them independent (a disk that lies on it:"
+            " Remove those first, or make them independent (for an overlay on it:"
             f" {_WHERE} blockpull); nothing is removed until then"
         )
     if volume.locked and not domain.active:
@@ -327,8 +328,8 @@ def _volume(
         )
     if volume.shared and not volume.asked:
         return (
-            f"{volume.path} is on storage that other hypervisors can reach, and whether they use"
-            " it is not known here; use the playbook purge_vm, which asks them"
+            f"{volume.path} is on storage that other hypervisors can reach, and it is not known"
+            " here whether they use it; use the playbook purge_vm, which asks them"
         )
     found.volumes.append(volume)
     kind = "seed" if own.role == "seed" else "volume"
@@ -339,14 +340,14 @@ def _volume(
 def _why_kept(volume: VolumeFacts, domain: DomainFacts, options: Options) -> str | None:
     own = volume.own
     if volume.kind != "file":
-        return {"link": "a link", "directory": "a directory"}.get(volume.kind, "no regular file")
+        return {"link": "a link", "directory": "a directory"}.get(volume.kind, "not a regular file")
     if volume.path != own.path:
-        return f"at another place than when it was made ({own.path})"
+        return f"at another place than when it was created ({own.path})"
     if own.pool == options.base_pool:
-        return "in the pool of base images, which are nobody's own"
+        return "in the pool of base images, which belong to no VM"
     if own.role != "seed" and not volume.attached and not volume.users:
         return (
-            f"made for {domain.name!r}, but not among its disks any more; if it is not needed:"
+            f"made for {domain.name!r}, but no longer one of its disks; if it is not needed:"
             f" {_WHERE} vol-delete {own.name} {own.pool}"
         )
     return None

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What became of domains that were to be removed.
+"""Report on domains that were to be removed.
 
 This file is private to the collection.
 """
@@ -25,10 +25,10 @@ def report(
     *,
     check: bool,
 ) -> tuple[str, list[str]]:
-    """Text for people, and what failed.
+    """The report as text, and the failures.
 
     ``shares`` are the names that each hypervisor was to remove; those of ``names`` in none of them
-    are nowhere. ``answers`` is what the hypervisors said.
+    were not found. ``answers`` are the results of the hypervisors.
     """
     rows: list[list[object]] = []
     found = outcomes(shares, answers)

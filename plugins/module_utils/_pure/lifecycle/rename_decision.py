@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From what all hypervisors say to where a VM is renamed, or why not.
+"""Decide from all hypervisors' answers where a VM is renamed, or why not.
 
 This file is private to the collection.
 """
@@ -37,7 +37,7 @@ class Vm:
 
 @dataclass(frozen=True)
 class Fleet:
-    """The VMs of each hypervisor of the play. ``silent`` gave no answer, and are not declared
+    """The VMs of each hypervisor of the play. ``silent`` did not respond and are not declared
     lost."""
 
     there: Mapping[str, tuple[Vm, ...]]
@@ -47,7 +47,7 @@ class Fleet:
 def fleet(
     registered: Mapping[str, Answer], expected: t.Sequence[str] | None, lost: t.Sequence[str]
 ) -> Fleet:
-    """What was registered; raises PlanRefused as :func:`located.sort` does."""
+    """Parse the registered results; raises PlanRefused as :func:`located.sort` does."""
     answers, silent = located.sort(registered, "defined", expected, lost)
     return Fleet({name: _vms(answer) for name, answer in answers.items()}, silent)
 
@@ -65,7 +65,7 @@ def _vms(answer: Answer) -> tuple[Vm, ...]:
 
 
 def decide(old: str, new: str, seen: Fleet) -> str:
-    """The hypervisor that renames the VM; raises PlanRefused with everything that is not proven."""
+    """The hypervisor that renames the VM; raises PlanRefused with everything that is unproven."""
     require_named([old, new])
     problems = _unproven(new, seen)
     begun = _begun(old, new, seen)
@@ -80,12 +80,12 @@ def decide(old: str, new: str, seen: Fleet) -> str:
         where = found.places[old][0] if old in found.places else None
     problems += clashes(old, new, where, seen)
     if problems or where is None:
-        raise PlanRefused("; ".join(dict.fromkeys(problems)) or f"{old!r} is nowhere")
+        raise PlanRefused("; ".join(dict.fromkeys(problems)) or f"{old!r} does not exist")
     return where
 
 
 def _begun(old: str, new: str, seen: Fleet) -> list[str]:
-    """Where the VM has the new name already; another one may have got the old name since."""
+    """Where the VM already has the new name; another VM may have got the old name since."""
     if any(vm.name == old for vms in seen.there.values() for vm in vms):
         return []
     return [
@@ -101,13 +101,13 @@ def _unproven(new: str, seen: Fleet) -> list[str]:
     if not missing:
         return []
     return [
-        f"a VM {new!r} may be on a hypervisor that gave no answer ({proofs.named(missing)});"
+        f"a VM {new!r} may be on a hypervisor that did not respond ({proofs.named(missing)});"
         f" {proofs.remedy(missing)}"
     ]
 
 
 def clashes(old: str, new: str, where: str | None, seen: Fleet) -> list[str]:
-    """Who else has the new name, in any case."""
+    """Other VMs that have the new name, ignoring case."""
     found = []
     for host, vms in seen.there.items():
         for vm in vms:
@@ -115,21 +115,21 @@ def clashes(old: str, new: str, where: str | None, seen: Fleet) -> list[str]:
             if vm.name.lower() == new.lower() and not itself:
                 what = f"in phase {vm.phase}" if vm.phase else "a VM"
                 found.append(
-                    f"{vm.name!r} is on {host} ({what}); a VM's name exists once (in any case):"
+                    f"{vm.name!r} is on {host} ({what}); VM names are unique, ignoring case:"
                     " choose another"
                 )
     return found
 
 
 def confirm(old: str, new: str, host: str, seen: Fleet) -> str:
-    """What speaks against the new name now that it is taken; empty if nothing does."""
+    """Conflicts with the new name now that it is in use; empty if there are none."""
     return "; ".join([*_unproven(new, seen), *clashes(old, new, host, seen)])
 
 
 def report(
     old: str, new: str, host: str, answers: Mapping[str, Answer], problem: str, *, check: bool
 ) -> tuple[str, list[str]]:
-    """Text for people, and what failed."""
+    """The report as text, and the failures."""
     (one,) = outcomes({host: [new]}, answers)
     entry = one.entry or {}
     failures = [f"renaming {old} to {one.problem}"] if one.problem is not None else []

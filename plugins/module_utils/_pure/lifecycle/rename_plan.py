@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Giving a VM another name: what speaks against it, and the steps.
+"""Rename a VM: reasons to refuse, and the steps.
 
-Files that are called after it go first: that of the console's log gets the new name, that of the
-firmware's variables one of the VM's UUID, since libvirt takes whatever is there under the name of a
-new VM; if asked, its own volumes get the new one too. Each has both names until the definition
-names the new one. Then libvirt renames the domain, in one call. What is there says how far it came.
+Files named after it come first: the console log gets the new name, the firmware variables a name
+from the VM's UUID, since libvirt uses whatever exists under the name of a new VM; on request, its
+own volumes are renamed too. Each file has both names until the definition uses the new one. Then
+libvirt renames the domain, in one call. What exists shows how far a run came.
 
 This file is private to the collection.
 """
@@ -37,8 +37,8 @@ _WAYS = {
 
 @dataclass(frozen=True)
 class File:
-    """A file that is called after the VM: whether the old and the new name are there, and whether
-    they are one file. ``named``: the definition names the old one."""
+    """A file named after the VM: whether the old and the new name exist, and whether they are the
+    same file. ``named``: the definition uses the old one."""
 
     old: str
     new: str
@@ -51,9 +51,9 @@ class File:
 
 @dataclass(frozen=True)
 class Facts:
-    """The VM under the name it has now; ``taken``: another domain here has the new one.
+    """The VM under its present name; ``taken``: another domain here has the new one.
 
-    ``users`` say who else names a volume that is to have another name.
+    ``users`` describe what else refers to a volume that will be renamed.
     """
 
     name: str
@@ -72,14 +72,14 @@ class Facts:
 
 
 def volume_name(path: str, old: str, new: str) -> str | None:
-    """What a volume is called after the VM has its name; None of one not called after it."""
+    """The name of a volume once the VM is renamed; None if it is not named after the VM."""
     folder, name = posixpath.split(path)
     return f"{folder}/{new}{name[len(old) :]}" if name.startswith(f"{old}_") else None
 
 
 def names_of(path: str, old: str, new: str, uuid: str) -> tuple[str, str] | None:
-    """What a file that a definition names is called before and after; None of a file that is not
-    called after the VM."""
+    """The names before and after of a file in the definition; None if it is not named after the
+    VM."""
     folder, name = posixpath.split(path)
     log, logs = f"{LOG_FOLDER}/{old}-console.log", f"{LOG_FOLDER}/{new}-console.log"
     if path in (log, logs):
@@ -94,13 +94,13 @@ def names_of(path: str, old: str, new: str, uuid: str) -> tuple[str, str] | None
 
 
 def is_done(facts: Facts, old: str, new: str) -> bool:
-    """Whether the VM has got its name before."""
+    """Whether the VM was renamed before."""
     stored = facts.stored
     return facts.name == new and stored is not None and stored.renamed_from == old
 
 
 def plan(facts: Facts, old: str, new: str, owner: Owner | None = None) -> Plan[Facts]:
-    """The steps from wherever it is to the new name; the last ends the phase."""
+    """The steps from any state to the new name; the last ends the phase."""
     stored = facts.stored
     late = any(one.volume for one in facts.files)  # what is done has none
     if is_done(facts, old, new) and stored is not None and stored.phase is None and not late:
@@ -116,12 +116,12 @@ def plan(facts: Facts, old: str, new: str, owner: Owner | None = None) -> Plan[F
     if facts.name == old:
         steps.append(_rename(old, new))
     last = dataclasses.replace(ours, phase=None, owner=None, volumes=_volumes(facts, stored))
-    steps.append(Step("note", f"{new} is complete", _noted(last), about=last))
+    steps.append(Step("note", f"mark {new} as complete", _noted(last), about=last))
     return Plan(tuple(steps))
 
 
 def withdrawal(facts: Facts, old: str, new: str) -> Plan[Facts]:
-    """The way back from a new name that turned out to be somebody's; ``facts`` are those of a
+    """The steps back from a new name that turned out to be taken; ``facts`` are those of a
     renaming from ``new`` to ``old``."""
     stored = facts.stored
     if stored is None or stored.phase != PHASE or stored.renamed_from != old:
@@ -129,7 +129,7 @@ def withdrawal(facts: Facts, old: str, new: str) -> Plan[Facts]:
     steps = [_rename(new, old)] if facts.name == new else []
     steps += _moving(facts)
     before = dataclasses.replace(_asked(stored, old), phase=None, owner=None, renamed_from=None)
-    steps.append(Step("note", f"{old} is as it was", _noted(before), about=before))
+    steps.append(Step("note", f"mark {old} as restored", _noted(before), about=before))
     return Plan(tuple(steps))
 
 
@@ -152,15 +152,15 @@ def _rename(present: str, wanted: str) -> Step[Facts]:
 
 
 def _moving(facts: Facts) -> t.Iterator[Step[Facts]]:
-    """Files get their new names, and lose their old ones once nothing names them any more."""
+    """Files get their new names, and lose their old ones once nothing uses them any more."""
     called = [one for one in facts.files if one.named or one.volume]
     both = [one for one in called if one.old_there and not one.new_there]
     for file in both:
         linked = dataclasses.replace(file, new_there=True, same=True)
-        text = f"call {file.old} {posixpath.basename(file.new)} as well"
+        text = f"link {file.old} as {posixpath.basename(file.new)}"
         yield Step("link", text, _file(file.old, linked), about=file)
     if any(one.named for one in facts.files):
-        yield Step("define", "name them in the definition", _defined)
+        yield Step("define", "use the new names in the definition", _defined)
     for file in facts.files:
         if file.old_there and (file.same or file in both):
             gone = dataclasses.replace(file, old_there=False, new_there=True, named=False)
@@ -169,7 +169,7 @@ def _moving(facts: Facts) -> t.Iterator[Step[Facts]]:
 
 
 def _asked(stored: Metadata, name: str) -> Metadata:
-    """The request of a VM is for its name as well."""
+    """The metadata with the new name in the VM's request."""
     try:
         asked = json.loads(stored.request or "")
     except ValueError:
@@ -203,46 +203,46 @@ def _refusals(facts: Facts, old: str, new: str) -> list[str]:
     name, stored = facts.name, facts.stored
     found = [f"new_name: {one.message}" for one in check_vm_name(new, "", host_name=False)]
     if old == new:
-        found.append(f"new_name: {new!r} is the name it has; give another")
+        found.append(f"new_name: {new!r} is its present name; give another")
     if stored is None or not stored.made_here:
         found.append(f"{name!r} was not made by this collection; adopt it first (fleet.virt.adopt)")
         return found
     ours = stored.phase == PHASE and stored.renamed_from == old
     if stored.phase is not None and not ours:
         found.append(
-            f"{name!r} is in phase {stored.phase}: another run is at work on it, or died at it; let"
-            " that end, or run it again to finish it, before the VM is renamed"
+            f"{name!r} is in phase {stored.phase}: another run is working on it or was interrupted;"
+            " let it end, or run it again to finish it, before the VM is renamed"
         )
     elif facts.owner_alive:
         found.append(f"{name!r} is being renamed by another run; wait for it")
     if not facts.persistent:
-        found.append(f"{name!r} is transient, and has no definition; define it")
+        found.append(f"{name!r} is transient and has no definition; define it first")
     if facts.active:
         found.append(
-            f"{name!r} is {facts.state}; libvirt renames what is shut off: shut it down first"
+            f"{name!r} is {facts.state}; libvirt renames only what is shut off: shut it down first"
             " (fleet.virt.state -e vm_state=shutoff)"
         )
     if facts.managed_save:
         found.append(
-            f"{name!r} has saved memory, which is kept under its name; start it and shut it down,"
-            f" or drop it with virsh managedsave-remove {name}"
+            f"{name!r} has saved memory, stored under its name; start it and shut it down,"
+            f" or discard it with virsh managedsave-remove {name}"
         )
     for what, names in (("snapshot", facts.snapshots), ("checkpoint", facts.checkpoints)):
         if names:
             found.append(
-                f"{name!r} has {what}s ({', '.join(names)}), with which libvirt renames nothing;"
+                f"{name!r} has {what}s ({', '.join(names)}), and libvirt renames no VM with them;"
                 f" remove them first ({_WAYS[what].format(name)})"
             )
     if facts.taken:
-        found.append(f"there is a VM {new!r} on its hypervisor already; choose another name")
+        found.append(f"a VM {new!r} already exists on its hypervisor; choose another name")
     found += [f"{one}; remove that first, or rename without volumes" for one in facts.users]
     found += [
-        f"{file.old} is not there; see where it is, or rename without volumes"
+        f"{file.old} does not exist; find out where it is, or rename without volumes"
         for file in facts.files
         if file.volume and not file.old_there and not file.new_there
     ]
     found += [
-        f"{file.new} is there, and is not {name!r}'s; look whose it is, and move it away"
+        f"{file.new} exists and does not belong to {name!r}; find its owner, and move it away"
         for file in facts.files
         if (file.named or (file.volume and file.old_there)) and file.new_there and not file.same
     ]

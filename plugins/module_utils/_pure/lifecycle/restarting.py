@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Restarting the VMs that need it: never two of a group at once, and none of it after a failure.
+"""Restart the VMs that need it: never two of a group at once, and no more after one failed.
 
 This file is private to the collection.
 """
@@ -16,15 +16,15 @@ from ..base.json_values import as_list, as_mapping, as_mappings
 from ..base.outcomes import Answer, outcomes
 
 Shares = t.Mapping[str, t.Sequence[str]]
-# Those without a group come one after another as well
+# VMs without a group are restarted one after another too
 _ALONE = ("",)
 
 
 @dataclass(frozen=True)
 class Order:
-    """What is restarted at the same time, round by round and by hypervisor, and the groups of each.
+    """The VMs restarted at the same time, by round and hypervisor, and the groups of each.
 
-    ``unread``: whose groups are not known, with the reason; they are not restarted.
+    ``unread``: VMs with unknown groups, with the reason; they are not restarted.
     """
 
     rounds: list[dict[str, list[str]]] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Noted:
-    """What became of them: ``failures`` by name, ``left`` are those of later rounds not begun."""
+    """Their outcomes: ``failures`` by name, ``left`` are those of later rounds not begun."""
 
     restarted: list[str] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
@@ -44,9 +44,9 @@ class Noted:
 def required(
     made: t.Mapping[str, Answer], done: t.Mapping[str, t.Sequence[Answer]]
 ) -> dict[str, list[str]]:
-    """The VMs by hypervisor of which something waits for their next start.
+    """The VMs by hypervisor that have changes waiting for their next start.
 
-    ``made`` are answers, ``done`` the entries of rounds of provisioning before them.
+    ``made`` are answers, ``done`` the entries of earlier rounds of provisioning.
     """
     found: dict[str, list[str]] = {}
     for host in dict.fromkeys([*done, *made]):
@@ -80,7 +80,7 @@ def order(shares: Shares, answers: t.Mapping[str, Answer]) -> Order:
 
 
 def read_order(given: t.Mapping[str, object] | None) -> Order:
-    """An order as it comes back from Ansible."""
+    """Parse an order returned through Ansible."""
     known = as_mapping(given)
     return Order(
         [{host: _texts(names) for host, names in one.items()} for one in _rounds(known)],
@@ -98,7 +98,7 @@ def _texts(values: object) -> list[str]:
 
 
 def read_noted(given: t.Mapping[str, object] | None) -> Noted:
-    """What was noted before, as it comes back from Ansible."""
+    """Parse earlier outcomes returned through Ansible."""
     known = as_mapping(given)
     failures = {name: str(why) for name, why in as_mapping(known.get("failures")).items()}
     return Noted(_texts(known.get("restarted")), failures, _texts(known.get("left")))
@@ -106,7 +106,7 @@ def read_noted(given: t.Mapping[str, object] | None) -> Noted:
 
 @dataclass(frozen=True)
 class Answers:
-    """Of one round, by hypervisor: who answered before it, what came of it, who answers now."""
+    """One round, by hypervisor: who answered before it, its results, who answers now."""
 
     before: t.Mapping[str, Answer]
     restarted: t.Mapping[str, Answer]
@@ -114,7 +114,7 @@ class Answers:
 
 
 def note(known: Order, number: int, answers: Answers, earlier: Noted) -> Noted:
-    """What became of round ``number``, and who is left because of it."""
+    """The outcome of round ``number``, and the VMs left out because of it."""
     shares = {
         host: [name for name in names if name not in earlier.left]
         for host, names in known.rounds[number].items()
@@ -135,7 +135,7 @@ def note(known: Order, number: int, answers: Answers, earlier: Noted) -> Noted:
         entry = one.entry or {}
         if entry.get("answered") is False or one.problem is not None:
             why = one.problem or f"{one.name} on {one.host}: {entry.get('msg') or 'no answer'}"
-            found.failures[one.name] = f"{why}; it runs again, and does not answer as before"
+            found.failures[one.name] = f"{why}; it was restarted and no longer answers"
             failed.append(one.name)
     for host, name in _later(known, number):
         if name in found.left:
@@ -171,6 +171,6 @@ def _common(known: Order, one: str, other: str) -> list[str]:
 def _not_begun(other: str, group: str) -> str:
     of = f"of its group {group!r}" if group else "in no group either"
     return (
-        f"it was not restarted, because {other!r}, {of}, failed before it; mend that, and run the"
-        " same again"
+        f"it was not restarted because {other!r}, {of}, failed before it; fix that and run the"
+        " same command again"
     )

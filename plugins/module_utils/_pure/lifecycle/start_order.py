@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""In which order VMs are started, and back.
+"""The order in which VMs are started and stopped.
 
 This file is private to the collection.
 """
@@ -23,10 +23,10 @@ _STARTS = {"start", "restore", "boot"}
 def rounds(
     vms: t.Sequence[Vm], order: t.Callable[[Vm], int | None], wanted: Wanted
 ) -> list[list[Vm]]:
-    """``vms`` as they come one round after another, those of a round at the same time.
+    """``vms`` in successive rounds, those of a round at the same time.
 
-    To running, those without an order come last; to every other state it is the other way round.
-    Where nothing is started or ended, all are in one round.
+    For state running, those without an order come last; for every other state they come first.
+    If nothing is started or stopped, all are in one round.
     """
     if wanted.end is None:
         return [list(vms)] if vms else []
@@ -38,7 +38,7 @@ def rounds(
 
 
 def delay(done: t.Iterable[tuple[Facts, Plan[Facts]]]) -> int:
-    """Seconds to wait after a round, by what its VMs were and what was done."""
+    """Seconds to wait after a round, by its VMs and what was done to them."""
     return max((facts.delay for facts, plan in done if _STARTS & _kinds(plan)), default=0)
 
 
@@ -49,6 +49,6 @@ def _kinds(plan: Plan[Facts]) -> set[str]:
 def not_begun(name: str, failed: t.Sequence[str]) -> str:
     """Why ``name`` was left as it was."""
     return (
-        f"{name!r} was left as it was: {', '.join(map(repr, failed))}, before it by start_order,"
-        " failed; mend that, and run the same again"
+        f"{name!r} was left unchanged: {', '.join(map(repr, failed))}, before it by start_order,"
+        " failed; fix that and run the same command again"
     )

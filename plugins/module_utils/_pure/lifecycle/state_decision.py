@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From what all hypervisors say to where each domain is brought to a state, and what is told of it.
+"""Decide from all hypervisors' answers where each domain is brought to a state, and report on it.
 
 This file is private to the collection.
 """
@@ -34,7 +34,7 @@ class Vm:
 
 @dataclass(frozen=True)
 class Fleet:
-    """The VMs that each hypervisor of the play answered. ``silent`` gave no answer, and are not
+    """The VMs that each hypervisor of the play reported. ``silent`` did not respond and are not
     declared lost."""
 
     there: t.Mapping[str, tuple[Vm, ...]]
@@ -58,7 +58,7 @@ class Decision:
 def fleet(
     registered: t.Mapping[str, Answer], expected: t.Sequence[str] | None, lost: t.Sequence[str]
 ) -> Fleet:
-    """What was registered; raises PlanRefused as :func:`located.sort` does."""
+    """Parse the registered results; raises PlanRefused as :func:`located.sort` does."""
     answers, silent = located.sort(registered, "vms", expected, lost)
     return Fleet({name: _vms(answer) for name, answer in answers.items()}, silent)
 
@@ -124,14 +124,14 @@ def _members(groups: t.Sequence[str], seen: Fleet) -> list[str]:
 
 @dataclass
 class Told:
-    """What became of VMs: a row of the table for each, and by name what failed."""
+    """The outcomes for VMs: a row of the table for each, and the failures by name."""
 
     rows: list[list[str | None]] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
 
 
 def told_earlier(note: object) -> Told:
-    """What an earlier round noted, as it comes back from Ansible."""
+    """Parse the outcomes of an earlier round, returned through Ansible."""
     known = as_mapping(note)
     rows = [[as_text(cell) for cell in as_list(row)] for row in as_list(known.get("rows"))]
     failures = {name: str(why) for name, why in as_mapping(known.get("failures")).items()}
@@ -143,7 +143,7 @@ def tell(
     answers: t.Mapping[str, Answer],
     earlier: Told,
 ) -> Told:
-    """What became of the ``shares`` of a round, and ``earlier``. After a failure none is begun."""
+    """The outcomes for the ``shares`` of a round, after ``earlier``. A failure stops the rest."""
     rows, failures = list(earlier.rows), dict(earlier.failures)
     failed = [str(row[0]) for row in rows if row[3] == "failed"]
     if failed:
@@ -168,12 +168,12 @@ def tell(
 
 
 def report(told: Told, silent: str, *, check: bool) -> tuple[str, list[str]]:
-    """Text for people, and what failed."""
+    """The report as text, and the failures."""
     words = {"changed": "would change"} if check else {}
     rows = [[*row[:3], words.get(str(row[3]), row[3]), *row[4:]] for row in told.rows]
     failures = list(told.failures.values())
     if silent:
         failures.append(
-            f"not all hypervisors answered, and VMs of the group there are as they were: {silent}"
+            f"not all hypervisors answered, and VMs of the group there were not changed: {silent}"
         )
     return table(_HEADS, sorted(rows, key=lambda row: str(row[0]))) + "\n", failures

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The options of ``virt_state``, for the module and its controller half.
+"""The options of ``virt_state``, for the module and its action plugin.
 
 This file is private to the collection.
 """
@@ -33,14 +33,14 @@ INTERNAL: Spec = {
         "choices": ["all", "look", "decide", "note", "report", "order_restarts", "note_restarts"],
         "default": "all",
     },
-    # Others come after these: the delay of those that were started is waited for here
+    # More VMs follow: wait here for the delay of those that were started
     "_more": {"type": "bool", "default": False},
     "_round": {"type": "dict"},
     "_earlier": {"type": "dict"},
     "_groups": {"type": "list", "elements": "str", "default": []},
     "_results": {"type": "str"},
-    # Of restarts: what was made, and before that; their order, whose round this is, who answered
-    # before it, and who after
+    # Restarts: what was made now and before, their order, the number of this round, who answered
+    # before it, and who after it
     "_made": {"type": "str"},
     "_done": {"type": "dict", "default": {}},
     "_order": {"type": "dict"},
@@ -54,7 +54,7 @@ INTERNAL: Spec = {
 
 
 def wanted_of(options: t.Mapping[str, object]) -> Wanted:
-    """What the module's options ask for."""
+    """The module's options as a request."""
     autostart, timeout = options["autostart"], options["shutdown_timeout"]
     return Wanted(
         state=as_text(options["state"]),
@@ -67,25 +67,25 @@ def wanted_of(options: t.Mapping[str, object]) -> Wanted:
 
 
 def require_sound(wanted: Wanted) -> None:
-    """Raise PlanRefused for what cannot be meant."""
+    """Raise PlanRefused for options that contradict each other or make no sense."""
     if (wanted.state, wanted.autostart, wanted.reset, wanted.reboot) == (None, None, False, False):
         raise PlanRefused(
-            "nothing is asked for: state, autostart, reset, reboot; give one of them (in a playbook"
+            "nothing is requested: give one of state, autostart, reset, reboot (in a playbook"
             f" vm_state={'|'.join(WANTED)}, vm_autostart, vm_reset, vm_reboot)"
         )
     if not 0 <= wanted.shutdown_timeout <= _LONGEST:
         raise PlanRefused(
-            f"shutdown_timeout: {wanted.shutdown_timeout:g} is no time to wait; it is a number"
+            f"shutdown_timeout: {wanted.shutdown_timeout:g} is no time to wait; give a number"
             f" of seconds from 0 to {_LONGEST}"
         )
     if wanted.reset and wanted.state not in (None, "running"):
         raise PlanRefused(
-            f"reset: this asks for a domain to begin again, and state {wanted.state} for it to"
-            " end; leave one of them out"
+            f"reset: this restarts a domain, and state {wanted.state} stops it; leave one of them"
+            " out"
         )
     if wanted.reboot and (wanted.reset or wanted.state not in (None, "running")):
         other = "reset" if wanted.reset else f"state {wanted.state}"
         raise PlanRefused(
-            f"reboot: this asks for a domain to be shut down and started, which {other} is not;"
-            " leave one of them out"
+            f"reboot: this shuts a domain down and starts it, and {other} does not; leave one of"
+            " them out"
         )

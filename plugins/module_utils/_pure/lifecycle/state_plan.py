@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From the state a domain is in to the one that is wanted: the steps, or why there are none.
+"""The steps from the state a domain is in to the wanted one, or why there are none.
 
 This file is private to the collection.
 """
@@ -15,17 +15,17 @@ from dataclasses import dataclass, replace
 from ..._errors import PlanRefused
 from ..plan.steps import Effect, Plan, Step
 
-RUNNING = ("running", "blocked")  # blocked: it runs, and waits for something of the host
+RUNNING = ("running", "blocked")  # blocked: it runs, and waits for a resource of the host
 PAUSED = ("paused",)
 OFF = ("shutoff",)
-# What can be asked for: libvirt's words, and one for memory that is kept on disk (managed save)
+# States that can be requested: libvirt's, and one for memory saved to disk (managed save)
 WANTED = ("running", "shutoff", "paused", "saved")
 
 # Reasons for paused with which libvirt itself is at work on the domain
 _BUSY = {
     "migration": "it is being migrated",
     "postcopy": "it is being migrated",
-    "postcopy_failed": "its migration broke off halfway",
+    "postcopy_failed": "its migration failed halfway",
     "save": "its memory is being saved",
     "dump": "its memory is being dumped",
     "snapshot": "a snapshot of it is being made",
@@ -34,11 +34,11 @@ _BUSY = {
 _WORDS = {
     "start": "start",
     "boot": "start again",
-    "restore": "start, going on from its saved memory",
+    "restore": "start from its saved memory",
     "resume": "resume",
     "wake": "wake up",
     "shutdown": "shut down",
-    "destroy_crashed": "destroy what has crashed",
+    "destroy_crashed": "destroy the crashed domain",
     "await_off": "wait until it has shut down",
     "await_running": "wait until it has started",
     "autostart": "set autostart",
@@ -48,15 +48,15 @@ _WORDS = {
     "suspend": "pause",
     "save": "save its memory and stop",
 }
-# Reasons for paused in which it does not stay so
+# Reasons for paused that are temporary
 _ON_THE_WAY = ("starting_up", "shutting_down", "crashed")
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What libvirt says about a domain now; ``phase`` is that of our metadata.
+    """What libvirt reports about a domain now; ``phase`` is that of our metadata.
 
-    ``seed_medium`` is the name of one that has done its work.
+    ``seed_medium`` is the name of one that is no longer needed.
     """
 
     name: str
@@ -70,16 +70,16 @@ class Facts:
     seed_medium: str | None = None
     resets: int = 0  # in this run, as are reboots
     reboots: int = 0
-    order: int | None = None  # of start
+    order: int | None = None  # start_order
     delay: int = 0  # seconds after its start
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked for; None: leave it. ``force``: destroy what does not shut down in time.
+    """The request; None: leave it. ``force``: destroy a domain that does not shut down in time.
 
-    ``reset``: whoever runs begins again, as by the reset button. ``reboot``: the guest is shut
-    down, as far as it runs, and started.
+    ``reset``: a running domain is reset, as by the reset button. ``reboot``: the guest is shut
+    down if it runs, and started.
     """
 
     state: str | None = None
@@ -91,7 +91,7 @@ class Wanted:
 
     @property
     def end(self) -> str | None:
-        """The state in the end."""
+        """The final state."""
         return "running" if self.reboot else self.state
 
 
@@ -121,7 +121,7 @@ _EFFECTS: dict[str, Effect[Facts]] = {
         facts, state="shutoff", reason="saved", active=False, managed_save=True
     ),
 }
-# What is seen of a step that is not one call of libvirt's when it is cut short
+# What an interrupted step that is more than one libvirt call can leave
 _TORN: dict[str, tuple[Effect[Facts], ...]] = {
     "shutdown": (
         lambda facts: replace(facts, state="shutdown", reason="user"),
@@ -150,7 +150,7 @@ def is_reached(facts: Facts, wanted: str | None) -> bool:
 
 
 def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
-    """The steps that lead from ``facts`` to ``wanted``, or why there is no right way."""
+    """The steps that lead from ``facts`` to ``wanted``, or the reason to refuse."""
     try:
         kinds = _kinds(facts, wanted)
     except PlanRefused as error:
@@ -167,7 +167,7 @@ def _kinds(facts: Facts, wanted: Wanted) -> list[str]:
     if wanted.autostart is not None and wanted.autostart != facts.autostart:
         if not facts.persistent:
             raise PlanRefused(
-                f"{facts.name!r} is transient, it is gone when it stops, so it cannot start with"
+                f"{facts.name!r} is transient: it disappears when it stops, so it cannot start with"
                 " its hypervisor; define it first (virsh define)"
             )
         kinds.append("autostart" if wanted.autostart else "no_autostart")
@@ -175,18 +175,18 @@ def _kinds(facts: Facts, wanted: Wanted) -> list[str]:
         kinds += _rebooted(facts)
     elif wanted.state is not None and not is_reached(facts, wanted.state):
         kinds += _WAYS[wanted.state](facts)
-    if wanted.reset and not {"start", "boot", "await_running"} & set(kinds):  # it begins anyway
+    if wanted.reset and not {"start", "boot", "await_running"} & set(kinds):  # it starts anyway
         if not is_reached(facts, "running") and wanted.state is None:
             raise PlanRefused(
-                f"{facts.name!r} is {facts.state} ({facts.reason}); only what runs can be reset."
-                " To have it run, and begin again, ask for state running too"
+                f"{facts.name!r} is {facts.state} ({facts.reason}); only a running domain can be"
+                " reset. To start it as well, request state running too"
             )
         kinds.append("reset")
     if kinds and facts.phase is not None:
         raise PlanRefused(
-            f"{facts.name!r} is in phase {facts.phase}: another run is at work on it, or died at"
-            " it; nothing starts, stops or changes it meanwhile. Let that run end, or run it"
-            " again to finish it"
+            f"{facts.name!r} is in phase {facts.phase}: another run is working on it or was"
+            " interrupted; nothing starts, stops or changes it meanwhile. Let that run end, or run"
+            " it again to finish it"
         )
     return kinds
 
@@ -225,8 +225,8 @@ def _to_running(facts: Facts) -> list[str]:
 def _to_off(facts: Facts) -> list[str]:
     if not facts.persistent:
         raise PlanRefused(
-            f"{facts.name!r} is transient: shut off, it would be gone; if that is meant, use"
-            " virsh shutdown, else define it first (virsh define)"
+            f"{facts.name!r} is transient: it would disappear when shut off; if that is intended,"
+            " use virsh shutdown, else define it first (virsh define)"
         )
     if facts.state in RUNNING:
         return ["shutdown"]
@@ -244,7 +244,7 @@ def _to_off(facts: Facts) -> list[str]:
         if facts.reason == "starting_up":
             return ["await_running", "shutdown"]
         _refuse_busy(facts)
-        return ["resume", "shutdown"]  # a paused guest hears nothing
+        return ["resume", "shutdown"]  # a paused guest cannot react
     raise _unknown(facts)
 
 
@@ -256,8 +256,8 @@ def _to_paused(facts: Facts) -> list[str]:
 def _to_saved(facts: Facts) -> list[str]:
     if not facts.persistent:
         raise PlanRefused(
-            f"{facts.name!r} is transient: libvirt keeps no memory for what is gone when it stops;"
-            " define it first (virsh define)"
+            f"{facts.name!r} is transient: libvirt saves no memory of a domain that disappears when"
+            " it stops; define it first (virsh define)"
         )
     if facts.state in PAUSED and facts.reason not in (*_BUSY, *_ON_THE_WAY):
         return ["save"]  # and is paused again when it is restored
@@ -265,7 +265,7 @@ def _to_saved(facts: Facts) -> list[str]:
 
 
 def _awake(facts: Facts, wanted: str) -> list[str]:
-    """The steps until it runs; raises PlanRefused for what has no memory to keep."""
+    """The steps until it runs; raises PlanRefused for a domain without memory to save."""
     if facts.state in RUNNING:
         return []
     if facts.state == "pmsuspended":
@@ -275,14 +275,13 @@ def _awake(facts: Facts, wanted: str) -> list[str]:
     if facts.state in PAUSED:
         _refuse_busy(facts)
     raise PlanRefused(
-        f"{facts.name!r} is {facts.state} ({facts.reason}); only what runs can be {wanted}. Bring"
-        " it to state running first"
+        f"{facts.name!r} is {facts.state} ({facts.reason}); only a running domain can be {wanted}."
+        " Bring it to state running first"
     )
 
 
 def _rebooted(facts: Facts) -> list[str]:
-    """Shut down as far as it runs, and started: a run that was killed in between is finished by
-    the next."""
+    """Shut down if it runs, then start: the next run finishes one that was killed in between."""
     way = ["restore"] if facts.managed_save and facts.state in OFF else []
     if not way and facts.state in OFF:
         return ["start"]
@@ -302,7 +301,7 @@ def _refuse_busy(facts: Facts) -> None:
     why = _BUSY.get(facts.reason)
     if why is not None:
         raise PlanRefused(
-            f"{facts.name!r} is paused because {why} ({facts.reason}); wait until that has ended"
+            f"{facts.name!r} is paused because {why} ({facts.reason}); wait until that ends"
             f" (virsh domjobinfo {facts.name}) and try again"
         )
 

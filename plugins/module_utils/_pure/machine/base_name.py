@@ -15,6 +15,6 @@ _BASE = re.compile(r"(?P<digest>[0-9a-f]{64})-(?P<name>.+\.(?P<format>qcow2|raw)
 
 
 def parts(volume: str) -> dict[str, str] | None:
-    """``digest``, ``name`` with its ending, and ``format``; None if it is no base image's name."""
+    """``digest``, ``name`` with its ending, and ``format``; None if not a base image's name."""
     match = _BASE.fullmatch(volume)
     return None if match is None else match.groupdict()

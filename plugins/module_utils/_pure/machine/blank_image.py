@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether anybody has ever written to an image: one that is as it was made holds nobody's data.
+"""Whether an image has ever been written to: one that is as created holds no data.
 
 This file is private to the collection.
 """
@@ -23,8 +23,8 @@ def is_blank(read: t.Callable[[int, int], bytes], *, hollow: bool) -> bool:
     """Whether the image holds nothing.
 
     ``read(offset, length)`` returns what the file has there, less at its end. ``hollow``: the file
-    is a single hole, which is all that tells of a raw image. A qcow2 image has a table of tables,
-    empty as long as nothing was written; what it lies on does not count.
+    is a single hole, which is the only criterion for a raw image. A qcow2 image has an L1 table,
+    which is empty as long as nothing was written; its backing file does not count.
     """
     head = read(0, 4096)
     if not head.startswith(_MAGIC) or len(head) < _HEADER.size:

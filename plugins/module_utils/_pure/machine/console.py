@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a guest wrote on its serial console: its end as text, and the addresses cloud-init names.
+"""A guest's serial console output: its end as text, and the addresses cloud-init reports.
 
-Everything here comes from the guest, which may write what it likes.
+Everything here comes from the guest, which may write anything.
 
 This file is private to the collection.
 """
@@ -18,7 +18,7 @@ from ..base.ip import usable
 
 # Escape sequences of terminals: CSI, OSC (ended by BEL or ESC \), and those of one character
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
-_WIDTH = 300  # characters of a line that are kept
+_WIDTH = 300  # characters of a line
 # cloud-init's table of devices: | eth0 | True | 192.0.2.5 | 255.255.255.0 | global | 52:54:... |
 _TITLE = re.compile(r"ci-info: \++.*device info")
 _ROW = re.compile(r"ci-info: \|(.+)\|\s*$")
@@ -36,14 +36,14 @@ def lines(text: str) -> list[str]:
 
 
 def end(text: str, count: int) -> list[str]:
-    """The last ``count`` lines of :func:`lines` that say something."""
+    """The last ``count`` lines of :func:`lines` that are not blank."""
     return [line for line in lines(text) if line][-count:]
 
 
 def addresses(text: str, macs: t.Collection[str]) -> list[str]:
-    """Addresses in cloud-init's last table of devices, of the NICs with the addresses ``macs``.
+    """Addresses in cloud-init's last table of devices, of the NICs with the MAC addresses ``macs``.
 
-    What is no address, or none of a guest (:func:`ip.usable`), is left out.
+    Anything that is not a usable guest address (:func:`ip.usable`) is left out.
     """
     rows: list[str] = []
     for line in lines(text):
@@ -66,5 +66,5 @@ def addresses(text: str, macs: t.Collection[str]) -> list[str]:
             mac_of[cells[0]] = mac
         if address is not None:
             found.setdefault(address, cells[0])
-    # the row of an IPv6 address may leave the MAC to the device's other row
+    # the row of an IPv6 address may have its MAC only in the device's other row
     return [address for address, device in found.items() if mac_of.get(device) in wanted]

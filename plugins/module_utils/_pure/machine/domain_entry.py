@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A domain's entry before anything but its own XML is known, and its snapshots.
+"""A domain's entry while only its own XML is known, and its snapshots.
 
 This file is private to the collection.
 """
@@ -38,7 +38,7 @@ def described(info: DomainInfo, name: str, uuid: str) -> DomainEntry:
 
 
 def unreadable(name: str, uuid: str, error: str) -> DomainEntry:
-    """An entry with every key of which nothing but these is known."""
+    """An entry with every key, of which only these values are known."""
     entry = described(domain_info.parse(_EMPTY, f"domain {name}"), name, uuid)
     return {**entry, "agent": None, "error": error}
 

@@ -4,9 +4,9 @@
 
 """A domain's XML (virDomainGetXMLDesc) as the facts that results show.
 
-What the document does not state is None, or the value that libvirt's format documentation says
-is meant by leaving it out. Unknown elements and attributes are passed over. Disks, NICs, graphics
-and consoles come in the document's order.
+What the document does not state is None, or the default in libvirt's format documentation.
+Unknown elements and attributes are ignored. Disks, NICs, graphics and consoles come in the
+document's order.
 
 This file is private to the collection.
 """
@@ -65,7 +65,7 @@ _NIC_SOURCE = {
     "vds": "switchid",
 }
 _DEVICES = ("disk", "interface", "graphics", "serial", "console", "hostdev", "channel")
-# Name by which QEMU's guest agent finds its channel
+# Name by which the QEMU guest agent finds its channel
 _AGENT_CHANNEL = "org.qemu.guest_agent.0"
 # Interfaces that are a socket between two hypervisors
 _NIC_SOCKETS = ("server", "client", "mcast", "udp")
@@ -123,8 +123,8 @@ def _metadata(element: Element | None) -> MetadataEntry:
 
 
 def metadata_entry(found: own_metadata.Metadata | None) -> MetadataEntry:
-    """Our metadata for a result: JSON's types only, every key always there; without what is large
-    and for our own use."""
+    """Our metadata for a result: only JSON types, every key always present, without large values
+    and those for internal use."""
     known = found or own_metadata.Metadata()
     owner, image = known.owner, known.image
     return {
@@ -159,7 +159,7 @@ def metadata_entry(found: own_metadata.Metadata | None) -> MetadataEntry:
 
 
 def move_entry(move: own_metadata.Move | None) -> MoveEntry | None:
-    """Where a domain goes, for a result."""
+    """The move of a domain, for a result."""
     if move is None:
         return None
     return {
@@ -172,7 +172,7 @@ def move_entry(move: own_metadata.Move | None) -> MoveEntry | None:
 
 
 def _own_volume(volume: own_metadata.OwnVolume) -> OwnVolumeEntry:
-    """What tells people something: which file was made means nothing to them."""
+    """A volume for a result, without the identity of its file, which means nothing to people."""
     return {
         "pool": volume.pool,
         "name": volume.name,
@@ -183,7 +183,7 @@ def _own_volume(volume: own_metadata.OwnVolume) -> OwnVolumeEntry:
 
 
 def firmware(root: Element) -> str | None:
-    """Kind of firmware (``efi``, ``bios``) of a ``<domain>``; None if nobody can tell."""
+    """Kind of firmware (``efi``, ``bios``) of a ``<domain>``; None if unknown."""
     element = first_children(root).get("os")
     system = first_children(element)
     kind = system.get("type")
@@ -201,7 +201,7 @@ def _firmware(
     loader = children.get("loader")
     kind = attribute(system, "firmware")
     if kind is None and attribute(loader, "type") == "pflash":
-        kind = "efi"  # flash is what libvirt documents for UEFI alone
+        kind = "efi"  # libvirt documents flash for UEFI only
     elif kind is None and loader is None and domain_type in ("kvm", "qemu") and arch in _X86:
         kind = None if (machine or "").startswith("microvm") else "bios"
     return {
@@ -263,7 +263,7 @@ def _backing(backing: Element | None) -> str | None:
 
 
 def _disk_source(kind: str, source: Element | None) -> tuple[str | None, str | None, str | None]:
-    """What the disk is on, and pool and volume if the XML says it so (``type='volume'``)."""
+    """The disk's source, and pool and volume if the XML names them (``type='volume'``)."""
     if source is None:
         return None, None, None
     name = _DISK_SOURCE.get(kind)
@@ -281,7 +281,7 @@ def _disk_source(kind: str, source: Element | None) -> tuple[str | None, str | N
 
 
 def _on_network(source: Element) -> str | None:
-    """``nbd://192.0.2.1:10809/v``, with every host that is named; ``nbd:v`` without one."""
+    """``nbd://192.0.2.1:10809/v``, with every host named; ``nbd:v`` if there is none."""
     protocol, name = source.get("protocol"), source.get("name")
     if not protocol:
         return None
@@ -348,7 +348,7 @@ def _graphics(graphics: Element) -> GraphicsEntry:
     return {
         "type": graphics.get("type"),
         "listen": listens_on(graphics),
-        # -1, or 0, stands for a port that is chosen when the domain starts
+        # -1, or 0, means a port that is chosen when the domain starts
         "port": number(graphics.get("port")) or None,
         "tls_port": number(graphics.get("tlsPort")) or None,
         "socket": graphics.get("socket") or _first(listens, "socket"),
@@ -381,7 +381,7 @@ def _console(console: Element) -> ConsoleEntry:
 
 
 def _is_open_agent(channel: Element) -> bool:
-    """Whether a channel is the guest agent's and somebody in the guest has it open."""
+    """Whether a channel is the guest agent's and a process in the guest has it open."""
     target = first_children(channel).get("target")
     return attribute(target, "name") == _AGENT_CHANNEL and attribute(target, "state") == "connected"
 

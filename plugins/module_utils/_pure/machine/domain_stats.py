@@ -33,7 +33,7 @@ def _records(values: Values, group: str) -> list[tuple[str, str]]:
     for index in range(min(count, _MAX_DEVICES)):
         prefix = f"{group}.{index}."
         name = values.get(prefix + "name")
-        # backing files, if they were asked for, come after the disk and under its name
+        # backing files, if requested, come after the disk and under its name
         if isinstance(name, str):
             found.setdefault(name, prefix)
     return [(prefix, name) for name, prefix in found.items()]
@@ -51,8 +51,8 @@ def _count(values: Values, key: str) -> int | None:
 def disk_sizes(values: Values, active: bool) -> dict[str | None, tuple[int | None, int | None]]:
     """Target (``vda``) to (virtual size, allocation), both MiB rounded up, None unknown.
 
-    What the image occupies is libvirt's ``allocation`` while nobody uses it. While a domain does,
-    that is the highest offset it has written since it started, and ``physical`` is meant.
+    The space an image occupies is libvirt's ``allocation`` while it is not in use. While a domain
+    uses it, that is the highest offset written since it started, and ``physical`` is used instead.
     """
     occupied = "physical" if active else "allocation"
     return {
@@ -62,14 +62,14 @@ def disk_sizes(values: Values, active: bool) -> dict[str | None, tuple[int | Non
 
 
 def was_busy(values: Values) -> bool:
-    """Whether libvirt left out what QEMU knows of the disks of a domain that is active.
+    """Whether libvirt left out QEMU's statistics of the disks of an active domain.
 
-    It does where another job has the domain (VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT).
+    It does while another job holds the domain (VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT).
     """
     number = values.get("state.state")
     active = isinstance(number, int) and state_name(number) in ACTIVE_STATES
-    told = [prefix + "rd.reqs" in values for prefix, _name in _records(values, "block")]
-    return active and bool(told) and not any(told)
+    reported = [prefix + "rd.reqs" in values for prefix, _name in _records(values, "block")]
+    return active and bool(reported) and not any(reported)
 
 
 def counters(values: Values) -> Stats:

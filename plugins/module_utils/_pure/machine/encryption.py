@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Disks and volumes that are encrypted (LUKS), and what the secret of libvirt is known by.
+"""Encrypted disks and volumes (LUKS), and the UUID or usage of their libvirt secret.
 
 This file is private to the collection.
 """
@@ -29,7 +29,7 @@ def add(parent: Element, secret: str) -> None:
 
 
 def secret_of(disk: Element) -> str | None:
-    """What the secret of a ``<disk>`` is known by; None if it is not encrypted."""
+    """The UUID or usage of the secret of a ``<disk>``; None if it is not encrypted."""
     for place in ("source/encryption/secret", "encryption/secret"):
         secret = disk.find(place)
         if secret is not None:
@@ -38,7 +38,7 @@ def secret_of(disk: Element) -> str | None:
 
 
 def secrets_of(xml: str) -> dict[str, str]:
-    """What the secret of each encrypted disk of a domain is known by, by its target."""
+    """The UUID or usage of the secret of each encrypted disk of a domain, by target."""
     found = {}
     for disk in _lxml.parse(xml, "domain").iterfind("devices/disk"):
         target, secret = disk.find("target"), secret_of(disk)

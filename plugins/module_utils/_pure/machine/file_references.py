@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which files a definition or an image names: whoever removes a file has to know.
+"""The files that a definition or an image refers to, which matter before a file is removed.
 
-Meant to find too much rather than too little: a name that is found and means something else costs
-a question, one that is missed costs somebody's data.
+Finding too much is better than finding too little: a name that turns out to mean something else
+costs a question, one that is missed costs somebody's data.
 
 This file is private to the collection.
 """
@@ -23,14 +23,14 @@ if t.TYPE_CHECKING:
 
 # Attributes of libvirt's domain, snapshot and checkpoint XML (and of our metadata) that hold paths
 _PATHS = ("file", "dev", "path", "dir", "socket")
-_VOLUME = ("pool", "volume")  # of a disk's source; our metadata calls the second one name
+_VOLUME = ("pool", "volume")  # in a disk's source; our metadata calls the second one name
 _OWN_VOLUME = ("pool", "name")
-# Elements that say in which format QEMU opens their source
+# Elements that give the format in which QEMU opens their source
 _STORAGE = ("disk", "backingStore", "mirror")
 _FILES = ("file", "dev")
 
 # docs/interop/qcow2.txt and qed_spec.txt in QEMU's source
-_QCOW_BACKING = struct.Struct(">QI")  # at 8, of all versions
+_QCOW_BACKING = struct.Struct(">QI")  # at 8, in all versions
 _QCOW2_V2_HEADER, _QCOW2_V3_HEADER = 72, 104
 _EXTENSION = struct.Struct(">II")
 _EXTENSION_DATA_FILE = 0x44415441
@@ -47,10 +47,10 @@ _PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 @dataclass(frozen=True)
 class Named:
-    """What a document names: absolute paths, and volumes as (pool, name).
+    """The references in a document: absolute paths, and volumes as (pool, name).
 
-    ``formats`` says of paths, ``volume_formats`` of volumes, what QEMU takes them for, as often as
-    the document does; None where it does not say.
+    ``formats`` has, for paths, and ``volume_formats``, for volumes, the formats in which QEMU opens
+    them, one for each mention in the document; None where it gives none.
     """
 
     paths: frozenset[str]
@@ -61,14 +61,14 @@ class Named:
 
 @dataclass(frozen=True)
 class Below:
-    """A file that an image is based on, and what QEMU takes it for; None where that is not said."""
+    """A file that an image is based on, and the format QEMU opens it as; None if not given."""
 
     name: str
     format: str | None = None
 
 
 def of_definition(root: Element) -> Named:
-    """Everything a domain's, snapshot's or checkpoint's XML names, our metadata included."""
+    """All references in a domain's, snapshot's or checkpoint's XML, including our metadata."""
     paths: set[str] = set()
     volumes: set[tuple[str, str]] = set()
     formats: set[tuple[str, str | None]] = set()
@@ -86,7 +86,7 @@ def of_definition(root: Element) -> Named:
             if source.get("pool") and source.get("volume"):
                 volume_formats.add(((str(source.get("pool")), str(source.get("volume"))), kind))
         text = (element.text or "").strip()
-        if text.startswith("/"):  # nvram, loader, kernel, initrd and whatever comes
+        if text.startswith("/"):  # nvram, loader, kernel, initrd and future ones
             paths.add(text)
         for name in _PATHS:
             value = element.get(name)
@@ -101,7 +101,7 @@ def of_definition(root: Element) -> Named:
 
 
 def _format_of(storage: Element) -> str | None:
-    """What QEMU takes the file of a ``<disk>``, ``<backingStore>`` or ``<mirror>`` for."""
+    """The format in which QEMU opens a ``<disk>``, ``<backingStore>`` or ``<mirror>``."""
     for tag in ("driver", "format"):
         child = storage.find(tag)
         if child is not None and child.get("type"):
@@ -113,9 +113,9 @@ def of_image(read: t.Callable[[int, int], bytes]) -> list[Below]:
     """The files that the image is based on: backing file, data file, extents.
 
     ``read(offset, length)`` returns what the file has there, less at its end. A name may be
-    relative to the image's folder. Names of other protocols than files are left out, and what
-    cannot be the name of a file. Not to be asked about what QEMU takes for raw: a guest writes
-    there whatever it likes, such as a header that names its neighbours' disks.
+    relative to the image's folder. Names of protocols other than files are left out, and names
+    that no file can have. Not to be used for what QEMU opens as raw: a guest can write anything
+    there, such as a header that names its neighbours' disks.
     """
     head = read(0, 4096)
     if head.startswith(b"QFI\xfb"):
@@ -123,7 +123,7 @@ def of_image(read: t.Callable[[int, int], bytes]) -> list[Below]:
     elif head.startswith(b"QED\0"):
         found = [Below(_qed(head, read))]
     elif head.startswith(_VMDK):
-        # descriptors are text, in a monolithic file one that begins within the first sectors
+        # descriptors are text; in a monolithic file they begin within the first sectors
         found = [Below(_text(match)) for match in _QUOTED.findall(read(0, 64 * 1024))]
     else:
         found = []
@@ -134,7 +134,7 @@ def _is_path(name: str) -> bool:
     """Whether a file can have that name at all."""
     try:
         length = len(name.encode("utf-8", "surrogateescape"))
-    except UnicodeEncodeError:  # a tree of JSON may hold halves of characters
+    except UnicodeEncodeError:  # JSON may contain lone surrogates
         return False
     return 0 < length < _MAX_NAME and not _NO_PATH.search(name)
 
@@ -158,13 +158,13 @@ def _qcow(head: bytes, read: t.Callable[[int, int], bytes]) -> list[Below]:
 
 
 def _extensions(head: bytes, read: t.Callable[[int, int], bytes]) -> dict[int, str]:
-    """Texts of the header's extensions, by their kind."""
+    """Texts of the header's extensions, by type."""
     version = int.from_bytes(head[4:8], "big")
     if version < 2 or (version > 2 and len(head) < _QCOW2_V3_HEADER):
         return {}
     at = int.from_bytes(head[100:104], "big") if version > 2 else _QCOW2_V2_HEADER
     found: dict[int, str] = {}
-    for _dummy in range(32):  # extensions end with one of kind 0
+    for _dummy in range(32):  # extensions end with one of type 0
         if at + _EXTENSION.size > len(head):
             break
         kind, size = _EXTENSION.unpack_from(head, at)
@@ -183,7 +183,7 @@ def _qed(head: bytes, read: t.Callable[[int, int], bytes]) -> str:
 
 
 def _files(name: str) -> list[str]:
-    """Paths in a name as QEMU takes it: a path, ``file:`` and a path, or ``json:`` and a tree."""
+    """Paths in a name as QEMU reads it: a path, ``file:`` and a path, or ``json:`` and JSON."""
     if name.startswith("json:"):
         try:
             return list(_in_tree(json.loads(name[len("json:") :])))

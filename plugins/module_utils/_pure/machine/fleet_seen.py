@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What was on each hypervisor when VMs were placed, in a form that is quickly compared later.
+"""What was on each hypervisor when VMs were placed, in a form that is fast to compare later.
 
 This file is private to the collection.
 """
@@ -27,7 +27,7 @@ SEEN: Spec = {
 
 
 class Seen(t.TypedDict):
-    """The same, as Ansible's validation leaves it."""
+    """The same, after Ansible's validation."""
 
     name: str
     address: str
@@ -36,10 +36,10 @@ class Seen(t.TypedDict):
 
 
 def domains(entries: t.Iterable[t.Mapping[str, object]], run: str | None = None) -> str:
-    """One word for the domains of a hypervisor, another as soon as placing could mind.
+    """A fingerprint of a hypervisor's domains that changes whenever it matters to placement.
 
-    ``entries`` are ``vms`` of ``placement_facts``; those in creation by ``run`` do not count. Which
-    of them run is left out: what is defined counts, running or not.
+    ``entries`` are ``vms`` of ``placement_facts``; those being created by ``run`` do not count.
+    Whether they run is left out: what is defined counts, running or not.
     """
     counted = [
         {key: value for key, value in entry.items() if key != "active"}

@@ -57,47 +57,51 @@ def capabilities(xml: str, what: str = "capabilities") -> Capabilities:
 
 
 def firmwares(xml: str) -> list[str] | None:
-    """Kinds of firmware (``efi``, ``bios``) that libvirt can choose by itself; None if its driver
-    does not tell.
+    """Kinds of firmware (``efi``, ``bios``) that libvirt can select itself; None if its driver does
+    not report them.
 
     ``xml`` is what virConnectGetDomainCapabilities returns. Raises XmlError as above.
     """
     root = read_root(xml, "domainCapabilities", "domain capabilities")
     system = first_children(root).get("os")
-    told = [enum for enum in _children(system, "enum") if enum.get("name") == "firmware"]
-    if not told:
+    reported = [enum for enum in _children(system, "enum") if enum.get("name") == "firmware"]
+    if not reported:
         return None
-    return [str(value.text) for value in _children(told[0], "value") if value.text]
+    return [str(value.text) for value in _children(reported[0], "value") if value.text]
 
 
 def secure_boot(xml: str) -> bool | None:
-    """Whether libvirt finds firmware with secure boot; None if its driver does not tell.
+    """Whether libvirt finds firmware with secure boot; None if its driver does not report it.
 
     ``xml`` as of :func:`firmwares`.
     """
     root = read_root(xml, "domainCapabilities", "domain capabilities")
     loader = first_children(first_children(root).get("os")).get("loader")
-    told = [enum for enum in _children(loader, "enum") if enum.get("name") == "secure"]
-    if not told:
+    reported = [enum for enum in _children(loader, "enum") if enum.get("name") == "secure"]
+    if not reported:
         return None
-    return "yes" in [value.text for value in _children(told[0], "value")]
+    return "yes" in [value.text for value in _children(reported[0], "value")]
 
 
 def tpms(xml: str) -> list[str] | None:
-    """Models of TPM 2.0 that can be emulated; None if libvirt's driver does not tell.
+    """Models of TPM 2.0 that can be emulated; None if libvirt's driver does not report them.
 
-    ``xml`` as of :func:`firmwares`. A libvirt before 8.6 names no versions, and has both.
+    ``xml`` as of :func:`firmwares`. libvirt before 8.6 reports no versions, and supports both.
     """
     devices = first_children(read_root(xml, "domainCapabilities", "domain capabilities"))
     tpm = first_children(devices.get("devices")).get("tpm")
     if tpm is None:
         return None
-    told = {
+    reported = {
         str(enum.get("name")): [str(value.text) for value in _children(enum, "value")]
         for enum in _children(tpm, "enum")
     }
-    emulated = "emulator" in told.get("backendModel", ())
-    return told.get("model", []) if emulated and "2.0" in told.get("backendVersion", "2.0") else []
+    emulated = "emulator" in reported.get("backendModel", ())
+    return (
+        reported.get("model", [])
+        if emulated and "2.0" in reported.get("backendVersion", "2.0")
+        else []
+    )
 
 
 def _machines(root: Element, arch: str | None) -> list[str]:
@@ -132,9 +136,9 @@ def _domain_types(root: Element, arch: str | None) -> list[str]:
 
 
 def _topology(cells: t.Sequence[Element], summary: Element | None) -> Topology:
-    """From the list of processors: the summary counts the sockets of one NUMA node only.
+    """The topology, from the list of processors: the summary counts sockets of one NUMA node only.
 
-    The summary is used where the list does not say (a processor that is off has its id only).
+    The summary is used where the list is incomplete (an offline processor has only its id).
     """
     sockets: dict[str, dict[tuple[str | None, ...], int]] = {}
     for cell in cells:

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an image file is, by its first bytes and never by its name; and what speaks against it.
+"""The format of an image file, by its first bytes and never by its name; and its problems.
 
-An image may come from anybody. A qcow2 header can name other files, which QEMU would open as root
-and show to the guest, so such headers are refused here, before any program of QEMU sees the file.
+An image may come from anyone. A qcow2 header can name other files, which QEMU would open as root
+and expose to the guest, so such headers are refused here, before any QEMU program sees the file.
 
 This file is private to the collection.
 """
@@ -16,8 +16,8 @@ import struct
 import typing as t
 from dataclasses import dataclass
 
-BACKING_BYTES = 4096  # where every program that writes qcow2 puts the name of the backing file
-HEAD_BYTES = 64 * 1024  # what parse_header wants to see: the longest qcow2 header, and more
+BACKING_BYTES = 4096  # every program that writes qcow2 puts the name of the backing file there
+HEAD_BYTES = 64 * 1024  # what parse_header needs: the longest qcow2 header, and more
 MAX_VIRTUAL_BYTES = 64 << 40
 
 _SECTOR = 512
@@ -32,7 +32,7 @@ Packing = t.Literal["gz", "xz", "zst"]
 
 _CONVERT = "convert it: qemu-img convert -O qcow2 {name} IMAGE new.qcow2"
 _UNPACK = "unpack it first"
-_DOWNLOAD = "it was not downloaded from where the image is; get the image itself"
+_DOWNLOAD = "it was not downloaded from the image's own URL; get the image itself"
 
 # (offset, first bytes, what it is, what to do)
 _OTHERS: tuple[tuple[int, bytes, str, str], ...] = (
@@ -45,7 +45,12 @@ _OTHERS: tuple[tuple[int, bytes, str, str], ...] = (
     (0, b"QED\0", "a QED image", _CONVERT.format(name="-f qed")),
     (0, b"WithoutFreeSpace", "a Parallels image", _CONVERT.format(name="-f parallels")),
     (0, b"WithouFreSpacExt", "a Parallels image", _CONVERT.format(name="-f parallels")),
-    (0, b"LUKS\xba\xbe", "encrypted (LUKS)", "decrypt it first; encrypted images are not taken"),
+    (
+        0,
+        b"LUKS\xba\xbe",
+        "encrypted (LUKS)",
+        "decrypt it first; encrypted images are not supported",
+    ),
     (0, b"\x1f\x8b", "compressed with gzip", f"{_UNPACK}: gunzip"),
     (0, b"\xfd7zXZ\0", "compressed with xz", f"{_UNPACK}: unxz"),
     (0, b"\x28\xb5\x2f\xfd", "compressed with zstd", f"{_UNPACK}: unzstd"),
@@ -62,7 +67,7 @@ _TEXTS: tuple[tuple[bytes, str], ...] = (
 )
 
 
-# What can be unpacked on the way: first bytes, name
+# What can be decompressed on the fly: first bytes, name
 _PACKED: tuple[tuple[bytes, Packing], ...] = (
     (b"\x1f\x8b", "gz"),
     (b"\xfd7zXZ\0", "xz"),
@@ -72,9 +77,9 @@ _PACKED: tuple[tuple[bytes, Packing], ...] = (
 
 @dataclass(frozen=True)
 class ImageFormat:
-    """The format, the size of the disk in it, and why it is refused (empty: it is not).
+    """The format, the virtual size, and why it is refused (empty if it is not).
 
-    ``virtual_bytes`` is 0 where a problem hides it.
+    ``virtual_bytes`` is 0 if a problem hides it.
     """
 
     format: t.Literal["qcow2", "raw"]
@@ -83,7 +88,7 @@ class ImageFormat:
 
 
 def packing(head: bytes) -> Packing | None:
-    """How a file with these first bytes is compressed, of what is unpacked here."""
+    """The compression of a file with these first bytes, if it can be decompressed here."""
     for magic, name in _PACKED:
         if head.startswith(magic):
             return name
@@ -92,7 +97,7 @@ def packing(head: bytes) -> Packing | None:
 
 
 def parse_header(head: bytes, size: int) -> ImageFormat:
-    """Judge a file of ``size`` bytes by its first :data:`HEAD_BYTES` (all of a shorter one)."""
+    """Check a file of ``size`` bytes by its first :data:`HEAD_BYTES` (all of a shorter one)."""
     if size == 0:
         return ImageFormat("raw", 0, ("is empty; copy the image again",))
     if head.startswith(b"QFI\xfb"):
@@ -106,8 +111,8 @@ def parse_header(head: bytes, size: int) -> ImageFormat:
 def backing_file(head: bytes) -> str | None:
     """The backing file that a file's first :data:`BACKING_BYTES` name by an absolute path, if any.
 
-    Raises ValueError for what somebody else must tell: other formats that can have one, relative
-    names and URLs, and names that lie elsewhere.
+    Raises ValueError if this cannot be decided here: other formats that can have one, relative
+    names and URLs, and names outside these bytes.
     """
     if not head.startswith(b"QFI\xfb"):
         if any(head.startswith(magic, at) for at, magic, _what, _remedy in _OTHERS):
@@ -127,7 +132,7 @@ def backing_file(head: bytes) -> str | None:
 def _other(head: bytes) -> str | None:
     for offset, magic, what, remedy in _OTHERS:
         if head[offset : offset + len(magic)] == magic:
-            return f"is {what}; qcow2 and raw are taken: {remedy}"
+            return f"is {what}; qcow2 and raw are supported: {remedy}"
     start = head[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     for magic, what in _TEXTS:
         if start.startswith(magic):
@@ -137,7 +142,7 @@ def _other(head: bytes) -> str | None:
 
 def _raw_problems(head: bytes, size: int) -> t.Iterator[str]:
     if size > MAX_VIRTUAL_BYTES:
-        yield f"is {_tib(size)} large; at most {_tib(MAX_VIRTUAL_BYTES)} are taken"
+        yield f"is {_tib(size)} in size; at most {_tib(MAX_VIRTUAL_BYTES)} is supported"
     for sector in (512, 4096):
         if head[sector : sector + 8] == b"EFI PART" and len(head) >= sector + 40:
             last = int.from_bytes(head[sector + 32 : sector + 40], "little")
@@ -162,13 +167,13 @@ def _qcow2(head: bytes, size: int) -> ImageFormat:
             "qcow2",
             0,
             (
-                f"is qcow version {version}; versions 2 and 3 are taken:"
+                f"is qcow version {version}; versions 2 and 3 are supported:"
                 f" {_CONVERT.format(name='-f qcow')}",
             ),
         )
     need = _QCOW2.size + (_QCOW2_MORE.size if version == 3 else 0)
     if len(head) < need:
-        return ImageFormat("qcow2", 0, (_truncated(size, "its header is not complete"),))
+        return ImageFormat("qcow2", 0, (_truncated(size, "its header is incomplete"),))
     header = _Header(head, version)
     problems = [*_foreign(header), *_structure(header, size)]
     virtual = header.virtual if header.virtual <= MAX_VIRTUAL_BYTES else 0
@@ -176,7 +181,7 @@ def _qcow2(head: bytes, size: int) -> ImageFormat:
 
 
 class _Header:
-    """The fields of a qcow2 header that are judged."""
+    """The fields of a qcow2 header that are checked."""
 
     def __init__(self, head: bytes, version: int) -> None:
         (
@@ -204,46 +209,46 @@ class _Header:
 
 
 def _foreign(header: _Header) -> t.Iterator[str]:
-    """What would have QEMU read something else than this file."""
+    """Problems that would make QEMU read a file other than this one."""
     if header.backing_offset:
         name = header.backing if header.backing.isprintable() else ""
         shown = f" ({name[:80]!r})" if name else ""
         yield (
-            f"has a backing file{shown}, so a VM would read the host's files through it; make it"
-            " whole: qemu-img convert -O qcow2 IMAGE new.qcow2"
+            f"has a backing file{shown}, so a VM would read the host's files through it; flatten"
+            " it: qemu-img convert -O qcow2 IMAGE new.qcow2"
         )
     if header.features & _DATA_FILE:
         yield (
-            "keeps its data in another file (external data file), so a VM would read the host's"
-            " files through it; make it whole: qemu-img convert -O qcow2 IMAGE new.qcow2"
+            "stores its data in another file (external data file), so a VM would read the host's"
+            " files through it; flatten it: qemu-img convert -O qcow2 IMAGE new.qcow2"
         )
     if header.encryption:
-        yield "is encrypted; decrypt it first: encrypted images are not taken"
+        yield "is encrypted; decrypt it first: encrypted images are not supported"
 
 
 def _structure(header: _Header, size: int) -> t.Iterator[str]:
-    """What shows that the file is damaged, or made to do damage."""
+    """Problems that show that the file is damaged or malicious."""
     unknown = header.features & ~_KNOWN
     if unknown:
-        yield f"needs features of qcow2 that are not known here (bits {unknown:#x}); convert it"
+        yield f"needs qcow2 features that are not supported here (bits {unknown:#x}); convert it"
     if header.features & _CORRUPT:
-        yield "is marked as corrupt; get it again, or mend a copy: qemu-img check -r all"
+        yield "is marked as corrupt; get it again, or repair a copy: qemu-img check -r all"
     if header.features & _DIRTY:
-        yield "was not closed properly; mend a copy: qemu-img check -r all"
+        yield "was not closed properly; repair a copy: qemu-img check -r all"
     if not 9 <= header.cluster_bits <= 21:
         yield f"is corrupt: its clusters have 2^{header.cluster_bits} bytes; 2^9 to 2^21 can be"
         return
     cluster = 1 << header.cluster_bits
     if header.virtual == 0:
-        yield "holds a disk of 0 bytes; there is nothing to boot from"
+        yield "contains a disk of 0 bytes; there is nothing to boot from"
     if header.virtual > MAX_VIRTUAL_BYTES:
         yield (
-            f"claims to hold a disk of {_tib(header.virtual)};"
-            f" at most {_tib(MAX_VIRTUAL_BYTES)} are taken"
+            f"claims to contain a disk of {_tib(header.virtual)};"
+            f" at most {_tib(MAX_VIRTUAL_BYTES)} is supported"
         )
         return
     entry = 16 if header.features & _EXTENDED_L2 else 8
-    reach = cluster * (cluster // entry)  # bytes of the disk that one L1 entry stands for
+    reach = cluster * (cluster // entry)  # bytes of the disk that one L1 entry covers
     l1_bytes = header.l1_entries * 8
     if l1_bytes > _MAX_L1_BYTES or header.l1_entries * reach < header.virtual:
         yield f"is corrupt: its L1 table has {header.l1_entries} entries, which does not fit it"
@@ -257,7 +262,7 @@ def _structure(header: _Header, size: int) -> t.Iterator[str]:
     elif not 0 < refcount_bytes <= max(_MAX_REFCOUNT_BYTES, cluster):
         yield f"is corrupt: its refcount table has {refcount_bytes} bytes"
     elif header.refcount_offset + cluster > size:
-        # the table's last cluster need not be written out whole
+        # the table's last cluster need not be written completely
         yield _truncated(size, f"its refcount table would start at {header.refcount_offset}")
 
 

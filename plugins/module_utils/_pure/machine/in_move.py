@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A VM that moves is on two hypervisors for a while, and is one VM all the same.
+"""A VM that is being moved is on two hypervisors for a while, but is still one VM.
 
-On its destination there are a claim, which keeps its place, and the VM as it comes in, which is
-defined only when it has arrived.
+On its destination there are a claim, which reserves its place, and the incoming VM, which is
+defined only after it has arrived.
 
 This file is private to the collection.
 """
@@ -22,9 +22,9 @@ _RUNNING = ("running", "blocked")
 
 
 def once(hypervisors: t.Sequence[Entry]) -> list[dict[str, object]]:
-    """The hypervisors with their ``domains``, each VM that moves among those of one of them.
+    """The hypervisors with their ``domains``, with each VM that is being moved on only one of them.
 
-    Two of one UUID that both run, or are both defined, are no move and stay for people to see.
+    Two with the same UUID that both run, or are both defined, are not a move and remain visible.
     """
     hidden = {id(other) for other in _others(hypervisors)}
     moves: dict[str, object] = {}
@@ -56,29 +56,29 @@ def _domains(entry: Entry) -> list[Entry]:
 
 
 def _others(hypervisors: t.Sequence[Entry]) -> t.Iterator[Entry]:
-    """Of each VM that is on two hypervisors by a move, the end that has it not, or not yet."""
+    """For each VM that is on two hypervisors by a move, the domain at the end without it."""
     found: dict[tuple[object, object], list[Entry]] = {}
     for entry in hypervisors:
         for domain in _domains(entry):
             found.setdefault((domain["name"], domain.get("uuid")), []).append(domain)
     for (_name, uuid), both in found.items():
-        coming = [one for one in both if one.get("persistent") is False]
+        incoming = [one for one in both if one.get("persistent") is False]
         running = [one for one in both if one["state"] in _RUNNING]
-        if uuid is None or len(both) != 2 or len(coming) != 1 or len(running) > 1:
+        if uuid is None or len(both) != 2 or len(incoming) != 1 or len(running) > 1:
             continue
-        yield from (one for one in both if (one not in running if running else one in coming))
+        yield from (one for one in both if (one not in running if running else one in incoming))
 
 
 def _is_claim(domain: Entry) -> bool:
-    kept = as_mapping(domain.get("metadata"))
-    ours = kept.get("phase") == "creating" and kept.get("move")
+    stored = as_mapping(domain.get("metadata"))
+    ours = stored.get("phase") == "creating" and stored.get("move")
     return bool(ours) and str(domain["name"]).endswith(CLAIM)
 
 
 def _moving(domain: Entry, moves: t.Mapping[str, object]) -> Entry:
-    """The VM with where it goes, which its source keeps in its definition, not in what runs."""
-    kept = as_mapping(domain.get("metadata"))
+    """The VM with its move, which is in the source's definition, not its running domain."""
+    stored = as_mapping(domain.get("metadata"))
     move = moves.get(str(domain["name"]))
-    if move is None or kept.get("move"):
+    if move is None or stored.get("move"):
         return domain
-    return {**domain, "metadata": {**kept, "phase": "migrating", "move": move}}
+    return {**domain, "metadata": {**stored, "phase": "migrating", "move": move}}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""TCP sockets that listen (``/proc/net/tcp``), and which of libvirt's or qemu's should not.
+"""Listening TCP sockets (``/proc/net/tcp``), and those of libvirt or QEMU that should not be.
 
 This file is private to the collection.
 """
@@ -24,7 +24,7 @@ _QEMU = ("qemu-system-", "qemu-kvm", "kvm")
 
 @dataclass(frozen=True)
 class Listener:
-    """A socket that listens; ``process`` as the kernel names it (15 characters)."""
+    """A listening socket; ``process`` as the kernel names it (15 characters)."""
 
     address: str
     port: int
@@ -53,7 +53,7 @@ def parse(table: str) -> dict[int, tuple[str, int]]:
 
 
 def _address(digits: str) -> str:
-    """The kernel prints an address as words of the machine, which here are little endian."""
+    """The address; the kernel prints it as machine words, which are little endian here."""
     raw = b"".join(
         bytes.fromhex(digits[start : start + 8])[::-1] for start in range(0, len(digits), 8)
     )
@@ -61,7 +61,7 @@ def _address(digits: str) -> str:
 
 
 def plain(listeners: t.Sequence[Listener]) -> list[Listener]:
-    """Sockets of libvirt without TLS: its port for that, and any other than the one of TLS."""
+    """Sockets of libvirt without TLS: its plain port, and any other except the TLS port."""
     return [
         one
         for one in listeners
@@ -71,7 +71,7 @@ def plain(listeners: t.Sequence[Listener]) -> list[Listener]:
 
 
 def exposed(listeners: t.Sequence[Listener]) -> list[Listener]:
-    """Consoles and disks that others can reach; not what a migration listens on while it runs."""
+    """Consoles and disks that other machines can reach, without ports of running migrations."""
     first, last = MIGRATION_PORTS
     return [
         one

@@ -32,12 +32,12 @@ def network(xml: str, what: str = "network") -> NetworkInfo:
         "name": text_of(top.get("name")),
         "uuid": text_of(top.get("uuid")),
         "bridge": attribute(top.get("bridge"), "name"),
-        # libvirt documents nat as the meaning of a <forward> without a mode
+        # libvirt documents nat as the default of a <forward> without a mode
         "forward": None if forward is None else attribute(forward, "mode") or "nat",
         "devices": [] if forward is None else _attributes(forward, "interface", "dev"),
         "portgroups": _attributes(root, "portgroup", "name"),
         "addresses": [address for address in map(_address, ips) if address],
-        # libvirt sets VLAN tags of NICs where Open vSwitch or the device itself carries them
+        # libvirt sets VLAN tags of NICs where Open vSwitch or the device itself supports them
         "tags": attribute(forward, "mode") in ("hostdev", "passthrough")
         or any(port.get("type") == "openvswitch" for port in root.iterchildren("virtualport")),
         "dhcp": any("dhcp" in first_children(ip) for ip in ips),
@@ -67,7 +67,7 @@ def _attributes(element: Element, tag: str, name: str) -> list[str]:
 
 
 def _address(ip: Element) -> str | None:
-    """``192.168.122.1/24`` of an ``<ip>``; without mask or prefix the address alone."""
+    """``192.168.122.1/24`` of an ``<ip>``; without mask or prefix only the address."""
     address, mask = ip.get("address"), ip.get("prefix") or ip.get("netmask")
     if not address:
         return None

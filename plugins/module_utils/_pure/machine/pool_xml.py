@@ -13,7 +13,7 @@ from ... import _lxml
 
 
 def render(name: str, path: str) -> str:
-    """The XML of a pool of the files in the directory ``path``."""
+    """The XML of a pool in the directory ``path``."""
     root = _lxml.new("pool", {"type": "dir"})
     _lxml.add(root, "name", text=name)
     target = _lxml.add(root, "target")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What was read from a fleet as records of CSV, one for each domain, hypervisor, image or VM.
+"""What was read from a fleet as CSV records, one for each domain, hypervisor, image or VM.
 
 Columns are only ever added. A hypervisor that did not answer has a record of its own, with the
 reason as its ``error``.
@@ -44,7 +44,7 @@ _VMS = [
 def text(
     view: str, hypervisors: t.Sequence[Entry], sort: t.Sequence[str] = (), *, predicted: bool
 ) -> str:
-    """CSV of the ``view``; ``predicted`` if what it tells of was not done (check mode)."""
+    """CSV of the ``view``; ``predicted`` if its changes were not made (check mode)."""
     if view in ("list", "query"):
         columns = _LIST if view == "list" else _QUERY
         records = [_domain(host, one) for host, one in selection.flat(hypervisors, sort)]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which domains of those that were read are shown, and in which order.
+"""Selection and order of the domains to show.
 
 This file is private to the collection.
 """
@@ -17,17 +17,17 @@ from ..base.json_values import as_list, as_mapping, as_mappings
 from ..base.states import STATES
 
 Entry = t.Mapping[str, object]
-_Rank = tuple[int, float, str]  # numbers, words, what is not known
+_Rank = tuple[int, float, str]  # numbers, words, unknown values
 
-# libvirt's states, and one for memory that is kept on disk, as virt_state calls it
+# libvirt's states, and one for memory saved to disk, as virt_state calls it
 SHOWN_STATES = (*STATES[1:], "saved")
-# The largest number first, words in their alphabet
+# Largest number first, words in alphabetical order
 SORTS = ("hypervisor", "name", "state", "vcpus", "memory")
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What a domain must be: one of the values of each that is given."""
+    """Criteria for domains: one of the values of each criterion that is given."""
 
     states: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Selection:
         return self != Selection()
 
     def takes(self, domain: Entry) -> bool:
-        """Whether ``domain`` is shown; one that could not be read may be any but its name."""
+        """Whether ``domain`` is shown; one that could not be read matches all but a name."""
         name = str(domain["name"])
         if self.patterns and not any(fnmatch.fnmatchcase(name, one) for one in self.patterns):
             return False
@@ -60,9 +60,9 @@ def _states(domain: Entry) -> set[str]:
 def select(
     hypervisors: t.Sequence[Entry], selection: Selection, sort: t.Sequence[str]
 ) -> tuple[list[dict[str, object]], str]:
-    """The hypervisors with those of their domains that are shown, in order, and how many they are.
+    """The hypervisors with their selected domains, in order, and how many are shown.
 
-    The domains stay with their hypervisors. The count is empty where nothing is left out.
+    The domains stay with their hypervisors. The count is empty if nothing is left out.
     """
     shown = []
     seen = total = 0
@@ -79,7 +79,7 @@ def _key(sort: t.Sequence[str]) -> t.Callable[[Entry], tuple[_Rank, ...]]:
 
 
 def _rank(domain: Entry, sort: str) -> _Rank:
-    """What is not known comes last."""
+    """Sort key; unknown values come last."""
     value = domain.get({"memory": "memory_mib"}.get(sort, sort))
     if isinstance(value, (int, float)):
         return (0, -value, "")

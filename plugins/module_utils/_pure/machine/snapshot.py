@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The one shape of a hypervisor and of what is on it, in sections.
+"""The single representation of a hypervisor and everything on it, in sections.
 
-Readers fill it, results show it as it is (``RETURN`` of ``virt_query`` and ``virt_host_info`` says
-what each key means), placement and planners take it. Every key is always there; what is unknown is
-None. Keys that only some readers add stand in a class of their own, ``total=False``.
+Readers fill it, results show it unchanged (``RETURN`` of ``virt_query`` and ``virt_host_info``
+documents each key), placement and planners use it. Every key is always present; unknown values are
+None. Keys that only some readers add are in a class of their own, ``total=False``.
 
 This file is private to the collection.
 """
@@ -19,7 +19,7 @@ import typing as t
 
 
 class DiskEntry(t.TypedDict):
-    """A disk; sizes, and where they tell it pool and volume, come from the storage."""
+    """A disk; sizes, and pool and volume if known, come from the storage."""
 
     target: str | None
     bus: str | None
@@ -38,7 +38,7 @@ class DiskEntry(t.TypedDict):
 
 
 class NicEntry(t.TypedDict):
-    """A NIC; ``addresses`` are the guest's, empty until somebody asks for them."""
+    """A NIC; ``addresses`` are the guest's, empty unless requested."""
 
     mac: str | None
     type: str | None
@@ -51,7 +51,7 @@ class NicEntry(t.TypedDict):
 
 
 class GraphicsEntry(t.TypedDict):
-    """A console with pictures."""
+    """A graphical console."""
 
     type: str | None
     listen: str | None
@@ -70,7 +70,7 @@ class ConsoleEntry(t.TypedDict):
 
 
 class HostdevEntry(t.TypedDict):
-    """A device of the hypervisor that was given to the guest."""
+    """A device of the hypervisor that is passed through to the guest."""
 
     type: str | None
     source: str | None
@@ -85,7 +85,7 @@ class FirmwareEntry(t.TypedDict):
 
 
 class OwnerEntry(t.TypedDict):
-    """The process that is at work on the domain."""
+    """The process that is working on the domain."""
 
     boot_id: str
     pid: int
@@ -94,7 +94,7 @@ class OwnerEntry(t.TypedDict):
 
 
 class ImageEntry(t.TypedDict):
-    """The image that the domain was made from."""
+    """The image that the domain was created from."""
 
     name: str
     digest: str
@@ -102,7 +102,7 @@ class ImageEntry(t.TypedDict):
 
 
 class OwnVolumeEntry(t.TypedDict):
-    """A volume that was made for the domain."""
+    """A volume that was created for the domain."""
 
     pool: str
     name: str
@@ -112,7 +112,7 @@ class OwnVolumeEntry(t.TypedDict):
 
 
 class MoveEntry(t.TypedDict):
-    """Where the domain goes."""
+    """The move of the domain."""
 
     source: str
     destination: str
@@ -122,7 +122,7 @@ class MoveEntry(t.TypedDict):
 
 
 class MetadataEntry(t.TypedDict):
-    """What the collection keeps with a domain, without what is for its own use alone."""
+    """What the collection stores with a domain, without internal values."""
 
     managed: bool
     phase: str | None
@@ -145,7 +145,7 @@ class MetadataEntry(t.TypedDict):
 
 
 class DomainDescription(t.TypedDict):
-    """What a domain's XML says, but whose it is."""
+    """What a domain's XML says, except its metadata."""
 
     title: str | None
     description: str | None
@@ -184,7 +184,7 @@ class SnapshotInfo(t.TypedDict):
 
 
 class SnapshotEntry(SnapshotInfo):
-    """A snapshot; ``current``: the domain goes on from this one."""
+    """A snapshot; ``current``: the domain continues from this one."""
 
     current: bool
 
@@ -198,7 +198,7 @@ class CpuStats(t.TypedDict):
 
 
 class MemoryStats(t.TypedDict):
-    """Memory as balloon, guest and process have it."""
+    """Memory as seen by balloon, guest and process."""
 
     actual_mib: int | None
     unused_mib: int | None
@@ -243,7 +243,7 @@ class Stats(t.TypedDict):
 
 
 class DomainEntry(DomainDescription):
-    """A domain of a hypervisor; ``error`` says what could not be read of it."""
+    """A domain of a hypervisor; ``error`` says what could not be read."""
 
     name: str
     uuid: str
@@ -301,10 +301,10 @@ class VolumeInfo(t.TypedDict):
 
 
 class PoolPromises(t.TypedDict, total=False):
-    """What placement wants to know of a pool besides.
+    """What placement needs to know about a pool as well.
 
-    ``promised_mib`` is the sum of virtual sizes, ``claimed_mib`` that of the disks of VMs in
-    creation, whose volumes may not exist yet, ``volume_allocation_mib`` what the volumes take.
+    ``promised_mib`` is the sum of virtual sizes, ``claimed_mib`` that of the disks of VMs being
+    created, whose volumes may not exist yet, ``volume_allocation_mib`` the space the volumes take.
     """
 
     promised_mib: int
@@ -313,7 +313,7 @@ class PoolPromises(t.TypedDict, total=False):
 
 
 class PoolEntry(PoolPromises):
-    """A pool of a hypervisor; ``error`` says what could not be read of it."""
+    """A pool of a hypervisor; ``error`` says what could not be read."""
 
     name: str
     type: str | None
@@ -343,7 +343,7 @@ class NetworkInfo(t.TypedDict):
 
 
 class InterfaceInfo(t.TypedDict):
-    """What the XML of an interface of the host says."""
+    """What the XML of a host interface says."""
 
     name: str | None
     type: str | None
@@ -391,7 +391,7 @@ class NumaEntry(t.TypedDict):
 
 
 class Capabilities(t.TypedDict):
-    """What libvirt says its host can do."""
+    """The host's capabilities according to libvirt."""
 
     uuid: str | None
     arch: str | None
@@ -427,7 +427,7 @@ class MemoryEntry(t.TypedDict):
 
 
 class HostEntry(t.TypedDict):
-    """A hypervisor; ``domains`` are numbers by state, ``maintenance`` None is not known."""
+    """A hypervisor; ``domains`` are numbers by state, ``maintenance`` is None if unknown."""
 
     name: str
     uri: str
@@ -447,11 +447,11 @@ class HostEntry(t.TypedDict):
     errors: list[str]
 
 
-# --- what placement asks for ---------------------------------------------------------------------
+# --- what placement needs ------------------------------------------------------------------------
 
 
 class DefinedEntry(t.TypedDict):
-    """A domain as far as it may mind where another is placed."""
+    """A domain as far as it matters to the placement of another."""
 
     name: str
     uuid: str
@@ -478,7 +478,7 @@ class HugepagesEntry(t.TypedDict):
 
 
 class OffersEntry(t.TypedDict):
-    """What not every hypervisor has; None is not known. ``volumes`` are names by pool."""
+    """What not every hypervisor has; None if unknown. ``volumes`` are names by pool."""
 
     volumes: dict[str, list[str]]
     devices: list[str] | None
@@ -491,7 +491,7 @@ class OffersEntry(t.TypedDict):
 
 
 class PlacementEntry(HostEntry):
-    """A hypervisor with all that placement asks for; ``images`` are names in the base pool."""
+    """A hypervisor with all that placement needs; ``images`` are names in the base pool."""
 
     vms: list[PlacedEntry]
     machines: list[str]
@@ -507,7 +507,7 @@ class PlacementEntry(HostEntry):
 
 
 class Answered(t.TypedDict):
-    """A hypervisor by its name in the inventory; ``error`` says why it did not answer."""
+    """A hypervisor by its inventory name; ``error`` says why it did not answer."""
 
     name: str
     answered: bool
@@ -521,6 +521,6 @@ class DomainsAnswer(Answered):
 
 
 class HostAnswer(Answered):
-    """With what it is, None if it did not answer."""
+    """With its properties, None if it did not answer."""
 
     host: HostEntry | None

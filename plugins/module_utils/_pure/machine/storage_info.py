@@ -4,8 +4,7 @@
 
 """Pool and volume XML (virStoragePoolGetXMLDesc, virStorageVolGetXMLDesc) as facts.
 
-MiB are rounded so that they can be counted on: what is there or free down, what is used or
-promised up.
+MiB are rounded conservatively: existing or free space down, used or promised space up.
 
 This file is private to the collection.
 """
@@ -30,7 +29,7 @@ if t.TYPE_CHECKING:
 
 
 def pool(xml: str, what: str = "pool") -> PoolInfo:
-    """Facts about a storage pool. Of an inactive pool libvirt states sizes of 0.
+    """Facts about a storage pool. For an inactive pool libvirt reports sizes of 0.
 
     Raises XmlError if the document is not readable or not a ``<pool>``.
     """
@@ -49,7 +48,7 @@ def pool(xml: str, what: str = "pool") -> PoolInfo:
 
 
 def _pool_source(source: Element | None) -> PoolSource:
-    """Where the pool's space comes from; logins (``<auth>``) are left out."""
+    """The source of the pool's space; credentials (``<auth>``) are left out."""
     children = first_children(source)
     hosts = [] if source is None else [host.get("name") for host in source.iterchildren("host")]
     devices = [] if source is None else [one.get("path") for one in source.iterchildren("device")]

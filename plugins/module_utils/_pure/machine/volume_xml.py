@@ -17,7 +17,7 @@ from . import encryption
 
 
 class Backing(t.NamedTuple):
-    """The backing file of an overlay: always with its format, so that nothing is probed."""
+    """The backing file of an overlay: always with its format, so that it is never probed."""
 
     path: str
     format: str
@@ -25,7 +25,7 @@ class Backing(t.NamedTuple):
 
 @dataclass(frozen=True)
 class Permissions:
-    """Mode in octal digits, and numeric owner and group; None leaves libvirt's choice."""
+    """Mode in octal digits, and numeric owner and group; None leaves the choice to libvirt."""
 
     mode: str | None = None
     owner: int | None = None
@@ -40,9 +40,9 @@ def render(
     permissions: Permissions | None = None,
     secret: str | None = None,
 ) -> str:
-    """The XML of a volume of ``capacity`` bytes, thin: nothing is allocated beforehand.
+    """The XML of a volume of ``capacity`` bytes, thin: nothing is preallocated.
 
-    By a ``secret``, which is known by its UUID or usage, libvirt encrypts it.
+    libvirt encrypts it with the ``secret``, given by its UUID or usage.
     """
     root = _lxml.new("volume", {"type": "file"})
     _lxml.add(root, "name", text=name)

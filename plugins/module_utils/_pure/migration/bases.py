@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Base images that VMs lie on and that are not yet where the VMs go.
+"""Base images that back VMs' disks and are missing on the VMs' destinations.
 
 This file is private to the collection.
 """
@@ -19,10 +19,10 @@ def lacking(
     shares: t.Mapping[str, t.Sequence[tuple[str, str]]],
     answers: t.Mapping[str, t.Mapping[str, t.Any]],
 ) -> dict[str, dict[str, list[str]]]:
-    """By destination: volumes of base images that it lacks, each with the hypervisors that have it,
-    the one that the VM leaves first.
+    """By destination: the volumes of base images that it lacks, each with the hypervisors that have
+    it, the source of the VM first.
 
-    ``shares`` are those of a decision, ``answers`` what each hypervisor said when it was looked at.
+    ``shares`` are those of a decision, ``answers`` the results of reading each hypervisor.
     """
     images = {host: set(one["host"].get("images") or ()) for host, one in answers.items()}
     found: dict[str, dict[str, list[str]]] = {}
@@ -30,10 +30,10 @@ def lacking(
         vms = {str(vm["name"]): vm for vm in answers.get(source, {}).get("vms") or ()}
         for name, to in moves:
             if name not in vms or to not in images:
-                continue  # it has arrived, or nothing is known of the other end
+                continue  # it has arrived, or the other end is unknown
             for disk in vms[name]["disks"]:
                 volume = posixpath.basename(disk["backing"] or "")
-                # one that is elsewhere, as on shared storage, is not among those of the source
+                # an image elsewhere, such as on shared storage, is not among those of the source
                 if volume not in images[source] or volume in images[to]:
                     continue
                 if base_name.parts(volume) and volume not in found.get(to, ()):
@@ -44,7 +44,7 @@ def lacking(
 
 
 def as_source(volume: str) -> dict[str, object]:
-    """What ``virt_image`` has to know of a base image to get it from another hypervisor."""
+    """What ``virt_image`` needs to get a base image from another hypervisor."""
     parts = base_name.parts(volume)
     if parts is None:
         raise ValueError(f"{volume!r} is no base image")

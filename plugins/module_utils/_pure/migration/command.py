@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How libvirt is told to move a VM, and how long that may take.
+"""The command that makes libvirt move a VM, and the time it may take.
 
 This file is private to the collection.
 """
@@ -18,17 +18,17 @@ _LEAST_MS = 10
 
 
 def seconds(plan: Plan, memory_mib: int, options: Options) -> float:
-    """How long the move may take in all; never less than two GiB would."""
+    """The most seconds that the move may take; never less than for two GiB."""
     size = plan.bytes_to_copy + memory_mib * _MIB
     return max(2.0, size / _GIB) * options.seconds_per_gib
 
 
 def downtimes(most: int, limit: float) -> list[tuple[float, int]]:
-    """When, in seconds, the guest may stand still for how many milliseconds at the end.
+    """After how many seconds which maximum downtime, in milliseconds, applies.
 
-    It begins short and is doubled until it is ``most`` at half of the time ``limit``: a guest that
-    can be moved with a short stop is, and one that changes its memory faster than that gets its
-    longest in time.
+    It starts short and is doubled until it reaches ``most`` at half of the time ``limit``: a guest
+    that can be moved with a short downtime is, and one that dirties its memory faster gets the
+    longest early enough.
     """
     stages = [max(_LEAST_MS, most >> (_STAGES - 1 - stage)) for stage in range(_STAGES - 1)]
     found = [(limit / 2 * at / (_STAGES - 1), min(ms, most)) for at, ms in enumerate(stages)]
@@ -36,12 +36,12 @@ def downtimes(most: int, limit: float) -> list[tuple[float, int]]:
 
 
 def url_host(address: str) -> str:
-    """An address as it stands in a URI."""
+    """An address as it is written in a URI."""
     return f"[{address}]" if ":" in address else address
 
 
 def command(source: Source, target: Target, found: Plan, options: Options, uri: str) -> list[str]:
-    """The migration as libvirt's own program makes it: native, encrypted, from host to host."""
+    """The migration command of libvirt's own program: native, encrypted, peer to peer."""
     address = target.destination.address
     listen = target.destination.listen or address
     argv = ["virsh", "--connect", uri, "--quiet", "migrate", "--live", "--p2p", "--persistent"]
@@ -56,8 +56,8 @@ def command(source: Source, target: Target, found: Plan, options: Options, uri: 
         argv.append("--copy-storage-inc" if found.incremental else "--copy-storage-all")
         argv += ["--migrate-disks", ",".join(volume.target for volume in found.volumes)]
     if found.shared:
-        # libvirt knows few file systems as shared; this one was proven to be. QEMU drops what it
-        # has cached of a disk before the other end uses it (file-posix, drop-cache)
+        # libvirt recognises few file systems as shared; this one was proven to be. QEMU drops its
+        # cache of a disk before the other end uses it (file-posix, drop-cache)
         argv.append("--unsafe")
     if options.bandwidth is not None:
         argv += ["--bandwidth", str(options.bandwidth)]

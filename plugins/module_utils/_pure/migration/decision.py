@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Seen from the whole fleet: where the VMs are that are to move, and where each of them goes.
+"""Decide for the whole fleet: where the VMs to move are, and where each of them goes.
 
 This file is private to the collection.
 """
@@ -27,7 +27,7 @@ Mute = t.Mapping[str, proofs.Silence]
 @dataclass
 class Decision:
     """``shares``: hypervisor to VMs that move from there, each with its destination's name;
-    ``left``: destination to VMs that were moving there, each with the lost hypervisor it is from.
+    ``left``: destination to VMs that were moving there, each with the lost hypervisor it came from.
     """
 
     shares: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
@@ -45,9 +45,10 @@ def decide(
     mute: Mute,
     policy: Policy,
 ) -> Decision:
-    """Where each of ``names`` goes; raises PlanRefused with everything that speaks against it.
+    """Where each of ``names`` goes; raises PlanRefused with every reason to refuse.
 
-    ``host`` is where they are to go, None for the best of all; ``mute`` are those that are silent.
+    ``host`` is their destination, None for the best of all; ``mute`` are those that did not
+    respond.
     """
     if not names:
         raise PlanRefused("no VM is named; give -e vm_name=web1")
@@ -70,10 +71,10 @@ def repair(
     mute: Mute,
     lost: t.Collection[str] = (),
 ) -> Decision:
-    """What has to be looked at of interrupted moves: all of them, or those of ``names``.
+    """The interrupted moves to check: all of them, or those of ``names``.
 
-    One whose other end is silent is a problem; the others are repaired all the same. One whose
-    source is among ``lost``, those that are declared lost, is settled on its destination.
+    One whose other end does not respond is a problem; the others are repaired all the same. One
+    whose source is among ``lost``, those declared lost, is settled on its destination.
     """
     found = Decision()
     listed = [str(vm["name"]) for answer in answers.values() for vm in answer.get("vms") or ()]
@@ -101,14 +102,14 @@ def repair(
     missing = {} if names else proofs.missing("repair", _asked(mute))
     if missing:
         found.problems.append(
-            "unfinished moves that only a silent hypervisor knows of cannot be found"
+            "unfinished moves known only to a hypervisor that did not respond cannot be found"
             f" ({proofs.named(missing)}); {proofs.remedy(missing)}"
         )
     return found
 
 
 def _unclear(name: str, places: t.Mapping[str, Answer], mute: Mute) -> str | None:
-    """What is to be said of a VM that is in no move between two known hypervisors."""
+    """The problem with a VM that is in no move between two known hypervisors."""
     if len(places) > 1:
         return twice.text(name, {where: vm["phase"] for where, vm in places.items()})
     if not places:
@@ -116,8 +117,8 @@ def _unclear(name: str, places: t.Mapping[str, Answer], mute: Mute) -> str | Non
     for where, vm in places.items():
         if vm["phase"] == "migrating":
             return (
-                f"{name!r} on {where} is in phase migrating, but its metadata do not say between"
-                " which hypervisors; look at it with virsh dumpxml --inactive"
+                f"{name!r} on {where} is in phase migrating, but its metadata does not name the"
+                " two hypervisors; inspect it with virsh dumpxml --inactive"
             )
     return None
 
@@ -133,26 +134,26 @@ def _nowhere(name: str, mute: Mute) -> str | None:
 
 
 def _asked(mute: Mute) -> dict[str, proofs.Silence]:
-    """Those that ``--limit`` left out are left out on purpose."""
+    """Without those that ``--limit`` left out, which is on purpose."""
     return {name: one for name, one in mute.items() if one.asked}
 
 
 def require(proof: str, host: str | None, answers: t.Mapping[str, Answer], mute: Mute) -> None:
-    """Raise PlanRefused unless ``host``, which the whole command is about, has answered."""
+    """Raise PlanRefused unless ``host``, the subject of the whole command, has responded."""
     if host is None or host in answers:
         return
     missing = proofs.missing(proof, mute, host)
     if missing:
         raise PlanRefused(
-            f"{host} is silent ({missing[host].why}), and nothing moves from or to it before it"
-            f" answers; {proofs.remedy(missing)}"
+            f"{host} did not respond ({missing[host].why}), and nothing moves from or to it before"
+            f" it does; {proofs.remedy(missing)}"
         )
     known = ", ".join(answers) or "none"
     raise PlanRefused(f"{host} is no hypervisor of this play; there are: {known}")
 
 
 def places_of(name: str, answers: t.Mapping[str, Answer]) -> dict[str, Answer]:
-    """The hypervisors that were asked about the VM and have it, with what they said of it."""
+    """The hypervisors that were asked about the VM and have it, with their answers."""
     return {
         where: vm
         for where, answer in answers.items()
@@ -170,7 +171,7 @@ def place_one(
     fleet: placement.FleetLoad,
     found: Decision,
 ) -> str | None:
-    """Put one VM into ``found``; what speaks against it."""
+    """Put one VM into ``found``; return the reason against it, if any."""
     ends = unfinished(name, places, answers)
     if ends is not None:
         problem = ends_silent(name, ends, answers, mute)
@@ -179,8 +180,8 @@ def place_one(
         found.shares.setdefault(ends[0], []).append((name, ends[1]))
         if host not in (None, ends[1]):
             found.problems.append(
-                f"{name!r} has an unfinished move from {ends[0]} to {ends[1]}, which comes to its"
-                f" end first; run this again to move it to {host}"
+                f"{name!r} has an unfinished move from {ends[0]} to {ends[1]}, which is finished"
+                f" first; run this again to move it to {host}"
             )
         return None
     if not places:
@@ -198,9 +199,9 @@ def place_one(
     if vm.get("error"):
         return f"{name!r} stays on {source}, which cannot read it: {vm['error']}"
     if not all(str(disk["path"] or "").startswith("/") for disk in vm["disks"]):
-        return f"{name!r} stays on {source}: it has a disk that is no file; only files are moved"
+        return f"{name!r} stays on {source}: it has a disk that is no file; only files can move"
     request = _request(name, vm, host, answers[source])
-    # A hypervisor of which a domain could not be read at that moment has no load, and no VMs in it
+    # A hypervisor with a domain that could not be read has no load, and no VMs in it
     counted = name in fleet.loads[source].names
     if counted:
         fleet.remove(source, request)
@@ -222,11 +223,11 @@ def place_one(
 def unfinished(
     name: str, places: t.Mapping[str, Answer], answers: t.Mapping[str, Answer]
 ) -> tuple[str, str] | None:
-    """Source and destination of a move that was interrupted, or that goes on.
+    """Source and destination of a move that was interrupted, or that is in progress.
 
-    One that is coming in has no marks yet: a live VM travels without them, so only its UUID tells.
-    While the source is silent, the claim that keeps its place on the destination tells; so it does
-    where the source was read after the VM had left, and the destination before it had arrived.
+    An incoming VM has no marks yet: a live VM travels without them, so only its UUID identifies it.
+    If the source does not respond, the claim on the destination identifies it, and also if the
+    source was read after the VM had left, and the destination before it had arrived.
     """
     for vm in places.values():
         if vm["phase"] == "migrating" and vm.get("move"):
@@ -241,7 +242,7 @@ def unfinished(
 
 
 def _has(host: str, name: str, answers: t.Mapping[str, Answer]) -> bool:
-    """Whether a hypervisor says that it has a VM, though nobody asked it about this one."""
+    """Whether a hypervisor reports that it has a VM without having been asked about it."""
     answer = answers.get(host)
     if answer is None:
         return False
@@ -249,7 +250,7 @@ def _has(host: str, name: str, answers: t.Mapping[str, Answer]) -> bool:
 
 
 def _claims(answers: t.Mapping[str, Answer]) -> list[tuple[str, str, str]]:
-    """The VMs that a place is kept for somewhere: name, source and destination."""
+    """The VMs with a claim somewhere: name, source and destination."""
     return [
         (str(one["name"]), str(one["source"]), str(one["destination"]))
         for answer in answers.values()
@@ -265,8 +266,8 @@ def ends_silent(
     *,
     gone: bool = False,
 ) -> str | None:
-    """Why an unfinished move cannot be looked at: only both ends tell which of them has the VM,
-    unless the source is ``gone`` for good."""
+    """Why an unfinished move cannot be checked: only both ends show which of them has the VM,
+    unless the source is permanently ``gone``."""
     unknown = proofs.Silence("not among the hypervisors of this play, or declared lost")
     out = {one: mute.get(one, unknown) for one in ends if one not in answers}
     if gone:
@@ -279,18 +280,18 @@ def ends_silent(
     only = missing.get(ends[0])
     if only and len(missing) == 1 and only.asked and not only.reached:
         again += (
-            " (if it is gone for good, settle the move without it: fleet.virt.repair_vms -e"
+            " (if it is permanently gone, settle the move without it: fleet.virt.repair_vms -e"
             f" vm_name={name} -e virt_hypervisors_lost={ends[0]})"
         )
     return (
         f"the move of {name!r} from {ends[0]} to {ends[1]} is unfinished, and"
-        f" {' and '.join(missing)} is silent ({proofs.named(missing)}), so which of them has it is"
-        f" not known; {again}, run fleet.virt.repair_vms, and start nothing there before"
+        f" {' and '.join(missing)} did not respond ({proofs.named(missing)}), so it is unknown"
+        f" which of them has it; {again}, run fleet.virt.repair_vms, and start nothing there before"
     )
 
 
 def _request(name: str, vm: Answer, host: str | None, answer: Answer) -> Request:
-    """What the VM asks of its new hypervisor."""
+    """What the VM needs on its new hypervisor."""
     pools = {
         str(pool["path"] or "").rstrip("/"): str(pool["name"]) for pool in answer["host"]["pools"]
     }

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Emptying a hypervisor, and having its VMs back: which VMs move, and where each of them goes.
+"""Evacuate a hypervisor and return its VMs: which VMs move, and where each of them goes.
 
 All are placed at once, the largest first. One that cannot move is a problem and stops no other.
 
@@ -29,7 +29,7 @@ def leave(
     mute: Mute,
     policy: Policy,
 ) -> Decision:
-    """Where the VMs of ``source`` go; those of an earlier run that were on their way included."""
+    """Where the VMs of ``source`` go, including those that an earlier run was moving."""
     migration_decision.require("evacuate", source, answers, mute)
     marked = [_with_mark(host, True) if host.name == source else host for host in hosts]
     names = {str(vm["name"]): vm for vm in answers[source].get("vms") or ()}
@@ -45,8 +45,8 @@ def leave(
         )
     found = _decide(names, None, answers, marked, mute, policy)
     found.problems += [
-        f"{name!r} was on its way to {source}, where that move ends first; run this again, which"
-        " moves it away"
+        f"{name!r} was being moved to {source}, and that move is finished first; run this again to"
+        " move it away"
         for moves in found.shares.values()
         for name, to in moves
         if to == source
@@ -61,8 +61,8 @@ def come_back(
     mute: Mute,
     policy: Policy,
 ) -> Decision:
-    """Which VMs that were evacuated from ``home`` go there, as far as they fit; those of an earlier
-    run that were on their way included."""
+    """Which VMs that were evacuated from ``home`` return, as far as they fit, including those that
+    an earlier run was moving."""
     migration_decision.require("return", home, answers, mute)
     ready = [_with_mark(host, False) if host.name == home else host for host in hosts]
     names = {
@@ -79,14 +79,14 @@ def come_back(
     missing = proofs.missing("return all", asked)
     if missing:
         found.problems.append(
-            f"VMs of {home} that are on a silent hypervisor do not come back now"
+            f"VMs of {home} on a hypervisor that did not respond are not returned now"
             f" ({proofs.named(missing)}); {proofs.remedy(missing)}; then run this again"
         )
     return found
 
 
 def _with_mark(host: placement.PlacementHost, mark: bool) -> placement.PlacementHost:
-    """The hypervisor as it is once the mark is set or gone: check mode has not touched it."""
+    """The hypervisor as it is once the mark is set or removed: check mode did not change it."""
     return dataclasses.replace(host, maintenance=mark) if host.maintenance is not None else host
 
 

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A move in steps, and what each of them changes on which end.
+"""The steps of a move, and what each of them changes on which end.
 
 First come those up to libvirt's own move (:func:`begin`). What follows is planned when it has
-ended, from what both ends have then: :func:`finish` where the VM has arrived, :func:`undo` where it
-is still on the source (:mod:`.settling` says which). Check mode takes both from what it predicts.
+ended, from what both ends have then: :func:`finish` if the VM has arrived, :func:`undo` if it is
+still on the source (:mod:`.settling` decides which). Check mode derives both from its prediction.
 
 This file is private to the collection.
 """
@@ -30,7 +30,7 @@ MIGRATING = "migrating"
 class Held:
     """The VM on one end: ``state`` is shutoff, paused or running, or what settling has for it.
 
-    ``coming``: libvirt has not defined it there. ``before`` is what its marks say of it: whether
+    ``incoming``: libvirt has not defined it there. ``before`` is what its marks record: whether
     it ran (running, shutoff) and had autostart (yes, no).
     """
 
@@ -39,17 +39,17 @@ class Held:
     phase: str | None = None
     before: tuple[str, str] | None = None
     evacuated_from: tuple[str, ...] = ()
-    coming: bool = False
+    incoming: bool = False
 
 
 @dataclass(frozen=True)
 class Scene:
     """What both ends have of a VM that moves.
 
-    ``claim`` are the volumes that the domain which keeps its place on the destination names, by
-    their paths with how far their making came; None where there is none. ``old`` and ``new`` are
-    paths of its volumes that are on the source, and on the destination. ``seed`` is a medium that
-    has done its work; ``moving``: libvirt moves it.
+    ``claim`` are the volumes of its claim on the destination, by their paths with the progress of
+    their creation; None if there is no claim. ``old`` and ``new`` are paths of its volumes that
+    exist on the source, and on the destination. ``seed`` is a medium that is no longer needed;
+    ``moving``: libvirt moves it.
     """
 
     source: Held | None
@@ -78,7 +78,7 @@ def begin(
     evacuating: bool = False,
 ) -> tuple[Step[Scene], ...]:
     """The steps up to libvirt's move. None is undone by itself: whatever happens, both ends are
-    looked at, and what is there decides."""
+    checked, and what exists decides."""
     name = source.name
     steps: list[Step[Scene]] = []
     if seed is not None:
@@ -89,16 +89,14 @@ def begin(
     if source.autostart:
         steps.append(Step("no_autostart", "autostart off", _here(autostart=False)))
     noted = tuple((one.path, BEGUN) for one in found.volumes)
-    steps.append(
-        Step("claim", f"hold the place of {name} on {where}", lambda one: replace(one, claim=noted))
-    )
+    steps.append(Step("claim", f"claim {name} on {where}", lambda one: replace(one, claim=noted)))
     for volume in found.volumes:
         base = f" over {volume.backing[0]}" if volume.backing else ""
-        word = "make anew" if volume.again else "make"
+        word = "recreate" if volume.again else "create"
         text = f"{word} {volume.path} on {where}{base}"
         steps.append(Step("volume", text, _made(volume), _half_made(volume), about=volume))
     for path in found.shared:
-        steps.append(Step("leave", f"leave {path} where it is, which both have", _same))
+        steps.append(Step("leave", f"leave {path} in place on shared storage", _same))
     if not source.active:
         steps.append(Step("start", f"start {name} paused", _here(state="paused")))
     flow = f", {found.flow}" if source.active else ""
@@ -109,9 +107,9 @@ def begin(
 
 @dataclass(frozen=True)
 class Settled:
-    """What is left to do once it is known which end has the VM.
+    """What remains to be done once it is known which end has the VM.
 
-    ``stay`` are files on the source that stay, each with the reason; ``lost``: it ran before and is
+    ``stay`` are files that stay on the source, each with the reason; ``lost``: it ran before and is
     shut off now; ``off``: it is shut off on the source.
     """
 
@@ -123,9 +121,8 @@ class Settled:
 
 @dataclass(frozen=True)
 class Arrived:
-    """The VM on its destination: its ``metadata`` there, the pools of the volumes that its claim
-    names by their paths, and the paths of its disks. ``twice``: the source has its definition
-    still."""
+    """The VM on its destination: its ``metadata`` there, the pools of its claim's volumes by their
+    paths, and the paths of its disks. ``twice``: the source still has its definition."""
 
     name: str
     where: str
@@ -137,7 +134,7 @@ class Arrived:
 
 
 def finish(vm: Arrived, *, keep_volumes: bool = False) -> Settled:
-    """It has arrived: what it had on the source goes, then its place, and its marks last."""
+    """It has arrived: remove what it had on the source, then its claim, and its marks last."""
     name, move = vm.name, vm.metadata.move
     act, remove, lost = settling.FINISHED[vm.arrival, settling.was(move.state if move else None)]
     steps: list[Step[Scene]] = []
@@ -146,21 +143,21 @@ def finish(vm: Arrived, *, keep_volumes: bool = False) -> Settled:
         steps.append(_final("forget", text, lambda one: replace(one, source=None)))
     if act is Act.STOP:
         steps.append(_final("stop", f"shut {name} off", _there(state="shutoff")))
-    # a disk that the claim does not name was not copied: both ends have it
+    # a disk that is not in the claim was not copied: both ends have it
     own = [one for one in vm.metadata.volumes if one.role == "seed" or one.path in vm.copied]
     stay: tuple[str, ...] = ()
     if not keep_volumes and remove:
-        for one in own:  # a detached disk was perhaps to be kept
+        for one in own:  # a detached disk may be worth keeping
             if one.role == "seed" or one.path in vm.attached:
                 steps.append(_final("old", f"remove {one.path} here", _gone(one), about=one))
     elif not keep_volumes:
         stay = tuple(
             f"{one.path}: {name!r} does not run on {vm.where}, so what it had here stays; remove it"
-            " once the VM has been seen to be whole there"
+            " once the VM is known to be complete there"
             f" (virsh vol-delete {one.name} {one.pool})"
             for one in own
         )
-    text = f"give up the place held for {name} on {vm.where}"
+    text = f"release the claim of {name} on {vm.where}"
     steps.append(_final("release", text, lambda one: replace(one, claim=None)))
     if move is not None and move.autostart == "yes":
         steps.append(_final("autostart", "autostart on", _there(autostart=True)))
@@ -173,8 +170,8 @@ def finish(vm: Arrived, *, keep_volumes: bool = False) -> Settled:
 def undo(
     name: str, here: str, where: str, state: SourceState, metadata: Metadata | None
 ) -> Settled:
-    """It is on the source: the destination becomes clean, and the VM what it was."""
-    text = f"remove what was made for {name} on {where}"
+    """It is on the source: clean up the destination, and restore the VM's earlier state."""
+    text = f"remove what was created for {name} on {where}"
     steps: list[Step[Scene]] = [_final("clear", text, _cleared)]
     if metadata is None:
         return Settled(tuple(steps), off=state is SourceState.OFF)
@@ -195,7 +192,7 @@ def undo(
 def predicted(
     source: Source, found: Plan, where: str, *, keep_volumes: bool, evacuating: bool = False
 ) -> Settled:
-    """What is done after a move in which nothing goes wrong."""
+    """What is done after a successful move."""
     kept = marked(source, move_of(source, where, ""), evacuating=evacuating)
     arrived = Arrived(
         source.name,
@@ -209,7 +206,7 @@ def predicted(
 
 
 def marked(source: Source, move: Move, *, evacuating: bool) -> Metadata:
-    """What is kept with the VM while it moves, but for who is at work."""
+    """The VM's metadata while it moves, without the owner."""
     stored = source.metadata or Metadata()
     names = stored.evacuated_from
     if evacuating:
@@ -218,13 +215,13 @@ def marked(source: Source, move: Move, *, evacuating: bool) -> Metadata:
 
 
 def move_of(source: Source, where: str, run: str) -> Move:
-    """What the marks say."""
+    """The move that the marks record."""
     autostart = "yes" if source.autostart else "no"
     return Move(source.host, where, run, autostart, "running" if source.active else "shutoff")
 
 
 def states(seen: Scene) -> tuple[SourceState, DestinationState]:
-    """What :mod:`.settling` has for a scene."""
+    """The states of both ends, as :mod:`.settling` has them."""
     here, there = seen.source, seen.destination
     source = SourceState.ABSENT
     if here is not None:
@@ -233,7 +230,7 @@ def states(seen: Scene) -> tuple[SourceState, DestinationState]:
         source = SourceState.MOVING if seen.moving else source
     if there is None:
         return source, DestinationState.ABSENT
-    if there.coming:
+    if there.incoming:
         waits = there.state == "paused"
         return source, DestinationState.WAITING if waits else DestinationState.COMING
     arrived = there.phase == MIGRATING
@@ -294,7 +291,7 @@ def _made(volume: NewVolume) -> Effect[Scene]:
 
 
 def _half_made(volume: NewVolume) -> tuple[Effect[Scene], ...]:
-    """What is there and not noted; an earlier one that is gone."""
+    """What exists and is not recorded; an earlier one that is gone."""
 
     def there(seen: Scene) -> Scene:
         return replace(_noted(seen, volume.path, BEGUN), new=seen.new | {volume.path})
@@ -312,7 +309,7 @@ def _moved(seen: Scene) -> Scene:
 
 
 def _on_its_way(seen: Scene) -> Scene:
-    return replace(seen, destination=Held("paused", coming=True), moving=True)
+    return replace(seen, destination=Held("paused", incoming=True), moving=True)
 
 
 def _arrived_twice(seen: Scene) -> Scene:
@@ -330,6 +327,6 @@ def _gone(volume: OwnVolume) -> Effect[Scene]:
 
 
 def _cleared(seen: Scene) -> Scene:
-    """The claim goes with what was made under it."""
+    """The claim is removed with what was created under it."""
     claimed = {path for path, _made in seen.claim or ()}
     return replace(seen, claim=None, new=seen.new - claimed)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a VM can move, everything that speaks against it at once, and what has to be done.
+"""Whether a VM can move, all reasons against it at once, and what has to be done.
 
 This file is private to the collection.
 """
@@ -18,19 +18,19 @@ from ..base.names import CLAIM
 from .plan_disks import is_seed, lacking_space, volume_of
 from .types import RENEW, Defined, Options, Plan, Source, Target
 
-DETACHED = "made for it, but not among its disks any more"
-_FOREIGN = "its files are not known to be its own, so it is not moved"
+DETACHED = "made for it, but no longer one of its disks"
+_FOREIGN = "it is unknown which files belong to it, so it is not moved"
 _ENDED_BY = {"creating": " (fleet.virt.provision_vm)", "purging": " (fleet.virt.purge_vm)"}
 
 
 def plan(source: Source, target: Target, options: Options, *, space: bool = True) -> Plan:
-    """What moving ``source`` to ``target`` means; without ``space``, whether the pools there have
-    room is left open.
+    """What moving ``source`` to ``target`` takes; without ``space``, the free space of the pools
+    there is not checked.
     """
     found = Plan()
     found.findings += _vm(source)
     found.findings += _host(source, target)
-    if not options.tunnelled:  # which is libvirt's own connection, made already
+    if not options.tunnelled:  # that uses libvirt's own connection, which exists already
         found.findings += _keys(source, target)
     claim = next((one for one in target.domains if one.name == source.name + CLAIM), None)
     found.findings += _names(source, target, claim)
@@ -57,7 +57,7 @@ def plan(source: Source, target: Target, options: Options, *, space: bool = True
     for own in source.metadata.volumes if source.metadata else ():
         if own.path in attached:
             continue
-        if own.role == "seed" and not options.keep_volumes:  # ejected, and of no use any more
+        if own.role == "seed" and not options.keep_volumes:  # ejected, and no longer needed
             found.old.append(own)
         elif own.role != "seed":
             found.kept.append(f"{own.path}: {DETACHED}")
@@ -66,8 +66,8 @@ def plan(source: Source, target: Target, options: Options, *, space: bool = True
     if options.tunnelled and found.volumes:
         disks = ", ".join(volume.target for volume in found.volumes)
         found.findings.append(
-            f"tunnelled takes no disks along, and {disks} would have to go; leave tunnelled out,"
-            f" and let {target.destination.name} be reached at two ports of 49152 to 49215 too"
+            f"tunnelled copies no disks, and {disks} would have to be copied; leave tunnelled out,"
+            f" and make two ports of 49152 to 49215 of {target.destination.name} reachable too"
         )
     found.flow = _flow(found, overlay=overlay)
     found.incremental = overlay
@@ -83,7 +83,7 @@ def other_move(
     where: str,
     is_alive: t.Callable[[Owner | None], bool],
 ) -> str | None:
-    """Why the VM on ``here`` does not go to ``where`` now: it is in a move between other ends."""
+    """Why the VM on ``here`` cannot go to ``where`` now: it is in a move between other ends."""
     if stored is None or stored.phase != "migrating" or stored.move is None:
         return None
     source, destination = stored.move.source, stored.move.destination
@@ -92,7 +92,7 @@ def other_move(
     if source == here and is_alive(stored.owner):
         return (
             f"{name!r} is being moved from {here} to {destination} by another run, so not to"
-            f" {where}; wait for that, and move it from there if it is still to go"
+            f" {where}; wait for that, then move it from there if still needed"
         )
     return (
         f"{name!r} has an unfinished move from {source} to {destination}, so it does not go from"
@@ -109,7 +109,7 @@ def _flow(found: Plan, *, overlay: bool) -> str:
 
 
 def without_seed_medium(source: Source) -> Source:
-    """The VM as it is when its seed medium was ejected and removed."""
+    """The VM as it is once its seed medium is ejected and removed."""
     disks = tuple(
         dataclasses.replace(disk, path=None, own=None) if is_seed(disk) else disk
         for disk in source.disks
@@ -131,26 +131,26 @@ def _is_ours(claim: Defined, source: Source) -> bool:
 
 
 def claim_uuid(uuid: str) -> str:
-    """The UUID of the claim that keeps the place of the VM ``uuid`` on its destination."""
+    """The UUID of the claim of the VM ``uuid`` on its destination."""
     return str(uuids.uuid5(uuids.UUID(uuid), "fleet.virt migration"))
 
 
 def _vm(source: Source) -> list[str]:
-    """What speaks against moving this VM anywhere."""
+    """Reasons against moving this VM anywhere."""
     name, found = source.name, []
     stored = source.metadata
     if stored is None or not stored.made_here:
         found.append(f"{name!r} was not made by this collection: {_FOREIGN}")
     if stored is not None and stored.phase not in (None, "migrating"):
         found.append(
-            f"{name!r} is in phase {stored.phase}: another run is at work on it, or died at it; let"
-            f" that end, or run it again to finish it{_ENDED_BY.get(stored.phase, '')}"
+            f"{name!r} is in phase {stored.phase}: another run is working on it or was interrupted;"
+            f" let it end, or run it again to finish it{_ENDED_BY.get(stored.phase, '')}"
         )
     elif stored is not None and stored.phase == "migrating" and source.owner_alive:
         pid = f" (process {stored.owner.pid})" if stored.owner else ""
         found.append(f"{name!r} is being moved by a run on {source.host}{pid}; wait for it")
     if not source.persistent:
-        found.append(f"{name!r} is transient and has no definition that could go along; define it")
+        found.append(f"{name!r} is transient and has no definition to move; define it first")
     if source.state not in ("running", "blocked", "shutoff"):
         remedy = {
             "paused": "resume it (virt_state, state running) or shut it off",
@@ -159,8 +159,8 @@ def _vm(source: Source) -> list[str]:
         found.append(f"{name!r} is {source.state}; {remedy}")
     if source.managed_save:
         found.append(
-            f"{name!r} has saved memory, which would stay behind; start it, or drop it with virsh"
-            f" managedsave-remove {name}"
+            f"{name!r} has saved memory, which would stay behind; start it, or discard it with"
+            f" virsh managedsave-remove {name}"
         )
     if source.snapshots:
         found.append(
@@ -176,12 +176,12 @@ def _vm(source: Source) -> list[str]:
     if source.job is not None:
         found.append(f"{name!r} has a job running ({source.job}); wait for it (virsh domjobinfo)")
     for device in source.hostdevs:
-        found.append(f"{name!r} has the host's device {device}, which cannot move; detach it")
+        found.append(f"{name!r} has the host device {device}, which cannot move; detach it")
     return found
 
 
 def _host(source: Source, target: Target) -> list[str]:
-    """What speaks against this destination, whatever is on it."""
+    """Reasons against this destination, whatever is on it."""
     where, found = target.destination.name, []
     if target.host_uuid == source.host_uuid:
         found.append(
@@ -191,7 +191,7 @@ def _host(source: Source, target: Target) -> list[str]:
     if target.maintenance and not target.destination.marked:
         found.append(f"{where} is in maintenance; name another")
     if source.domain_type not in target.domain_types:
-        found.append(f"{where} offers no {source.domain_type}, which {source.name!r} runs by")
+        found.append(f"{where} offers no {source.domain_type}, which {source.name!r} needs")
     if source.machine not in target.machines:
         newest = [one for one in target.machines if one.startswith(_family(source.machine))]
         known = ", ".join(newest[-5:]) or "none of that family"
@@ -200,13 +200,11 @@ def _host(source: Source, target: Target) -> list[str]:
             " that both have, at its next start"
         )
     if target.cpu_problem:
-        found.append(
-            f"the CPU of {where} cannot do what {source.name!r} uses: {target.cpu_problem}"
-        )
+        found.append(f"the CPU of {where} lacks what {source.name!r} uses: {target.cpu_problem}")
     bridges = target.destination.bridges if target.bridges is None else target.bridges
     for interface in dict.fromkeys(source.interfaces):
         found.append(
-            f"a NIC of {source.name!r} is on the interface {interface} of {source.host} itself;"
+            f"a NIC of {source.name!r} is on the host interface {interface} of {source.host};"
             " give it a bridge or a network"
         )
     for bridge in dict.fromkeys(source.bridges):
@@ -226,7 +224,7 @@ def _host(source: Source, target: Target) -> list[str]:
 
 
 def _keys(source: Source, target: Target) -> list[str]:
-    """Certificates for memory and disks that QEMU would not take."""
+    """Certificates for memory and disks that QEMU would not accept."""
     ends = ((source.host, source.expired), (target.destination.name, target.destination.expired))
     return [f"{text} on {where}; {RENEW}" for where, expired in ends for text in expired]
 
@@ -244,9 +242,9 @@ def _names(source: Source, target: Target, claim: Defined | None) -> list[str]:
                 found.append(f"{where} has a domain {one.name!r} that is not from moving this VM")
             continue
         if one.name == source.name:
-            found.append(f"{where} has a VM {one.name!r} already (uuid {one.uuid})")
+            found.append(f"{where} already has a VM {one.name!r} (UUID {one.uuid})")
         elif one.uuid == source.uuid:
-            found.append(f"{where} has a VM with this VM's uuid already: {one.name!r}")
+            found.append(f"{where} already has a VM with this VM's UUID: {one.name!r}")
         taken = sorted(set(one.macs) & set(source.macs))
         if taken and one.uuid != source.uuid:
             found.append(f"{one.name!r} on {where} has the MAC address {', '.join(taken)}")

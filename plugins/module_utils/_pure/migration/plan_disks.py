@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a move does with a VM's disks: which volumes are made for them, and what speaks against it.
+"""What a move does with a VM's disks: which volumes are created for them, and reasons to refuse.
 
 This file is private to the collection.
 """
@@ -17,46 +17,46 @@ from ..machine import base_name
 from .types import Defined, Disk, NewVolume, Source, Target
 
 _MIB = 1024**2
-# Space that stays free in a pool
+# Space that must stay free in a pool
 _FLOOR = 64 * _MIB
 
 
 def volume_of(
     disk: Disk, source: Source, target: Target, claim: Defined | None
 ) -> tuple[str | None, NewVolume | None]:
-    """What speaks against moving one disk, and the volume it becomes."""
+    """The reason against moving one disk, and the volume it becomes."""
     what, where = f"disk {disk.target}", target.destination.name
     if disk.device != "disk":
         if disk.path is None or _is_in_other_work(source):
             return None, None
         if is_seed(disk):
             return (
-                f"the seed medium {disk.path} is still in the drive {disk.target}: let the first"
-                f" boot end and eject it (virsh change-media {source.name} {disk.target} --eject"
-                " --live --config)"
+                f"the seed medium {disk.path} is still in the drive {disk.target}: wait for the end"
+                f" of the first boot and eject it (virsh change-media {source.name} {disk.target}"
+                " --eject --live --config)"
             ), None
         return (
-            f"a medium is in the drive {disk.target} ({disk.path}), which {where} has not; eject it"
+            f"the medium in the drive {disk.target} ({disk.path}) is not on {where}; eject it"
             f" (virsh change-media {source.name} {disk.target} --eject --live --config)"
         ), None
     if disk.type != "file" or disk.path is None:
         return f"{what} is of type {disk.type}; only disks that are files are moved", None
     if disk.shareable or disk.readonly:
         kind = "shareable" if disk.shareable else "read-only"
-        return f"{what} ({disk.path}) is {kind}, so it may be others' too; detach it", None
+        return f"{what} ({disk.path}) is {kind}, so other VMs may use it; detach it", None
     if disk.encrypted:
         return (
-            f"{what} ({disk.path}) is encrypted by the secret {disk.secret or 'of libvirt'} of"
-            f" {source.host}, which does not travel to {where}; VMs with such disks are not moved"
+            f"{what} ({disk.path}) is encrypted with the secret {disk.secret or 'of libvirt'} of"
+            f" {source.host}, which is not copied to {where}; VMs with such disks are not moved"
         ), None
     if disk.block_job:
         return f"{what} ({disk.path}) has a block job running; wait for it (virsh blockjob)", None
     if disk.format not in ("qcow2", "raw") or not disk.capacity:
-        return f"{what} ({disk.path}) is of format {disk.format}; moved are qcow2 and raw", None
+        return f"{what} ({disk.path}) is of format {disk.format}; only qcow2 and raw move", None
     folder, name = posixpath.split(disk.path)
     pool = next((one for one in target.pools if one.path == folder), None)
     if pool is None:
-        return f"{where} has no pool at {folder}, where {what} lies; define one there", None
+        return f"{where} has no pool at {folder}, where {what} is; define one there", None
     if not pool.active:
         return f"pool {pool.name} of {where} is inactive; virsh pool-start {pool.name}", None
     problem, backing = _backing(disk, target)
@@ -83,17 +83,17 @@ def volume_of(
 
 
 def is_seed(disk: Disk) -> bool:
-    """Whether it is the medium that the VM's first boot reads."""
+    """Whether it is the seed medium of the VM's first boot."""
     return disk.own is not None and disk.own.role == "seed"
 
 
 def _is_in_other_work(source: Source) -> bool:
-    """Whether what is attached to it is for now, as the drive is that keeps it from starting."""
+    """Whether devices are attached temporarily, such as the drive that keeps it from starting."""
     return source.metadata is not None and source.metadata.phase not in (None, "migrating")
 
 
 def _backing(disk: Disk, target: Target) -> tuple[str | None, tuple[str, str] | None]:
-    """The base image of an overlay, proven to be the same on the destination."""
+    """The base image of an overlay, if it is proven to be the same on the destination."""
     if not disk.chain:
         return None, None
     where, (path, kind) = target.destination.name, disk.chain[0]
@@ -101,8 +101,8 @@ def _backing(disk: Disk, target: Target) -> tuple[str | None, tuple[str, str] | 
     if len(disk.chain) > 1 or base_name.parts(name) is None:
         below = ", ".join(one for one, _kind in disk.chain)
         return (
-            f"disk {disk.target} lies on {below}, which is no base image by its digest, so whether"
-            f" {where} has the same is not known; flatten it (virsh blockpull)"
+            f"disk {disk.target} is an overlay of {below}, which is no base image named by its"
+            f" digest, so it is unknown whether {where} has the same; flatten it (virsh blockpull)"
         ), None
     there = any(path in pool.volumes for pool in target.pools if pool.active)
     if there or name in target.destination.coming:
@@ -115,22 +115,22 @@ def _backing(disk: Disk, target: Target) -> tuple[str | None, tuple[str, str] | 
 
 
 def _shared(path: str, target: Target) -> str | None:
-    """Why a disk in a pool that both have does not stay where it is."""
+    """Why a disk in a pool that both share cannot stay in place."""
     where, reason = target.destination.name, target.shared[path]
     if reason:
-        return f"{path} on {where}: {reason}; see that both have the same storage there"
+        return f"{path} on {where}: {reason}; make sure both have the same storage there"
     users = [one.name for one in target.domains if path in one.files]
     return f"{path} is used by {', '.join(users)} on {where}" if users else None
 
 
 def _left_over(path: str, target: Target, claim: Defined | None) -> str | None:
-    """Why the file that is in the way may not be made anew."""
+    """Why a file that is in the way must not be recreated."""
     where = target.destination.name
     named = claim is not None and claim.metadata is not None
     if not named or path not in [one.path for one in _claimed(claim) if one.made != NOT_MADE]:
         return (
-            f"{path} is on {where} already, and not from moving this VM: it may be somebody's, or"
-            " the storage is shared; look whose it is (virt_query), and move it away"
+            f"{path} already exists on {where}, not from moving this VM: it may belong to another"
+            " VM, or the storage is shared; find its owner (virt_query), and move it away"
         )
     users = [one.name for one in target.domains if one is not claim and path in one.files]
     users += [
@@ -140,7 +140,7 @@ def _left_over(path: str, target: Target, claim: Defined | None) -> str | None:
         if volume.backing == path
     ]
     if users:
-        return f"{path} is on {where} already, and used by {', '.join(users)}"
+        return f"{path} already exists on {where}, and is used by {', '.join(users)}"
     return None
 
 
@@ -149,13 +149,13 @@ def _claimed(claim: Defined | None) -> tuple[OwnVolume, ...]:
 
 
 def lacking_space(volumes: t.Sequence[NewVolume], target: Target) -> list[str]:
-    """Pools of the destination that have not the room for what really travels."""
+    """Pools of the destination without enough space for what is actually copied."""
     found = []
     for pool in target.pools:
         wanted = sum(one.allocation for one in volumes if one.pool == pool.name)
         if wanted and wanted + _FLOOR > pool.available:
             found.append(
                 f"pool {pool.name} of {target.destination.name} has {pool.available // _MIB} MiB"
-                f" free, the disks take {wanted // _MIB} MiB and {_FLOOR // _MIB} MiB stay free"
+                f" free, the disks need {wanted // _MIB} MiB and {_FLOOR // _MIB} MiB stay free"
             )
     return found

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What people read of a move while it goes on.
+"""Progress lines of a move.
 
 This file is private to the collection.
 """
@@ -22,7 +22,7 @@ _FASTEST = SECONDS / 2  # seconds between two lines, whatever a hypervisor says
 
 
 def line(name: str, stats: t.Mapping[str, int | str]) -> str:
-    """One line, of libvirt's statistics of the job, as far as there are any."""
+    """One line from libvirt's job statistics, as far as there are any."""
     parts = [_part(word, stats) for word in ("memory", "disk")]
     told = [part for part in parts if part]
     total, left = _number(stats, "data_total"), _number(stats, "data_remaining")
@@ -44,7 +44,7 @@ def _part(word: str, stats: t.Mapping[str, int | str]) -> str:
 
 
 def _sizes(word: str, stats: t.Mapping[str, int | str]) -> str:
-    """What is copied by now of how much; a page that the guest changes again is to be copied."""
+    """How much of the total is copied; pages that the guest changes again count as not copied."""
     total, left = (_number(stats, f"{word}_{which}") for which in ("total", "remaining"))
     return f"{max(0, total - left) / MIB:.1f} of {total / MIB:.1f} MiB"
 
@@ -54,14 +54,14 @@ def _number(stats: t.Mapping[str, int | str], key: str) -> int:
 
 
 def encode(name: str, text: str) -> bytes:
-    """A line on its way to the controller."""
+    """A line as it is sent to the controller."""
     return json.dumps({"name": name, "line": text}).encode() + b"\n"
 
 
 class News:
     """Lines of the moves of ``names`` as a hypervisor sends them, one after another.
 
-    What is no line of such a move is passed over, and so is what comes faster than it should.
+    Anything else is ignored, and so are lines that come faster than they should.
     """
 
     def __init__(self, names: t.Iterable[str]) -> None:
@@ -83,9 +83,9 @@ class News:
             texts = texts[len(texts) - texts[::-1].index(told) :]
         return texts[-most:]
 
-    def _line(self, said: bytes, now: float) -> list[str]:
+    def _line(self, sent: bytes, now: float) -> list[str]:
         try:
-            entry = json.loads(said) if len(said) <= MOST_SAID else None
+            entry = json.loads(sent) if len(sent) <= MOST_SAID else None
         except (ValueError, RecursionError):
             return []
         name, text = (

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What became of VMs that were to move, or whose moves were to be repaired.
+"""Report on VMs that were to move, or whose moves were to be repaired.
 
 This file is private to the collection.
 """
@@ -67,7 +67,7 @@ def mark(host: str, *, present: bool, check: bool) -> str:
     """The line that says whether a hypervisor is in maintenance."""
     word = "would be" if check else "is"
     if not present:
-        return f"{host} {word} in maintenance no longer\n"
+        return f"{host} {word} no longer in maintenance\n"
     return (
         f"{host} {word} in maintenance: no VM is placed on it before fleet.virt.return_vms, or"
         " fleet.virt.maintenance with virt_maintenance=false\n"
@@ -75,8 +75,8 @@ def mark(host: str, *, present: bool, check: bool) -> str:
 
 
 def _result(one: Outcome, *, check: bool, known: bool) -> list[object]:
-    """What became of it in a word, MiB, seconds and milliseconds of downtime; ``known``: check mode
-    knows how a move that was interrupted ends."""
+    """The outcome in a word, MiB, seconds and milliseconds of downtime; ``known``: check mode knows
+    how an interrupted move ends."""
     if one.entry is None:
         return ["failed", None, None, None]
     entry = one.entry
@@ -96,5 +96,5 @@ def _result(one: Outcome, *, check: bool, known: bool) -> list[object]:
 
 
 def _number(value: object) -> int | float | None:
-    """None for what is a text, as it is in check mode."""
+    """The number; None for a text, as in check mode."""
     return value if isinstance(value, (int, float)) else None

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The options of a migration as they were given, with everything that is wrong with them.
+"""Read the options of a migration, and report everything that is wrong with them.
 
 This file is private to the collection.
 """
@@ -27,7 +27,7 @@ class DestinationOption(t.TypedDict):
 
 
 class DestinationOptions(DestinationOption, total=False):
-    """Where a VM is to go, as the playbook says it."""
+    """Where a VM should go, as given by the playbook."""
 
     address: str | None
     bridges: list[str] | None
@@ -37,7 +37,7 @@ class DestinationOptions(DestinationOption, total=False):
 
 
 class LostOptions(t.TypedDict):
-    """The hypervisor that a VM came from, which is lost."""
+    """The lost hypervisor that a VM came from."""
 
     name: str
     addresses: list[str]
@@ -51,13 +51,13 @@ class MoveOption(t.TypedDict):
 
 
 class MoveOptions(MoveOption, total=False):
-    """A VM that is to move; Ansible has seen to the types."""
+    """A VM to move; Ansible has checked the types."""
 
     lost_source: LostOptions | None
 
 
 def options(given: t.Mapping[str, t.Any]) -> Options:
-    """How to move; raises SpecError with every figure that makes no sense."""
+    """How to move; raises SpecError with every invalid number."""
     problems = [
         Problem(name, f"{given[name]} is not above 0")
         for name in _POSITIVE
@@ -95,7 +95,7 @@ def moves(
         if not name:
             problems.append(Problem(f"{where}.name", "it is empty; name the VM"))
         elif name in seen:
-            problems.append(Problem(f"{where}.name", f"{name!r} is there twice; move it once"))
+            problems.append(Problem(f"{where}.name", f"{name!r} is given twice; move it once"))
         seen.add(name)
         lost = one.get("lost_source")
         if lost is not None:
@@ -104,7 +104,7 @@ def moves(
             text = f"{name!r} is to go from {here} to {here}; name another hypervisor"
             problems.append(Problem(f"{where}.destination", text))
         if not _ADDRESS.fullmatch(address):
-            text = f"{address!r} is no host name and no address; give one that certificates name"
+            text = f"{address!r} is no host name or address; give one that the certificate names"
             problems.append(Problem(f"{where}.destination.address", text))
         bridges = to.get("bridges")
         known = None if bridges is None else tuple(str(bridge) for bridge in bridges)
@@ -126,10 +126,10 @@ def moves(
 def _lost(
     path: str, name: str, to: str, lost: LostOptions, here: str, *, repair: bool
 ) -> list[Problem]:
-    """What is wrong with what is said of a hypervisor that is gone."""
+    """What is wrong with the options of a lost hypervisor."""
     found = []
     if not repair:
-        found.append(Problem(path, "only with state: repaired; nothing moves from a lost one"))
+        found.append(Problem(path, "only with state: repaired; no VM moves from a lost one"))
     if to != here:
         text = f"{name!r} was to go to {to}, and this is {here}; run it there"
         found.append(Problem(path, text))

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which end has the VM after a move that ended somehow, and what it gets there: tables of cases.
+"""Which end has the VM after a move has ended, and what is done there: tables of cases.
 
-libvirt defines the VM on the destination when all of it has travelled, and not before. So a
-definition there is the VM, and is never taken away.
+libvirt defines the VM on the destination when it has been transferred completely, and not before.
+So a definition there is the VM, and is never removed.
 
 This file is private to the collection.
 """
@@ -41,12 +41,12 @@ class DestinationState(enum.Enum):
 class Verdict(enum.Enum):
     """What is done about it."""
 
-    AGAIN = "both are looked at again; after the limit, nobody knows what became of it"
-    JOIN = "nothing: the next run joins the move that goes on"
-    FINISH = "the move is finished: what is left of it on the source goes"
-    REPLACE = "so it is, and before that the definition on the source goes"
-    UNDO = "the move is undone: the destination becomes clean"
-    WAIT = "both may still change; after the limit, where the VM belongs cannot be told"
+    AGAIN = "both are checked again; after the limit, the outcome is unknown"
+    JOIN = "nothing: the next run joins the move in progress"
+    FINISH = "the move is finished: what is left of it on the source is removed"
+    REPLACE = "the same, but first the definition on the source is removed"
+    UNDO = "the move is undone: the destination is cleaned up"
+    WAIT = "both may still change; after the limit, the owner of the VM cannot be determined"
     STOP = "both may still change; after the limit, what waits on the destination is stopped"
 
 
@@ -58,7 +58,7 @@ _ROWS = {
     _S.PAUSED: (_V.WAIT, _V.UNDO, _V.WAIT, _V.WAIT, _V.WAIT, _V.WAIT),
     _S.RUNNING: (_V.WAIT, _V.UNDO, _V.WAIT, _V.WAIT, _V.STOP, _V.WAIT),
 }
-# The destination need not be asked
+# Verdicts that do not need the destination
 _ALONE = {_S.SILENT: _V.AGAIN, _S.MOVING: _V.JOIN}
 VERDICTS: t.Mapping[tuple[SourceState, DestinationState], Verdict] = {
     (source, destination): verdict
@@ -71,12 +71,12 @@ VERDICTS: t.Mapping[tuple[SourceState, DestinationState], Verdict] = {
 
 
 def verdict_of(source: SourceState) -> Verdict | None:
-    """What is done whatever the destination has; None if that depends on it."""
+    """What is done regardless of the destination; None if it depends on it."""
     return _ALONE.get(source)
 
 
 class Act(enum.Enum):
-    """What the VM gets where it is."""
+    """What is done with the VM where it is."""
 
     LEAVE = "it stays as it is"
     RESUME = "it runs again"
@@ -84,14 +84,14 @@ class Act(enum.Enum):
 
 
 class Left(t.NamedTuple):
-    """What the VM gets on the source; whether it is shut off then, and was not to be."""
+    """What is done with the VM on the source; whether it is shut off then, and should not be."""
 
     act: Act
     off: bool
     lost: bool = False
 
 
-# By what it is there and what it was before the move: running, shutoff, or not noted
+# By its state there and before the move: running, shutoff, or not recorded
 UNDONE: t.Mapping[tuple[SourceState, str | None], Left] = {
     (_S.OFF, "running"): Left(Act.LEAVE, off=True, lost=True),  # its hypervisor went down
     (_S.OFF, "shutoff"): Left(Act.LEAVE, off=True),
@@ -115,15 +115,15 @@ class Arrival(enum.Enum):
 
 
 class Finished(t.NamedTuple):
-    """What the VM gets on the destination; whether its volumes on the source may go, since it has
-    been seen to be whole; whether it is shut off and was not to be."""
+    """What is done with the VM on the destination; whether its volumes on the source may be
+    removed, since it is known to be complete; whether it is shut off and should not be."""
 
     act: Act
     remove: bool
     lost: bool = False
 
 
-# By what it is there and what it was before the move: running, shutoff, or not noted
+# By its state there and before the move: running, shutoff, or not recorded
 FINISHED: t.Mapping[tuple[Arrival, str | None], Finished] = {
     (Arrival.PAUSED, "running"): Finished(Act.LEAVE, remove=True),
     (Arrival.PAUSED, "shutoff"): Finished(Act.STOP, remove=True),
@@ -141,5 +141,5 @@ FINISHED: t.Mapping[tuple[Arrival, str | None], Finished] = {
 
 
 def was(state: str | None) -> str | None:
-    """What a table has for what is noted of a VM before its move; somebody may have written it."""
+    """The table's key for a recorded earlier state of a VM, which may have been edited by hand."""
     return state if state in ("running", "shutoff") else None

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is known of both ends of a migration, and what is to be done.
+"""What is known of both ends of a migration, and what has to be done.
 
 This file is private to the collection.
 """
@@ -23,13 +23,13 @@ RENEW = "renew it with the playbook fleet.virt.renew_keys"
 
 @dataclass(frozen=True)
 class Destination:
-    """The hypervisor a VM goes to: its name in the inventory, the name or address that the source
-    reaches it by (its certificate has to name that), and its bridges (None: not known).
+    """The hypervisor a VM goes to: its name in the inventory, the name or address at which the
+    source reaches it (its certificate has to name that), and its bridges (None: unknown).
 
-    ``listen`` is the address as a number, as the source has it: the destination itself may take
-    its own name for 127.0.1.1. ``marked``: it may have the maintenance mark. ``expired`` are its
-    certificates for what comes that have expired, in words. ``coming`` are volumes of base images
-    that are not there now, as in check mode, and will be.
+    ``listen`` is its IP address as resolved by the source: the destination itself may resolve its
+    own name to 127.0.1.1. ``marked``: it may have the maintenance mark. ``expired`` describes its
+    expired certificates for incoming VMs. ``coming`` are volumes of base images that do not exist
+    there yet, as in check mode, and will.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Destination:
 
 @dataclass(frozen=True)
 class LostSource:
-    """The hypervisor that a VM came from and that is declared lost, and where it was reached."""
+    """The hypervisor that a VM came from and that is declared lost, and its address."""
 
     name: str
     addresses: tuple[str, ...] = ()
@@ -51,8 +51,8 @@ class LostSource:
 
 @dataclass(frozen=True)
 class Options:
-    """How volumes are treated, which way it goes and how fast: MiB/s, milliseconds, seconds for
-    each GiB."""
+    """How volumes are treated, how the VM is transferred, and limits: MiB/s, milliseconds, seconds
+    for each GiB."""
 
     keep_volumes: bool = False
     bandwidth: int | None = None
@@ -68,7 +68,7 @@ class Options:
 class Disk:
     """One disk of the VM, in bytes. ``own`` is its volume, if it was made for this VM.
 
-    ``chain`` are the files below it, nearest first.
+    ``chain`` are its backing files, nearest first.
     """
 
     target: str
@@ -89,8 +89,8 @@ class Disk:
 
 @dataclass(frozen=True)
 class Source:
-    """The VM where it is. ``expired`` are the certificates there for what leaves that have expired,
-    in words."""
+    """The VM where it is. ``expired`` describes the expired certificates there for outgoing
+    VMs."""
 
     name: str
     uuid: str
@@ -145,7 +145,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Defined:
-    """A domain of the destination; ``files`` is all it names, our metadata included."""
+    """A domain of the destination; ``files`` are all it refers to, including our metadata."""
 
     name: str
     uuid: str
@@ -161,7 +161,7 @@ class Target:
     """The destination as the source sees it over TLS.
 
     ``shared`` are the disks in a pool that both have, by path: empty for one that is proven to be
-    the same file, else why it is not.
+    the same file, else the reason why not.
     """
 
     destination: Destination
@@ -181,7 +181,7 @@ class Target:
 
 @dataclass(frozen=True)
 class NewVolume:
-    """A volume to be made on the destination; ``again``: an earlier attempt left one."""
+    """A volume to be created on the destination; ``again``: an earlier attempt left one."""
 
     target: str
     pool: str
@@ -196,24 +196,24 @@ class NewVolume:
 
 @dataclass
 class Plan:
-    """What moving the VM means; with ``findings`` nothing is done at all."""
+    """What moving the VM takes; with ``findings`` nothing is done at all."""
 
     flow: str = "copy"
-    incremental: bool = False  # a disk lies on a base image, which does not travel
+    incremental: bool = False  # a disk has a base image, which is not copied
     volumes: list[NewVolume] = field(default_factory=list)
-    shared: list[str] = field(default_factory=list)  # paths of disks that stay where they are
+    shared: list[str] = field(default_factory=list)  # paths of disks that stay in place
     old: list[OwnVolume] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
 
     @property
     def bytes_to_copy(self) -> int:
-        """Bytes of disks that have to travel."""
+        """Bytes of disks that have to be copied."""
         return sum(volume.allocation for volume in self.volumes)
 
 
 class MovingDisk(t.TypedDict):
-    """A disk that travels; ``backing`` is the first file that it lies on."""
+    """A disk that is copied; ``backing`` is its backing file."""
 
     path: str | None
     bytes: int
@@ -221,7 +221,7 @@ class MovingDisk(t.TypedDict):
 
 
 class MovingDemand(t.TypedDict):
-    """What a VM asks of its new hypervisor."""
+    """What a VM needs on its new hypervisor."""
 
     active: bool
     vcpus: int
@@ -234,7 +234,7 @@ class MovingDemand(t.TypedDict):
 
 
 class UnreadEntry(t.TypedDict):
-    """A VM of which what it asks for is not known; ``error`` says why."""
+    """A VM whose needs are unknown; ``error`` says why."""
 
     name: str
     uuid: str
@@ -252,7 +252,7 @@ class UnreadEntry(t.TypedDict):
 
 
 class MovingEntry(UnreadEntry):
-    """A VM that may move, as a hypervisor tells of it."""
+    """A VM that may move, as reported by a hypervisor."""
 
     active: bool
     vcpus: int
@@ -263,7 +263,7 @@ class MovingEntry(UnreadEntry):
 
 
 class ClaimEntry(t.TypedDict):
-    """A VM for which a place is kept, and between which hypervisors it moves."""
+    """A VM with a claim, and the hypervisors between which it moves."""
 
     name: str
     source: str
@@ -271,7 +271,7 @@ class ClaimEntry(t.TypedDict):
 
 
 class LookAnswer(t.TypedDict):
-    """What a hypervisor answers before moves; ``expired`` are its certificates."""
+    """What a hypervisor answers before moves; ``expired`` are its expired certificates."""
 
     changed: bool
     host: PlacementEntry

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a VM's specification asks of its hypervisor, as placement counts it.
+"""What a VM's specification demands of its hypervisor, for placement.
 
 This file is private to the collection.
 """
@@ -42,7 +42,7 @@ def disk_sizes(
 ) -> tuple[dict[str, int], list[Problem]]:
     """Bytes of each disk by name, and a problem for each that is smaller than its image.
 
-    ``images`` maps the image as the user wrote it. A disk without a size has its image's.
+    ``images`` maps the image as the user wrote it. A disk without a size gets its image's.
     """
     sizes: dict[str, int] = {}
     problems = []
@@ -82,7 +82,7 @@ def _on_bridges(domain: Domain) -> list[Nic]:
 
 
 def request_of(domain: Domain, images: t.Mapping[str, ImageFacts]) -> Request:
-    """The request that placement answers."""
+    """The VM's placement request."""
     sizes, _dummy = disk_sizes(domain, images)
     image = domain.image
     facts = images.get(image.value) if image else None

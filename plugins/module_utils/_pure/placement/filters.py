@@ -2,11 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filters: may this VM be on that hypervisor, and if not, why, with the figures.
+"""The filters: whether a VM can be on a hypervisor, and if not, why, with the figures.
 
-Two kinds: what a hypervisor is (``fixed_rejection``; the same for every VM with the same wishes,
-so it is asked once for a batch) and what is left on it (``load_rejection``, ``storage_rejection``,
-``name_rejection``; asked for every placement). Both give the first filter that fails.
+Two kinds: properties of a hypervisor (``fixed_rejection``; the same for every VM with the same
+demands, so it is evaluated once for a batch) and its remaining capacity (``load_rejection``,
+``storage_rejection``, ``name_rejection``; evaluated for every placement). Both return the first
+filter that fails.
 
 This file is private to the collection.
 """
@@ -25,7 +26,7 @@ Wishes = tuple[object, ...]
 
 
 def wishes_of(request: Request) -> Wishes:
-    """All of ``request`` that ``fixed_rejection`` looks at."""
+    """The parts of ``request`` that ``fixed_rejection`` depends on."""
     return (
         request.host,
         request.zone,
@@ -43,17 +44,17 @@ def wishes_of(request: Request) -> Wishes:
 
 
 def fixed_rejection(host: PlacementHost, request: Request) -> Rejection | None:
-    """Whether ``host`` is of the kind the VM wants, and in service."""
+    """Why ``host`` is not of the kind the VM demands, or not in service; None if it is."""
     for name, check in _FIXED:
         reason = check(host, request)
         if reason is not None:
-            # the hypervisor knows more exactly what it failed to say
+            # the hypervisor's own filter is more specific about what it failed to report
             return Rejection(host.name, host.problem_filter if name == "answered" else name, reason)
     return None
 
 
 def load_rejection(load: HostLoad, request: Request) -> Rejection | None:
-    """Whether the VM fits beside the others on the hypervisor; its disks are asked for apart."""
+    """Why the VM does not fit next to the others, disks apart; None if it does."""
     host = load.host
     if load.memory + request.memory_mib > load.memory_limit:
         return Rejection(host.name, "memory", _memory_reason(load, request.memory_mib))
@@ -62,19 +63,19 @@ def load_rejection(load: HostLoad, request: Request) -> Rejection | None:
     for group in request.anti_affinity:
         if load.groups.get(group):
             here = _some(vm.name for vm in load.vms() if group in vm.groups)
-            reason = f"{here} of group {group} is there, which the VM must keep away from"
+            reason = f"{here} of group {group} is on it, and the VM must keep away from that group"
             return Rejection(host.name, "anti_affinity", reason)
     if load.avoided:
         for group in request.groups:
             if load.avoided.get(group):
                 here = _some(vm.name for vm in load.vms() if group in vm.anti_affinity)
-                reason = f"{here} is there and must keep away from group {group} of the VM"
+                reason = f"{here} is on it and must keep away from the VM's group {group}"
                 return Rejection(host.name, "anti_affinity", reason)
     return None
 
 
 def storage_rejection(load: HostLoad, space: Space, policy: Policy) -> Rejection | None:
-    """Whether one pool takes the VM's disks in it: by promise, and really, above the floor."""
+    """Why a pool cannot take the VM's disks, by promises or real free space; None if it can."""
     pool = load.pools.get(space.pool)
     if pool is None:
         known = ", ".join(sorted(load.pools)) or "no pool"
@@ -82,7 +83,7 @@ def storage_rejection(load: HostLoad, space: Space, policy: Policy) -> Rejection
         return Rejection(load.host.name, "storage", reason)
     facts = pool.facts
     if facts is None:
-        return None  # to be made; its space is only known then
+        return None  # to be created; its space is only known then
     if facts.problem is not None:
         return Rejection(load.host.name, "storage", facts.problem)
     if pool.promised + space.virtual_mib > pool.limit:
@@ -98,15 +99,15 @@ def storage_rejection(load: HostLoad, space: Space, policy: Policy) -> Rejection
         already = _real(pool, Space(space.pool, 0, 0))
         reason = (
             f"needs {real - already} MiB really free in pool {facts.name}, it has "
-            f"{facts.available_mib} MiB, of which {policy.pool_floor_mib} MiB stay free"
-            + (f" and {already} MiB go to others of this batch" if already else "")
+            f"{facts.available_mib} MiB, of which {policy.pool_floor_mib} MiB must stay free"
+            + (f" and {already} MiB go to others in this batch" if already else "")
         )
         return Rejection(load.host.name, "storage", reason)
     return None
 
 
 def name_rejection(fleet: FleetLoad, load: HostLoad, request: Request) -> Rejection | None:
-    """Whether a VM of that name exists anywhere: a second one would be fatal."""
+    """A rejection if a VM of that name exists anywhere: a second one would be fatal."""
     where = fleet.where.get(request.name)
     if not where:
         return None
@@ -114,17 +115,17 @@ def name_rejection(fleet: FleetLoad, load: HostLoad, request: Request) -> Reject
     if host in where:
         uuid = load.names.get(request.name)
         known = f" (uuid {uuid})" if uuid else ""
-        return Rejection(host, "name", f"a VM named {request.name} is defined here already{known}")
+        return Rejection(host, "name", f"a VM named {request.name} is already defined here{known}")
     places = ", ".join(sorted(where))
-    reason = f"a VM named {request.name} is defined on {places} already; there can be only one"
+    reason = f"a VM named {request.name} is already defined on {places}; there can be only one"
     return Rejection(host, "name", reason)
 
 
 def excess(host: PlacementHost, policy: Policy | None = None) -> tuple[Rejection, ...]:
-    """What is promised beyond the hypervisor's limits: what a claim asks after it was made.
+    """What is promised beyond the hypervisor's limits, checked after a claim was made.
 
-    Unlike placement it looks at the hypervisor as it is, the claim included; any entry means
-    that the claim has to be withdrawn. A host that did not report enough has one too.
+    Unlike placement it looks at the hypervisor as it is, including the claim; any entry means
+    that the claim has to be withdrawn. A host that did not report enough has an entry too.
     """
     if host.problem is not None:
         return (Rejection(host.name, host.problem_filter, host.problem),)
@@ -144,7 +145,7 @@ def excess(host: PlacementHost, policy: Policy | None = None) -> tuple[Rejection
 def _real(pool: PoolLoad, space: Space) -> int:
     """MiB that must really be free for what was added to the pool and for ``space``.
 
-    A thin disk counts divided by the disk ratio: with 1, it can be filled to the last block.
+    A thin disk counts divided by the disk ratio: with 1, it can be filled completely.
     """
     thin = pool.added_thin + space.thin_mib
     full = pool.added_full + space.virtual_mib - space.thin_mib
@@ -153,10 +154,10 @@ def _real(pool: PoolLoad, space: Space) -> int:
 
 
 def _left(free: int, limit: int, unit: str, taken: int) -> str:
-    """``1024 MiB of 24000 MiB are not promised``, or by how much too much is."""
-    batch = f"; others of this batch take {taken} {unit}" if taken else ""
+    """``1024 MiB of 24000 MiB are not promised``, or by how much the limit is exceeded."""
+    batch = f"; others in this batch take {taken} {unit}" if taken else ""
     if free < 0:
-        return f"{-free} {unit} more are promised than the {limit} {unit} there are{batch}"
+        return f"{-free} {unit} more than the limit of {limit} {unit} are promised{batch}"
     return f"{free} {unit} of {limit} {unit} are not promised{batch}"
 
 
@@ -175,7 +176,7 @@ def _memory_reason(load: HostLoad, needed: int) -> str:
 def _vcpus_reason(load: HostLoad, needed: int) -> str:
     host = load.host
     if needed > host.vcpus_max:
-        return f"needs {needed} vCPUs, one VM can have {host.vcpus_max} here at most"
+        return f"needs {needed} vCPUs, one VM can have at most {host.vcpus_max} here"
     free = load.vcpus_limit - load.vcpus
     taken = load.vcpus - host.vcpus_promised
     start = f"needs {needed} vCPUs, " if needed else ""
@@ -197,7 +198,9 @@ def _fixed_host(host: PlacementHost, request: Request) -> str | None:
 
 def _maintenance(host: PlacementHost, _request: Request) -> str | None:
     if host.maintenance is None:
-        return "whether it is in maintenance is not known: the pool with the mark is unreadable"
+        return (
+            "whether it is in maintenance is not known: the pool that holds the mark is unreadable"
+        )
     return "it is in maintenance" if host.maintenance else None
 
 
@@ -218,7 +221,7 @@ def _tags(host: PlacementHost, request: Request) -> str | None:
 
 def _domain_type(host: PlacementHost, request: Request) -> str | None:
     if not host.domain_types:
-        return "it runs no type of domain at all"
+        return "it supports no domain type at all"
     if request.domain_type is None or request.domain_type in host.domain_types:
         return None
     return f"needs domain type {request.domain_type}, it has {_listed(host.domain_types)}"
@@ -261,9 +264,9 @@ def _vlans(host: PlacementHost, request: Request) -> str | None:
     where = [_which("bridge", bridges)] if bridges else []
     where += [_which("network", networks)] if networks else []
     return (
-        f"libvirt sets no VLAN tag on {' and '.join(where)}: on a Linux bridge it does so from its"
-        " version 11 on, where the bridge has vlan_filtering; leave vlan out and give the NIC a"
-        " bridge that is on that VLAN, or a network on Open vSwitch"
+        f"libvirt sets no VLAN tag on {' and '.join(where)}: on a Linux bridge it does so since"
+        " version 11, if the bridge has vlan_filtering; leave vlan out and give the NIC a bridge"
+        " that is on that VLAN, or a network on Open vSwitch"
     )
 
 

@@ -4,8 +4,8 @@
 
 """A hypervisor as placement sees it, made from what ``virt_host_info`` returns.
 
-What is missing or makes no sense is never guessed: such a host is kept, with a ``problem`` that
-says what is not known, and placement rejects it for that reason.
+Missing or invalid values are never guessed: such a host is included, with a ``problem`` that says
+what is not known, and placement rejects it for that reason.
 
 This file is private to the collection.
 """
@@ -26,16 +26,16 @@ from ..machine import base_name
 from .offers import NOTHING_KNOWN, Offers, offers_from
 
 _DIGITS = re.compile(r"[0-9]{1,18}")
-_MOST_RATIO = 1000  # more than that is a slip of the pen
-# libvirt's "degraded" is running, with less redundancy than it was set up with
+_MOST_RATIO = 1000  # anything above is a typing error
+# libvirt's "degraded" means running with less redundancy than configured
 _USABLE_STATES = frozenset({"running", "active", "degraded"})
 
 
 @dataclass(frozen=True)
 class PoolFacts:
-    """One storage pool. ``problem`` tells why it cannot be used; figures are 0 then.
+    """One storage pool. ``problem`` says why it cannot be used; figures are 0 then.
 
-    ``limit_mib`` bounds the sum of virtual sizes, ``available_mib`` is really free now.
+    ``limit_mib`` limits the sum of virtual sizes, ``available_mib`` is the real free space now.
     """
 
     name: str
@@ -74,8 +74,8 @@ class HostSettings:
 class PlacementHost:
     """Everything placement knows about one hypervisor at one moment.
 
-    ``problem`` (with ``problem_filter``) is set if it did not answer or did not say enough.
-    ``memory_limit_mib`` and ``vcpus_limit`` bound the sums over all defined domains.
+    ``problem`` (with ``problem_filter``) is set if it did not answer or did not report enough.
+    ``memory_limit_mib`` and ``vcpus_limit`` limit the sums over all defined domains.
     ``maintenance``, ``bridges``, ``firmwares`` and ``tpms`` are None where they could not be read.
     ``tagging_networks`` and ``tagging_bridges`` are those on which NICs may have VLAN tags.
     """
@@ -108,7 +108,7 @@ class PlacementHost:
 
 
 def default_reserve_mib(total_mib: int) -> int:
-    """What the hypervisor itself keeps: 5 % of its memory, at least 512 MiB.
+    """Memory reserved for the hypervisor itself: 5 % of its memory, at least 512 MiB.
 
     It covers the host's own services and what qemu needs beyond the guest's memory.
     """
@@ -116,7 +116,7 @@ def default_reserve_mib(total_mib: int) -> int:
 
 
 def settings_from(variables: t.Mapping[str, object], host: str) -> HostSettings:
-    """The ``virt_*`` settings of one hypervisor; every value may be a string, as ``-e`` gives it.
+    """The ``virt_*`` settings of one hypervisor; every value may be a string, as with ``-e``.
 
     Unset, None and the empty string mean the default. Raises SpecError naming every bad one.
     """
@@ -151,7 +151,7 @@ def settings_from(variables: t.Mapping[str, object], host: str) -> HostSettings:
             problems.append(Problem(f"{host}.virt_memory_reserve", str(error)))
     zone = given("virt_zone")
     if zone is not None and not isinstance(zone, (str, int, float)):
-        problems.append(Problem(f"{host}.virt_zone", f"{zone!r} is not a name of a zone"))
+        problems.append(Problem(f"{host}.virt_zone", f"{zone!r} is not a zone name"))
     tags = given("virt_tags")
     if isinstance(tags, str):
         tags = [tag.strip() for tag in tags.split(",") if tag.strip()]
@@ -173,7 +173,7 @@ def settings_from(variables: t.Mapping[str, object], host: str) -> HostSettings:
 
 
 def silent_host(name: str, reason: str, settings: HostSettings | None = None) -> PlacementHost:
-    """A hypervisor that gave no answer; ``reason`` is what the reader is told."""
+    """A hypervisor that gave no answer; ``reason`` is shown to the user."""
     return PlacementHost(
         name=name,
         settings=settings or HostSettings(),
@@ -210,7 +210,7 @@ def host_from_info(
 
 
 class _NotKnownError(Exception):
-    """A fact that placement cannot do without is missing or makes no sense."""
+    """A fact that placement needs is missing or invalid."""
 
 
 def _read(
@@ -220,7 +220,7 @@ def _read(
     domains: t.Sequence[t.Mapping[str, object]] | None,
 ) -> PlacementHost:
     unread = info.get("errors")
-    if unread:  # what they were promised is missing in every sum
+    if unread:  # what was promised to them is missing in every sum
         raise _NotKnownError(
             f"domains cannot be read: {'; '.join(map(str, as_list(unread) or [unread]))}"
         )
@@ -249,7 +249,9 @@ def _read(
         memory_limit_mib=_scaled(total, settings.memory_ratio) - reserve,
         memory_promised_mib=_number(memory.get("defined"), "the memory of its defined VMs"),
         vcpus_total=cpus,
-        vcpus_max=cpus if maximum is None else min(cpus, _number(maximum, "its most vCPUs")),
+        vcpus_max=cpus
+        if maximum is None
+        else min(cpus, _number(maximum, "its maximum number of vCPUs")),
         vcpus_limit=_scaled(cpus, settings.vcpu_ratio),
         vcpus_promised=_number(cpu.get("defined"), "the vCPUs of its defined VMs"),
         pools=tuple(_pool(pool, settings.disk_ratio) for pool in _list(info.get("pools"), "pools")),
@@ -266,7 +268,7 @@ def _read(
 
 
 def image_keys(volumes: t.Iterable[str]) -> frozenset[str]:
-    """All that a base image can be asked for by: ``<digest>-<name>.qcow2``, its digest, its name.
+    """Everything a base image can be identified by: ``<digest>-<name>.qcow2``, digest, name.
 
     The name is given with and without the ending that the base pool adds.
     """
@@ -296,7 +298,7 @@ def _pool(pool: t.Mapping[str, object], ratio: float) -> PoolFacts:
         promised = _number(pool.get("promised_mib"), f"the sizes of the volumes {where}")
         claimed = _number(pool.get("claimed_mib") or 0, f"the claims {where}")
         used = pool.get("volume_allocation_mib")
-        foreign = 0  # what other files take of the file system the pool is in
+        foreign = 0  # space that other files take in the pool's file system
         if used is not None:
             own = _number(used, f"the space the volumes {where} take")
             foreign = max(0, capacity - available - own)

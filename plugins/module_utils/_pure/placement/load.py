@@ -4,9 +4,9 @@
 
 """What is promised on each hypervisor, with VMs added and removed, and the fleet's running sums.
 
-The sums make the evenness of the fleet, and what one more VM would do to it, a matter of a few
-multiplications, however many hypervisors there are. Placement adds; evacuation and rebalance take
-a VM off one hypervisor and add it to another with the same two calls.
+With the sums, the evenness of the fleet, and the effect of one more VM on it, take only a few
+multiplications, however many hypervisors there are. Placement adds; evacuation and rebalance
+remove a VM from one hypervisor and add it to another with the same two calls.
 
 This file is private to the collection.
 """
@@ -20,10 +20,10 @@ from .types import Policy, Request
 
 
 class Evenness:
-    """Running sums over one ratio (promised by limit) of every counted hypervisor.
+    """Running sums over one ratio (promised / limit) of every counted hypervisor.
 
     The measure is n times the variance of the ratios, sum(r^2) - sum(r)^2 / n: Ganeti's sigma,
-    squared and not divided by n, so that one VM counts the same in a small and in a big fleet.
+    squared and not divided by n, so that one VM counts the same in a small and in a large fleet.
     """
 
     __slots__ = ("count", "limits", "ratios", "squares")
@@ -43,7 +43,7 @@ class Evenness:
         self.squares += ratio * ratio
 
     def shift(self, before: int, after: int, limit: int) -> None:
-        """The sum promised on one counted hypervisor went from ``before`` to ``after``."""
+        """Update the sums: one counted hypervisor's promises went from ``before`` to ``after``."""
         old, new = before / limit, after / limit
         self.ratios += new - old
         self.squares += new * new - old * old
@@ -55,16 +55,16 @@ class Evenness:
         return max(0.0, self.squares - self.ratios * self.ratios / self.count)
 
     def change(self, ratio: float, added: float) -> float:
-        """How ``value`` changes if the hypervisor that is at ``ratio`` gets ``added`` more."""
+        """The change of ``value`` if the hypervisor at ``ratio`` gets ``added`` more."""
         return 2 * added * (ratio - self.ratios / self.count) + added * added * (1 - 1 / self.count)
 
     def share(self, amount: int) -> float:
-        """``amount`` as a part of what the average hypervisor can promise."""
+        """``amount`` as a fraction of what the average hypervisor can promise."""
         return amount * self.count / self.limits if self.limits else 0.0
 
 
 class Space(t.NamedTuple):
-    """What one VM wants of one pool.
+    """What one VM demands of one pool.
 
     ``thin_mib`` is the part of the virtual size that is allocated only as the guest writes.
     """
@@ -75,7 +75,7 @@ class Space(t.NamedTuple):
 
 
 class PoolLoad:
-    """One pool of one hypervisor; ``facts`` is None for a pool that creation has yet to make."""
+    """One pool of one hypervisor; ``facts`` is None for a pool that is yet to be created."""
 
     __slots__ = ("added_full", "added_thin", "facts", "key", "limit", "promised")
 
@@ -117,7 +117,7 @@ class HostLoad:
         self.memory_limit = host.memory_limit_mib
         self.vcpus = host.vcpus_promised
         self.vcpus_limit = host.vcpus_limit
-        # a host in maintenance or without an answer is no part of an even fleet
+        # a host in maintenance or without an answer does not count for evenness
         self.counted = (
             host.problem is None
             and host.maintenance is False
@@ -127,7 +127,7 @@ class HostLoad:
         self.names: dict[str, str | None] = {vm.name: vm.uuid for vm in host.vms}
         self.images = set(host.images)
         self.added: dict[str, Request] = {}
-        # how many VMs on this host are in each group, and how many keep away from it
+        # how many VMs on this host are in each group, and how many must keep away from it
         self.groups: dict[str, int] = {}
         self.avoided: dict[str, int] = {}
         for vm in host.vms:
@@ -151,13 +151,13 @@ class HostLoad:
         yield from self.added.values()
 
     def spaces(self, request: Request, policy: Policy) -> list[Space]:
-        """What the VM wants of this host's pools, with a copy of its image if that is absent."""
+        """The VM's demands on this host's pools, with a copy of its image if that is absent."""
         copied = bool(request.image) and request.image not in self.images
         return spaces_of(request, policy, copied)
 
 
 def count(counts: dict[str, int], groups: t.Iterable[str], change: int = 1) -> None:
-    """Count a VM's groups, each once; what nobody is in is not kept."""
+    """Count a VM's groups, each once; empty groups are removed."""
     for group in set(groups):
         now = counts.get(group, 0) + change
         if now:
@@ -167,12 +167,12 @@ def count(counts: dict[str, int], groups: t.Iterable[str], change: int = 1) -> N
 
 
 def spaces_of(request: Request, policy: Policy, copied: bool) -> list[Space]:
-    """What the VM wants, added up by pool; ``copied``: its image has to come there first."""
+    """The VM's demands, summed by pool; ``copied``: its image has to be copied there first."""
     wanted: dict[str, tuple[int, int]] = {}
     for pool, size, full in request.disks:
         virtual, thin = wanted.get(pool, (0, 0))
         wanted[pool] = (virtual + size, thin + (0 if full else size))
-    if copied:  # of unknown size too: the pool has to be usable
+    if copied:  # even if its size is unknown: the pool has to be usable
         virtual, thin = wanted.get(policy.base_pool, (0, 0))
         wanted[policy.base_pool] = (virtual + request.image_mib, thin)
     return [Space(pool, virtual, thin) for pool, (virtual, thin) in wanted.items()]
@@ -183,7 +183,7 @@ class FleetLoad:
 
     def __init__(self, hosts: t.Iterable[PlacementHost], policy: Policy) -> None:
         self.policy = policy
-        # sorted, so that sums of floats come out the same whatever order the hosts came in
+        # sorted, so that sums of floats do not depend on the order of the hosts
         self.loads = {
             host.name: HostLoad(host, policy) for host in sorted(hosts, key=lambda host: host.name)
         }
@@ -205,7 +205,7 @@ class FleetLoad:
                         self.disk.setdefault(pool.key, Evenness()).enter(pool.promised, pool.limit)
 
     def add(self, host: str, request: Request) -> None:
-        """Put the VM on ``host``; whether it fits is the filters' question, not asked here."""
+        """Put the VM on ``host``; whether it fits is not checked here but by the filters."""
         load = self.loads[host]
         self._move(load, request, 1)
         load.names[request.name] = None
@@ -216,7 +216,7 @@ class FleetLoad:
             load.images.add(request.image)
 
     def remove(self, host: str, request: Request) -> None:
-        """Take the VM off ``host``: the reverse of ``add``, but for its base image, which stays.
+        """Remove the VM from ``host``: the reverse of ``add``, except that its base image stays.
 
         Raises KeyError if no VM of that name is there.
         """
@@ -245,7 +245,7 @@ class FleetLoad:
             self.cpu.shift(vcpus, load.vcpus, load.vcpus_limit)
         for name, virtual, thin in load.spaces(request, self.policy):
             pool = load.pools.get(name)
-            if pool is None:  # a disk of a VM that moves away may lie where no pool is
+            if pool is None:  # a disk of a VM that moves away may be outside all pools
                 continue
             before = pool.promised
             pool.promised += sign * virtual

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a VM wants of one hypervisor that another may not have: disks, interfaces, pages, helpers.
+"""What a VM demands that not every hypervisor has: disks, interfaces, huge pages, helpers.
 
 This file is private to the collection.
 """
@@ -39,7 +39,7 @@ class Wants:
 class Offers:
     """What a hypervisor has; ``hugepages`` are size in KiB, total and free, the default first.
 
-    None is not known.
+    None means unknown.
     """
 
     volumes: Mapping[str, frozenset[str]] | None = None
@@ -56,7 +56,7 @@ NOTHING_WANTED, NOTHING_KNOWN = Wants(), Offers()
 
 
 def wants_of(domain: Domain) -> Wants:
-    """What the VM wants."""
+    """What the VM demands."""
     disks = [disk for disk in domain.disks if disk.exists]
     backing = domain.memory_backing
     pages = None
@@ -116,46 +116,46 @@ def _boolean(value: object) -> bool | None:
 
 
 def disks(wants: Wants, offers: Offers) -> str | None:
-    """Why the disks that exist cannot be attached there."""
+    """Why the VM's existing disks cannot be attached there."""
     lost = [
         f"{pool}/{name}"
         for pool, name in wants.volumes
         if offers.volumes is not None and name not in offers.volumes.get(pool, ())
     ]
     if lost:
-        return f"has no volume {', '.join(lost)}; make it there, or refresh its pool"
+        return f"has no volume {', '.join(lost)}; create it there, or refresh its pool"
     known = offers.devices
     gone = [path for path in wants.devices if known is not None and path not in known]
     if gone:
         return f"has no block device {', '.join(gone)}"
     if (wants.volumes and offers.volumes is None) or (wants.devices and offers.devices is None):
-        return "needs disks that exist; which it has is not known"
+        return "needs existing disks; which it has is not known"
     return None
 
 
 def interfaces(wants: Wants, offers: Offers) -> str | None:
-    """Why its NICs cannot be on interfaces or bridges there."""
+    """Why its NICs cannot be attached to interfaces or bridges there."""
     if wants.interfaces:
         if offers.interfaces is None:
-            return "needs interfaces of the hypervisor; which it has is not known"
+            return "needs host interfaces; which it has is not known"
         gone = sorted(set(wants.interfaces) - offers.interfaces)
         if gone:
             return f"has no network interface {', '.join(gone)}"
     if wants.openvswitch:
         if offers.openvswitch is None:
-            return "needs a bridge of Open vSwitch; which it has is not known"
+            return "needs an Open vSwitch bridge; which it has is not known"
         gone = sorted(set(wants.openvswitch) - offers.openvswitch)
         if gone:
             known = ", ".join(sorted(offers.openvswitch)) or "none"
             return (
-                f"has no bridge {', '.join(gone)} of Open vSwitch, it has {known}; make it there"
+                f"has no Open vSwitch bridge {', '.join(gone)}, it has {known}; create it there"
                 " (ovs-vsctl add-br)"
             )
     return None
 
 
 def hugepages(wants: Wants, offers: Offers) -> str | None:
-    """Why its memory cannot be of huge pages there."""
+    """Why its memory cannot be backed by huge pages there."""
     if wants.hugepages is None:
         return None
     if offers.hugepages is None:
@@ -169,13 +169,13 @@ def hugepages(wants: Wants, offers: Offers) -> str | None:
     if free * real >= memory * _MIB_KIB:
         return None
     return (
-        f"needs {memory} MiB in huge pages of {real} KiB, {free} of {total} that are reserved are"
+        f"needs {memory} MiB in huge pages of {real} KiB, {free} of the {total} reserved ones are"
         f" free ({free * real // _MIB_KIB} MiB); reserve more (sysctl vm.nr_hugepages, or at boot)"
     )
 
 
 def virtiofs(wants: Wants, offers: Offers) -> str | None:
-    """Why it cannot have a file system by virtiofs there."""
+    """Why it cannot have a virtiofs file system there."""
     if not wants.virtiofs or offers.virtiofs:
         return None
     if offers.virtiofs is None:
@@ -184,7 +184,7 @@ def virtiofs(wants: Wants, offers: Offers) -> str | None:
 
 
 def secure_boot(wants: Wants, offers: Offers) -> str | None:
-    """Why it cannot boot signed systems only there."""
+    """Why it cannot use secure boot there."""
     if not wants.secure_boot or offers.secure_boot:
         return None
     if offers.secure_boot is None:
@@ -200,7 +200,7 @@ def secrets(wants: Wants, offers: Offers) -> str | None:
     if not wants.secrets:
         return None
     if offers.secrets is None:
-        return "needs secrets of libvirt; which it has is not known"
+        return "needs libvirt secrets; which it has is not known"
     gone = [one for one in wants.secrets if not {one, one.lower()} & offers.secrets]
     if gone:
         return f"has no secret {', '.join(map(repr, gone))}; define it there (virsh secret-define)"

@@ -2,32 +2,32 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Placement: which hypervisor takes which VM. A pure function of one snapshot of the fleet.
+"""Placement: which hypervisor gets which VM. A pure function of one snapshot of the fleet.
 
 What counts is what is promised to defined domains, running or not, never what happens to be free.
-The filters (placement_filters.py) say where a VM may be; the score says where it is best. Lower
+The filters (filters.py) decide where a VM can be; the score decides where it is best. Lower
 is better. Its unit is load: 1.0 is the difference between an empty and a full hypervisor for
 half of the VM's size, so parts can be compared with each other and between runs. With r the
 promised part of a hypervisor's limit and d what the VM adds to it:
 
 memory, cpu, disk
-    What the VM does to the evenness of the fleet: the change of sum((r - mean)^2), which is
+    The VM's effect on the evenness of the fleet: the change of sum((r - mean)^2), which is
     2 d (r - mean) + d^2 (1 - 1/n), divided by the VM's size. The size is the sum of its shares
     of an average hypervisor's memory, CPUs and pool space: a VM that is mostly memory is placed
-    mostly by memory. Disk is per pool; a pool yet to be made counts as average.
+    mostly by memory. Disk is per pool; a pool yet to be created counts as average.
 peak
-    The square of the highest of the hypervisor's shares afterwards: nothing gets saturated
-    while something else on it lies idle.
+    The square of the highest of the hypervisor's shares afterwards: no resource is saturated
+    while another one is idle.
 image
     Its weight where the base image has to be copied first, else 0.
 spread
-    The part of the VM's group that is on the hypervisor already (the worst of its groups).
+    The fraction of the VM's group that is already on the hypervisor (the worst of its groups).
 emulation
     Its weight where a VM that did not ask for a domain type would have to do without KVM.
 
 Ties go to the name that sorts first, and no sum depends on the order of the hosts, so the same
-snapshot gives the same answer. Nothing is normalised over the candidates of the moment: that
-would blow a trifle up into the whole range, and make scores of two runs incomparable.
+snapshot gives the same answer. Nothing is normalised over the current candidates: that would
+inflate a tiny difference to the full range, and make scores of two runs incomparable.
 
 This file is private to the collection.
 """
@@ -81,7 +81,7 @@ __all__ = [
     "silent_host",
 ]
 
-# how often a batch is tried in another order if a VM that fits alone found no room
+# how often a batch is retried in another order if a VM that fits on its own found no room
 _ROUNDS = 4
 # the names of the hypervisors that pass the filters no placement changes, and the rejections
 _Static = tuple[list[str], list[Rejection]]
@@ -92,11 +92,11 @@ def place(
 ) -> list[Placement]:
     """A placement for each of ``requests``, in their order; the batch is placed together.
 
-    Each VM sees what those placed before it took, the hardest to place coming first. If one that
-    would fit alone finds no room, the batch is tried again with it in front. A ranking shows the
-    scores at the moment its VM was placed: a later entry may be full by the end of the batch.
+    Each VM sees what those placed before it took; the hardest to place come first. If one that
+    would fit on its own finds no room, the batch is tried again with it in front. A ranking shows
+    the scores when its VM was placed: a later entry may be full by the end of the batch.
 
-    Raises SpecError if hosts or requests share a name, or a figure of a request is not positive.
+    Raises SpecError if hosts or requests share a name, or a number in a request is too small.
     """
     hosts = list(hosts)
     policy = policy or Policy()
@@ -128,8 +128,8 @@ def place(
 def rank(fleet: FleetLoad, request: Request, static: _Static | None = None) -> Placement:
     """Every hypervisor that could take the VM now, best first, and why not the others.
 
-    Changes nothing; ``fleet.add`` does. ``static`` are the answers of the filters that do not
-    depend on load, where the caller has them already: (hypervisors that pass, rejections).
+    Changes nothing; ``fleet.add`` does. ``static`` are the results of the filters that do not
+    depend on load, if the caller already has them: (hypervisors that pass, rejections).
     """
     candidates, fixed = static or _filtered(fleet, request)
     existing = fleet.where.get(request.name)
@@ -176,34 +176,34 @@ def claim_conflicts(
 ) -> tuple[Rejection, ...]:
     """Why a claim just made on ``host`` must be withdrawn; empty if it may stay.
 
-    ``hosts`` is the fleet as read after the claim was made, the claim among its domains (and its
-    disks among the pool's volumes or ``claimed_mib``). The claim is taken off and asked for once
-    more, so every filter holds, against all that others claimed meanwhile.
+    ``hosts`` is the fleet as read after the claim was made, with the claim among its domains (and
+    its disks among the pool's volumes or ``claimed_mib``). The claim is removed and requested
+    again, so that every filter applies, against everything that others claimed meanwhile.
     """
     fleet = FleetLoad(hosts, policy or Policy())
     load = fleet.loads.get(host)
     if load is not None and load.host.problem is not None:
         return (Rejection(host, load.host.problem_filter, load.host.problem),)
     if load is None or request.name not in load.names:
-        return (Rejection(host, "name", f"the claim of {request.name} is not there any more"),)
+        return (Rejection(host, "name", f"the claim of {request.name} no longer exists"),)
     missing = sorted({disk[0] for disk in request.disks} - set(load.pools))
     if missing:
-        return (Rejection(host, "storage", f"pool {', '.join(missing)} is not there any more"),)
+        return (Rejection(host, "storage", f"pool {', '.join(missing)} no longer exists"),)
     fleet.remove(host, request)
     return tuple(entry for entry in rank(fleet, request).rejected if entry.host == host)
 
 
 def describe(placement: Placement, limit: int = 10) -> str:
-    """One message for people: where the VM goes, or why it goes nowhere, ``limit`` hosts named."""
+    """One message for people: where the VM goes, or why nowhere, naming up to ``limit`` hosts."""
     if placement.existing:
-        return f"{placement.name} exists already on {', '.join(placement.existing)}"
+        return f"{placement.name} already exists on {', '.join(placement.existing)}"
     if placement.host is not None:
         others = [ranked.host for ranked in placement.ranking[1:limit]]
         more = f", next best: {', '.join(others)}" if others else ""
         return f"{placement.name} goes to {placement.host}{more}"
     if not placement.rejected:
         return f"{placement.name} fits nowhere: there is no hypervisor to choose from"
-    # that the request names another host is the least of reasons
+    # that the request names another host is the least informative reason
     telling = sorted(placement.rejected, key=lambda entry: "request names" in entry.reason)
     reasons = [f"{entry.host}: {entry.reason}" for entry in telling[:limit]]
     hidden = len(placement.rejected) - len(reasons)
@@ -213,13 +213,13 @@ def describe(placement: Placement, limit: int = 10) -> str:
 
 
 class _Scorer:
-    """The score of one VM on any hypervisor: everything that does not depend on the hypervisor."""
+    """The parts of one VM's score that do not depend on the hypervisor."""
 
     def __init__(self, fleet: FleetLoad, request: Request) -> None:
         self.fleet = fleet
         self.request = request
         self.weights = fleet.policy.weights
-        # the image's copy is a matter of space, not of load: it is there once, for all VMs
+        # the image's copy takes space, but is no load: it is there once, for all VMs
         self.spaces = spaces_of(request, fleet.policy, False)
         self.size = _size(fleet, request) or 1.0
         self.groups = [
@@ -248,7 +248,7 @@ class _Scorer:
                 disk += fleet.disk[pool.key].change(ratio, added)
                 peak = max(peak, ratio + added)
             else:
-                notes += (f"pool {name} is not there yet: its space is known once it is made",)
+                notes += (f"pool {name} does not exist yet: its space is known once it is created",)
         spread = 0.0
         for group, members in self.groups:
             here = load.groups.get(group)
@@ -282,7 +282,7 @@ def _filtered(fleet: FleetLoad, request: Request) -> _Static:
     rejected: list[Rejection] = []
     if request.host is not None and request.host not in fleet.loads:
         known = ", ".join(list(fleet.loads)[:10]) or "there is none"
-        reason = f"is not among the hypervisors that were asked: {known}"
+        reason = f"is not among the hypervisors of this run: {known}"
         rejected.append(Rejection(request.host, "host", reason))
     for load in fleet.loads.values():
         rejection = fixed_rejection(load.host, request)
@@ -294,7 +294,7 @@ def _filtered(fleet: FleetLoad, request: Request) -> _Static:
 
 
 def _static_filters(fleet: FleetLoad, requests: t.Iterable[Request]) -> dict[Wishes, _Static]:
-    """The filters that no placement changes, once for all VMs with the same wishes."""
+    """The results of filters that no placement changes, once for all VMs with the same demands."""
     static: dict[Wishes, _Static] = {}
     for request in requests:
         wishes = wishes_of(request)
@@ -306,7 +306,7 @@ def _static_filters(fleet: FleetLoad, requests: t.Iterable[Request]) -> dict[Wis
 def _hardness(
     fleet: FleetLoad, request: Request, static: t.Mapping[Wishes, _Static]
 ) -> tuple[int, float, str]:
-    """Sorts the hardest to place first: no choice at all, then size by choice, then name."""
+    """Sort key, hardest to place first: no choice at all, then size by choice, then name."""
     choice = len(static[wishes_of(request)][0])
     return (0 if choice == 1 else 1, -_size(fleet, request) / max(choice, 1), request.name)
 
@@ -322,9 +322,9 @@ def _fit_alone(
     failed: t.Collection[int],
     static: t.Mapping[Wishes, _Static],
 ) -> set[int]:
-    """Which of the failed would fit if the rest of the batch were not there."""
+    """The failed VMs that would fit without the rest of the batch."""
     if len(failed) == len(requests) or not failed:
-        return set()  # nobody took anything from anybody
+        return set()  # no VM took room from another
     alone = FleetLoad(hosts, policy)
     fit = set()
     for index in failed:
@@ -339,7 +339,7 @@ def _check(hosts: t.Sequence[PlacementHost], requests: t.Sequence[Request]) -> N
     for name, count in Counter(host.name for host in hosts).items():
         if count == 1:
             continue
-        text = f"{name} is there twice; a hypervisor has one name in the inventory"
+        text = f"{name} is given twice; each hypervisor has its own name in the inventory"
         problems.append(Problem("hosts", text))
     first: dict[str, int] = {}
     for index, request in enumerate(requests):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The data that placement takes and gives: requests, policy, rankings, rejections.
+"""The input and output of placement: requests, policy, rankings, rejections.
 
 Memory and disk are MiB throughout. Everything here is immutable.
 
@@ -18,7 +18,7 @@ from .offers import NOTHING_WANTED, Wants
 
 
 class DiskNeed(t.NamedTuple):
-    """Space one disk wants: its virtual size, and whether all of it is allocated at once.
+    """The space for one disk: its virtual size, and whether all of it is allocated at once.
 
     ``full`` is for full copies and preallocated disks; an overlay or a sparse disk is thin.
     """
@@ -32,11 +32,11 @@ class DiskNeed(t.NamedTuple):
 class Request:
     """One VM to be placed. ``host``, ``zone``, ``domain_type`` and ``arch``: None means any.
 
-    ``tagged_networks`` and ``tagged_bridges`` are those of which a NIC wants a VLAN.
-    ``firmware`` None is what the architecture has; ``tpm`` is the model, empty for any.
-    ``anti_affinity`` names groups none of whose members may be on the same hypervisor.
+    ``tagged_networks`` and ``tagged_bridges`` are those on which a NIC needs a VLAN tag.
+    ``firmware`` None means the architecture's default; ``tpm`` is the model, empty for any.
+    ``anti_affinity`` names groups whose members must not be on the same hypervisor.
     ``image`` is the base image's digest (or the name of its file, a weaker hint); with
-    ``image_mib``, the space that a copy takes where the image is absent.
+    ``image_mib`` is the space that a copy takes where the image is absent.
     """
 
     name: str
@@ -76,11 +76,11 @@ class Weights:
 
 @dataclass(frozen=True)
 class Policy:
-    """What holds for every hypervisor of one placement.
+    """The settings for all hypervisors of one placement.
 
-    ``pool_paths`` are the directory pools that creation makes where they are absent: name to
-    target. A pool of another name with that target serves as well. ``pool_floor_mib`` of real
-    space are left alone in every pool.
+    ``pool_paths`` are the directory pools that are created where they are absent: name to
+    target. A pool of another name with that target is used as well. ``pool_floor_mib`` of real
+    space are kept free in every pool.
     """
 
     pool_paths: t.Mapping[str, str] = field(
@@ -103,7 +103,7 @@ class Rejection(t.NamedTuple):
 
 
 PARTS = ("memory", "cpu", "disk", "peak", "image", "spread", "emulation")
-# decimals of scores: what two hypervisors differ in beyond them is noise of floating point
+# decimals of scores: smaller differences between hypervisors are floating-point noise
 DIGITS = 6
 
 
@@ -111,7 +111,7 @@ class Ranked(t.NamedTuple):
     """One hypervisor that can take the VM. Lower scores are better.
 
     ``values`` are the parts of the score in the order of PARTS. There may be millions of these
-    in a big batch: the dictionary is made only for those that are looked at.
+    in a large batch: the dictionary is built only for those that are used.
     """
 
     host: str

@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a verb is going to do: steps, each with the one description of what it changes.
+"""What a verb will do: steps, each with the only description of what it changes.
 
-A planner is a pure function of a snapshot and of what is asked for. It is called again wherever
-something may have changed since: planning again is the check, so there is no second list of
-preconditions. Check mode applies the effects of the steps; the executor does the steps; tests of
-crashes begin from every snapshot that a kill may leave, and plan again.
+A planner is a pure function of a snapshot and a request. It is called again wherever something may
+have changed since: planning again is the check, so there is no second list of preconditions. Check
+mode applies the effects of the steps; the executor does the steps; tests of crashes start from
+every snapshot that a kill may leave, and plan again.
 
 This file is private to the collection.
 """
@@ -23,13 +23,13 @@ Effect = t.Callable[[Snapshot], Snapshot]
 
 @dataclass(frozen=True)
 class Step(t.Generic[Snapshot]):
-    """One step: ``kind`` is what the executor does, ``text`` what people read.
+    """One step: ``kind`` is what the executor does, ``text`` describes it to the user.
 
-    ``effect`` makes of the snapshot before it the one after it. ``torn`` are effects of which any
-    may be all that has happened when the process is killed within the step; a single call to
-    libvirt has none. ``about`` is what it is done to. ``forward``: once it has begun, what was done
-    is not undone any more, only finished. Of plans that are carried out together none begins a
-    ``stage`` before all others are done with those before it.
+    ``effect`` turns the snapshot before the step into the one after it. ``torn`` are effects, any
+    of which may be all that has happened when the process is killed within the step; a single call
+    to libvirt has none. ``about`` is the object of the step. ``forward``: once it has begun, the
+    plan is no longer undone, only finished. Of plans that are carried out together, none begins a
+    ``stage`` before all others have finished the earlier ones.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Step(t.Generic[Snapshot]):
 
 @dataclass(frozen=True)
 class Plan(t.Generic[Snapshot]):
-    """The steps, none if all is as wanted; with ``refusals`` (each says why) nothing is done."""
+    """The steps, none if all is as wanted; with ``refusals`` (the reasons) nothing is done."""
 
     steps: tuple[Step[Snapshot], ...] = ()
     refusals: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ def predict(snapshot: Snapshot, steps: t.Iterable[Step[Snapshot]]) -> Snapshot:
 def interrupted(
     snapshot: Snapshot, steps: t.Iterable[Step[Snapshot]]
 ) -> t.Iterator[tuple[str, Snapshot]]:
-    """Every snapshot that a kill may leave, and after what: before, torn and after each step."""
+    """Every snapshot that a kill may leave, and its moment: before, within and after each step."""
     for step in steps:
         yield f"before: {step.text}", snapshot
         for number, torn in enumerate(step.torn, 1):

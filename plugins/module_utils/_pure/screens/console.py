@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which console of which VM is opened, by what all hypervisors answered.
+"""Which console of which VM is opened, based on the answers of all hypervisors.
 
 This file is private to the collection.
 """
@@ -43,7 +43,7 @@ INTERNAL: Spec = {
 
 
 def wanted_names(options: t.Mapping[str, object]) -> tuple[str, ...]:
-    """Whose consoles; raises SpecError for nobody's."""
+    """The VMs whose consoles are meant; raises SpecError if there are none."""
     names = tuple(map(str, as_list(options["names"])))
     if not names:
         raise SpecError([Problem("names", "no VM is named; name one (vm_name=web1)")])
@@ -51,16 +51,16 @@ def wanted_names(options: t.Mapping[str, object]) -> tuple[str, ...]:
 
 
 def require_view(view: str, minutes: int) -> None:
-    """Raise SpecError, naming the variables, for what cannot be meant."""
+    """Raise SpecError, naming the variables, for invalid values."""
     problems = []
     if view not in _KINDS:
         names = ", ".join(_KINDS)
         problems.append(
-            Problem("virt_console", f"{view!r} is no kind of console; there are: {names}")
+            Problem("virt_console", f"{view!r} is not a kind of console; choose from: {names}")
         )
     if not 0 < minutes <= _MOST_MINUTES:
-        rule = f"a number from 1 to {_MOST_MINUTES} is"
-        problems.append(Problem("virt_console_minutes", f"{minutes} is no time to look; {rule}"))
+        rule = f"give a number from 1 to {_MOST_MINUTES}"
+        problems.append(Problem("virt_console_minutes", f"{minutes} is not a time limit; {rule}"))
     if problems:
         raise SpecError(problems)
 
@@ -78,7 +78,7 @@ class Vm:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What is opened: a VM's console of type ``kind`` on a hypervisor."""
+    """The console to open: a VM's console of type ``kind`` on a hypervisor."""
 
     host: str
     vm: Vm
@@ -91,11 +91,11 @@ def choose(
     silent: located.Silences,
     view: str,
 ) -> Chosen:
-    """Raises PlanRefused with the reason why none can be opened."""
+    """The console to open; raises PlanRefused if none can be opened."""
     if len(set(names)) != 1:
         raise PlanRefused(
-            f"{len(set(names))} VMs are named; a console is one VM's (run the command once for"
-            " each; several can be open at once)"
+            f"{len(set(names))} VMs are named; a console belongs to one VM (run the command once"
+            " for each; several can be open at once)"
         )
     name = names[0]
     there = {host: [_vm(one) for one in as_mappings(a["consoles"])] for host, a in answers.items()}
@@ -119,10 +119,10 @@ def choose(
 
 def _without(name: str, host: str, kinds: t.Collection[str], view: str) -> str:
     if view in (SERIAL, SERIAL_PAGE):
-        return f"{name} on {host} has no serial console, as VMs that others made may not have"
+        return f"{name} on {host} has no serial console; VMs created by others may lack one"
     if "spice" in kinds:
         return (
-            f"{name} on {host} has a screen of type spice, which no browser shows; use"
+            f"{name} on {host} has a screen of type spice, which browsers cannot show; use"
             " -e virt_console=viewer, or give it vm_console=vnc"
         )
     return (

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The options of ``virt_screenshot`` and ``virt_console_log``, for the modules and their halves on
-the controller.
+"""The options of ``virt_screenshot`` and ``virt_console_log``, for the modules and their action
+plugins.
 
 This file is private to the collection.
 """
@@ -17,7 +17,7 @@ from ..._errors import Problem, SpecError
 from ..base.arguments import Spec
 from ..base.json_values import as_list, as_mapping
 
-_MOST_SCREENS = 16  # what one graphics adapter of QEMU's has at most
+_MOST_SCREENS = 16  # maximum of one QEMU graphics adapter
 
 ARGUMENTS: Spec = {
     "names": {"type": "list", "elements": "str", "aliases": ["name"]},
@@ -37,7 +37,7 @@ LOG_ARGUMENTS: Spec = {
     "lines": {"type": "int", "default": 30},
     "follow": {"type": "int", "default": 0},
 }
-# Where each log was read up to, in bytes, by the name of its VM
+# The position up to which each log was read, in bytes, by VM name
 LOG_INTERNAL: Spec = {**INTERNAL, "_since": {"type": "dict", "default": {}}}
 _MOST_LINES = 2000
 _LONGEST = 86400  # seconds
@@ -45,7 +45,7 @@ _LONGEST = 86400  # seconds
 
 @dataclass(frozen=True)
 class WantedLines:
-    """Whose consoles, and how many of their last lines."""
+    """The VMs whose consoles to show, and how many of their last lines."""
 
     names: tuple[str, ...]
     ignore_missing: bool
@@ -54,15 +54,15 @@ class WantedLines:
 
 
 def wanted_lines(options: t.Mapping[str, object]) -> WantedLines:
-    """What the module's options ask for; raises SpecError for what cannot be meant."""
+    """The request in the module's options; raises SpecError for invalid values."""
     names, lines = tuple(map(str, as_list(options["names"]))), options["lines"]
     if not isinstance(lines, int) or not 0 < lines <= _MOST_LINES:
-        rule = f"a number from 1 to {_MOST_LINES} is"
-        raise SpecError([Problem("lines", f"{lines} is no number of lines to show; {rule}")])
+        rule = f"give a number from 1 to {_MOST_LINES}"
+        raise SpecError([Problem("lines", f"{lines} is not a number of lines to show; {rule}")])
     follow = options.get("follow", 0)
     if not isinstance(follow, int) or not 0 <= follow <= _LONGEST:
-        rule = f"it is a number of seconds from 0 (not at all) to {_LONGEST}"
-        raise SpecError([Problem("follow", f"{follow} is no time to follow; {rule}")])
+        rule = f"give a number of seconds from 0 (not at all) to {_LONGEST}"
+        raise SpecError([Problem("follow", f"{follow} is not a time to follow; {rule}")])
     if not names:
         raise SpecError([Problem("names", "no VM is named; name at least one (vm_name=web1)")])
     since = {
@@ -73,7 +73,7 @@ def wanted_lines(options: t.Mapping[str, object]) -> WantedLines:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Whose screens: ``names`` (None: those of all that run), and which of several screens."""
+    """The VMs whose screens to show: ``names`` (None: all running), and which screen."""
 
     names: tuple[str, ...] | None
     ignore_missing: bool
@@ -81,10 +81,10 @@ class Wanted:
 
 
 def wanted(options: t.Mapping[str, object]) -> Wanted:
-    """What the module's options ask for; raises SpecError for what cannot be meant."""
+    """The request in the module's options; raises SpecError for invalid values."""
     names, screen = options["names"], options["screen"]
     if not isinstance(screen, int) or not 0 <= screen < _MOST_SCREENS:
-        rule = f"they are numbered from 0 to {_MOST_SCREENS - 1}"
-        raise SpecError([Problem("screen", f"{screen} is no screen; {rule}")])
+        rule = f"screens are numbered from 0 to {_MOST_SCREENS - 1}"
+        raise SpecError([Problem("screen", f"{screen} is not a screen; {rule}")])
     found = None if names is None else tuple(map(str, as_list(names)))
     return Wanted(found, bool(options["ignore_missing"]), screen)

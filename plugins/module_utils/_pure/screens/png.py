@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Pictures of screens as PNG: made of what QEMU draws, and looked at before anybody opens them.
+"""Pictures of screens as PNG: made from QEMU's output, and checked before anyone opens them.
 
-A picture is a guest's content in a hypervisor's words. What is kept of one is what every PNG has
-and nothing else, and only if it is as large as it says.
+A picture is guest content that comes from a hypervisor. Only the parts that every PNG has are kept,
+and only if the picture has its stated size.
 
 Source: W3C PNG specification; netpbm's ppm(5).
 
@@ -23,9 +23,9 @@ from ..._errors import FleetVirtError
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PPM = re.compile(rb"P6\s+(?:#[^\n]*\n\s*)*(\d{1,5})\s+(\d{1,5})\s+255\s")
-MOST_SIDE = 16384  # pixels, of either side: what QEMU's adapters can be set to
+MOST_SIDE = 16384  # pixels per side: the most that QEMU's adapters can be set to
 MOST_PIXELS = 64 * 1024 * 1024  # what a browser can show without harm
-_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by the colour type
+_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type
 _CRITICAL = (b"IHDR", b"PLTE", b"IDAT", b"IEND")  # the rest is text, time and the like
 _BLOCK = 1024 * 1024
 
@@ -39,7 +39,7 @@ class Picture(t.NamedTuple):
 
 
 def from_screen(content: bytes) -> Picture:
-    """What libvirt gives (virDomainScreenshot): PNG, or PPM of QEMU before 7.1.
+    """The picture in libvirt's data (virDomainScreenshot): PNG, or PPM from QEMU before 7.1.
 
     Raises FleetVirtError for anything else.
     """
@@ -49,7 +49,7 @@ def from_screen(content: bytes) -> Picture:
 def _from_ppm(content: bytes) -> Picture:
     head = _PPM.match(content)
     if head is None:
-        raise FleetVirtError("a screen in the format PPM without its size")
+        raise FleetVirtError("a PPM picture of a screen without its size")
     width, height = int(head[1]), int(head[2])
     _require_size(width, height)
     rows = content[head.end() :]
@@ -62,10 +62,10 @@ def _from_ppm(content: bytes) -> Picture:
 
 
 def checked(content: bytes) -> Picture:
-    """The picture with nothing in it but itself; raises FleetVirtError if it is none."""
+    """The picture without any other content; raises FleetVirtError if it is not one."""
     chunks = list(_chunks(content))
     if not chunks or chunks[0][0] != b"IHDR" or len(chunks[0][1]) != 13:
-        raise FleetVirtError("a PNG that does not say how large it is")
+        raise FleetVirtError("a PNG that does not state its size")
     header = chunks[0][1]
     width, height, depth, colour, *methods = struct.unpack(">IIBBBBB", header)
     _require_size(width, height)
@@ -80,13 +80,13 @@ def checked(content: bytes) -> Picture:
 def _require_size(width: int, height: int) -> None:
     if not 0 < width <= MOST_SIDE or not 0 < height <= MOST_SIDE or width * height > MOST_PIXELS:
         raise FleetVirtError(
-            f"a screen of {width}x{height} pixels, which is more than is shown (limit: {MOST_SIDE}"
+            f"a screen of {width}x{height} pixels, which cannot be shown (limit: {MOST_SIDE}"
             f" a side, {MOST_PIXELS} in all)"
         )
 
 
 def _require_content(parts: t.Sequence[bytes], expected: int) -> None:
-    """Unpacked block by block: what says that it is small is not believed."""
+    """Check the content, decompressed block by block: its stated size is not trusted."""
     unpacker, found = zlib.decompressobj(), 0
     try:
         for part in parts:
@@ -97,9 +97,9 @@ def _require_content(parts: t.Sequence[bytes], expected: int) -> None:
         while found <= expected and (more := unpacker.decompress(b"", _BLOCK)):
             found += len(more)
     except zlib.error:
-        raise FleetVirtError("a PNG whose content cannot be unpacked") from None
+        raise FleetVirtError("a PNG whose content cannot be decompressed") from None
     if found != expected or not unpacker.eof:
-        raise FleetVirtError("a PNG that is not as large as it says")
+        raise FleetVirtError("a PNG whose content does not match its stated size")
 
 
 def _chunks(content: bytes) -> t.Iterator[tuple[bytes, bytes]]:

@@ -19,7 +19,7 @@ from ..base.outcomes import Answer
 from ..base.tables import clean, table
 
 _LONGEST = 255  # bytes of a file's name
-# Nothing is loaded but the pictures beside it: names are the guests' own words
+# Nothing is loaded except the pictures next to it: names come from the guests
 _PAGE = """\
 <!DOCTYPE html>
 <html lang="en">
@@ -50,8 +50,8 @@ _FIGURE = (
 
 
 class Screen(t.NamedTuple):
-    """One picture: ``file`` is its path below the folder of all, None if there is none, and
-    ``problem`` why; ``failed`` unless it was not to be expected."""
+    """One picture: ``file`` is its path below the common folder, None if there is none, and
+    ``problem`` says why; ``failed`` unless a picture was not to be expected."""
 
     name: str
     host: str
@@ -83,8 +83,8 @@ def _number(value: object) -> int | None:
 
 
 class Console(t.NamedTuple):
-    """The end of what one guest said; ``problem`` is why there is nothing, ``failed`` unless that
-    may be."""
+    """The end of one guest's output; ``problem`` is why there is none, ``failed`` unless that is
+    acceptable."""
 
     name: str
     host: str
@@ -124,12 +124,12 @@ def problems(
     answers: t.Mapping[str, outcomes.Answer],
     silent: t.Mapping[str, proofs.Silence],
 ) -> list[str]:
-    """What is a failure: of those that were asked for, and modules that ended without a result.
+    """The failures: of requested VMs, and of modules that ended without a result.
 
-    ``answers`` are those of all hypervisors, ``silent`` those that gave none.
+    ``answers`` are those of all hypervisors, ``silent`` the hypervisors that gave none.
     """
-    told = [f"{one.name} on {one.host}: {one.problem}" for one in found if one.failed]
-    told += [
+    failures = [f"{one.name} on {one.host}: {one.problem}" for one in found if one.failed]
+    failures += [
         f"{host}: {outcomes.told(answers[host])}"
         for host in silent
         if outcomes.is_cut(answers.get(host, {}))
@@ -137,13 +137,13 @@ def problems(
     there = {one.name for one in found}
     unknown = [name for name in dict.fromkeys(names) if name not in there]
     if unknown:
-        more = f", of which not all did: {proofs.named(silent)}" if silent else ""
-        told.append(f"on no hypervisor that answered{more}: {', '.join(unknown)}")
-    return told
+        more = f" (these did not: {proofs.named(silent)})" if silent else ""
+        failures.append(f"on no hypervisor that answered{more}: {', '.join(unknown)}")
+    return failures
 
 
 def file_name(name: str) -> str | None:
-    """A name of a host or a VM as a file's; None if it cannot be one."""
+    """The name of a host or a VM as a file name; None if it cannot be one."""
     found = quote(name, safe=" +@=,")
     if found.startswith("."):
         found = "%2E" + found[1:]
@@ -151,7 +151,7 @@ def file_name(name: str) -> str | None:
 
 
 def text(screens: t.Sequence[Screen], silent: t.Mapping[str, str]) -> str:
-    """One line a screen, then what could not be seen; ``silent`` are hypervisors, and why."""
+    """One line for each screen, then problems; ``silent`` are hypervisors and reasons."""
     rows = [
         [one.name, one.host, f"{one.width}x{one.height}", one.file]
         for one in screens
@@ -164,13 +164,15 @@ def text(screens: t.Sequence[Screen], silent: t.Mapping[str, str]) -> str:
         if one.problem
     ]
     if not screens:
-        lines.append("no VM of those that answered is running" if silent else "no VM is running")
+        lines.append(
+            "no VM is running on the hypervisors that answered" if silent else "no VM is running"
+        )
     lines += [f"{clean(host)}: no answer: {clean(why)}" for host, why in silent.items()]
     return "\n".join(lines) + "\n"
 
 
 def page(screens: t.Sequence[Screen]) -> str:
-    """All pictures on one page of HTML, which lies in the folder of all."""
+    """All pictures on one HTML page, which goes into the common folder."""
     return _PAGE.format(
         figures="\n".join(
             _FIGURE.format(
@@ -185,14 +187,14 @@ def page(screens: t.Sequence[Screen]) -> str:
 
 
 class Followed(t.NamedTuple):
-    """What was said since, as it is printed, and up to where each log was read, in bytes."""
+    """New output, as it is printed, and up to where each log was read, in bytes."""
 
     lines: list[str]
     read_to: dict[str, int]
 
 
 def followed(answer: Answer) -> Followed:
-    """What an answer of the shape ``consoles`` says of those that can be followed."""
+    """The new output of the consoles that can be followed, from an answer of shape ``consoles``."""
     found = Followed([], {})
     for one in as_mappings(answer.get("consoles")):
         name, at = str(one["name"]), one.get("read_to")

@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What passes between a guest's screen (VNC) and whoever looks at it.
+"""The filter between a guest's screen (VNC) and its viewer.
 
-A screen is drawn by a QEMU that its guest may have taken over. So every message of both sides is
-read; pictures, keys and the pointer pass, clipboards, names, bells and sound do not, and what is
-no message of a screen ends the connection. A viewer is offered only encodings whose length can be
-followed here.
+A screen is drawn by a QEMU process that its guest may have taken over. So every message of both
+sides is parsed; pictures, keys and the pointer pass, clipboards, names, bells and sound do not, and
+an invalid message ends the connection. A viewer is offered only encodings whose length can be
+parsed here.
 
 Source: RFC 6143; the community's rfbproto for the pseudo-encodings; QEMU's ui/vnc.c.
 
@@ -25,10 +25,10 @@ from .png import MOST_PIXELS, MOST_SIDE
 _VERSION = b"RFB 003.008\n"
 _NONE, _PASSWORD = 1, 2
 _SECURITY = (_NONE, _PASSWORD)
-_MOST_TEXT = 65536  # bytes of a name or a reason, which nobody sees
+_MOST_TEXT = 65536  # bytes of a name or a reason, which are not shown
 _MOST_CUT = 16 * 1024 * 1024  # bytes of a clipboard, which are dropped
-_MOST_CURSOR = 1024  # pixels, of either side
-_MOST_PACKED = 256 * 1024 * 1024  # bytes of one packed rectangle
+_MOST_CURSOR = 1024  # pixels per side
+_MOST_PACKED = 256 * 1024 * 1024  # bytes of one compressed rectangle
 _BLOCK = 65536
 
 _RAW, _COPY, _TIGHT, _ZRLE = 0, 1, 7, 16
@@ -40,52 +40,52 @@ _ENCODINGS = frozenset(
 )
 _FRAME, _COLOURS, _BELL, _CUT = 0, 1, 2, 3  # of the server
 _FORMAT, _WANTED, _ASK, _KEY, _POINTER, _PASTE, _RESIZE, _QEMU = 0, 2, 3, 4, 5, 6, 251, 255
-_MORE = 0xFFFF  # rectangles: as many as come before the last
+_MORE = 0xFFFF  # rectangles: an unknown number, until the last-rectangle marker
 
-Steps = t.Generator[int, bytes, None]  # asks for so many bytes
+Steps = t.Generator[int, bytes, None]  # each step requests a number of bytes
 
 
 class Hostile(FleetVirtError):
-    """What no screen and no viewer says."""
+    """A message that neither a screen nor a viewer sends."""
 
 
 class Refused(FleetVirtError):
-    """Nobody may look: the password is wrong or no longer valid, or another kind is asked for."""
+    """Access denied: the password is wrong or expired, or another authentication is required."""
 
 
 class Gate:
-    """Both directions of one connection. ``title`` is the name that a viewer is told.
+    """Both directions of one connection. ``title`` is the name that is sent to the viewer.
 
-    What comes from a side is given to :meth:`from_server` and :meth:`from_viewer`, which return
-    what the other one is sent. Both raise Hostile and Refused, after which nothing is sent.
+    Data from either side is passed to :meth:`from_server` or :meth:`from_viewer`, which return
+    what to send to the other side. Both raise Hostile and Refused, after which nothing is sent.
     """
 
     def __init__(self, title: str) -> None:
-        self.open = False  # whether pictures may come
-        self.farewell = b""  # what the viewer is to be sent before it is left
+        self.open = False  # whether pictures may be sent
+        self.farewell = b""  # sent to the viewer before it is disconnected
         self._title = title.encode("utf-8", "replace")[:_MOST_TEXT]
         self._security: int | None = None
         self._offered: tuple[int, ...] = ()
         self._asked = False
-        self._pixel, self._short = 4, False  # bytes; whether Tight sends three of four
+        self._pixel, self._short = 4, False  # bytes; whether Tight sends three of the four
         self._to_viewer, self._to_server = bytearray(), bytearray()
         self._server = _Side(self._of_server())
         self._viewer = _Side(self._of_viewer())
 
     def from_server(self, data: bytes) -> bytes:
-        """What the viewer is sent."""
+        """The data to send to the viewer."""
         self._server.feed(data)
         return _taken(self._to_viewer)
 
     def from_viewer(self, data: bytes) -> bytes:
-        """What the screen is sent."""
+        """The data to send to the screen."""
         self._viewer.feed(data)
         return _taken(self._to_server)
 
     def _of_server(self) -> Steps:
         version = yield 12
         if not version.startswith(b"RFB 003.00") or version < _VERSION:
-            raise Hostile("what answers is no screen (VNC, RFB 3.8)")
+            raise Hostile("the server is not a screen (VNC, RFB 3.8)")
         self._to_viewer += _VERSION
         yield from self._offer()
         while self._security is None:
@@ -94,9 +94,9 @@ class Gate:
             self._to_viewer += yield 16
         (result,) = struct.unpack("!I", (yield 4))
         if result != 0:
-            told = "the password is wrong, or no longer valid"
-            self.farewell = struct.pack("!II", 1, len(told)) + told.encode("ascii")
-            raise Refused(told)
+            reason = "the password is wrong, or no longer valid"
+            self.farewell = struct.pack("!II", 1, len(reason)) + reason.encode("ascii")
+            raise Refused(reason)
         self._to_viewer += struct.pack("!I", 0)
         yield from self._begin()
         while True:
@@ -108,13 +108,15 @@ class Gate:
         if not count:
             (length,) = struct.unpack("!I", (yield 4))
             yield from _skipped(length, _MOST_TEXT, "a reason")
-            raise Refused("the screen refuses everybody, as after many wrong passwords; try later")
+            raise Refused(
+                "the screen refuses all clients, as after many wrong passwords; try later"
+            )
         offered = yield count
         self._offered = tuple(kind for kind in offered if kind in _SECURITY)
         if not self._offered:
             raise Refused(
-                "the screen asks for a certificate (VNC with TLS), as one that was started before"
-                " its hypervisor was set up does; shut the VM down and start it, or move it"
+                "the screen asks for a certificate (VNC with TLS), as does any VM that was started"
+                " before its hypervisor was set up; shut the VM down and start it, or move it"
             )
         self._to_viewer += bytes([len(self._offered), *self._offered])
 
@@ -181,7 +183,7 @@ class Gate:
             self._to_viewer += head
             yield from self._passed(16 * head[0])
         elif encoding not in (_SIZE, _MOTION, _KEYS):
-            raise Hostile(f"a picture in an encoding that nobody asked for ({encoding})")
+            raise Hostile(f"a picture in an encoding that was not requested ({encoding})")
 
     def _tight(self, width: int, height: int) -> Steps:
         control = yield 1
@@ -202,16 +204,16 @@ class Gate:
                     yield from self._passed((colours[0] + 1) * pixel)
                     size = (width + 7) // 8 * height if colours[0] < 2 else width * height
                 elif chosen[0] > 2:
-                    raise Hostile("a picture with a filter that there is not")
+                    raise Hostile("a picture with an unknown filter")
             if size < 12:
                 yield from self._passed(size)
             else:
                 yield from self._packed()
         else:
-            raise Hostile("a picture that is packed in no way that there is")
+            raise Hostile("a picture with an unknown compression")
 
     def _packed(self) -> Steps:
-        """Its length in up to three bytes, and so many."""
+        """Read a length of up to three bytes, and that many bytes."""
         length = 0
         for number in range(3):
             byte = yield 1
@@ -230,16 +232,18 @@ class Gate:
     def _of_viewer(self) -> Steps:
         version = yield 12
         if version != _VERSION:
-            raise Refused("the viewer is too old; one that speaks RFB 3.8 is needed")
+            raise Refused("the viewer is too old; it must support RFB 3.8")
         self._to_server += version
         (security,) = yield 1
         if security not in self._offered:
-            raise Refused("the viewer asks for a kind of password that the screen does not have")
+            raise Refused(
+                "the viewer asks for a kind of authentication that the screen does not offer"
+            )
         self._to_server.append(security)
         self._security = security
         if security == _PASSWORD:
             self._to_server += yield 16
-        yield 1  # whether it shares the screen, which all do
+        yield 1  # whether it shares the screen, as all viewers do
         self._to_server += b"\1"
         while True:
             (kind,) = yield 1
@@ -248,8 +252,8 @@ class Gate:
     def _command(self, kind: int) -> Steps:
         if kind == _FORMAT:
             body = yield 19
-            if self._asked:  # frames are under way in the old one
-                raise Refused("the viewer changes its colours while it looks; set them once")
+            if self._asked:  # frames in the old format are under way
+                raise Refused("the viewer changes its colours while connected; set them once")
             self._set_format(body[3:])
             self._to_server += bytes([kind]) + body
         elif kind == _WANTED:
@@ -271,11 +275,11 @@ class Gate:
         elif kind == _QEMU:
             (kind_of_it,) = yield 1
             if kind_of_it != 0:
-                raise Refused("the viewer asks for sound, which does not pass here")
+                raise Refused("the viewer asks for sound, which is not allowed here")
             self._to_server += bytes([kind, 0])
             self._to_server += yield 10
         else:
-            raise Refused(f"the viewer sends a message of type {kind}, which does not pass here")
+            raise Refused(f"the viewer sends a message of type {kind}, which is not allowed here")
 
     def _set_format(self, form: bytes) -> None:
         bits, depth, _order, true, *most = struct.unpack("!BBBBHHH", form[:10])
@@ -286,7 +290,7 @@ class Gate:
 
 
 class _Side:
-    """What came from one side and is not read yet."""
+    """Data from one side that is not parsed yet."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
@@ -302,7 +306,7 @@ class _Side:
             waiting = self._needed == 0
             self._needed = self._steps.send(part)
             if waiting and self._needed == 0:
-                raise Hostile("a screen that speaks before it is asked")
+                raise Hostile("a screen that sends data before it is asked")
         del self._kept[:start]
 
 
@@ -322,6 +326,6 @@ def _skipped(length: int, most: int, what: str) -> Steps:
 def _require_size(width: int, height: int) -> None:
     if max(width, height) > MOST_SIDE or width * height > MOST_PIXELS:
         raise Hostile(
-            f"a screen of {width}x{height} pixels, which is more than is shown (limit: {MOST_SIDE}"
+            f"a screen of {width}x{height} pixels, which cannot be shown (limit: {MOST_SIDE}"
             f" a side, {MOST_PIXELS} in all)"
         )

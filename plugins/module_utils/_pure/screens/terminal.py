@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What of a guest's serial console reaches a terminal: text, and what moves and colours it.
+"""The part of a guest's serial console that reaches a terminal: text, movement and colours.
 
-A terminal does more than show text when it is told to: it answers (and so types), sets clipboards
-and titles, writes files, downloads. So only what is listed here passes; the rest is left out.
+A terminal can be told to do more than show text: to answer (and so to type), set clipboards and
+titles, write files, download. So only what is listed here passes; the rest is left out.
 
 Source: ECMA-48; xterm's ctlseqs.
 
@@ -23,15 +23,15 @@ RESET = "\x1b[0m\x1b(B\x0f\x1b[?25h\x1b[?7h\x1b[?1l\x1b>\x1b[r\x1b[?1049l\r\n"
 _CONTROLS = frozenset("\a\b\t\n\v\f\r\x0e\x0f")
 # Cursor, erasing, inserting, scrolling, colours, margins
 _CSI = re.compile(r"[0-9;:]{0,64}[@A-HJ-MPSTXZ`adefmr]")
-# Modes that a program of the guest's needs and RESET undoes
+# Modes that a guest's program needs and RESET undoes
 _MODE = re.compile(r"(?:4|\?(?:1|7|12|25|47|1047|1048|1049))[hl]")
 _ESCAPE = re.compile(r"[78DEM=>]|\([0AB]")
-_LONGEST = 128  # characters of a sequence; longer ones are no sequences
+_LONGEST = 128  # characters of a sequence; anything longer is not one
 _STRINGS = "PX]^_"  # DCS, SOS, OSC, PM, APC: up to their end
 
 
 class Filter:
-    """Bytes of a guest's to text for a terminal, however they are cut."""
+    """Convert bytes from a guest to text for a terminal, however they are split."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -39,13 +39,13 @@ class Filter:
         self._string = False
 
     def feed(self, data: bytes) -> str:
-        """What may be shown of what came next."""
+        """The part of the next data that may be shown."""
         return "".join(map(self._next, self._decoder.decode(data)))
 
     def _next(self, char: str) -> str:
         if self._string:
             return self._within_string(char)
-        if char == "\x1b" or char in "\x18\x1a":  # begins anew, or is broken off
+        if char == "\x1b" or char in "\x18\x1a":  # starts again, or is aborted
             self._pending = char if char == "\x1b" else ""
             return ""
         if not self._pending:
@@ -66,7 +66,7 @@ class Filter:
         return ""
 
     def _sequence(self) -> str:
-        """What has come of a sequence, if that is all and it may pass."""
+        """The pending sequence, if it is complete and may pass."""
         kind, rest = self._pending[1], self._pending[2:]
         if kind in _STRINGS:
             self._string, self._pending = True, ""
@@ -86,7 +86,7 @@ class Filter:
 
 
 def _is_text(char: str) -> bool:
-    """No control of C0 or C1, and nothing that turns the direction of what follows."""
+    """Whether it is neither a C0 or C1 control nor a change of text direction."""
     return char >= " " and not "\x7f" <= char <= "\x9f" and char not in _TURNING
 
 

@@ -4,8 +4,8 @@
 
 """A seed as the documents of a NoCloud medium, which cloud-init reads.
 
-They are JSON, which YAML readers take as they are: nothing needs quoting rules, and a hypervisor
-needs no YAML library.
+They are JSON, which YAML parsers accept: no quoting rules are needed, and a hypervisor needs no
+YAML library.
 
 This file is private to the collection.
 """
@@ -25,14 +25,14 @@ from .types import HostKey, NicConfig, Seed, SeededNic, User
 if t.TYPE_CHECKING:
     from ..base.json_values import Json
 
-# What JSON takes as it is, and YAML refuses or reads as a line break
+# What JSON allows unescaped, and YAML refuses or reads as a line break
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _ROUTES = {4: "0.0.0.0/0", 6: "::/0"}
 _DISABLED = "/etc/cloud/cloud-init.disabled"
-# Until cloud-init is disabled: a boot without the medium would otherwise be a new instance's
+# Until cloud-init is disabled: otherwise a boot without the medium would be a new instance
 _TRUST = "/etc/cloud/cloud.cfg.d/95-fleet-virt.cfg"
-# An id that came with the image is every VM's of that image; one that was made by this boot (its
-# file changed since) stays. The VM's UUID is what systemd itself takes under KVM.
+# An id that came with the image is shared by all VMs of that image; one that was created by this
+# boot (its file changed since) stays. systemd itself uses the VM's UUID under KVM.
 _MACHINE_ID = """\
 [ -e /etc/machine-id ] || exit 0
 changed=$(stat -c %Z /etc/machine-id) booted=$(sed -n 's/^btime //p' /proc/stat)
@@ -53,9 +53,9 @@ def nocloud(
 ) -> dict[str, bytes]:
     """The files of a NoCloud medium (label ``cidata``) for the VM ``name``.
 
-    ``nics`` come in the VM's order, with their MAC addresses. ``host_key`` makes the guest's SSH
-    identity known before it boots, ``entropy`` its random numbers its own; both make the medium a
-    secret. ``uuid`` is the instance, and the machine id if the image brings one.
+    ``nics`` are in the VM's order, with their MAC addresses. ``host_key`` makes the guest's SSH
+    identity known before it boots, ``entropy`` makes its random numbers unique; both make the
+    medium a secret. ``uuid`` is the instance, and the machine id if the image comes with one.
     """
     hostname, fqdn = host_names(seed, name)
     meta = {"instance-id": uuid, "local-hostname": fqdn or hostname}
@@ -75,14 +75,14 @@ def nocloud(
 
 
 def host_names(seed: Seed, name: str) -> tuple[str, str | None]:
-    """The guest's short name, and its full one if it has a domain."""
+    """The guest's short host name, and its FQDN if it has a domain."""
     full = seed.fqdn or seed.hostname or name
     short, dot, _domain = full.partition(".")
     return short, full if dot else None
 
 
 def merged(ours: Mapping[str, Json], theirs: Mapping[str, Json]) -> dict[str, Json]:
-    """Mappings key by key, lists one after the other, else what the user wrote."""
+    """Merge mappings key by key and append lists; otherwise the user's value wins."""
     both = {key: _merged(ours[key], theirs[key]) for key in ours if key in theirs}
     return {**ours, **theirs, **both}
 
@@ -112,7 +112,7 @@ def _user_data(
         "disable_root": seed.user != "root",
         "growpart": {"mode": "auto" if seed.grow_root else "off", "devices": ["/"]},
         "hostname": hostname,
-        "manage_etc_hosts": "localhost",  # sudo looks its own host name up
+        "manage_etc_hosts": "localhost",  # sudo looks up its own host name
         "preserve_hostname": False,
         "random_seed": {
             "data": base64.b64encode(entropy).decode("ascii"),
@@ -147,8 +147,8 @@ def _command(command: str | tuple[str, ...]) -> str | list[str]:
 def logins(seed: Seed) -> list[tuple[User, bool]]:
     """All users, each with whether its password is locked if none is given.
 
-    The first is whom Ansible logs in as. root has its rights, and its password stays as the image
-    has it.
+    The first is the one Ansible logs in as. root has its privileges already, and keeps the image's
+    password.
     """
     root = seed.user == "root"
     sudo = None if root else seed.sudo
@@ -193,26 +193,26 @@ def _files(seed: Seed) -> list[dict[str, Json]]:
             "permissions": file.mode,
         }
         if file.owner.partition(":")[0] != "root":
-            entry["defer"] = True  # users are made after files are written
+            entry["defer"] = True  # users are created after files are written
         files.append(entry)
     return files
 
 
 def real_nic(nic: NicConfig, nics: t.Sequence[SeededNic]) -> SeededNic | None:
-    """The VM's NIC that is named, or has the MAC address."""
+    """The VM's NIC with that name or MAC address."""
     return next((one for one in nics if nic.name == one.name or nic.mac == one.mac.lower()), None)
 
 
-class ToldNic(t.NamedTuple):
-    """A NIC and what it is told; the boot waits for the one that is ``first``."""
+class ConfiguredNic(t.NamedTuple):
+    """A NIC and its configuration; the boot waits for the one that is ``first``."""
 
     nic: SeededNic
     config: NicConfig
     first: bool
 
 
-def told(seed: Seed, nics: t.Sequence[SeededNic]) -> list[ToldNic]:
-    """Every NIC, by DHCP if nothing is said.
+def configured_nics(seed: Seed, nics: t.Sequence[SeededNic]) -> list[ConfiguredNic]:
+    """Every NIC, with DHCP if not configured.
 
     The boot waits for one NIC only: the one with a gateway, else the first.
     """
@@ -224,7 +224,7 @@ def told(seed: Seed, nics: t.Sequence[SeededNic]) -> list[ToldNic]:
     first = next((nic.mac for nic in nics if nic.mac in chosen and chosen[nic.mac].gateways), None)
     if first is None and nics:
         first = nics[0].mac
-    found: list[ToldNic] = []
+    found: list[ConfiguredNic] = []
     for nic in nics:
         config = chosen.get(nic.mac, NicConfig())
         if nic.mac == first:
@@ -233,19 +233,19 @@ def told(seed: Seed, nics: t.Sequence[SeededNic]) -> list[ToldNic]:
                 dns_servers=config.dns_servers or seed.dns_servers,
                 dns_search=config.dns_search or seed.dns_search,
             )
-        found.append(ToldNic(nic, config, nic.mac == first))
+        found.append(ConfiguredNic(nic, config, nic.mac == first))
     return found
 
 
 def network(seed: Seed, nics: t.Sequence[SeededNic]) -> dict[str, Json]:
-    """Version 2 network configuration: every NIC found by its address.
+    """Version 2 network configuration: every NIC is matched by its MAC address.
 
     The DHCP client identifies itself by the MAC address: by default it would use the machine id,
-    so that a VM made anew under the same address is given another lease, and two of one image may
-    be given the same.
+    so that a VM recreated with the same address would get a different lease, and two VMs of one
+    image might get the same one.
     """
     ethernets: dict[str, Json] = {}
-    for nic, config, first in told(seed, nics):
+    for nic, config, first in configured_nics(seed, nics):
         optional = {} if first else {"optional": True}
         ethernets[nic.name] = {**_ethernet(nic, config), **optional}
     return {"version": 2, "ethernets": ethernets}
@@ -281,7 +281,7 @@ def _ethernet(nic: SeededNic, config: NicConfig) -> dict[str, Json]:
 
 
 def _document(content: t.Mapping[str, Json]) -> bytes:
-    # not ASCII only: JSON's surrogate pairs are not YAML
+    # not ASCII only: JSON's surrogate pairs are not valid YAML
     text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False)
     text = _NOT_YAML.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
     return text.encode("utf-8") + b"\n"

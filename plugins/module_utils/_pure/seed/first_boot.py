@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The end of a guest's first boot, which the guest tells on its serial console.
+"""The end of a guest's first boot, which the guest reports on its serial console.
 
-An SSH server answers long before packages are installed and commands have run. So a guest that has
-either says that it has begun with its seed, and in the end what cloud-init's own result is. Both
-are lines on the console; what is in them is the guest's word, and concerns that guest alone.
+An SSH server answers long before packages are installed and commands have run. So a guest with
+either reports that it has started on its seed, and at the end cloud-init's own result. Both are
+lines on the console; their content comes from the guest, and concerns only that guest.
 
 This file is private to the collection.
 """
@@ -20,39 +20,39 @@ import typing as t
 from ..machine import console
 
 if t.TYPE_CHECKING:
-    from .types import Seed  # which needs what is here
+    from .types import Seed  # which imports this file
 
-Command = t.TypeVar("Command")  # a line for the shell, or whatever else a list of them may hold
+Command = t.TypeVar("Command")  # a shell line, or another type in a list of them
 
 MARK = "fleet.virt first boot:"
-# In the metadata: a medium was given, the disk was written to, or nobody can tell the end
+# In the metadata: a medium was given, the disk was written to, or the end cannot be known
 PENDING, WRITTEN, UNKNOWN, FAILED = "pending", "written", "unknown", "failed: "
-# Of one that answers, in what virt_wait says of it
+# Of a guest that answers, in the result of virt_wait
 ENDED_BADLY, GOES_ON = "failed", "running"
 _BEGUN = "begun"
 _LOGIN = re.compile(r"(?:^|\s)login:\s*$")
 _CLOUD_INIT = re.compile(rf"cloud-init|ci-info:|{re.escape(MARK)}", re.I)
 _SHOWN = 300
 _MOST = 5  # errors that are shown
-# What ends the boot before its end can be told
+# What ends the boot before its end can be reported
 _RESTARTS = re.compile(
     r"\b(reboot|shutdown|poweroff|halt|kexec|init\s+[06]|systemctl\s+isolate|power_state)\b"
 )
 _OUTPUT = re.compile(r"(?:\\n|\s)*(?:Stdout|Stderr): .*", re.S)
 _COMMAND = re.compile(r"(?:\\n|\s)*Command: (?:(?!\\n|\n|Exit code).)*")
 _INSTALLED = re.compile(r"'install', ((?:'[^']*'(?:, )?)+)\]")
-# Parts of one shell statement: nothing may be put between them
+# Parts of one shell statement: nothing may be inserted between them
 _OPEN = re.compile(r"(<<|(^|[\s;&|])(then|do|else|in|\{|\()\s*$|(&&|\|\||\||\\)\s*$)", re.M)
 _CLOSED = re.compile(r"^\s*(then|do|done|else|elif|fi|esac|\}|\)|;;)", re.M)
 
-# /dev/console may be a screen that is not there
+# /dev/console may be a screen that does not exist
 SAY = """\
 say() { for place in /dev/console /dev/ttyS0 /dev/ttyAMA0; do \
 [ ! -c $place ] || printf '\\n%s\\n' "$1" > $place; done 2>/dev/null; }
 """
-# Run by bootcmd, before the SSH server starts. What waits for the end is a unit of its own that
-# disables cloud-init when the guest is shut down: while that marker is there, cloud-init's status
-# is "disabled", whatever happened. $1 is the marker.
+# Run by bootcmd, before the SSH server starts. A separate unit waits for the end; it disables
+# cloud-init when the guest is shut down: while the marker exists, cloud-init's status is
+# "disabled", whatever happened. $1 is the marker.
 REPORT = f"""\
 umask 077; mkdir -p /run/fleet-virt && cd /run/fleet-virt || exit 0
 {SAY}say '{MARK} {_BEGUN}'
@@ -69,7 +69,7 @@ systemd-run --no-block --quiet --unit fleet-virt-first-boot -p RemainAfterExit=y
 
 
 def expected(seed: Seed | None) -> str | None:
-    """What is noted of a VM that is given this seed; None if its SSH server's answer is the end."""
+    """What is recorded for a VM with this seed; None if it is ready once its SSH server answers."""
     if seed is None or not (seed.commands or seed.packages or seed.user_data):
         return None
     words = [one if isinstance(one, str) else " ".join(one) for one in seed.commands]
@@ -79,9 +79,9 @@ def expected(seed: Seed | None) -> str | None:
 
 
 def watched(commands: t.Sequence[Command]) -> list[Command | str]:
-    """The commands, which are one script, so that it fails if one of them does.
+    """The commands, which form one script, such that it fails if any of them fails.
 
-    Left as they are if one of them is but a part of a statement; then the last one counts.
+    Unchanged if one of them is only part of a statement; then the last one counts.
     """
     texts = [one if isinstance(one, str) else "" for one in commands]
     if not commands or any(_OPEN.search(text) or _CLOSED.search(text) for text in texts):
@@ -94,18 +94,18 @@ def watched(commands: t.Sequence[Command]) -> list[Command | str]:
 
 
 def begun(text: str) -> bool:
-    """Whether the guest says on its console that it took its seed."""
+    """Whether the guest reports on its console that it has started on its seed."""
     return f"{MARK} {_BEGUN}" in text
 
 
 def is_ignored(text: str) -> bool:
-    """Whether the last line asks for a login, and nothing before it is of cloud-init."""
+    """Whether the last line is a login prompt, and nothing before it is from cloud-init."""
     last = console.end(text, 1)
     return bool(last and _LOGIN.search(last[0])) and _CLOUD_INIT.search(text) is None
 
 
 def errors(text: str) -> list[str] | None:
-    """What failed, as the console ``text`` has it at last; None while the end is not told."""
+    """What failed, by the last report in the console ``text``; None before the end is reported."""
     found = None
     for line in text.split("\n"):
         _before, mark, rest = line.partition(MARK)
@@ -118,16 +118,16 @@ def errors(text: str) -> list[str] | None:
 
 def _errors(text: str) -> list[str]:
     try:
-        told = json.loads(text)["v1"]["errors"]
-        told = [str(one) for one in told] if isinstance(told, list) else [text]
+        reported = json.loads(text)["v1"]["errors"]
+        reported = [str(one) for one in reported] if isinstance(reported, list) else [text]
     except (ValueError, KeyError, TypeError, RecursionError):
-        told = [text]  # cut off: without errors it would be short
-    shown = [_printable(one) for one in told[:_MOST]]
-    return shown + ([f"and {len(told) - _MOST} more"] if len(told) > _MOST else [])
+        reported = [text]  # truncated: without errors it would be short
+    shown = [_printable(one) for one in reported[:_MOST]]
+    return shown + ([f"and {len(reported) - _MOST} more"] if len(reported) > _MOST else [])
 
 
 def _packages(command: re.Match[str]) -> str:
-    """What stands for a command: the packages that it was to install, which are no secret."""
+    """The replacement for a command: the packages it should install, which are not secret."""
     found = _INSTALLED.search(command[0])
     if found is None:
         return ""
@@ -136,7 +136,7 @@ def _packages(command: re.Match[str]) -> str:
 
 
 def _printable(text: str) -> str:
-    """One line, without what a command was given or printed, which may be secret."""
+    """One line, without a command's arguments and output, which may be secret."""
     text = _OUTPUT.sub("", _COMMAND.sub(_packages, text))
     line = "".join(character if character.isprintable() else " " for character in text)
     line = " ".join(line.split())

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Users of a guest whose disk is at hand: the texts of passwd(5), shadow(5), group(5), sudoers(5).
+"""Users in a guest's disk: the texts of passwd(5), shadow(5), group(5), sudoers(5).
 
-What useradd and usermod would do, without running anything of the guest.
+Does what useradd and usermod would do, without running any program of the guest.
 
 This file is private to the collection.
 """
@@ -23,7 +23,7 @@ _PASSWD_FIELDS, _SHADOW_FIELDS, _GROUP_FIELDS = 7, 9, 4
 
 @dataclass(frozen=True)
 class Accounts:
-    """The texts of the files; one that the guest does not have is empty."""
+    """The texts of the files; a file that the guest does not have is empty."""
 
     passwd: str
     shadow: str = field(repr=False)
@@ -33,7 +33,7 @@ class Accounts:
 
 @dataclass(frozen=True)
 class Home:
-    """A user's home; ``new`` if the user was not in the image."""
+    """A user's home directory; ``new`` if the user was not in the image."""
 
     user: str
     path: str
@@ -43,7 +43,7 @@ class Home:
 
 
 class _Table:
-    """Lines of fields with colons between; lines that are none of these stay as they are."""
+    """Lines of fields separated by colons; other lines stay unchanged."""
 
     def __init__(self, text: str, path: str, width: int) -> None:
         self.path, self.width = path, width
@@ -85,8 +85,8 @@ def with_users(
 ) -> tuple[Accounts, list[Home]]:
     """The texts with these users in them, and each one's home.
 
-    Each user comes with whether its password is to be locked if none is given. One that is there
-    keeps number, groups and home. ``shell`` is that of new users who name none.
+    Each user comes with whether its password is to be locked if none is given. An existing user
+    keeps UID, groups and home. ``shell`` is for new users without one.
     """
     passwd = _Table(accounts.passwd, "/etc/passwd", _PASSWD_FIELDS)
     shadow = _Table(accounts.shadow, "/etc/shadow", _SHADOW_FIELDS)
@@ -119,7 +119,7 @@ def with_users(
         secret = shadow.row(user.name)
         if secret is None:
             before = row[1] if not new and row[1] != "x" else "!"
-            # no date of the last change: nothing of it expires
+            # no date of the last change: the password never expires
             secret = shadow.add(user.name, before, "", "0", "99999", "7", "", "", "")
         row[1] = "x"
         if user.password_hash is not None:
@@ -140,7 +140,7 @@ def _free(taken: t.Container[int], name: str) -> int:
     for number in range(_FIRST, _LAST + 1):
         if number not in taken:
             return number
-    raise PlanRefused(f"the image has no number left for {name!r} ({_FIRST} to {_LAST})")
+    raise PlanRefused(f"the image has no free UID or GID for {name!r} ({_FIRST} to {_LAST})")
 
 
 def _join(table: _Table, name: str, user: str) -> None:
@@ -151,12 +151,12 @@ def _join(table: _Table, name: str, user: str) -> None:
 
 
 def sudoers(users: t.Sequence[tuple[User, bool]]) -> str:
-    """A file of sudoers.d with the users' rules; empty if there are none."""
+    """A file for sudoers.d with the users' rules; empty if there are none."""
     return "".join(f"{user.name} {user.sudo}\n" for user, _lock in users if user.sudo is not None)
 
 
 def ids(accounts: Accounts, owner: str) -> tuple[int, int] | None:
-    """The numbers of ``user`` or ``user:group``; None if the guest does not know them yet."""
+    """The UID and GID of ``user`` or ``user:group``; None if the guest does not have them yet."""
     name, colon, group_name = owner.partition(":")
     passwd = _Table(accounts.passwd, "/etc/passwd", _PASSWD_FIELDS)
     user = passwd.row(name)

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A seed as what is written into a guest's own disk: files, folders, links, and what goes.
+"""A seed as changes to a guest's own disk: files, folders, links, and removals.
 
-The same seed makes the same guest as the documents that cloud-init reads (``seed_documents``).
+A seed produces the same guest as with the documents that cloud-init reads (``documents``).
 
 This file is private to the collection.
 """
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from ..._errors import PlanRefused
 from . import guest_accounts, guest_first_boot, guest_network
-from .documents import host_names, logins, told
+from .documents import configured_nics, host_names, logins
 from .guest_accounts import Accounts, Home
 from .guest_paths import Look
 from .types import HostKey, Seed, SeededNic
@@ -26,7 +26,7 @@ from .types import HostKey, Seed, SeededNic
 if t.TYPE_CHECKING:
     from .guest_image import Image
 
-# The text of a file of the image, empty if it has none
+# The text of a file in the image, empty if missing
 Read = t.Callable[[str], str]
 
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
@@ -41,7 +41,7 @@ _ENABLE = {
     "networkmanager": "NetworkManager.service",
     "ifupdown": "networking.service",
 }
-# What another VM of the same image would have as well: keys, random numbers, DHCP's identities
+# What another VM of the same image would share: keys, random seeds, DHCP identities
 REMOVED = (
     "/etc/ssh/ssh_host_*",
     "/var/lib/systemd/random-seed",
@@ -63,7 +63,7 @@ REMOVED = (
     "/etc/dhcpcd.secret",
     "/var/lib/wicked/*.xml",
 )
-# What cloud-init has stored of another VM, and by what a seed had it trust that or not run again
+# What cloud-init stored for another VM, and what a seed wrote so that it trusts that or stays off
 _CLOUD_INIT = (
     "/var/lib/cloud/*",
     "/etc/cloud/cloud-init.disabled",
@@ -75,7 +75,7 @@ _CLOUD_INIT = (
 
 @dataclass(frozen=True)
 class GuestFile:
-    """A file; ``keep``: one that is there keeps its mode and owner."""
+    """A file; ``keep``: an existing one keeps its mode and owner."""
 
     path: str
     content: bytes = field(repr=False)
@@ -87,7 +87,7 @@ class GuestFile:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder that is made unless it is there; ``own``: it is given mode and owner anyway."""
+    """A folder that is created if missing; ``own``: mode and owner are set anyway."""
 
     path: str
     mode: int = 0o755
@@ -98,9 +98,9 @@ class Folder:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that is done to the guest's file systems, in this order.
+    """All changes to the guest's file systems, in this order.
 
-    ``removed`` are patterns. ``homes`` are new and begin as copies of /etc/skel.
+    ``removed`` are patterns. ``homes`` are new and start as copies of /etc/skel.
     """
 
     removed: tuple[str, ...]
@@ -110,7 +110,7 @@ class Plan:
     links: tuple[tuple[str, str], ...]
 
     def paths(self) -> list[str]:
-        """Everything that is written."""
+        """All paths that are written."""
         return [
             *(home.path for home in self.homes),
             *(folder.path for folder in self.folders),
@@ -119,7 +119,7 @@ class Plan:
 
 
 def anonymous(look: Look) -> Plan:
-    """What makes a disk that was a VM's one of nobody's, which another seed is taken by."""
+    """The changes that remove a VM's identity from its disk, so that it accepts another seed."""
     files = [GuestFile("/etc/machine-id", b"", 0o444)]
     links = []
     if look("/var/lib/dbus") is not None:
@@ -128,7 +128,7 @@ def anonymous(look: Look) -> Plan:
 
 
 class _Making:
-    """A plan in the making. What the user's files say counts as the image's."""
+    """A plan under construction. The user's files count as part of the image."""
 
     def __init__(self, image: Image, read: Read, look: Look) -> None:
         self.image, self.look, self._read = image, look, read
@@ -149,7 +149,7 @@ class _Making:
         self.files[path] = GuestFile(path, content, mode, keep=keep)
 
     def enable(self, unit: str, target: str = "multi-user.target") -> None:
-        """Have systemd start a unit that is there."""
+        """Enable an existing systemd unit."""
         folder = next((one for one in _UNITS if self.there(f"{one}/{unit}")), None)
         if folder is not None:
             self.links[f"{_SYSTEM}/{target}.wants/{unit}"] = f"{folder}/{unit}"
@@ -164,15 +164,15 @@ def plan(
     read: Read,
     look: Look,
 ) -> Plan:
-    """What makes the image the VM ``name``.
+    """The changes that turn the image into the VM ``name``.
 
-    ``look`` is of :mod:`guest_paths`, with links followed up to the last part of a path. Raises
+    ``look`` is as in :mod:`guest_paths`, with links followed up to the last part of a path. Raises
     PlanRefused for what cannot be done in this image.
     """
     if seed.user_data is not None:
         raise PlanRefused(
-            "user_data is read by cloud-init, which the image does not have; say it with the seed's"
-            " other options, with files and with commands"
+            "user_data is read by cloud-init, which the image does not have; use the seed's other"
+            " options, files and commands instead"
         )
     making = _Making(image, read, look)
     later = _files(making, seed)
@@ -196,7 +196,7 @@ def plan(
 
 
 def _files(making: _Making, seed: Seed) -> list[tuple[str, str]]:
-    """The user's files; path and owner of those that are not root's alone."""
+    """Add the user's files; returns path and owner of those not owned by root."""
     owners: list[tuple[str, str]] = []
     for file in seed.files:
         content = base64.b64decode(file.content)
@@ -207,7 +207,7 @@ def _files(making: _Making, seed: Seed) -> list[tuple[str, str]]:
 
 
 def _owned(making: _Making, accounts: Accounts, path: str, owner: str) -> bool:
-    """Give a file its owner; if only a package will make that, nobody but root reads it so far."""
+    """Give a file its owner; if a package creates that one, only root can read it so far."""
     file = making.files[path]
     numbers = guest_accounts.ids(accounts, owner)
     mode, (uid, gid) = (file.mode, numbers) if numbers else (0o600, (0, 0))
@@ -219,7 +219,9 @@ def _users(making: _Making, seed: Seed) -> tuple[Accounts, list[Home]]:
     users = logins(seed)
     texts = {name: making.read(f"/etc/{name}") for name in ("passwd", "shadow", "group", "gshadow")}
     if not texts["passwd"] or not texts["group"]:
-        raise PlanRefused("the image has no /etc/passwd or no /etc/group; it is no whole system")
+        raise PlanRefused(
+            "the image has no /etc/passwd or no /etc/group; it is not a complete system"
+        )
     shell = "/bin/bash" if making.image.bash else "/bin/sh"
     accounts, homes = guest_accounts.with_users(Accounts(**texts), users, shell)
     for name in texts:
@@ -259,7 +261,7 @@ def _identity(making: _Making, seed: Seed, name: str, host_key: HostKey) -> None
     at = next(i for i, line in enumerate(hosts) if _first(line) == "127.0.0.1")
     hosts.insert(at + 1, f"127.0.1.1 {names}")
     making.put("/etc/hosts", "".join(f"{line}\n" for line in hosts), keep=True)
-    # present and empty: systemd makes one, and does not take it for a first boot of its own
+    # present and empty: systemd creates an id without treating it as its own first boot
     making.put("/etc/machine-id", "", 0o444)
     if making.there("/var/lib/dbus"):
         making.links["/var/lib/dbus/machine-id"] = "/etc/machine-id"
@@ -280,7 +282,7 @@ def _first(line: str) -> str:
 
 
 def _network(making: _Making, seed: Seed, nics: t.Sequence[SeededNic]) -> None:
-    every = told(seed, nics)
+    every = configured_nics(seed, nics)
     backend = guest_network.require(making.image.network, every)
     if not every:
         return
@@ -292,7 +294,7 @@ def _network(making: _Making, seed: Seed, nics: t.Sequence[SeededNic]) -> None:
             making.enable("systemd-networkd-wait-online.service", "network-online.target")
     text = guest_network.resolv_conf(every)
     ours = backend == "ifupdown" or (backend == "networkd" and not making.image.resolved)
-    # a link is somebody's who writes it at run time
+    # a link belongs to a service that writes it at run time
     if text and ours and making.look("/etc/resolv.conf") in ("", None):
         making.put("/etc/resolv.conf", text)
 
@@ -301,7 +303,7 @@ def _localisation(making: _Making, seed: Seed) -> None:
     if seed.timezone is not None:
         if not making.there(f"{_ZONES}/{seed.timezone}"):
             raise PlanRefused(
-                f"the image knows no time zone {seed.timezone!r} ({_ZONES}); name another, or build"
+                f"the image has no time zone {seed.timezone!r} ({_ZONES}); choose another, or build"
                 " the package tzdata into the image"
             )
         making.links["/etc/localtime"] = f"..{_ZONES}/{seed.timezone}"
@@ -313,7 +315,7 @@ def _localisation(making: _Making, seed: Seed) -> None:
         making.put(path, f"LANG={seed.locale}\n", keep=True)
     if seed.ca_certificates and making.image.trust is None:
         raise PlanRefused(
-            "the image has no place for CA certificates that is known; build the package"
+            "the image has no known location for CA certificates; build the package"
             " ca-certificates into it"
         )
     for number, text in enumerate(seed.ca_certificates, 1):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a guest without cloud-init does at its first boot: a unit that runs once and goes.
+"""The first boot of a guest without cloud-init: a unit that runs once and removes itself.
 
 This file is private to the collection.
 """
@@ -59,16 +59,16 @@ fi
 """
 
 
-# Problems are JSON texts, as in the result that cloud-init has
+# Problems are JSON strings, as in cloud-init's result
 _PROBLEM = 'problem() { problems="$problems${problems:+, }$1"; }\n'
 _FAILED = """problem '"a command failed; the journal of the unit has its output"'"""
 _SAY_END = f'say "{first_boot.MARK} {{\\"v1\\": {{\\"errors\\": [$problems]}}}}"\n'
 
 
 def packages(seed: Seed, image: Image) -> list[str]:
-    """What is installed: what the seed names, and what Ansible needs if the image has none.
+    """The packages to install: those in the seed, and those Ansible needs if the image lacks them.
 
-    Raises PlanRefused if there is something and the image has no package manager that is known.
+    Raises PlanRefused if there are any and the image has no supported package manager.
     """
     sudo = any(user.sudo is not None for user in seed.users)
     sudo = sudo or (seed.user != "root" and seed.sudo is not None)
@@ -85,7 +85,7 @@ def packages(seed: Seed, image: Image) -> list[str]:
         if needed or seed.packages:
             what = ", ".join([*needed, *seed.packages])
             raise PlanRefused(
-                f"the image ({image.os}) lacks {what}, and has no package manager that is known"
+                f"the image ({image.os}) lacks {what}, and has no supported package manager"
                 f" ({', '.join(MANAGERS)}) to install it; build it into the image"
             )
         return []
@@ -94,7 +94,7 @@ def packages(seed: Seed, image: Image) -> list[str]:
 
 
 def unit(*, online: bool) -> str:
-    """The unit; ``online``: what it does needs the network."""
+    """The unit; ``online``: it needs the network."""
     wait = "Wants=network-online.target\nAfter=network-online.target\n" if online else ""
     return (
         "# Made by fleet.virt; it removes itself.\n"
@@ -111,7 +111,7 @@ def unit(*, online: bool) -> str:
 
 
 def commands(seed: Seed) -> str:
-    """The user's commands as one script, as cloud-init has them; empty if there are none."""
+    """The user's commands as one script, as in cloud-init; empty if there are none."""
     lines = [
         one if isinstance(one, str) else " ".join(shlex.quote(word) for word in one)
         for one in seed.commands
@@ -123,10 +123,10 @@ def commands(seed: Seed) -> str:
 def script(
     seed: Seed, image: Image, later: t.Sequence[tuple[str, str, str]] = ()
 ) -> tuple[str, bool]:
-    """The script, empty if nothing is to be done, and whether it needs the network.
+    """The script, empty if there is nothing to do, and whether it needs the network.
 
-    ``later`` are files whose owners packages will make: owner, mode, path. The script goes before
-    the user's commands begin, which may reboot the guest; what precedes them can be done twice.
+    ``later`` are files whose owners packages will create: owner, mode, path. The script is removed
+    before the user's commands start, which may reboot the guest; the steps before can be repeated.
     """
     parts: list[str] = []
     if seed.grow_root:
@@ -150,7 +150,7 @@ def script(
         return "", False
     gone = f"rm -f {SCRIPT} {UNIT} {WANTED}\n"
     if seed.commands:
-        # a shell that has opened its script reads on after it is removed
+        # a shell that has opened its script continues to read it after it is removed
         end = f"{gone}exec 3<{COMMANDS}\nrm -rf {FOLDER}\n/bin/sh /proc/self/fd/3 || {_FAILED}\n"
     else:
         end = f"{gone}rmdir {FOLDER}\n"

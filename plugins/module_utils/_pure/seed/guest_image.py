@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a guest's image has, as far as seeding it has to know.
+"""What a guest's image contains, as far as it matters to seeding.
 
 This file is private to the collection.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ..._errors import PlanRefused
 
-There = t.Callable[[str], bool]
+Exists = t.Callable[[str], bool]
 
 _BIN = ("/usr/bin", "/bin", "/usr/local/bin")
 _SBIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")
@@ -31,7 +31,7 @@ MANAGERS: dict[str, tuple[str, str]] = {
     "zypper": ("openssh-server", "python3"),
     "pacman": ("openssh", "python"),
 }
-# Where certificates are put, and who takes them from there
+# Where certificates are put, and the command that installs them from there
 TRUST: dict[str, str] = {
     "/etc/pki/ca-trust/source/anchors": "update-ca-trust",
     "/usr/share/pki/trust/anchors": "update-ca-certificates",
@@ -41,7 +41,7 @@ TRUST: dict[str, str] = {
 
 
 class Found(t.TypedDict):
-    """What a result tells of an image."""
+    """The description of an image in a result."""
 
     os: str
     cloud_init: bool
@@ -52,7 +52,7 @@ class Found(t.TypedDict):
 
 
 class Seeded(t.TypedDict):
-    """What a result tells of how a VM is seeded, and of its image if that was looked into."""
+    """How a VM is seeded, in a result, and its image if that was inspected."""
 
     method: str
     reason: str
@@ -71,14 +71,14 @@ class Image:
     sudo: bool = False
     network: str | None = None
     network_enabled: bool = False
-    sshd_unit: str | None = None  # one that is there and not enabled
+    sshd_unit: str | None = None  # one that exists and is not enabled
     manager: str | None = None
     trust: str | None = None
     bash: bool = False
     resolved: bool = False
 
     def shown(self) -> Found:
-        """What a result tells of it."""
+        """Its description in a result."""
         return {
             "os": self.os,
             "cloud_init": self.cloud_init,
@@ -89,15 +89,15 @@ class Image:
         }
 
 
-def look(there: There, os: str) -> Image:
-    """What the image has; ``there`` tells whether a path of it exists, links followed.
+def look(there: Exists, os: str) -> Image:
+    """What the image contains; ``there`` tells whether a path in it exists, following links.
 
-    ``os`` is what its os-release(5) says. Raises PlanRefused without systemd: what happens at the
-    first boot is a unit of it.
+    ``os`` is from its os-release(5). Raises PlanRefused without systemd, which runs the unit for
+    the first boot.
     """
     if not _any(there, ("/usr/lib/systemd", "/lib/systemd"), "systemd"):
         raise PlanRefused(
-            f"the image ({os}) has no systemd, which does what is left to do at the first boot;"
+            f"the image ({os}) has no systemd, which runs the remaining steps at the first boot;"
             " use an image with cloud-init and method nocloud, or seed: false"
         )
     network, enabled = _network(there)
@@ -118,17 +118,17 @@ def look(there: There, os: str) -> Image:
     )
 
 
-def _any(there: There, folders: t.Iterable[str], name: str) -> bool:
+def _any(there: Exists, folders: t.Iterable[str], name: str) -> bool:
     return any(there(f"{folder}/{name}") for folder in folders)
 
 
-def _enabled(there: There, unit: str, *targets: str) -> bool:
+def _enabled(there: Exists, unit: str, *targets: str) -> bool:
     wants = (f"/etc/systemd/system/{target}.wants" for target in targets)
     return _any(there, (*_ENABLED, *wants), unit)
 
 
-def _network(there: There) -> tuple[str | None, bool]:
-    """What configures the network: what is enabled, else what is there."""
+def _network(there: Exists) -> tuple[str | None, bool]:
+    """The network backend: the one that is enabled, else one that is installed."""
     networkd = _any(there, ("/usr/lib/systemd", "/lib/systemd"), "systemd-networkd")
     found = (
         ("networkmanager", _any(there, _SBIN, "NetworkManager"), "NetworkManager.service"),
@@ -139,14 +139,14 @@ def _network(there: There) -> tuple[str | None, bool]:
     for name, present, unit in found:
         if present and _enabled(there, unit, *targets):
             return name, True
-    # ifupdown before networkd, which comes with systemd whether it is used or not
+    # ifupdown before networkd, which is part of systemd whether it is used or not
     for name in ("networkmanager", "ifupdown", "networkd"):
         if any(one == name and present for one, present, _unit in found):
             return name, False
     return None, False
 
 
-def _sshd_unit(there: There) -> str | None:
+def _sshd_unit(there: Exists) -> str | None:
     for name in ("ssh", "sshd"):
         if any(_enabled(there, f"{name}.{kind}") for kind in ("service", "socket")):
             return None

@@ -2,11 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The network of a seed as the files of what configures a guest's network.
+"""The network of a seed as configuration files of the guest's network backend.
 
-Every NIC is found by its MAC address, which is also what its DHCP client identifies itself by: by
-default it would be the machine id, so that a VM made anew under the same address would be given
-another lease.
+Every NIC is matched by its MAC address, which also identifies its DHCP client: the default is the
+machine id, with which a VM recreated with the same address would get a different lease.
 
 This file is private to the collection.
 """
@@ -17,7 +16,7 @@ import ipaddress
 import typing as t
 
 from ..._errors import PlanRefused
-from .documents import ToldNic
+from .documents import ConfiguredNic
 from .types import NicConfig
 
 BACKENDS = ("networkmanager", "networkd", "ifupdown")
@@ -29,26 +28,26 @@ _ANY = {4: "0.0.0.0/0", 6: "::/0"}
 
 
 class NetworkFile(t.NamedTuple):
-    """A file of root's."""
+    """A file owned by root."""
 
     path: str
     text: str
     mode: int = 0o644
 
 
-def files(backend: str, nics: t.Sequence[ToldNic]) -> list[NetworkFile]:
+def files(backend: str, nics: t.Sequence[ConfiguredNic]) -> list[NetworkFile]:
     """The files that configure ``nics`` for ``backend``, one of BACKENDS."""
     if backend == "networkd":
-        return [_networkd(told) for told in nics]
+        return [_networkd(configured) for configured in nics]
     if backend == "networkmanager":
-        return [_networkmanager(told) for told in nics]
+        return [_networkmanager(configured) for configured in nics]
     return _ifupdown(nics)
 
 
-def resolv_conf(nics: t.Sequence[ToldNic]) -> str:
+def resolv_conf(nics: t.Sequence[ConfiguredNic]) -> str:
     """resolv.conf for a guest whose network configuration does not write one; empty if unknown."""
-    servers = dict.fromkeys(one for told in nics for one in told.config.dns_servers)
-    search = dict.fromkeys(one for told in nics for one in told.config.dns_search)
+    servers = dict.fromkeys(one for configured in nics for one in configured.config.dns_servers)
+    search = dict.fromkeys(one for configured in nics for one in configured.config.dns_search)
     lines = [f"nameserver {server}" for server in servers]
     if lines and search:
         lines.append(f"search {' '.join(search)}")
@@ -56,7 +55,7 @@ def resolv_conf(nics: t.Sequence[ToldNic]) -> str:
 
 
 def _routes(config: NicConfig) -> list[tuple[str, str, int | None]]:
-    """Network, router and metric, routers to everywhere first."""
+    """Network, router and metric, default routes first."""
     gateways = [(_ANY[6 if ":" in one else 4], one, None) for one in config.gateways]
     return [*gateways, *((route.to, route.via, route.metric) for route in config.routes)]
 
@@ -67,18 +66,18 @@ def _section(name: str, *lines: tuple[str, str | int | None]) -> str:
     return f"[{name}]\n{''.join(given)}\n" if given else ""
 
 
-def _networkd(told: ToldNic) -> NetworkFile:
-    config = told.config
+def _networkd(configured: ConfiguredNic) -> NetworkFile:
+    config = configured.config
     dhcp = {(True, True): "yes", (True, False): "ipv4", (False, True): "ipv6"}
     text = _section(
         "Match",
-        ("MACAddress", told.nic.mac),
-        ("Type", "!vlan bridge bond"),  # they may have the address of their NIC
+        ("MACAddress", configured.nic.mac),
+        ("Type", "!vlan bridge bond"),  # these may have the MAC address of their NIC
     )
     text += _section(
         "Link",
         ("MTUBytes", config.mtu),
-        ("RequiredForOnline", None if told.first else "no"),
+        ("RequiredForOnline", None if configured.first else "no"),
     )
     text += _section(
         "Network",
@@ -92,20 +91,20 @@ def _networkd(told: ToldNic) -> NetworkFile:
     for to, via, metric in _routes(config):
         # a router outside the NIC's networks was refused when the seed was read
         text += _section("Route", ("Destination", to), ("Gateway", via), ("Metric", metric))
-    # before what the image has, of which the first that matches a NIC is taken
-    return NetworkFile(f"{_NETWORKD}/05-fleet-virt-{told.nic.name}.network", _HEADER + text)
+    # before the image's files; the first one that matches a NIC is used
+    return NetworkFile(f"{_NETWORKD}/05-fleet-virt-{configured.nic.name}.network", _HEADER + text)
 
 
-def _networkmanager(told: ToldNic) -> NetworkFile:
-    config, name = told.config, f"fleet-virt-{told.nic.name}"
+def _networkmanager(configured: ConfiguredNic) -> NetworkFile:
+    config, name = configured.config, f"fleet-virt-{configured.nic.name}"
     text = _section(
         "connection",
         ("id", name),
         ("type", "ethernet"),
-        ("autoconnect-priority", 100),  # before what the image has
-        ("wait-device-timeout", 60000 if told.first else None),
+        ("autoconnect-priority", 100),  # before the image's own profiles
+        ("wait-device-timeout", 60000 if configured.first else None),
     )
-    text += _section("ethernet", ("mac-address", told.nic.mac.upper()), ("mtu", config.mtu))
+    text += _section("ethernet", ("mac-address", configured.nic.mac.upper()), ("mtu", config.mtu))
     for version in (4, 6):
         addresses = [one for one in config.addresses if _version(one) == version]
         routes = [one for one in _routes(config) if _version(one[0]) == version]
@@ -113,7 +112,7 @@ def _networkmanager(told: ToldNic) -> NetworkFile:
         if version == 4:
             method = "auto" if config.dhcp4 else "manual" if addresses else "disabled"
         else:
-            method = "auto"  # as networkd has it: what a router announces, DHCP if it says so
+            method = "auto"  # as in networkd: router advertisements, DHCP if they say so
         text += _section(
             f"ipv{version}",
             ("method", method),
@@ -126,27 +125,29 @@ def _networkmanager(told: ToldNic) -> NetworkFile:
             ("dns-search", "".join(f"{one};" for one in config.dns_search)),
             ("dhcp-client-id", "mac" if version == 4 and method == "auto" else None),
         )
-    # NetworkManager passes over files that others may read
+    # NetworkManager ignores files that others may read
     return NetworkFile(f"{_KEYFILES}/{name}.nmconnection", _HEADER + text, 0o600)
 
 
-def _ifupdown(nics: t.Sequence[ToldNic]) -> list[NetworkFile]:
-    """It knows NICs by names only: each is given one, which the kernel gives to none."""
+def _ifupdown(nics: t.Sequence[ConfiguredNic]) -> list[NetworkFile]:
+    """ifupdown identifies NICs by name only: each gets a name that the kernel never uses."""
     text = f"{_HEADER}auto lo\niface lo inet loopback\n"
     links: list[NetworkFile] = []
-    for number, told in enumerate(nics):
+    for number, configured in enumerate(nics):
         name = f"nic{number}"
-        match = _section("Match", ("MACAddress", told.nic.mac), ("Type", "ether"))
+        match = _section("Match", ("MACAddress", configured.nic.mac), ("Type", "ether"))
         link = match + _section("Link", ("Name", name))
         links.append(NetworkFile(f"{_NETWORKD}/05-fleet-virt-{name}.link", _HEADER + link))
         # the boot waits for what is "auto"
-        text += f"\n# {told.nic.name}\n{'auto' if told.first else 'allow-hotplug'} {name}\n"
-        text += _stanzas(name, told.config)
+        text += (
+            f"\n# {configured.nic.name}\n{'auto' if configured.first else 'allow-hotplug'} {name}\n"
+        )
+        text += _stanzas(name, configured.config)
     return [NetworkFile(INTERFACES, text), *links]
 
 
 def _stanzas(name: str, config: NicConfig) -> str:
-    # DHCP's stanzas know no option for it
+    # DHCP stanzas have no option for it
     rest = [f"pre-up ip link set dev {name} mtu {config.mtu}"] if config.mtu is not None else []
     if config.dns_servers:
         rest.append(f"dns-nameservers {' '.join(config.dns_servers)}")
@@ -167,7 +168,7 @@ def _stanzas(name: str, config: NicConfig) -> str:
         heads.append(("inet6 dhcp", []))
     if not heads:
         heads.append(("inet manual", []))
-    # routes come last, when all addresses are there
+    # routes come last, when all addresses exist
     heads[-1][1].extend(rest)
     return "".join(
         f"iface {name} {head}\n" + "".join(f"    {line}\n" for line in lines)
@@ -179,7 +180,7 @@ def _version(text: str) -> int:
     return ipaddress.ip_interface(text).version
 
 
-def require(backend: str | None, nics: t.Sequence[ToldNic]) -> str:
+def require(backend: str | None, nics: t.Sequence[ConfiguredNic]) -> str:
     """``backend``, or PlanRefused if the image has none and there are NICs to configure."""
     if backend is None and nics:
         raise PlanRefused(

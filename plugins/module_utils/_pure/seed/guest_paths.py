@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Paths of a guest whose disk is at hand: where they lead, link by link.
+"""Paths in a guest's disk: where they lead, link by link.
 
-Nothing of a guest can lead to the hypervisor: its disk is mounted by an appliance only. But a link
-that leads out of the guest's own tree, or to nothing, is no place to put a guest's identity: what
-is written there would not be found, or be somebody else's.
+Nothing in a guest can lead to the hypervisor: its disk is mounted only by an appliance. But a link
+that leads out of the guest's own tree, or to nothing, is not a place for a guest's identity: what
+is written there would not be found, or would belong to something else.
 
 This file is private to the collection.
 """
@@ -17,17 +17,17 @@ import typing as t
 
 from ..._errors import PlanRefused
 
-_MOST_LINKS = 40  # as Linux has it
-# What a link has to do for a path: its target, "" for what is no link, None for what is not there
+_MOST_LINKS = 40  # as in Linux
+# For a path: the target of a link, "" if it is not a link, None if it does not exist
 Look = t.Callable[[str], t.Optional[str]]
 
 
 def resolved(path: str, look: Look) -> str:
-    """Where ``path`` of the guest leads, without links; what is not there yet is no problem.
+    """The guest's ``path`` with links resolved; parts that do not exist yet are allowed.
 
     Raises PlanRefused, naming the link, if one leads out of the guest or to nothing.
     """
-    todo = [(part, False) for part in path.split("/") if part]  # with whether a link says so
+    todo = [(part, False) for part in path.split("/") if part]  # and whether it comes from a link
     done: list[str] = []
     via: list[str] = []  # links on the way
     while todo:
@@ -43,14 +43,14 @@ def resolved(path: str, look: Look) -> str:
         target = look(place)
         if target is None:
             if linked:
-                raise PlanRefused(_message(path, via[-1], "to nothing that is in the guest"))
+                raise PlanRefused(_message(path, via[-1], "to nothing in the guest"))
             return "/" + "/".join([*done, part, *(one for one, _linked in todo)])
         if target == "":
             done.append(part)
             continue
         via.append(f"{place} -> {target}")
         if len(via) > _MOST_LINKS:
-            raise PlanRefused(_message(path, via[0], "round in a circle"))
+            raise PlanRefused(_message(path, via[0], "in a loop"))
         if target.startswith("/"):
             done = []
         todo = [(one, True) for one in target.split("/") if one] + todo

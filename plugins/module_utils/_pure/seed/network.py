@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The network a seed gives its guest: options, checks against the VM's NICs.
+"""The network configuration in a seed: options, checks against the VM's NICs.
 
 This file is private to the collection.
 """
@@ -27,7 +27,7 @@ _EXAMPLE = "[{name: eth0, addresses: [192.0.2.10/24], gateway: 192.0.2.1}]"
 
 
 def read(reader: Reader, seed: Seed) -> Seed:
-    """``seed`` with what the network's options set."""
+    """``seed`` with the values of the network options."""
     return dataclasses.replace(
         seed,
         network=_nics(reader),
@@ -64,7 +64,7 @@ def _nic(reader: Reader) -> NicConfig:
     name = settings.Nic.name.read(reader)
     mac = settings.Nic.mac.read(reader)
     if reader.given("name") == reader.given("mac"):
-        reader.problem("name", f"a NIC is named, or found by its mac, one of both; {_EXAMPLE}")
+        reader.problem("name", f"a NIC is identified by either its name or its mac; {_EXAMPLE}")
     addresses = _addresses(reader)
     has = {address.version for address in addresses}
     gateways = _gateways(reader, addresses)
@@ -109,7 +109,7 @@ def _addresses(reader: Reader) -> list[ip.Interface]:
         else:
             network = address.network
             if "/" not in text:
-                message = f"{show(text)} has no prefix length; write {text}/24, or what it is"
+                message = f"{show(text)} has no prefix length; write for example {text}/24"
             elif (
                 address.ip.is_multicast
                 or address.ip.is_unspecified
@@ -127,7 +127,7 @@ def _addresses(reader: Reader) -> list[ip.Interface]:
                 )
             ):
                 message = (
-                    f"{show(text)} is the network's own or its broadcast address; choose one"
+                    f"{show(text)} is the network or broadcast address; choose one"
                     f" between {network.network_address} and {network.broadcast_address}"
                 )
             elif address in found:
@@ -154,7 +154,7 @@ def _gateways(reader: Reader, addresses: t.Sequence[ip.Interface]) -> tuple[str,
         if gateway is None:
             message = f"{show(text)} is not an address; write for example 192.0.2.1"
         elif gateway.version in found:
-            message = f"{show(text)} is a second gateway of IPv{gateway.version}; give one of each"
+            message = f"{show(text)} is a second IPv{gateway.version} gateway; give one of each"
         else:
             message = _unreachable(gateway, addresses)
         if message:
@@ -175,8 +175,8 @@ def _unreachable(via: ip.Address, addresses: t.Sequence[ip.Interface]) -> str | 
         return None
     if not networks:
         return (
-            f"{show(str(via))} needs a static IPv{via.version} address of the NIC beside it; with"
-            " DHCP the router comes from there"
+            f"{show(str(via))} needs a static IPv{via.version} address of the NIC as well; with"
+            " DHCP the server provides the router"
         )
     listed = ", ".join(str(network) for network in networks)
     return f"{show(str(via))} is not in the NIC's network ({listed}); give the router's address"
@@ -195,7 +195,7 @@ def _routes(reader: Reader, addresses: t.Sequence[ip.Interface]) -> tuple[Route,
         inner = Reader(entry, f"{reader.at('routes')}[{index}]", reader.problems)
         if not isinstance(entry, Mapping):
             if entry is None:
-                inner.problems.append(Problem(inner.path, f"there is nothing; write {example}"))
+                inner.problems.append(Problem(inner.path, f"this is empty; write {example}"))
             continue
         to, via = str(inner.value("to") or ""), str(inner.value("via") or "")
         metric = settings.Nic.metric.read(inner)
@@ -241,12 +241,12 @@ def _check_once(nics: t.Sequence[NicConfig], paths: t.Sequence[str], reader: Rea
                 continue
             first = seen.setdefault(value, path)
             if first != path:
-                message = f"{kind} {show(value)} is that of {first} as well; give it once"
+                message = f"{kind} {show(value)} is also that of {first}; give it once"
                 reader.problems.append(Problem(path, message))
 
 
 def problems(seed: Seed, nics: t.Sequence[SeededNic], path: str) -> list[Problem]:
-    """What of the seed's network does not fit the VM's NICs."""
+    """Problems: parts of the seed's network that do not match the VM's NICs."""
     found: list[Problem] = []
     taken: dict[str, str] = {}
     where = join(path, "network")
@@ -258,7 +258,7 @@ def problems(seed: Seed, nics: t.Sequence[SeededNic], path: str) -> list[Problem
             known = [one.name if nic.name else one.mac for one in nics]
             found.append(Problem(where, unknown_message(kind, key, known)))
         elif real.mac in taken:
-            message = f"{show(key)} and {show(taken[real.mac])} are one NIC; give it once"
+            message = f"{show(key)} and {show(taken[real.mac])} are the same NIC; give it once"
             found.append(Problem(where, message))
         else:
             taken[real.mac] = key
@@ -268,7 +268,7 @@ def problems(seed: Seed, nics: t.Sequence[SeededNic], path: str) -> list[Problem
 
 
 def twins(nics: t.Sequence[SeededNic]) -> list[Problem]:
-    """NICs of one VM with the same MAC address: libvirt takes them, a seed cannot."""
+    """A problem for NICs of one VM with the same MAC address: libvirt allows that, a seed not."""
     macs = [nic.mac for nic in nics]
     twice = dict.fromkeys(mac for mac in macs if macs.count(mac) > 1)
     message = (

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading the options of a seed that few requests have.
+"""Reading the less common options of a seed.
 
-No message shows what may be secret: hashes of passwords, content of files, commands, user-data.
+No message shows values that may be secret: password hashes, file content, commands, user-data.
 
 This file is private to the collection.
 """
@@ -28,14 +28,14 @@ from .types import ALL_SUDO, File, ReadYaml, Seed, User
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _HASH = re.compile(r"\$(?:5|6|7|y|gy|2[aby])\$[./A-Za-z0-9$=,-]{8,250}")
 _HASH_RULE = (
-    "this is not a password's hash as in shadow(5), such as $6$...; make one with openssl passwd -6"
+    "this is not a password hash as in shadow(5), such as $6$...; make one with openssl passwd -6"
 )
 _SUDO = r"[^\s#:][^:\0]{0,255}"
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----\s([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----")
 _BAD_TEXT = re.compile("[\0\ud800-\udfff]")
 _MAX_FILE = 1024 * 1024
 _MAX_USER_DATA = 1024 * 1024
-# What of user-data the collection itself has to decide, and who is asked instead
+# Keys of user-data that the collection itself sets, and what to use instead
 _OURS = {
     "ssh_keys": "the host key is made for the VM, so that it is known before it boots",
     "ssh_deletekeys": "the host key is made for the VM, so that it is known before it boots",
@@ -44,13 +44,13 @@ _OURS = {
     "fqdn": "set fqdn in the seed",
     "preserve_hostname": "set hostname in the seed",
     "prefer_fqdn_over_hostname": "set hostname in the seed",
-    "manual_cache_clean": "it keeps the VM what it is when its medium is gone",
+    "manual_cache_clean": "it preserves the VM's identity once its medium is gone",
     "network": "cloud-init takes no network from user-data; set network in the seed",
 }
 
 
 def read(reader: Reader, seed: Seed, read_yaml: ReadYaml | None) -> Seed:
-    """``seed`` with what these options set."""
+    """``seed`` with the values of these options."""
     users = _users(reader, seed)
     return dataclasses.replace(
         seed,
@@ -101,7 +101,7 @@ def _fqdn(reader: Reader, seed: Seed) -> str | None:
 
 
 def _sudo(reader: Reader, default: bool) -> str | None:
-    """A rule: true is everything without a password, false none, text the rule itself."""
+    """The sudo rule: true allows everything without a password, false nothing, text is the rule."""
     value = reader.value("sudo")
     if value is None:
         return ALL_SUDO if default else None
@@ -154,9 +154,9 @@ def _users(reader: Reader, seed: Seed) -> tuple[User, ...]:
         )
         inner.finish(names(settings.USERS.settings))
         if not inner.given("name"):
-            inner.problem("name", "a user has a name; write name: alice")
+            inner.problem("name", "a user needs a name; write name: alice")
         elif user.name and user.name in (seed.user, *(one.name for one in users)):
-            inner.problem("name", f"{show(user.name)} is given twice; a user exists once")
+            inner.problem("name", f"{show(user.name)} is given twice; give each user once")
         users.append(user)
     return tuple(users)
 
@@ -177,11 +177,11 @@ def _certificates(reader: Reader) -> tuple[str, ...]:
         if not isinstance(text, str):
             message = f"this is not text; {remedy}"
         elif "PRIVATE KEY" in text:
-            message = f"this holds a PRIVATE key, which belongs into no variable; {remedy}"
+            message = f"this contains a PRIVATE key, which must not be in a variable; {remedy}"
         else:
             blocks = list(_PEM.finditer(text))
             if not blocks or len(blocks) != text.count("-----BEGIN"):
-                message = f"this is not a PEM certificate, or cut short; {remedy}"
+                message = f"this is not a PEM certificate, or is truncated; {remedy}"
             elif not all(_is_der(block.group(1)) for block in blocks):
                 message = f"a certificate in this is damaged; {remedy}"
             else:
@@ -192,7 +192,7 @@ def _certificates(reader: Reader) -> tuple[str, ...]:
 
 
 def _is_der(text: str) -> bool:
-    """Whether base64 text holds one whole DER sequence (X.690)."""
+    """Whether base64 text is exactly one complete DER sequence (X.690)."""
     try:
         data = base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
@@ -220,9 +220,9 @@ def _files(reader: Reader) -> tuple[File, ...]:
         )
         inner.finish(names(settings.FILES.settings))
         if not inner.given("path"):
-            inner.problem("path", "a file has a path; write path: /etc/motd")
+            inner.problem("path", "a file needs a path; write path: /etc/motd")
         elif target and target in [one.path for one in files]:
-            inner.problem("path", f"{show(target)} is given twice; a file is written once")
+            inner.problem("path", f"{show(target)} is given twice; give each file once")
         files.append(file)
     return tuple(files)
 
@@ -230,7 +230,7 @@ def _files(reader: Reader) -> tuple[File, ...]:
 def _content(reader: Reader, encoding: str) -> str:
     value = reader.value("content")
     if not isinstance(value, str):
-        message = "this is not text" if value is not None else "a file has content"
+        message = "this is not text" if value is not None else "a file needs content"
         reader.problem("content", f"{message}; write text, or base64 with encoding: base64")
         return ""
     try:
@@ -245,7 +245,7 @@ def _content(reader: Reader, encoding: str) -> str:
     if len(data) > _MAX_FILE:
         reader.problem(
             "content",
-            f"{len(data)} bytes are more than a seed takes ({_MAX_FILE}); fetch it with a command,"
+            f"{len(data)} bytes are more than a seed allows ({_MAX_FILE}); fetch it with a command,"
             " or put it into the image",
         )
         return ""
@@ -256,9 +256,11 @@ def _mode(reader: Reader) -> str:
     value = reader.value("mode")
     if value is None:
         return settings.File.mode.default
-    # a number has lost what was meant: 0644 of YAML is 420
+    # a number is ambiguous: 0644 in YAML is 420
     if not isinstance(value, str) or re.fullmatch(r"0?[0-7]{3}|[0-7]{4}", value) is None:
-        reader.problem("mode", f'{show(value)} is not allowed: octal in quotes, for example "0644"')
+        reader.problem(
+            "mode", f'{show(value)} is not allowed: write octal in quotes, for example "0644"'
+        )
         return settings.File.mode.default
     return value.rjust(4, "0")
 
@@ -281,7 +283,7 @@ def _commands(reader: Reader) -> tuple[str | tuple[str, ...], ...]:
             reader.problems.append(
                 Problem(
                     f"{reader.at('commands')}[{index}]",
-                    "this is neither a line for the shell nor a list of a program and its"
+                    "this is neither a shell command nor a list of a program and its"
                     f" arguments; write {example}",
                 )
             )
@@ -308,7 +310,7 @@ def _user_data(reader: Reader, read_yaml: ReadYaml | None) -> str | None:
 
 
 def user_data_json(value: object, read_yaml: ReadYaml | None) -> str:
-    """User-data (a mapping, or YAML text) as JSON; ValueError with what is wrong, showing none."""
+    """User-data (a mapping, or YAML text) as JSON; ValueError with the problem, without content."""
     example = "write a mapping of cloud-config, for example {swap: {size: 0}}"
     if isinstance(value, str):
         if len(value) > _MAX_USER_DATA:
@@ -318,7 +320,7 @@ def user_data_json(value: object, read_yaml: ReadYaml | None) -> str:
             first.lower().startswith(("content-type:", "mime-version:"))
         ):
             raise ValueError(
-                "this is another kind of user-data than cloud-config; put scripts into files and"
+                "this is user-data of a kind other than cloud-config; put scripts into files and"
                 f" commands, and {example}"
             )
         if read_yaml is not None:

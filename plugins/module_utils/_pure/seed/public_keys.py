@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Public SSH keys as people write them, and what is wrong with those that are none.
+"""Public SSH keys as people write them, and the problems of invalid ones.
 
 This file is private to the collection.
 """
@@ -54,19 +54,19 @@ def public_keys(
     if required and not keys and not findings:
         reader.problem(
             key,
-            "no public key: nobody could log in; set virt_ssh_public_key, make one "
+            "no public key, so no login would be possible; set virt_ssh_public_key, create one "
             "with ssh-keygen -t ed25519, or set seed to false",
         )
     return tuple(keys)
 
 
 def public_key_problem(text: object) -> str | None:
-    """What is wrong with one line of ``authorized_keys``; never shows any of it."""
+    """The problem with one line of ``authorized_keys``; never shows any of its content."""
     remedy = "give the one line of the .pub file, such as ssh-ed25519 AAAA... name"
     if not isinstance(text, str):
         return f"this is not text; {remedy}"
     if "PRIVATE KEY" in text or text.startswith("-----") or "openssh-key-v1" in text:
-        return f"this is a PRIVATE key, which belongs into no variable; {remedy}"
+        return f"this is a PRIVATE key, which must not be in a variable; {remedy}"
     if not text.isprintable():
         return f"this is more than one line, or has control characters; {remedy}"
     kind, _dummy, rest = text.partition(" ")
@@ -79,5 +79,5 @@ def public_key_problem(text: object) -> str | None:
     if blob[: 4 + len(kind)] != len(kind).to_bytes(4, "big") + kind.encode("ascii") or (
         len(blob) < len(kind) + 32
     ):
-        return f"the {kind} key is cut short, or of another type than it says; {remedy}"
+        return f"the {kind} key is truncated, or of a different type than stated; {remedy}"
     return None

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is put into a VM before its first boot: reading what was written of it.
+"""What is put into a VM before its first boot: reading the ``seed`` option.
 
-What few requests have is read in ``seed_options`` and ``seed_network``, which are imported when it
-is there. The documents that cloud-init reads are made in ``seed_documents``.
+Less common options are read in ``options`` and ``network``, which are imported only when needed.
+The documents that cloud-init reads are built in ``documents``.
 
 This file is private to the collection.
 """
@@ -23,13 +23,13 @@ from . import settings
 from .public_keys import public_keys
 from .types import ReadYaml, Seed
 
-# Options that network reads; options reads what is in neither of both
+# Options that network reads; options reads all others
 _NETWORK = ("network", "dns_servers", "dns_search")
 _FEW = ("hostname", "user", "ssh_public_keys", "method")
 
 
 def wanted(value: object, default: bool) -> bool:
-    """Whether ``seed: value`` asks for seeding: a boolean, a word for one, or a mapping."""
+    """Whether ``seed: value`` requests seeding: a boolean, a word for one, or a mapping."""
     if value is None:
         return default
     if isinstance(value, (bool, str, int)):
@@ -46,11 +46,11 @@ def from_options(
     problems: list[Problem],
     read_yaml: ReadYaml | None = None,
 ) -> Seed:
-    """The seed that ``value`` (a mapping, or true) asks for; findings go to ``problems``.
+    """The seed that ``value`` (a mapping, or true) describes; problems go to ``problems``.
 
-    ``default_keys`` are the controller's own public keys, taken when none are written.
-    ``read_yaml`` reads user-data that is YAML text, and raises ValueError with what is wrong;
-    without it (on a hypervisor) only JSON is taken.
+    ``default_keys`` are the controller's own public keys, used when none are given.
+    ``read_yaml`` reads user-data that is YAML text, and raises ValueError with the problem;
+    without it (on a hypervisor) only JSON is accepted.
     """
     reader = Reader(value if isinstance(value, Mapping) else None, path, problems)
     if not isinstance(value, (Mapping, bool, str, int, type(None))):
@@ -81,8 +81,8 @@ def from_options(
     if method == "offline" and seed.user_data is not None:
         reader.problem(
             "user_data",
-            "cloud-init reads it, and method offline uses none; say it with the other options, with"
-            " files and with commands",
+            "cloud-init reads it, and method offline does not use cloud-init; use the other"
+            " options, files and commands instead",
         )
     reader.finish(known)
     return seed

@@ -12,36 +12,36 @@ from __future__ import annotations
 from ..base.settings import Boolean, Choice, Group, Integer, Table, Text, Value, Words, never
 
 DEFAULT_USER = "ansible"
-# How it reaches the guest: a medium that cloud-init reads, or written into the guest's own disk
+# How the seed reaches the guest: a medium that cloud-init reads, or written into its own disk
 METHODS = ("nocloud", "offline", "auto")
-# what useradd of every distribution takes
+# what useradd accepts on every distribution
 USER = r"[a-z_][a-z0-9_-]{0,31}"
-USER_RULE = "1 to 32 small letters, digits, '_' or '-', the first a letter or '_'"
+USER_RULE = "1 to 32 lowercase letters, digits, '_' or '-', the first a letter or '_'"
 _DOMAIN = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"
 _PATH = r"(?:/(?!\.{1,2}(?:/|$))[^/\0]{1,255}){1,64}"
 
 HOSTNAME = Value(
     "hostname",
-    "Host name of the guest, at most 63 characters; the VM's name if left out. One with dots is the"
-    " full name.",
+    "Host name of the guest, at most 63 characters; defaults to the VM's name. A name with dots is"
+    " the fully qualified name.",
     default=None,
 )
 FQDN = Value(
     "fqdn",
-    "Full name of the guest. Each part has at most 63 characters, all together 253.",
+    "Fully qualified name of the guest, at most 253 characters, 63 in each part.",
     default=None,
 )
 LOGIN = Text(
     "user",
-    "User Ansible logs in as. V(root) is possible.",
+    "User that Ansible logs in as. V(root) is allowed.",
     default=DEFAULT_USER,
     pattern=USER,
     rule=USER_RULE,
 )
 KEYS = Value(
     "ssh_public_keys",
-    "Keys that may log in as O(user), a list or text with one on each line. Left out, the variable"
-    " C(virt_ssh_public_key), else the first of the controller's own.",
+    "Public keys that may log in as O(user), as a list or as text with one key per line. Defaults"
+    " to the variable C(virt_ssh_public_key), else to the first of the controller's own keys.",
     default=None,
     of="list",
     elements="str",
@@ -49,28 +49,26 @@ KEYS = Value(
 )
 PASSWORD_HASH = Value(
     "password_hash",
-    "Hash of the password of O(user), as C(openssl passwd -6) prints it. Left out, the password is"
-    " locked. SSH takes keys only.",
+    "Hash of the password of O(user), as C(openssl passwd -6) prints it. If omitted, the password"
+    " is locked. SSH accepts keys only.",
     default=None,
     secret=True,
 )
 SUDO = Value(
     "sudo",
-    "What O(user) may do with sudo. V(true) is everything without a password, which holds if it is"
-    " left out; V(false) is nothing; other text is the rule, as in C(sudoers).",
+    "Sudo rights of O(user). V(true), the default, allows everything without a password; V(false)"
+    " allows nothing; any other text is the rule itself, as in C(sudoers).",
     default=None,
 )
 
 
 class User:
-    """The settings of a further user."""
+    """The settings of an additional user."""
 
-    name = Text(
-        "name", "Name of the user; has to be given.", default="", pattern=USER, rule=USER_RULE
-    )
+    name = Text("name", "Name of the user. Required.", default="", pattern=USER, rule=USER_RULE)
     keys = Value(
         "ssh_public_keys",
-        "Keys that may log in, a list or text with one on each line.",
+        "Public keys that may log in, as a list or as text with one key per line.",
         default=None,
         of="list",
         elements="str",
@@ -78,19 +76,21 @@ class User:
     )
     password_hash = Value(
         "password_hash",
-        "Hash of the password. Left out, it is locked.",
+        "Hash of the password. If omitted, the password is locked.",
         default=None,
         secret=True,
     )
     sudo = Value(
         "sudo",
-        "What the user may do with sudo, as for the first user. Left out, nothing.",
+        "Sudo rights of the user, as for the first user. None by default.",
         default=None,
     )
-    groups = Words("groups", "Groups of the guest.", pattern=USER, rule=USER_RULE)
+    groups = Words(
+        "groups", "Groups in the guest that the user is in.", pattern=USER, rule=USER_RULE
+    )
     shell = Text(
         "shell",
-        "Login shell; the image's if left out.",
+        "Login shell; defaults to the image's.",
         default=None,
         pattern=_PATH,
         rule="an absolute path such as /bin/bash",
@@ -99,20 +99,20 @@ class User:
 
 USERS = Group(
     "users",
-    "Further users.",
+    "Additional users.",
     settings=(User.name, User.keys, User.password_hash, User.sudo, User.groups, User.shell),
     of="list",
 )
 DNS_SERVERS = Value(
     "dns_servers",
-    "Addresses of name servers, for the NIC the boot waits for.",
+    "Addresses of name servers, for the NIC that the boot waits for.",
     default=None,
     of="list",
     elements="str",
 )
 DNS_SEARCH = Words(
     "dns_search",
-    "Domains that names are looked up in, for the NIC the boot waits for.",
+    "DNS search domains, for the NIC that the boot waits for.",
     pattern=_DOMAIN,
     rule="a domain is letters, digits, '-' and '.', for example example.org",
 )
@@ -123,8 +123,8 @@ class Nic:
 
     name = Text(
         "name",
-        "Name of the VM's NIC, in the order of its definition V(eth0), V(eth1) and so on for a VM"
-        " that this collection did not make. Either this or O(mac) has to be given.",
+        "Name of the VM's NIC. In a VM that this collection did not create, NICs are V(eth0),"
+        " V(eth1) and so on, in the order of its definition. Either this or O(mac) is required.",
         default=None,
         pattern=r"[^\s/]{1,32}",
         rule="the name of a NIC of this VM",
@@ -145,25 +145,27 @@ class Nic:
     )
     gateway = Value(
         "gateway",
-        "Router, one for IPv4 and one for IPv6 at most.",
+        "Default gateway, at most one for IPv4 and one for IPv6.",
         default=None,
         of="list",
         elements="str",
     )
     dhcp4 = Boolean(
         "dhcp4",
-        "Whether to ask a DHCP server. Left out, true without an IPv4 address.",
+        "Whether to use DHCP. Defaults to true if no IPv4 address is given.",
         default=None,
     )
-    dhcp6 = Boolean("dhcp6", "Whether to ask a DHCPv6 server.", default=False)
-    metric = Integer("metric", "Metric; lower is preferred.", default=None, low=0, high=2**32 - 1)
+    dhcp6 = Boolean("dhcp6", "Whether to use DHCPv6.", default=False)
+    metric = Integer(
+        "metric", "Route metric; lower is preferred.", default=None, low=0, high=2**32 - 1
+    )
     routes = Group(
         "routes",
-        "Further routes.",
+        "Additional routes.",
         settings=(
             Value(
                 "to",
-                "Network it leads to, such as V(198.51.100.0/24).",
+                "Destination network, such as V(198.51.100.0/24).",
                 default=None,
                 required=True,
             ),
@@ -177,7 +179,7 @@ class Nic:
     )
     dns_search = Words(
         "dns_search",
-        "Domains that names are looked up in.",
+        "DNS search domains.",
         pattern=DNS_SEARCH.pattern,
         rule=DNS_SEARCH.rule,
     )
@@ -187,10 +189,9 @@ class Nic:
 NETWORK = Group(
     "network",
     (
-        "NICs that are not simply to ask a DHCP server. A list, or a mapping from names to the"
-        " rest.",
-        "The NIC is found by its MAC address, whatever the guest calls it. The boot waits for the"
-        " NIC with a gateway, else for the first.",
+        "NICs that need more than DHCP. A list, or a mapping from NIC names to the other options.",
+        "A NIC is matched by its MAC address, whatever its name in the guest. The boot waits for"
+        " the NIC with a gateway, else for the first one.",
     ),
     settings=(
         Nic.name,
@@ -208,21 +209,21 @@ NETWORK = Group(
 )
 TIMEZONE = Text(
     "timezone",
-    "Time zone, such as V(Europe/Berlin). Left out, the image's.",
+    "Time zone, such as V(Europe/Berlin). Defaults to the image's.",
     default=None,
     pattern=r"[A-Za-z][A-Za-z0-9_+-]{0,31}(?:/[A-Za-z0-9_+-]{1,32}){0,2}",
     rule="for example Europe/Berlin or UTC",
 )
 LOCALE = Text(
     "locale",
-    "Locale, such as V(de_DE.UTF-8). Left out, the image's.",
+    "Locale, such as V(de_DE.UTF-8). Defaults to the image's.",
     default=None,
     pattern=r"(?:C|POSIX|[a-z]{2,3}(?:_[A-Z]{2})?)(?:\.[A-Za-z0-9-]{1,16})?(?:@[a-z]{1,16})?",
     rule="for example de_DE.UTF-8 or C.UTF-8",
 )
 CA_CERTIFICATES = Value(
     "ca_certificates",
-    "Certificates the guest trusts, as text in PEM or a list of such texts.",
+    "CA certificates that the guest trusts, as PEM text or a list of such texts.",
     default=None,
     of="list",
     elements="str",
@@ -234,19 +235,19 @@ class File:
 
     path = Text(
         "path",
-        "Absolute path, without C(.) or C(..); has to be given.",
+        "Absolute path, without C(.) or C(..). Required.",
         default=None,
         pattern=_PATH,
         rule="an absolute path without '.' or '..', for example /etc/motd",
     )
-    content = Value("content", "What is in it; has to be given.", default=None)
+    content = Value("content", "Content of the file. Required.", default=None)
     encoding = Choice(
-        "encoding", "How O(content) is written.", default="text", choices=("text", "base64")
+        "encoding", "Encoding of O(content).", default="text", choices=("text", "base64")
     )
     mode = Value("mode", "Permissions, octal and in quotes.", default="0644")
     owner = Text(
         "owner",
-        "Its user, or user and group, such as V(root:adm).",
+        "Owner, or owner and group, such as V(root:adm).",
         default="root:root",
         pattern=rf"{USER}(?::{USER})?",
         rule="a user, or user:group, for example root:adm",
@@ -255,19 +256,19 @@ class File:
 
 FILES = Group(
     "files",
-    "Files of the guest, at most 1 MiB each.",
+    "Files to write in the guest, at most 1 MiB each.",
     settings=(File.path, File.content, File.encoding, File.mode, File.owner),
     of="list",
 )
 PACKAGES = Words(
     "packages",
-    "Packages that are installed at the first boot, from where the image gets its packages.",
+    "Packages to install at the first boot, from the package sources configured in the image.",
     pattern=r"[A-Za-z0-9][A-Za-z0-9+._:=~@-]{0,127}",
-    rule="a package is named as its package manager does, for example qemu-guest-agent",
+    rule="use the name that its package manager uses, for example qemu-guest-agent",
 )
 COMMANDS = Value(
     "commands",
-    "Commands at the end of the first boot, as root. Each is a line for the shell, or a list of a"
+    "Commands to run as root at the end of the first boot. Each is a shell command, or a list of a"
     " program and its arguments.",
     default=None,
     of="list",
@@ -276,24 +277,25 @@ COMMANDS = Value(
 GROW_ROOT = Boolean("grow_root", "Grow the root file system to the size of its disk.", default=True)
 USER_DATA = Value(
     "user_data",
-    "More of cloud-init's cloud-config, as a mapping or as YAML text, for what has no option. Lists"
-    " are added to those of the other options, mappings are merged, the rest prevails. What decides"
-    " who the guest is (host keys, host name, network) cannot be set here. Not with"
-    " O(method=offline).",
+    "Additional cloud-config for cloud-init, as a mapping or as YAML text, for settings without an"
+    " option here. Lists are appended to those of the other options, mappings are merged, other"
+    " values override. The guest's identity (host keys, host name, network) cannot be set here."
+    " Not with O(method=offline).",
     default=None,
     of="raw",
 )
 METHOD = Choice(
     "method",
     (
-        "How the seed reaches the guest. V(nocloud) is a medium that cloud-init reads. V(offline)"
-        " writes into the VM's own disk before it can be started, for images without cloud-init; it"
-        " needs libguestfs with its Python binding on the hypervisor, and systemd in the image."
-        " V(auto) looks into the disk and takes V(nocloud) if cloud-init is installed, else"
-        " V(offline); without libguestfs it takes V(nocloud).",
-        "With V(offline), commands, packages and growing the root file system are left to a unit of"
-        " the first boot that removes itself. An SSH server, Python and sudo are installed by it if"
-        " the image has none. What is written into the disk cannot be taken away again.",
+        "How the seed is delivered to the guest. V(nocloud) is a medium that cloud-init reads."
+        " V(offline) writes into the VM's own disk before the VM can be started, for images"
+        " without cloud-init; it needs libguestfs with its Python binding on the hypervisor, and"
+        " systemd in the image. V(auto) inspects the disk and uses V(nocloud) if cloud-init is"
+        " installed, else V(offline); without libguestfs it uses V(nocloud).",
+        "With V(offline), commands, packages and growing the root file system are left to a"
+        " systemd unit at the first boot, which removes itself. It also installs an SSH server,"
+        " Python and sudo if the image lacks them. What was written into the disk cannot be"
+        " removed again.",
     ),
     default=METHODS[0],
     choices=METHODS,
@@ -323,12 +325,12 @@ SEED: Table = (
 SEEDS = Group(
     "seed",
     (
-        "What the guest is told before its first boot; V(false) for nothing. Left out, a VM made"
+        "Configuration of the guest at its first boot; V(false) for none. If omitted, a VM created"
         " from an image is seeded with the defaults.",
-        "The guest's SSH host key is made for it, so that it is known before it boots; its public"
-        " half is in the VM's metadata.",
+        "The guest's SSH host key is generated in advance, so that it is known before the guest"
+        " boots; the public key is stored in the VM's metadata.",
     ),
     settings=tuple(SEED),
     of="raw",
-    change=never("a seed is for the first boot; make the VM anew, or change the guest"),
+    change=never("a seed applies only at the first boot; recreate the VM, or change the guest"),
 )

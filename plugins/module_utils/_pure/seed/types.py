@@ -19,14 +19,14 @@ from .settings import DEFAULT_USER, METHODS
 
 ALL_SUDO = "ALL=(ALL) NOPASSWD:ALL"
 ReadYaml = t.Callable[[str], object]
-# Options whose content is one digest in the request that is kept: see Seed.without_secrets
+# Options whose content is one digest in the stored request: see Seed.without_secrets
 HIDDEN = ("password_hash", "users", "files", "ca_certificates", "commands", "user_data")
-_ROUNDS = 100_000  # some 50 ms; see Seed.without_secrets
+_ROUNDS = 100_000  # about 50 ms; see Seed.without_secrets
 
 
 @dataclass(frozen=True)
 class User:
-    """A user beside the one Ansible logs in as; ``sudo`` is a rule of sudoers(5)."""
+    """A user in addition to the one Ansible logs in as; ``sudo`` is a rule of sudoers(5)."""
 
     name: str
     ssh_public_keys: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class Route:
 
 @dataclass(frozen=True)
 class NicConfig:
-    """What a NIC, named or found by its MAC address, is told; addresses have a prefix length."""
+    """The configuration of a NIC, given by name or MAC address; addresses have a prefix length."""
 
     name: str | None = None
     mac: str | None = None
@@ -75,7 +75,7 @@ class NicConfig:
 class Seed:
     """Host name (None: the VM's name), the user Ansible logs in as and its public keys, and more.
 
-    ``user_data`` is JSON. ``secrets`` stands for what :meth:`without_secrets` took out.
+    ``user_data`` is JSON. ``secrets`` replaces what :meth:`without_secrets` removed.
     """
 
     hostname: str | None = None
@@ -101,14 +101,14 @@ class Seed:
 
     @property
     def static_addresses(self) -> tuple[str, ...]:
-        """The addresses it gives, without prefix length, in the order of its NICs."""
+        """The addresses it configures, without prefix length, in the order of its NICs."""
         return tuple(one.partition("/")[0] for nic in self.network for one in nic.addresses)
 
     def without_secrets(self, name: str) -> Seed:
-        """The same seed of the VM ``name``, fit for metadata that everybody may read.
+        """The same seed of the VM ``name``, safe for metadata that anyone may read.
 
-        What may be secret (and what is only bulky) is replaced by one digest, so that another
-        request is told apart. A short secret must not be guessed from it, hence PBKDF2.
+        What may be secret (and what is merely large) is replaced by one digest, so that a different
+        request is recognised. A short secret must not be guessable from it, hence PBKDF2.
         """
         hidden = (
             self.password_hash,
@@ -143,7 +143,7 @@ def _digest(name: str, text: str) -> str:
 
 @dataclass(frozen=True)
 class HostKey:
-    """An SSH host key pair made for one VM; the private half is in no representation."""
+    """An SSH host key pair created for one VM; the private key is in no representation."""
 
     public: str
     private: str = field(repr=False)
@@ -153,7 +153,7 @@ class HostKey:
 
 
 class SeededNic(t.NamedTuple):
-    """As much of a NIC as the guest's network configuration needs."""
+    """The part of a NIC that the guest's network configuration needs."""
 
     name: str
     mac: str

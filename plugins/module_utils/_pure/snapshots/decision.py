@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From what all hypervisors say to where a VM's snapshots are, and what is told of them.
+"""Decide from all hypervisors' answers where a VM's snapshots are, and report on them.
 
 This file is private to the collection.
 """
@@ -46,7 +46,7 @@ class Vm:
 
 @dataclass(frozen=True)
 class Fleet:
-    """The VMs of each hypervisor of the play. ``silent`` gave no answer, and are not declared
+    """The VMs of each hypervisor of the play. ``silent`` did not respond and are not declared
     lost."""
 
     there: t.Mapping[str, tuple[Vm, ...]]
@@ -56,7 +56,7 @@ class Fleet:
 def fleet(
     registered: t.Mapping[str, Answer], expected: t.Sequence[str] | None, lost: t.Sequence[str]
 ) -> Fleet:
-    """What was registered; raises PlanRefused as :func:`located.sort` does."""
+    """Parse the registered results; raises PlanRefused as :func:`located.sort` does."""
     answers, silent = located.sort(registered, "vms", expected, lost)
     return Fleet({name: _vms(answer) for name, answer in answers.items()}, silent)
 
@@ -74,7 +74,7 @@ def _vms(answer: Answer) -> tuple[Vm, ...]:
 
 
 def decide(names: t.Sequence[str], seen: Fleet) -> dict[str, list[str]]:
-    """The names of each hypervisor; raises PlanRefused with everything that is not proven."""
+    """The names of each hypervisor; raises PlanRefused with everything that is unproven."""
     where = located.locate(names, seen.there, seen.silent)
     problems = where.problems
     if not proofs.missing("absent", seen.silent):
@@ -93,7 +93,7 @@ def decide(names: t.Sequence[str], seen: Fleet) -> dict[str, list[str]]:
 def report(
     shares: t.Mapping[str, t.Sequence[str]], answers: t.Mapping[str, Answer], *, check: bool
 ) -> tuple[str, list[str]]:
-    """Text for people, and what failed."""
+    """The report as text, and the failures."""
     rows: list[list[str | None]] = []
     failures = []
     for one in outcomes(shares, answers):
@@ -110,7 +110,7 @@ def report(
 
 
 def listing(names: t.Sequence[str], seen: Fleet) -> tuple[str, list[str]]:
-    """All snapshots of VMs (``names``; without, of all), as text, and what could not be said."""
+    """All snapshots of VMs (``names``, or all), as text, and the problems."""
     rows: list[list[str | None]] = []
     for host, vms in seen.there.items():
         for vm in vms:
@@ -121,7 +121,7 @@ def listing(names: t.Sequence[str], seen: Fleet) -> tuple[str, list[str]]:
         lines = ["no VM of those that answered has snapshots"]
     lines += [f"{clean(host)}: no answer: {clean(one.why)}" for host, one in seen.silent.items()]
     unknown = [name for name in dict.fromkeys(names) if name not in there]
-    more = f", of which not all did: {proofs.named(seen.silent)}" if seen.silent else ""
+    more = f" (not all did: {proofs.named(seen.silent)})" if seen.silent else ""
     problems = [f"on no hypervisor that answered{more}: {', '.join(unknown)}"] if unknown else []
     return "\n".join(lines) + "\n", problems
 

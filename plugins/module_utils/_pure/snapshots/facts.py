@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What there is to know of a VM and its snapshots, and what is asked for.
+"""The facts about a VM and its snapshots, and the request.
 
 This file is private to the collection.
 """
@@ -17,13 +17,13 @@ from ..base.metadata import Metadata
 PRESENT, REVERTED, ABSENT = "present", "reverted", "absent"
 INTERNAL, EXTERNAL = "internal", "external"
 AUTO, ALWAYS, NEVER = "auto", "always", "never"  # whether a guest's file systems are frozen
-MADE_BY = "made by fleet.virt"  # the description of ours, by which they are told from others'
-MERGING = "; being merged"  # after it: what it holds is of no moment any more
+MADE_BY = "made by fleet.virt"  # the description of our snapshots, which identifies them
+MERGING = "; being merged"  # after it: its contents are no longer usable
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """``snapshot`` is to be in ``state``, with its ``children`` if it goes; ``keep`` of ours."""
+    """``snapshot`` and its ``state``, with its ``children`` if removed; ``keep`` of ours."""
 
     snapshot: str
     state: str = PRESENT
@@ -35,28 +35,28 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Disk:
-    """A disk of a definition; ``source`` is its file or volume, ``type`` libvirt's word for it."""
+    """A disk of a definition; ``source`` is its file or volume, ``type`` libvirt's type of it."""
 
     target: str
     source: str
     format: str | None = "qcow2"
     device: str = "disk"
     readonly: bool = False
-    snapshot: str | None = None  # what the definition says of snapshots of it
+    snapshot: str | None = None  # the snapshot attribute in the definition
     type: str = "file"
 
     @property
     def taken(self) -> bool:
-        """Whether what is in it changes, and has to come along."""
+        """Whether its contents change, so that a snapshot must include it."""
         return self.device not in ("cdrom", "floppy") and not self.readonly
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A snapshot; ``state`` is the VM's of that moment, ``stored`` our metadata of that moment.
+    """A snapshot; ``state`` is the VM's at that moment, ``stored`` our metadata at that moment.
 
-    ``disks`` are those that it holds. One in files of its own has ``files``, by target, to which
-    the VM has written since. ``merging``: that these go into the disks has begun at least.
+    ``disks`` are those that it contains. An external one has ``files``, by target, to which the VM
+    has written since. ``merging``: merging these into the disks has at least begun.
     """
 
     name: str
@@ -75,11 +75,11 @@ class Snapshot:
 class Facts:
     """The VM and its snapshots.
 
-    ``unfit`` are parts of it that no snapshot holds, ``forgetful`` those with which its memory
-    cannot be kept, with the remedy. ``free_mib`` is what the file system of its first disk has
-    left, None if that is not known. ``agent``: the guest's has opened its channel. ``libvirt`` is
-    the version, as libvirt counts. ``there`` are files in the way of those that would be made.
-    ``used`` says by name why the files of a snapshot may not be merged: who else needs them.
+    ``unfit`` are parts of it that no snapshot can contain, ``forgetful`` those with which its
+    memory cannot be stored, with the remedy. ``free_mib`` is the free space on the file system of
+    its first disk, None if unknown. ``agent``: the guest agent has opened its channel. ``libvirt``
+    is the version, as libvirt counts. ``there`` are existing files in the way of new ones. ``used``
+    says by name why the files of a snapshot must not be merged: who else needs them.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Facts:
     stored: Metadata | None = None
     snapshots: tuple[Snapshot, ...] = ()
     current: str | None = None
-    reverted: int = 0  # how often it was taken back; of the prediction alone
+    reverted: int = 0  # how often it was reverted; only in predictions
 
     def find(self, name: str) -> Snapshot | None:
         """The snapshot ``name``, None if there is none."""
@@ -112,8 +112,8 @@ class Facts:
 
 
 def ordered(snapshots: t.Iterable[Snapshot]) -> tuple[Snapshot, ...]:
-    """The oldest first. libvirt keeps whole seconds; within one, what comes from another is
-    newer."""
+    """The oldest first. libvirt stores whole seconds; within one second, a child is newer than its
+    parent."""
     by_name = {one.name: one for one in snapshots}
 
     def depth(one: Snapshot) -> int:
@@ -128,7 +128,7 @@ def ordered(snapshots: t.Iterable[Snapshot]) -> tuple[Snapshot, ...]:
 
 
 def below(facts: Facts, name: str) -> list[Snapshot]:
-    """The snapshots that come from ``name``, those nearest to it first."""
+    """The descendants of the snapshot ``name``, the nearest first."""
     found = [one for one in facts.snapshots if one.parent == name]
     for one in list(found):
         found += below(facts, one.name)

@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Snapshots in files of their own (libvirt: external): of the disks alone.
+"""External snapshots, of the disks only.
 
-The disk as it was stays as it is, and the VM goes on in a new file that lies on it. Deleting one
-merges that file into the one below, which libvirt does of VMs that run and that are off, as early
-as 9.0. From the first byte on, what the snapshot held is of no moment any more; that is noted in it
-before, so that nobody goes back to it.
+The old file stays as it is, and the VM continues in a new overlay of it. Deleting a snapshot merges
+that overlay into its backing file, which libvirt can do for running VMs and those that are off
+since 9.0. From the first byte on, the snapshot's contents are no longer usable; that is recorded in
+it first, so that no run reverts to it.
 
 This file is private to the collection.
 """
@@ -22,12 +22,12 @@ from ..base.metadata import Metadata, OwnVolume
 from ..plan.steps import Step
 from .facts import ALWAYS, EXTERNAL, INTERNAL, NEVER, Disk, Facts, Snapshot, Wanted
 
-CAN_REVERT = 9_009_000  # libvirt's version from which on it goes back to them
-_LONGEST = 255  # bytes that a file's name may have
+CAN_REVERT = 9_009_000  # the first version of libvirt that reverts to them
+_LONGEST = 255  # bytes of a file name
 
 
 def path_of(facts: Facts, disk: Disk, snapshot: str) -> str:
-    """The file in which the VM goes on with ``disk``, named after what lies lowest of it."""
+    """The file in which the VM continues with ``disk``, named after the lowest backing file."""
     found = disk.source
     for one in facts.of_kind(EXTERNAL)[:1]:
         found = {each.target: each.source for each in one.disks}.get(disk.target, found)
@@ -35,55 +35,55 @@ def path_of(facts: Facts, disk: Disk, snapshot: str) -> str:
 
 
 def untakeable(facts: Facts, wanted: Wanted) -> list[str]:
-    """What speaks against taking one of the disks alone."""
+    """Reasons against taking a disk-only snapshot."""
     name, disks = facts.name, [disk for disk in facts.disks if disk.taken]
     found = list(facts.unfit)
     within = facts.of_kind(INTERNAL)
     if within:
         found.append(
-            f"{name!r} has snapshots within its disks ({_names(within)}), and libvirt deletes"
-            " neither those nor this one where both are; delete them first, or leave disk_only out"
+            f"{name!r} has internal snapshots ({_names(within)}), and libvirt deletes neither kind"
+            " if both exist; delete them first, or leave disk_only out"
         )
     for disk in disks:
         if disk.type != "file" or not disk.source.startswith("/"):
             found.append(
-                f"disk {disk.target} of {name!r} is of type {disk.type}, and only beside one that"
-                " is a file can a file be made for what comes; leave disk_only out"
+                f"disk {disk.target} of {name!r} is of type {disk.type}, and a disk-only snapshot"
+                " needs disks that are files; leave disk_only out"
             )
         elif disk.format is None:
             found.append(
-                f"the definition of {name!r} does not say the format of its disk {disk.target}, and"
-                f" guessing it is dangerous; say it there (virsh edit {name})"
+                f"the definition of {name!r} does not give the format of its disk {disk.target},"
+                f" and guessing it is dangerous; add it there (virsh edit {name})"
             )
         elif disk.snapshot in ("no", "manual"):
             found.append(
-                f"the definition of {name!r} says snapshot='{disk.snapshot}' of its disk"
+                f"the definition of {name!r} has snapshot='{disk.snapshot}' for its disk"
                 f" {disk.target}, which would be left out; remove that (virsh edit {name})"
             )
         else:
             found += _unnameable(facts, path_of(facts, disk, wanted.snapshot))
     if not disks:
-        found.append(f"{name!r} has no disk that could be written to; there is nothing to keep")
+        found.append(f"{name!r} has no writable disk; there is nothing to snapshot")
     if facts.active and wanted.quiesce == ALWAYS and not facts.agent:
         found.append(
-            f"the guest of {name!r} has no agent that answers, so its file systems cannot be"
-            " frozen; install and start qemu-guest-agent in it, or leave quiesce at auto"
+            f"the guest agent of {name!r} does not respond, so the file systems cannot be frozen;"
+            " install and start qemu-guest-agent in the guest, or leave quiesce at auto"
         )
     return found
 
 
 def _unnameable(facts: Facts, path: str) -> t.Iterator[str]:
     if len(posixpath.basename(path).encode()) > _LONGEST:
-        yield f"{path} is too long for a file's name; give the snapshot a shorter one"
+        yield f"{path} is too long for a file name; give the snapshot a shorter one"
     if path in facts.there:
         yield (
-            f"{path} is there already, and is not known here; look whose it is, and move it away,"
-            " or give the snapshot another name"
+            f"{path} already exists and does not belong to this VM; find its owner and move it"
+            " away, or give the snapshot another name"
         )
 
 
 def create(facts: Facts, wanted: Wanted, made: Snapshot) -> Step[Facts]:
-    """The step that takes ``made``, which is of the disks alone."""
+    """The step that takes ``made``, a disk-only snapshot."""
     name, taken = wanted.snapshot, {disk.target: disk for disk in facts.disks if disk.taken}
     files = {target: path_of(facts, disk, name) for target, disk in taken.items()}
     state = "disk-snapshot" if facts.active else "shutoff"
@@ -101,20 +101,20 @@ def create(facts: Facts, wanted: Wanted, made: Snapshot) -> Step[Facts]:
 
     freeze = facts.state == "running" and facts.agent and wanted.quiesce != NEVER
     how = ", its file systems frozen" if freeze else ""
-    text = f"take snapshot {name} of its disks alone{how}"
+    text = f"take disk-only snapshot {name}{how}"
     return Step("create_files", text, created, about=(name, files, freeze))
 
 
 def unmergeable(facts: Facts, going: t.Sequence[Snapshot]) -> list[str]:
-    """What speaks against deleting ``going`` in this order."""
+    """Reasons against deleting ``going`` in this order."""
     name, found = facts.name, []
     outside, within = facts.of_kind(EXTERNAL), facts.of_kind(INTERNAL)
     if going and outside and within:
         return [
-            f"{name!r} has snapshots within its disks ({_names(within)}) and in files of their own"
+            f"{name!r} has internal snapshots ({_names(within)}) and external ones"
             f" ({_names(outside)}); libvirt deletes none of them then. Merge the files (virsh"
-            f" blockcommit {name} TARGET --active --pivot) and forget their snapshots (virsh"
-            f" snapshot-delete {name} NAME --metadata) first"
+            f" blockcommit {name} TARGET --active --pivot) and remove the metadata of their"
+            f" snapshots (virsh snapshot-delete {name} NAME --metadata) first"
         ]
     left = {one.name: one for one in facts.snapshots}
     current = facts.current
@@ -124,8 +124,8 @@ def unmergeable(facts: Facts, going: t.Sequence[Snapshot]) -> list[str]:
             continue
         if not one.ours:
             found.append(
-                f"snapshot {one.name} of {name!r} is in files of its own, which others made, and is"
-                f" not merged here; do it with virsh snapshot-delete {name} {one.name}"
+                f"snapshot {one.name} of {name!r} is an external one made by other means and is not"
+                f" merged here; use virsh snapshot-delete {name} {one.name}"
             )
         if one.name in facts.used:
             found.append(facts.used[one.name])
@@ -133,8 +133,8 @@ def unmergeable(facts: Facts, going: t.Sequence[Snapshot]) -> list[str]:
         if len(above) > 1 or (above and current == one.name):
             more = " and the VM itself" if current == one.name else ""
             found.append(
-                f"{', '.join(above)}{more} come from snapshot {one.name} of {name!r}, whose files"
-                " can only be merged where it is one; delete the others first"
+                f"{', '.join(above)}{more} are based on snapshot {one.name} of {name!r}, whose"
+                " files can be merged only into a single one; delete the others first"
             )
         parent = one.parent
         left = {
@@ -146,7 +146,7 @@ def unmergeable(facts: Facts, going: t.Sequence[Snapshot]) -> list[str]:
 
 
 def mark(one: Snapshot) -> Step[Facts]:
-    """Note in the snapshot that it is being merged."""
+    """Record in the snapshot that it is being merged."""
 
     def marked(before: Facts) -> Facts:
         snapshots = tuple(
@@ -155,12 +155,12 @@ def mark(one: Snapshot) -> Step[Facts]:
         )
         return dataclasses.replace(before, snapshots=snapshots)
 
-    text = f"note that snapshot {one.name} is being merged"
+    text = f"mark snapshot {one.name} as being merged"
     return Step("mark", text, marked, about=one.name, forward=True)
 
 
 def lowered(facts: Facts, one: Snapshot) -> Facts:
-    """``facts`` once the files of ``one`` are in those below."""
+    """``facts`` once the files of ``one`` are merged into their backing files."""
     lower = {disk.target: disk for disk in one.disks}
     merged = {path: lower[target] for target, path in one.files if target in lower}
 
@@ -181,7 +181,7 @@ def lowered(facts: Facts, one: Snapshot) -> Facts:
 
 
 def chain(facts: Facts, disk: Disk) -> list[Disk]:
-    """What ``disk`` lies on by the VM's snapshots, the uppermost first."""
+    """The backing files of ``disk`` by the VM's snapshots, the uppermost first."""
     made = {path: (one, target) for one in facts.snapshots for target, path in one.files}
     found: list[Disk] = []
     while disk.source in made:
@@ -195,25 +195,25 @@ def chain(facts: Facts, disk: Disk) -> list[Disk]:
 
 
 def unrevertable(facts: Facts, found: Snapshot) -> list[str]:
-    """What speaks against going back to one in files of its own."""
+    """Reasons against reverting to an external snapshot."""
     name, problems = facts.name, []
     if not found.ours:
         problems.append(
-            f"snapshot {found.name} of {name!r} is in files of its own, which others made, and is"
-            f" not gone back to here; do it with virsh snapshot-revert {name} {found.name}, which"
-            " libvirt can from 9.9 on"
+            f"snapshot {found.name} of {name!r} is an external one made by other means and is not"
+            f" reverted to here; use virsh snapshot-revert {name} {found.name}, which needs"
+            " libvirt 9.9"
         )
     elif found.merging:
         problems.append(
             f"the files of snapshot {found.name} of {name!r} have begun to be merged into its"
-            " disks, so it is of no moment any more; delete it"
+            " disks, so it is no longer usable; delete it"
         )
     elif facts.libvirt < CAN_REVERT:
         had = f"{facts.libvirt // 10**6}.{facts.libvirt // 1000 % 1000}"
         problems.append(
-            f"snapshot {found.name} of {name!r} is of its disks alone, and going back to such ones"
-            f" needs libvirt 9.9 on its hypervisor, which has {had}; a copy of the VM as it was can"
-            " be made of its files by hand (qemu-img convert)"
+            f"snapshot {found.name} of {name!r} is disk-only, and reverting to it needs libvirt 9.9"
+            f" on its hypervisor, which has {had}; a copy of the VM as it was can be made from the"
+            " files by hand (qemu-img convert)"
         )
     return problems
 
@@ -221,9 +221,9 @@ def unrevertable(facts: Facts, found: Snapshot) -> list[str]:
 def own_files(
     stored: Metadata | None, disks: t.Iterable[Disk], snapshots: t.Collection[Snapshot]
 ) -> tuple[OwnVolume, ...]:
-    """The files that snapshots of ours have made for the VM, of which none has a note of its own.
+    """The files that our snapshots have created for the VM, which are recorded nowhere else.
 
-    They are named by the definition or by a snapshot, and after the volume that lies lowest.
+    The definition or a snapshot refers to them, and they are named after the lowest volume.
     """
     outside = [one for one in snapshots if one.kind == EXTERNAL]
     if stored is None or not stored.made_here or not all(one.ours for one in outside):

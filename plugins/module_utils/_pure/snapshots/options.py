@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The options of ``virt_snapshot``, for the module and its controller half.
+"""The options of ``virt_snapshot``, for the module and its action plugin.
 
 This file is private to the collection.
 """
@@ -18,7 +18,7 @@ from ..base.json_values import as_text
 from .facts import ABSENT, ALWAYS, AUTO, NEVER, PRESENT, REVERTED, Wanted
 
 _MOST_KEPT = 1000
-# A word of libvirt's that is a file's name too: it keeps what it knows of a snapshot under it
+# libvirt's name for it is a file name too: it stores the snapshot's metadata under it
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,62}")
 
 ARGUMENTS: Spec = {
@@ -41,30 +41,30 @@ INTERNAL: Spec = {
 
 
 def wanted_of(options: t.Mapping[str, object]) -> Wanted:
-    """What the options ask for; raises SpecError for what cannot be meant."""
+    """The options as a request; raises SpecError for invalid ones."""
     name, state, keep = as_text(options["snapshot"]) or "", str(options["state"]), options["keep"]
     problems = []
     if not name:
         rule = "none is named; give one (in a playbook virt_snapshot=before-upgrade)"
         problems.append(Problem("snapshot", rule))
     elif state == PRESENT and not _NAME.fullmatch(name):
-        rule = "letters, digits and _.+- make one, at most 63, and the first is a letter or digit"
-        problems.append(Problem("snapshot", f"{name!r} is no name of a snapshot; {rule}"))
+        rule = "use at most 63 letters, digits and _.+-, the first a letter or digit"
+        problems.append(Problem("snapshot", f"{name!r} is no snapshot name; {rule}"))
     if keep is not None and (not isinstance(keep, int) or not 1 <= keep <= _MOST_KEPT):
-        rule = f"a number from 1 to {_MOST_KEPT} is"
+        rule = f"give a number from 1 to {_MOST_KEPT}"
         problems.append(Problem("keep", f"{keep} is no number of snapshots to keep; {rule}"))
     if keep is not None and state != PRESENT:
-        rule = "only one that is made lets others go; leave it out"
+        rule = "only taking a snapshot removes old ones; leave it out"
         problems.append(Problem("keep", f"given with state {state}; {rule}"))
     if options["children"] and state != ABSENT:
-        rule = "only what is deleted takes others with it; leave it out"
+        rule = "only deleting a snapshot can include its children; leave it out"
         problems.append(Problem("children", f"given with state {state}; {rule}"))
     disk_only, quiesce = bool(options["disk_only"]), str(options["quiesce"])
     if disk_only and state != PRESENT:
-        rule = "what there is of the disks alone is known; leave it out"
+        rule = "an existing snapshot's kind is known; leave it out"
         problems.append(Problem("disk_only", f"given with state {state}; {rule}"))
     if quiesce == ALWAYS and not disk_only:
-        rule = "only one of the disks alone (disk_only) needs it; leave it out"
+        rule = "only a disk-only snapshot (disk_only) needs it; leave it out"
         problems.append(Problem("quiesce", f"{ALWAYS} is given without disk_only; {rule}"))
     if problems:
         raise SpecError(problems)

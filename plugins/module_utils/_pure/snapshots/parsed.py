@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What libvirt's XML says of a snapshot, and of the disks of a definition.
+"""Parse libvirt's XML of a snapshot, and the disks of a definition.
 
 This file is private to the collection.
 """
@@ -47,7 +47,7 @@ def snapshot(text: str) -> Snapshot:
 
 
 def _files(root: Element) -> t.Iterator[tuple[str, str]]:
-    """The files that the VM has written to since, also those after going back to it."""
+    """The files that the VM has written to since, including those after reverting to it."""
     for tag in ("disks", "revertDisks"):
         for disk in root.iterfind(f"{tag}/disk"):
             source = disk.find("source")
@@ -57,7 +57,7 @@ def _files(root: Element) -> t.Iterator[tuple[str, str]]:
 
 
 def _as_domain(element: Element) -> Element:
-    """What a snapshot keeps of the next start's definition has a name of its own."""
+    """A snapshot's ``<inactiveDomain>`` as a ``<domain>``."""
     element.tag = "domain"
     return element
 

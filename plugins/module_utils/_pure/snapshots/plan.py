@@ -2,15 +2,15 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a VM's snapshots are to be: what speaks against it, and the steps.
+"""Plan a VM's snapshots: reasons to refuse, and the steps.
 
-Snapshots are internal unless they are to be of the disks alone: in the qcow2 files of the disks,
-which libvirt makes, takes a VM back to and deletes in one call each, in every version that there
-is. Of a VM that runs they have its memory too. No file is made for them, so whatever removes the
-VM's disks removes them. Those in files of their own are in ``files``.
+Snapshots are internal unless they are disk-only: in the qcow2 files of the disks, which libvirt
+creates, reverts to and deletes in one call each, in every supported version. Those of a running VM
+include its memory. No file is created for them, so whatever removes the VM's disks removes them.
+External ones are in ``files``.
 
-No step writes into the VM's definition: what is in it while a snapshot is made would be in it again
-after going back. A step is one call of libvirt's; a kill leaves what was before it or after it.
+No step writes into the VM's definition: what is in it while a snapshot is taken would return with a
+revert. A step is one call to libvirt; a kill leaves the state before it or after it.
 
 This file is private to the collection.
 """
@@ -29,7 +29,7 @@ _SPARE_MIB = 64
 
 
 def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
-    """The steps from what is there to what is wanted."""
+    """The steps from what exists to what is wanted."""
     found = facts.find(wanted.snapshot)
     if wanted.state == ABSENT:
         return _refused(facts) or _absent(facts, found, children=wanted.children)
@@ -56,7 +56,7 @@ def plan(facts: Facts, wanted: Wanted) -> Plan[Facts]:
 def _merging(facts: Facts, found: Snapshot) -> str:
     return (
         f"the files of snapshot {found.name} of {facts.name!r} have begun to be merged into its"
-        " disks, so it is of no moment any more; delete it, and take another"
+        " disks, so it is no longer usable; delete it, and take another"
     )
 
 
@@ -66,20 +66,20 @@ def _refused(facts: Facts) -> Plan[Facts] | None:
 
 
 def _refusals(facts: Facts) -> list[str]:
-    """What speaks against touching it at all."""
+    """Reasons against any change."""
     name, stored = facts.name, facts.stored
     found = []
     if stored is not None and stored.phase is not None:
         found.append(
-            f"{name!r} is in phase {stored.phase}: another run is at work on it, or died at it; let"
-            " that end, or run it again to finish it"
+            f"{name!r} is in phase {stored.phase}: another run is working on it or was interrupted;"
+            " let it end, or run it again to finish it"
         )
     if not facts.persistent:
-        found.append(f"{name!r} is transient, and has no definition; define it")
+        found.append(f"{name!r} is transient and has no definition; define it first")
     if facts.managed_save:
         found.append(
-            f"{name!r} has saved memory, which belongs to its disks as they are now; start it"
-            " (fleet.virt.state -e vm_state=running), or drop that with virsh managedsave-remove"
+            f"{name!r} has saved memory, which fits its disks only as they are now; start it"
+            " (fleet.virt.state -e vm_state=running), or discard it with virsh managedsave-remove"
             f" {name}"
         )
     if facts.state not in ("running", "paused", "shutoff", "blocked"):
@@ -88,33 +88,33 @@ def _refusals(facts: Facts) -> list[str]:
 
 
 def _untakeable(facts: Facts) -> list[str]:
-    """What speaks against taking a snapshot of it."""
+    """Reasons against taking a snapshot of it."""
     name, disks = facts.name, [disk for disk in facts.disks if disk.taken]
     found = [*facts.unfit, *facts.forgetful]
     for disk in disks:
         if disk.format != "qcow2":
             found.append(
                 f"disk {disk.target} of {name!r} is {disk.format or 'of an unknown format'}, and"
-                " only qcow2 keeps snapshots; make the VM with disks of format qcow2"
+                " only qcow2 stores snapshots; create the VM with disks of format qcow2"
             )
         elif disk.snapshot in ("no", "manual", EXTERNAL):
             found.append(
-                f"the definition of {name!r} says snapshot='{disk.snapshot}' of its disk"
+                f"the definition of {name!r} has snapshot='{disk.snapshot}' for its disk"
                 f" {disk.target}, which would be left out; remove that (virsh edit {name})"
             )
     if not disks:
-        found.append(f"{name!r} has no disk that could be written to; there is nothing to keep")
+        found.append(f"{name!r} has no writable disk; there is nothing to snapshot")
     outside = ", ".join(one.name for one in facts.of_kind(EXTERNAL))
     if outside:
         found.append(
-            f"{name!r} has snapshots in files of their own ({outside}), which libvirt could not"
-            " merge any more with one within them: delete them first (of others: virsh"
-            f" snapshot-delete {name} NAME), or take this one of the disks alone (disk_only)"
+            f"{name!r} has external snapshots ({outside}), which libvirt could no longer merge"
+            " after an internal one: delete them first (those made by other means: virsh"
+            f" snapshot-delete {name} NAME), or take a disk-only one (disk_only)"
         )
     need = facts.memory_mib + _SPARE_MIB
     if facts.active and facts.free_mib is not None and facts.free_mib < need:
         found.append(
-            f"its memory is kept in its first disk, whose file system has {facts.free_mib} MiB"
+            f"its memory is stored in its first disk, whose file system has {facts.free_mib} MiB"
             f" left; up to {need} MiB may be needed: make room there, or shut {name!r} down"
         )
     return found
@@ -142,7 +142,7 @@ def _latest(facts: Facts) -> int:
 
 
 def _surplus(facts: Facts, wanted: Wanted) -> list[Snapshot]:
-    """Those of ours that are too many, the oldest first; never the one that is asked for."""
+    """Those of ours that are too many, the oldest first; never the requested one."""
     if wanted.keep is None:
         return []
     ours = [one for one in ordered(facts.snapshots) if one.ours]
@@ -189,7 +189,7 @@ def _absent(facts: Facts, found: Snapshot | None, *, children: bool) -> Plan[Fac
     problems = files.unmergeable(facts, going)
     if problems:
         return Plan(refusals=tuple(problems))
-    # from the leaves on: whatever was done when it is killed, the rest is still a tree
+    # from the leaves on: wherever a kill interrupts, the rest is still a tree
     return Plan(tuple(_deletions(going)))
 
 
@@ -220,7 +220,7 @@ def _reverted(facts: Facts, name: str, found: Snapshot | None) -> Plan[Facts]:
             reverted=before.reverted + 1,
         )
 
-    text = f"go back to snapshot {name} ({state})"
+    text = f"revert to snapshot {name} ({state})"
     steps.append(Step("revert", text, reverted, about=name, forward=True))
     return Plan(tuple(steps))
 
@@ -233,13 +233,13 @@ def _redefine(found: Snapshot, stored: Metadata) -> Step[Facts]:
         )
         return dataclasses.replace(before, snapshots=snapshots)
 
-    text = f"note in snapshot {found.name} what the VM owns now"
+    text = f"record in snapshot {found.name} what the VM owns now"
     return Step("redefine", text, noted, about=(found.name, stored))
 
 
 def stored_after(now: Metadata | None, then: Metadata | None) -> Metadata | None:
-    """Our metadata after going back: of that moment, but what is not on the disks stays as it is
-    now: whose the VM is, which volumes it owns, where it has been."""
+    """Our metadata after a revert: from that moment, except what is not on the disks, which stays
+    as it is now: the VM's owner, its volumes, where it has been."""
     if now is None:
         return then
     if then is None or not then.made_here:
@@ -258,22 +258,22 @@ def stored_after(now: Metadata | None, then: Metadata | None) -> Metadata | None
 
 
 def _other_disks(facts: Facts, found: Snapshot) -> list[str]:
-    """A disk that came or went since: going back would let go of it, or name one that is gone."""
+    """Disks added or removed since: a revert would drop them, or refer to missing ones."""
     now = {disk.target: disk.source for disk in facts.disks if disk.taken}
     then = {disk.target: disk.source for disk in found.disks if disk.taken}
-    if found.kind == EXTERNAL:  # the VM has gone on in other files, that is the point
+    if found.kind == EXTERNAL:  # the VM continues in other files by design
         now, then = dict.fromkeys(now, ""), dict.fromkeys(then, "")
     new = sorted(target for target in now if now[target] != then.get(target))
     gone = sorted(target for target in then if then[target] != now.get(target))
     problems = []
     if new:
         problems.append(
-            f"{facts.name!r} has got disks since snapshot {found.name} that it does not hold"
+            f"{facts.name!r} has disks that snapshot {found.name} does not contain"
             f" ({', '.join(new)}); remove them first, or copy what is needed"
         )
     if gone:
         problems.append(
-            f"snapshot {found.name} of {facts.name!r} has disks that the VM has not any more"
+            f"snapshot {found.name} of {facts.name!r} has disks that the VM no longer has"
             f" ({', '.join(gone)}); it can only be deleted"
         )
     return problems

@@ -138,7 +138,7 @@ def test_what_the_controller_refuses_is_told_from_what_was_cut_off() -> None:
     found = failure(PlanRefused("image: no https URL")).result
     assert found["error"] == "PlanRefused"
     assert outcomes.told({**found, "msg": "image: no https URL"}).startswith(
-        "image: no https URL; mend that, and run the same again"
+        "image: no https URL; fix that, and run it again"
     )
 
 

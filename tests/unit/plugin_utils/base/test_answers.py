@@ -56,7 +56,7 @@ def test_long_texts_are_cut() -> None:
 def test_a_flood_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_answers, "MOST_SAID", 10)
     _answers.require_small("hv2", "x" * 10)
-    with pytest.raises(FleetVirtError, match="hv2: its answer has 11 characters"):
+    with pytest.raises(FleetVirtError, match="hv2: its response of 11 characters was rejected"):
         _answers.require_small("hv2", "x" * 11)
 
 
@@ -84,9 +84,7 @@ def test_facts_that_are_variables_of_ours(
     if imposed is None:
         require_own("hv2", values)
         return
-    with pytest.raises(
-        FleetVirtError, match=f"hv2: its facts set {imposed}, which is for the play"
-    ):
+    with pytest.raises(FleetVirtError, match=rf"hv2: its facts set {imposed}\. Only the play"):
         require_own("hv2", values)
 
 

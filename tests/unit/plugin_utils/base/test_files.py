@@ -111,7 +111,7 @@ def test_what_is_no_file_stays(kind: str, check: bool) -> None:
         elif not kind.startswith("/"):
             path.symlink_to(other if kind == "link" else f"{folder}/none")
         before = os.lstat(path)
-        with pytest.raises(FleetVirtError, match="leave the option out to have it on the screen"):
+        with pytest.raises(FleetVirtError, match="leave the option out to print it"):
             write_if_changed(str(path), "text", check=check)
         assert os.lstat(path).st_ino == before.st_ino
         assert other.read_text() == "mine"

@@ -31,13 +31,13 @@ _NAME = re.compile(r"(?<![\w./])(?:vm|virt|libvirt_keys)_[a-z0-9_]+\b")
 @pytest.mark.parametrize(
     ("playbook", "extra", "message"),
     [
-        ("provision_vm", {"vm_mem": "512"}, "vm_mem: nothing reads .* did you mean vm_memory"),
+        ("provision_vm", {"vm_mem": "512"}, "vm_mem: no playbook reads .* did you mean vm_memory"),
         ("migrate_vm", {"vm_hosts": "hv2"}, "vm_hosts: .* did you mean vm_host"),
         ("query", {"virt_name": "web1"}, "virt_name: .* did you mean virt_names"),
         ("list", {"virt_ouput": "json"}, "did you mean virt_output"),
         ("list", {"virt_xyzzy": "json"}, "list takes .*virt_group, virt_output, virt_output_file"),
-        ("purge_vm", {"vm_": 1}, "vm_: nothing reads"),
-        ("evacuate", {"virt_evacuated": "hv2"}, "virt_evacuated: nothing reads"),
+        ("purge_vm", {"vm_": 1}, "vm_: no playbook reads"),
+        ("evacuate", {"virt_evacuated": "hv2"}, "virt_evacuated: no playbook reads"),
         ("renew_keys", {"libvirt_keys_renw": "1"}, "did you mean libvirt_keys_renew"),
         ("maintenance", {"virt_maintenance": "ture"}, "'ture' is neither true nor false"),
         ("maintenance", {"virt_maintenance": 2}, "2 is neither true nor false"),
@@ -45,7 +45,7 @@ _NAME = re.compile(r"(?<![\w./])(?:vm|virt|libvirt_keys)_[a-z0-9_]+\b")
         ("purge_vm", {"vm_force": None}, "None is neither true nor false"),
         ("images", {"virt_images_prune": "y e s"}, "neither true nor false"),
         ("query", {"virt_name": 1, "vm_nam": 2}, "virt_name: .*\nvm_nam: "),
-        ("lst", {}, "'lst' is none of the collection's"),
+        ("lst", {}, "'lst' is not a playbook of this collection"),
     ],
 )
 def test_mistakes(playbook: str, extra: dict[str, t.Any], message: str) -> None:

@@ -26,7 +26,7 @@ def test_a_wait_of_three_calls() -> None:
     ]
     found = vm("web1", address="192.0.2.5", source="agent", msg="port closed")
     assert progress.take({"vms": [found, vm("web2")], "waiting": ["web1", "web2"]}, 0) == [
-        "web1: address 192.0.2.5 by the guest agent"
+        "web1: address 192.0.2.5 from the guest agent"
     ]
     answers = {**found, "seconds": 2.31, "answered": True, "msg": ""}
     assert progress.take({"vms": [answers, vm("web2")], "waiting": ["web2"]}, 10.04) == [
@@ -40,7 +40,7 @@ def test_a_wait_of_three_calls() -> None:
     assert progress.failure() == "web2: it does not run: crashed (panicked)"
     assert progress.consoles() == [
         "web2 on hv1 does not answer: it does not run: crashed (panicked)",
-        "web2: the end of its console:",
+        "web2: last lines of its console:",
         "  web2 | Kernel panic",
     ]
 
@@ -59,13 +59,13 @@ def test_an_address_that_was_told_is_no_news() -> None:
     )
     found = vm("web1", address="192.0.2.5", source="neighbour", seconds=4.2, answered=True)
     assert first.take({"vms": [found, vm("web2")], "waiting": []}, 0) == [
-        "web1: address 192.0.2.5 by the neighbour table"
+        "web1: address 192.0.2.5 from the neighbour table"
     ]
     second = Progress("hv1", ["web1", "web2"], earlier=first.vms())
     other = vm("web2", address="192.0.2.6", source="console", seconds=1.0, answered=True)
     assert second.take({"vms": [found, other], "waiting": []}, 5.0) == [
         "web1: answers after 9.2 s",
-        "web2: address 192.0.2.6 by its console",
+        "web2: address 192.0.2.6 from its console",
         "web2: answers after 6 s",
     ]
 
@@ -74,7 +74,7 @@ def test_all_answer() -> None:
     progress = Progress("hv1", ["web1"])
     found = vm("web1", address="192.0.2.5", source="neighbour", seconds=0.4, answered=True)
     assert progress.take({"vms": [found], "waiting": []}, 0) == [
-        "web1: address 192.0.2.5 by the neighbour table",
+        "web1: address 192.0.2.5 from the neighbour table",
         "web1: answers after 0.4 s",
     ]
     assert progress.failure() is None
@@ -87,7 +87,7 @@ def test_a_seed_medium_that_goes_and_one_that_does_not() -> None:
     stays = vm("web2", seconds=1.0, answered=True, msg="its seed medium is still there: why")
     assert progress.take({"vms": [gone, stays], "waiting": []}, 0) == [
         "web1: answers after 1 s",
-        "web1: its seed medium is removed",
+        "web1: its seed medium was removed",
         "web2: answers after 1 s",
         "web2: its seed medium is still there: why",
     ]

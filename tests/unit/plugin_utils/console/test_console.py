@@ -55,8 +55,8 @@ def test_the_program_is_whole() -> None:
     command = _sent.command(_ssh.Reached("test:///default", local=True))
     assert command is not None
     for do, kind, why in (
-        ("screen", "vnc", "the VM has no screen of type vnc"),
-        ("hold", "spice", "the VM has no screen of type spice"),
+        ("screen", "vnc", "the VM has no graphics device of type vnc"),
+        ("hold", "spice", "the VM has no graphics device of type spice"),
     ):
         request = {"do": do, "uri": "test:///default", "uuid": uuid, "kind": kind}
         with pytest.raises(FleetVirtError, match=why):
@@ -66,7 +66,7 @@ def test_the_program_is_whole() -> None:
 def test_what_answers_is_somebody_else() -> None:
     """A hypervisor's words end nothing here but the console, and move no cursor."""
     shells = {
-        "echo hello": "is not this collection's program",
+        "echo hello": "is not from this collection's program",
         'echo \'{"failed": "\\u001b[2Jno"}\'': r"\?\[2Jno",
         r"printf '\033[2Jno way\n' >&2; exit 255": r"ended: \?\[2Jno way",
         "exit 1": "the connection to the hypervisor ended$",

@@ -148,11 +148,11 @@ def test_nobody_waits_for_ever(play: Play, monkeypatch: pytest.MonkeyPatch) -> N
     one, two = play.host("hv1"), play.host("hv2")
     assert one.next((), ()) == CONTROLLER
     monkeypatch.setattr(_image_spread, "_WAIT_SECONDS", 0.2)
-    with pytest.raises(PlanRefused, match="getting this image for"):
+    with pytest.raises(PlanRefused, match="fetching this image for"):
         two.next((), ())
     monkeypatch.setattr(_image_spread, "_LOCK_SECONDS", 0.2)
     with (
         locks.held(two._path, 0, "nobody has it"),
-        pytest.raises(PlanRefused, match=r"another process of this run has held .* see who"),
+        pytest.raises(PlanRefused, match=r"another process of this run has held .* find it"),
     ):
         two.have()

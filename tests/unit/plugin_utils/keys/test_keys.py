@@ -189,11 +189,11 @@ def test_an_exchange_that_was_stopped_while_its_ca_was_made_takes_that_one(tmp_p
 @pytest.mark.parametrize(
     ("silent", "trusts", "orders", "match"),
     [
-        (True, False, {}, "hv2, which may trust one already, gave no answer"),
+        (True, False, {}, "hv2, which may trust one already, did not respond"),
         (False, True, {}, "hv1 trusts a control CA .* whose key is not on this controller"),
-        (True, True, {"rotate": ("control",)}, "every hypervisor takes part, and hv2 gave no"),
-        (False, False, {"revoke": ("hv9",)}, "'hv9' was never given a certificate; known are none"),
-        (False, False, {"rotate": ("controll",)}, "none of control, data and all"),
+        (True, True, {"rotate": ("control",)}, "rotation needs every hypervisor, but hv2 did not"),
+        (False, False, {"revoke": ("hv9",)}, "'hv9' was never issued .*; known names: none"),
+        (False, False, {"rotate": ("controll",)}, "is not one of control, data and all"),
     ],
 )
 def test_no_ca_is_made(
@@ -298,7 +298,7 @@ def test_passphrases(tmp_path: Path) -> None:
     assert b"ENCRYPTED" in key.read_bytes()
     assert key.stat().st_mode & 0o777 == 0o600
     assert not prepare(KeyStore(str(tmp_path / "keys"), "one"), {})["changed"]
-    for passphrase, match in (("two", "does not open it"), (None, "give its passphrase")):
+    for passphrase, match in (("two", "does not decrypt it"), (None, "give its passphrase")):
         with pytest.raises(FleetVirtError, match=match) as caught:
             KeyStore(str(tmp_path / "keys"), passphrase).kind("control").signer(1)
         assert "two" not in str(caught.value)
@@ -322,9 +322,9 @@ def test_a_ca_that_is_handed_in_is_never_written_down(tmp_path: Path) -> None:
     assert not prepare(store, {"hv1": host.look()})["changed"]
     other = _x509.new_ca("site", "other", 3650, NOW)
     another = KeyStore(str(tmp_path / "keys"), None, {"control": other})
-    with pytest.raises(PlanRefused, match="exchange them with an overlap"):
+    with pytest.raises(PlanRefused, match="rotate the CA with an overlap"):
         prepare(another, {"hv1": host.look()})
-    with pytest.raises(FleetVirtError, match="hand it in by libvirt_keys_control_ca"):
+    with pytest.raises(FleetVirtError, match="provide it in libvirt_keys_control_ca"):
         KeyStore(str(tmp_path / "keys"), None).kind("control").signer(1)
 
 
@@ -333,7 +333,7 @@ def test_a_ca_that_is_handed_in_is_never_written_down(tmp_path: Path) -> None:
     [
         ("text", "is not a mapping"),
         ({"certificate": "x"}, "is not a mapping with just certificate and key"),
-        ({"certificate": "x", "key": "y"}, "is no certificate in PEM form"),
+        ({"certificate": "x", "key": "y"}, "is not a certificate in PEM format"),
     ],
 )
 def test_no_ca(value: Any, match: str) -> None:
@@ -347,7 +347,7 @@ def test_a_key_whose_signatures_nobody_here_reads_is_refused() -> None:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-    with pytest.raises(FleetVirtError, match="is neither an RSA key nor"):
+    with pytest.raises(FleetVirtError, match="is neither an RSA nor"):
         _x509.load_key(text, None, "ca.key")
 
 
@@ -381,7 +381,7 @@ def test_a_damaged_file_of_the_folder_is_named(tmp_path: Path, name: str, text: 
     store = KeyStore(str(tmp_path / "keys"), None)
     prepare(store, {})
     (store.folder / name).write_text(text, encoding="utf-8")
-    with pytest.raises(FleetVirtError, match=f"{name}: it does not hold what this collection"):
+    with pytest.raises(FleetVirtError, match=f"{name}: it does not contain what this collection"):
         prepare(store, {})
 
 
@@ -406,7 +406,7 @@ def test_a_request_that_lies_about_its_key() -> None:
         return bytes(number.to_bytes(256, "big"))
 
     forged = x509.load_der_x509_csr(der.replace(modulus(mine), modulus(theirs)))
-    with pytest.raises(FleetVirtError, match="is not signed by the key"):
+    with pytest.raises(FleetVirtError, match="is not signed with its own key"):
         _x509.public_key_of(_x509.to_pem(forged), "hv1")
     with pytest.raises(FleetVirtError, match="no certificate request"):
         _x509.public_key_of("x", "hv1")
@@ -419,7 +419,7 @@ def test_whoever_holds_the_store_for_long_is_told(
     one, two = KeyStore(str(tmp_path / "keys"), None), KeyStore(str(tmp_path / "keys"), None)
     with (
         one.lock(),
-        pytest.raises(PlanRefused, match=r"for 0.2 seconds; see who with fuser .*/keys/lock"),
+        pytest.raises(PlanRefused, match=r"for 0.2 seconds; find it with fuser .*/keys/lock"),
         two.lock(),
     ):
         raise AssertionError("two have it")

@@ -50,7 +50,7 @@ def test_a_mac_address_of_the_fleet(mac: str) -> None:
     with pytest.raises(PlanRefused) as raised:
         _placing.require_own_macs([_domain("new", mac)], placed, _answers("52:54:00:00:00:01", mac))
     assert str(raised.value) == (
-        f"new: MAC address {_MAC} of 'lan' is that of 'old' on hv2; give the NIC another"
+        f"new: MAC address {_MAC} of 'lan' is already used by 'old' on hv2; give the NIC another"
     )
 
 
@@ -65,7 +65,7 @@ def test_mac_addresses_that_are_free_or_its_own() -> None:
     [
         ((None, "creating"), "being created on hv2 by another run"),
         (("creating", "creating"), "being created on hv1 and hv2 by another run"),
-        ((None, None), "defined on hv1 and hv2; a VM exists once"),
+        ((None, None), "defined on hv1 and hv2; a VM may exist only once"),
     ],
 )
 def test_a_claim_of_another_controller_is_no_duplicate(
@@ -77,10 +77,12 @@ def test_a_claim_of_another_controller_is_no_duplicate(
     ]
     with pytest.raises(PlanRefused, match=words) as raised:
         _placing.place([_domain("new", _MAC)], {}, hosts, Policy())
-    assert ("remove the other" in str(raised.value)) == ("exists once" in words)
+    assert ("remove the other" in str(raised.value)) == ("only once" in words)
 
 
 def test_a_vm_in_a_move_is_no_duplicate() -> None:
     hosts = [PlacementHost(name, vms=(DefinedVm("new", "u"),)) for name in ("hv1", "hv2")]
-    with pytest.raises(PlanRefused, match="on hv1 and hv2 with one UUID, so it is being moved"):
+    with pytest.raises(
+        PlanRefused, match="on hv1 and hv2 with the same UUID, so it is being moved"
+    ):
         _placing.place([_domain("new", _MAC)], {}, hosts, Policy())

@@ -92,13 +92,13 @@ def test_nothing_is_packed_when_there_is_nothing() -> None:
     [
         ("a: [1", "line 1, column 6"),
         ("a: 1\n b: 2", "line 2, column 3"),
-        ("a: *HUSH_no", "this is not YAML"),
-        ("a: !!python/object/apply:os.system [HUSH]", "this is not YAML"),
-        ("a: \x01", "this is not YAML"),
+        ("a: *HUSH_no", "this is not valid YAML"),
+        ("a: !!python/object/apply:os.system [HUSH]", "this is not valid YAML"),
+        ("a: \x01", "this is not valid YAML"),
     ],
 )
 def test_what_is_not_yaml_is_told_with_its_place(text: str, words: str) -> None:
-    with pytest.raises(ValueError, match="this is not YAML") as caught:
+    with pytest.raises(ValueError, match="this is not valid YAML") as caught:
         _seeds.read_yaml(text)
     assert words in str(caught.value)
 
@@ -131,10 +131,10 @@ MERGED = "a: &a {x: 1, y: 2}\n" + "".join(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (BOMB, "with its aliases written out this has more than 4194304 characters"),
-        (MERGED, "this is not YAML"),
-        ("a: &a [*a]", "this is not YAML"),
-        ("a: &a {b: *a}", "this is not YAML"),
+        (BOMB, "with its aliases expanded this has more than 4194304 characters"),
+        (MERGED, "this is not valid YAML"),
+        ("a: &a [*a]", "this is not valid YAML"),
+        ("a: &a {b: *a}", "this is not valid YAML"),
         (f"a: &a {'x' * 1_000_000}\nb: [*a, *a, *a, *a, *a]", "more than 4194304 characters"),
     ],
 )

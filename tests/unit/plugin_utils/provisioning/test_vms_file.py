@@ -59,5 +59,5 @@ def test_nothing_that_is_there_is_lost(tmp_path: Path) -> None:
         "something else",
     ):
         path.write_text(text, encoding="utf-8")
-        with pytest.raises(PlanRefused, match="has what would not be in it any more"):
+        with pytest.raises(PlanRefused, match="has content that would be lost"):
             _vms_file.require_nothing_lost(str(path), [other, _WEB])

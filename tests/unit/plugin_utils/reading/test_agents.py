@@ -22,7 +22,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connectio
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _agents
 
 URI = "test:///default"
-TOLD = _agents.Told({"52:54:00:00:00:01": ["192.0.2.1"]}, "web1")
+TOLD = _agents.GuestInfo({"52:54:00:00:00:01": ["192.0.2.1"]}, "web1")
 
 
 class Agents:
@@ -32,7 +32,7 @@ class Agents:
         self.busy: dict[int, str] = {}
         self.used: set[int] = set()
 
-    def told(self, conn: t.Any, uuid: str) -> _agents.Told:
+    def told(self, conn: t.Any, uuid: str) -> _agents.GuestInfo:
         key = id(conn)
         assert key not in self.busy, "two calls over one connection"
         self.busy[key] = uuid
@@ -46,7 +46,7 @@ class Agents:
 @pytest.fixture
 def agents(monkeypatch: pytest.MonkeyPatch) -> Agents:
     made = Agents()
-    monkeypatch.setattr(_agents, "_told", made.told)
+    monkeypatch.setattr(_agents, "_query", made.told)
     monkeypatch.setattr(_agents, "_SECONDS", 0.4)
     return made
 
@@ -90,5 +90,5 @@ def test_too_many_dead_ones_are_given_up(agents: Agents) -> None:
         reasons = [str(one.error) for one in outcomes if isinstance(one, deadline.Failed)]
         assert len(reasons) == 30
         assert "no answer within 0.4 seconds" in reasons[0]
-        assert "earlier calls hang" in reasons[-1]
+        assert "earlier calls are hanging" in reasons[-1]
         assert len(agents.busy) < 15

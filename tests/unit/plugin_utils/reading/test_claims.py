@@ -33,7 +33,7 @@ MACHINES = _claims.Machines(
         "hv1": {"192.0.2.1"},
         "hv2": {"192.0.2.2"},
     },
-    told={
+    reported={
         "hv1": {"192.0.2.1", "198.51.100.1", "2001:db8::1", "192.168.122.1"},
         "hv2": {"192.0.2.2", "198.51.100.2", "192.168.200.1"},
     },
@@ -215,8 +215,8 @@ def test_many_lies_are_one_warning() -> None:
         1
     ]
     assert said == [
-        "VM 'a' of hv1 (agent) is not connected to at 203.0.113.1, 203.0.113.2, 203.0.113.3 and 61"
-        " more: that is hypervisor hv2"
+        "VM 'a' of hv1 (agent): not connecting to 203.0.113.1, 203.0.113.2, 203.0.113.3 and 61"
+        " more: address of hypervisor hv2"
     ]
 
 
@@ -277,7 +277,7 @@ def test_a_lease_that_was_taken_by_the_number_of_another_client(behind: bool) ->
     left, said = settled(("hv1", thief), ("hv1", victim))
     assert left == {"thief": [], "victim": ["192.0.2.77"]}
     assert said == [
-        "VM 'thief' of hv1 (lease) is not connected to at 192.0.2.77:"
+        "VM 'thief' of hv1 (lease): not connecting to 192.0.2.77:"
         f" another machine has it ({OTHER_MAC})"
     ]
 
@@ -291,8 +291,8 @@ def test_whom_the_controller_itself_would_connect_to() -> None:
     left, said = settled(("hv1", victim), ("hv2", thief), machines=machines)
     assert left["victim"] == ["192.0.2.67"]  # a router may answer for it
     assert said == [
-        f"VM 'victim' of hv1 (agent) is not connected to at {ADDRESS}:"
-        f" another VM answers at it ({OTHER_MAC})"
+        f"VM 'victim' of hv1 (agent): not connecting to {ADDRESS}:"
+        f" another VM responds at it ({OTHER_MAC})"
     ]
     pinned = guest("victim", *both, pinned=True)
     assert settled(("hv1", pinned), ("hv2", thief), machines=machines)[1] == []

@@ -69,8 +69,8 @@ def test_who_fails_is_alone(documents: dict[str, dict[str, t.Any]], tmp_path: Pa
     assert "cannot connect to libvirt at test:///" in said.pop("absent")
     assert "imposed: its facts set virt_tags" in said.pop("imposed")
     assert "lost is declared lost (virt_hypervisors_lost)" in said.pop("lost")
-    assert "names a program to start here" in said.pop("program")
-    assert "virt_inventory_uri: None is no URI" in said.pop("unsaid")
+    assert "names a program to start on the controller" in said.pop("program")
+    assert "virt_inventory_uri: None is not a libvirt URI" in said.pop("unsaid")
     assert not said
     assert all(answer["failed"] for answer in found.values())
 

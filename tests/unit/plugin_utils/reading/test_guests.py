@@ -99,7 +99,7 @@ def test_two_that_run_are_told(uuid: str) -> None:
     chosen, problems = _guests.choose([("hv1", guest()), ("hv2", guest(uuid=uuid))])
     assert [name for name, _one in chosen] == ["hv1"]
     assert len(problems) == 1
-    assert "'web1' is left out, hypervisor hv1 has one" in problems[0]
+    assert "'web1' is left out: hypervisor hv1 has one" in problems[0]
 
 
 def test_address_of() -> None:

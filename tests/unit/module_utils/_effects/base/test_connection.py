@@ -66,7 +66,7 @@ def test_local(uri: str, local: bool) -> None:
         ("test:///no/such/file.xml", "/no/such/file.xml"),
         ("qemu+tcp://127.0.0.1:1/system", "is libvirtd running there and listening?"),
         ("qemu+unix:///system?socket=/no/socket", "is libvirtd running there?"),
-        ("qemu+tls://127.0.0.1:1/system?pkipath=/no/folder", "keys: ?pkipath=FOLDER"),
+        ("qemu+tls://127.0.0.1:1/system?pkipath=/no/folder", "directory: ?pkipath=DIRECTORY"),
         ("nonsense:///", "nonsense"),
     ],
 )
@@ -109,7 +109,9 @@ def test_no_more_is_asked_when_so_much_hangs(stuck: Connection) -> None:
     for _ in range(5):
         with pytest.raises(DeadlineExceeded):
             stuck.call("wait", threading.Event().wait)
-    with pytest.raises(TooManyHang, match="list: not tried, 5 earlier calls hang"):
+    with pytest.raises(
+        TooManyHang, match="list: not attempted because 5 earlier calls are hanging"
+    ):
         stuck.call("list", lambda: None)
 
 

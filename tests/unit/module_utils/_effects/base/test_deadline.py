@@ -84,7 +84,9 @@ def test_patience_ends() -> None:
     errors = [type(o.error) for o in outcomes if isinstance(o, Failed)]
     assert errors.count(DeadlineExceeded) >= 3
     assert deadline.TooManyHang in errors
-    assert re.fullmatch("c: not tried, [3-5] earlier calls hang", said(outcomes[-1]))
+    assert re.fullmatch(
+        "c: not attempted because [3-5] earlier calls are hanging", said(outcomes[-1])
+    )
     assert isinstance(outcomes[0], Ok)
 
 

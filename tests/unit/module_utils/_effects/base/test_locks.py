@@ -82,7 +82,7 @@ def test_a_folder_that_was_planted_is_refused(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(0o700)
     place.symlink_to(elsewhere)
-    with pytest.raises(PlanRefused, match="is not a folder with mode 0700"):
+    with pytest.raises(PlanRefused, match="is not a directory with mode 0700"):
         locks.own_folder()
     place.unlink()
     place.mkdir(0o700)
@@ -96,7 +96,7 @@ def test_a_folder_that_was_planted_is_refused(
         monkeypatch.setattr(os, "geteuid", lambda: user + 1)
     else:
         os.chown(place, 65534, 65534)
-    with pytest.raises(PlanRefused, match="see who made it"):
+    with pytest.raises(PlanRefused, match="find out who created it"):
         locks.own_folder()
 
 

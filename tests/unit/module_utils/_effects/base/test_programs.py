@@ -102,10 +102,11 @@ def test_of_what_one_that_is_confined_says_little_is_kept() -> None:
 
 def test_a_line_that_is_waited_for() -> None:
     text = "echo a >&2; echo b >&2; exec sleep 60"
-    assert programs.heard(["sh", "-c", text], lambda line: line == "b") == "b"
-    assert programs.heard(["sh", "-c", "echo a >&2"], lambda line: line == "b") == "a"
-    assert programs.heard(["sh", "-c", text], lambda _line: False, seconds=0.5) == "b"
-    assert programs.heard(["no-such-program"], lambda _line: True) is None
+    line = programs.first_matching_line
+    assert line(["sh", "-c", text], lambda line: line == "b") == "b"
+    assert line(["sh", "-c", "echo a >&2"], lambda line: line == "b") == "a"
+    assert line(["sh", "-c", text], lambda _line: False, seconds=0.5) == "b"
+    assert line(["no-such-program"], lambda _line: True) is None
 
 
 def test_one_that_goes_on_ends_with_what_it_was_for() -> None:

@@ -62,24 +62,24 @@ def test_family(tmp_path: Path, name: str, family: str | None) -> None:
         (
             "debian",
             ["libvirt", "lxml", "qemu-img"],
-            "missing here: libvirt, lxml, qemu-img;"
+            "not installed: libvirt, lxml, qemu-img;"
             " install with: apt-get install python3-libvirt python3-lxml qemu-utils",
         ),
         (
             "rocky",
             ["qemu-img"],
-            "missing here: qemu-img; install with: dnf install qemu-img",
+            "not installed: qemu-img; install with: dnf install qemu-img",
         ),
         (
             "leap",
             ["libvirt"],
-            "missing here: libvirt; install with: zypper install python3-libvirt-python",
+            "not installed: libvirt; install with: zypper install python3-libvirt-python",
         ),
-        ("arch", ["lxml"], "missing here: lxml; install with: pacman -S python-lxml"),
+        ("arch", ["lxml"], "not installed: lxml; install with: pacman -S python-lxml"),
         (
             "unknown",
             ["libvirt", "lxml"],
-            "missing here: libvirt, lxml; install them with the distribution's package manager",
+            "not installed: libvirt, lxml; install them with the distribution's package manager",
         ),
     ],
 )
@@ -91,5 +91,5 @@ def test_a_command_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     requirements.require()
     requirements.require("sh")
     monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(DependencyMissing, match="missing here: qemu-img"):
+    with pytest.raises(DependencyMissing, match="not installed: qemu-img"):
         requirements.require("qemu-img")

@@ -67,4 +67,6 @@ def test_a_disk_is_made_of_its_image_or_not_at_all(disk: dict[str, object], word
     with pytest.raises(PlanRefused, match=words) as refused:
         require_bases(Job(domain), settings(None))
     # which of these it is, nobody has looked at: what brought it may have been killed
-    assert "it did not come, or was removed, or its folder is not mounted" in str(refused.value)
+    assert "it was not transferred, or was removed, or its folder is not mounted" in str(
+        refused.value
+    )

@@ -45,7 +45,7 @@ _FULL = OSError(errno.ENOSPC, "No space left on device", "/var/x")
 _FAULTS = {
     "refused": (PlanRefused("it is so"), "it is so"),
     "disk full": (_FULL, "/var/x: No space left on device"),
-    "defect": (ValueError("what"), "unexpected ValueError: what; that is a fault of fleet.virt"),
+    "defect": (ValueError("what"), "unexpected ValueError: what; this is a bug in fleet.virt"),
 }
 
 

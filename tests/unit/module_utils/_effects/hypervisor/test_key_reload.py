@@ -43,7 +43,9 @@ def test_one_that_is_not_let_in_is_an_error(
     virsh.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with (
-        pytest.raises(FleetVirtError, match="libvirtd lets nobody in: error: failed to connect"),
+        pytest.raises(
+            FleetVirtError, match="libvirtd accepts no connections: error: failed to connect"
+        ),
         key_reload.a_client("libvirtd", 10),
     ):
         raise AssertionError("nobody was let in")

@@ -121,7 +121,7 @@ def test_a_killed_process_leaves_nothing_for_long(tmp_path: Path, unnamed: bool)
         assert child.stdout.readline() == "writing\n"
         assert len(os.listdir(folder)) == (0 if unnamed else 1)
         assert base_file.remove_abandoned(folder) == []  # it is alive
-        waiting = pytest.raises(PlanRefused, match="another run has been filling")
+        waiting = pytest.raises(PlanRefused, match="another run has been writing to")
         with waiting, base_file.folder_lock(folder, 0.3):
             pass
         child.send_signal(signal.SIGKILL)

@@ -102,7 +102,7 @@ def test_a_leaked_cluster_is_harmless(image: Path) -> None:
 def test_a_hanging_check_ends(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image_check, "_LIMITED", ("sh", "-c", "exec sleep 60"))
     monkeypatch.setattr(image_check, "_SECONDS", 0.1)
-    with pytest.raises(PlanRefused, match=r"was not done within 0\.1 seconds"):
+    with pytest.raises(PlanRefused, match=r"did not finish within 0\.1 seconds"):
         check(image)
 
 
@@ -129,7 +129,7 @@ def test_every_problem_of_a_header_is_in_the_message(tmp_path: Path, image: Path
     with opened(tmp_path / "both") as descriptor, pytest.raises(PlanRefused) as caught:
         image_check.read_format(descriptor, "both")
     assert "image both has a backing file" in str(caught.value)
-    assert "; it keeps its data in another file" in str(caught.value)
+    assert "; it stores its data in another file" in str(caught.value)
 
 
 @pytest.mark.parametrize("image_format", ["qcow2", "raw"])

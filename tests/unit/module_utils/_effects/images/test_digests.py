@@ -156,7 +156,7 @@ def test_a_file_that_is_written_to_meanwhile_is_refused(
         return read(descriptor, count, offset)
 
     monkeypatch.setattr(os, "pread", meddle)
-    with pytest.raises(PlanRefused, match="was written to while it was read"):
+    with pytest.raises(PlanRefused, match="changed while it was being read"):
         digest(image, tmp_path / "digests.json")
 
 

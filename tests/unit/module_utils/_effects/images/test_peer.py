@@ -65,9 +65,9 @@ class Raw:
         return f"{'ab' * 32}-small.img.qcow2"
 
 
-def coming(raw: Raw, seconds: float = 10.0) -> tuple[image_peer._Coming, Connection]:
+def coming(raw: Raw, seconds: float = 10.0) -> tuple[image_peer._Incoming, Connection]:
     far = Connection(raw, "qemu+tls://hv9/system", 10)
-    return image_peer._Coming(far, raw, seconds), far
+    return image_peer._Incoming(far, raw, seconds), far
 
 
 def test_holes_come_as_zeros() -> None:
@@ -84,7 +84,9 @@ def test_one_that_stalls_is_given_up_with_how_far_it_came() -> None:
     release = threading.Event()
     one, far = coming(Raw(4 * KIB, [b"a" * KIB, release]), 0.2)
     started = time.monotonic()
-    with pytest.raises(PlanRefused, match=r"nothing came for 0\.2 seconds .* after 1024 of 4096"):
+    with pytest.raises(
+        PlanRefused, match=r"received nothing for 0\.2 seconds .* after 1024 of 4096"
+    ):
         list(one.blocks())
     assert time.monotonic() - started < 5
     assert far.hanging == 1  # so that closing the connection is not waited for
@@ -94,7 +96,7 @@ def test_one_that_stalls_is_given_up_with_how_far_it_came() -> None:
 def test_more_than_was_announced_is_refused() -> None:
     raw = Raw(2 * KIB, [b"a" * KIB, 2 * KIB])
     one, _far = coming(raw)
-    with pytest.raises(PlanRefused, match="more came than the 2048 bytes"):
+    with pytest.raises(PlanRefused, match="received more than the 2048 bytes"):
         list(one.blocks())
 
 

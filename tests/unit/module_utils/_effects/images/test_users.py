@@ -59,4 +59,4 @@ def test_an_overlay_that_nobody_has() -> None:
 def test_images_in_a_circle() -> None:
     """Nonsense, and not for us to say that nobody needs it."""
     found = users((BASE, lies("/disks/a")), ("/disks/a", lies(BASE)))
-    assert found == ["images that lie on each other (/disks/a)"]
+    assert found == ["images that back each other (/disks/a)"]

@@ -179,7 +179,7 @@ def test_volumes_are_renamed_later_too_and_never_below_others(
         refused = machine.call(_stage("all", volumes=True))
         assert refused is not None
         assert refused["failed"]
-        assert f"{disk}: {copy} lies on it" in refused["msg"]
+        assert f"{disk}: backs {copy}" in refused["msg"]
         assert machine.effects.done == []
         copy.unlink()
         disk.write_bytes(_VOLUMES[disk.name])

@@ -71,9 +71,7 @@ def test_from_every_state(connection: Connection, name: str, wanted: str) -> Non
 def test_saved_memory(connection: Connection) -> None:
     connection.conn.lookupByName("running").managedSave(0)
     assert not bring(connection, "running", state="shutoff")["changed"]
-    assert bring(connection, "running", state="running")["steps"] == [
-        "start, going on from its saved memory"
-    ]
+    assert bring(connection, "running", state="running")["steps"] == ["start from its saved memory"]
 
 
 def test_autostart(connection: Connection) -> None:
@@ -138,7 +136,7 @@ def test_paused_saved_and_back(connection: Connection) -> None:
     for wanted, state_after, step in (
         ("paused", "paused", "pause"),
         ("saved", "shutoff", "save its memory and stop"),
-        ("running", "running", "start, going on from its saved memory"),
+        ("running", "running", "start from its saved memory"),
     ):
         predicted = bring(connection, "running", state=wanted, check=True)
         real = bring(connection, "running", state=wanted)
@@ -236,7 +234,7 @@ def test_what_comes_after_a_failure_is_left_and_named(
         "web1": ("shutoff", True),
         "any1": ("shutoff", True),
     }
-    assert "'any1' was left as it was: 'web1', before it by start_order, failed" in found["msg"]
+    assert "'any1' was left unchanged: 'web1', before it by start_order, failed" in found["msg"]
 
 
 def test_a_look_says_the_order(ordered: Connection) -> None:

@@ -74,7 +74,7 @@ def test_another_file_of_its_name(folder: Folder) -> None:
     noted = identity.of_file(str(folder.file))
     folder.file.rename(folder.path / "old")
     folder.file.write_bytes(b"content")
-    assert folder.stays(noted) == "it is another file than the one that was made there"
+    assert folder.stays(noted) == "it is another file than the one that was created there"
 
 
 def test_another_file_with_the_number_of_the_one_that_was_made(folder: Folder) -> None:
@@ -108,13 +108,13 @@ def test_identities(one: str, two: str, same: bool) -> None:
     ("made", "content", "stays"),
     [
         # killed before it made anything; then an administrator put a disk there
-        (NOT_MADE, b"an administrator's", "it came after the name was claimed"),
-        (NOT_MADE, b"", "it came after the name was claimed"),
+        (NOT_MADE, b"an administrator's", "it appeared after the name was claimed"),
+        (NOT_MADE, b"", "it appeared after the name was claimed"),
         # killed while it was made: what holds nothing is nobody's loss
-        (BEGUN, b"an administrator's", "it has content, and whether it was made for this VM"),
+        (BEGUN, b"an administrator's", "it has content, and may not have been created for this VM"),
         (BEGUN, b"", None),
         # claims of before there were notes
-        ("", b"an administrator's", "it has content, and whether it was made for this VM"),
+        ("", b"an administrator's", "it has content, and may not have been created for this VM"),
         ("", b"", None),
         (MADE, b"content", None),
         ("nonsense", b"", "another file"),
@@ -161,8 +161,8 @@ def test_whoever_names_it_keeps_it(folder: Folder) -> None:
     folder.users.append(User("used by domain 'theirs'", "another"))
     for made, proven in ((noted, False), (noted, True), (BEGUN, False), (MADE, True)):
         assert folder.stays(made, proven=proven) == "used by domain 'theirs'"
-    folder.users[:] = [User("/pool/clone lies on it", None, "/pool/clone")]
-    assert folder.stays(noted, proven=True) == "/pool/clone lies on it"
+    folder.users[:] = [User("backs /pool/clone", None, "/pool/clone")]
+    assert folder.stays(noted, proven=True) == "backs /pool/clone"
 
 
 def test_whoever_has_locked_it_keeps_it(folder: Folder) -> None:
@@ -180,7 +180,7 @@ def test_storage_that_others_reach(folder: Folder) -> None:
     folder.file.write_bytes(b"content")
     noted = identity.of_file(str(folder.file))
     folder.shared = True
-    assert "which were not asked" in str(folder.stays(noted))
+    assert "which were not checked" in str(folder.stays(noted))
     assert folder.stays(noted, asked=True) is None
 
 
@@ -189,9 +189,9 @@ def test_what_is_no_file_of_the_pool(folder: Folder) -> None:
     target = folder.path / "target"
     target.write_bytes(b"")
     folder.file.symlink_to(target)
-    assert folder.stays(BEGUN) == "no regular file"
+    assert folder.stays(BEGUN) == "not a regular file"
     folder.file.unlink()
     folder.file.mkdir()
-    assert folder.stays(BEGUN) == "no regular file"
+    assert folder.stays(BEGUN) == "not a regular file"
     folder.path = folder.path / "elsewhere"
-    assert "where it was made" in str(folder.stays(BEGUN))
+    assert "where it was created" in str(folder.stays(BEGUN))

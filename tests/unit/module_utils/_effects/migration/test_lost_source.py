@@ -155,7 +155,7 @@ def test_one_that_only_runs_is_defined_first(
     monkeypatch.setattr(_JOB_OF, lambda *_given: "unbounded")
     done, problem = settle(connection)
     assert (done.flow, done.changed) == (None, False)
-    assert "libvirt on hv2 is still at work on 'web1'" in str(problem)
+    assert "libvirt on hv2 is still working on 'web1'" in str(problem)
     monkeypatch.setattr(_JOB_OF, lambda *_given: None)
     predicted, problem = settle(connection, check=True)
     assert (predicted.changed, problem, dom.isPersistent()) == (True, None, 0)
@@ -208,7 +208,7 @@ def test_one_that_never_came_is_lost_and_its_place_is_given_up(connection: Conne
         assert "it had not arrived on hv2, so it is lost with hv1" in str(problem)
         assert there(connection) == (["web1.migration"] if check else [])
     _done, problem = settle(connection)
-    assert "hv2 has nothing of 'web1' or of its move from hv1 any more" in str(problem)
+    assert "hv2 no longer has 'web1' or a claim of its move from hv1" in str(problem)
 
 
 def test_copies_that_hold_something_stay_with_their_claim(
@@ -222,8 +222,9 @@ def test_copies_that_hold_something_stay_with_their_claim(
     for _turn in range(2):
         done, problem = settle(connection)
         assert (done.flow, done.changed) == ("lost", False)
-        assert f"stays on hv2 and is not started, as nobody knows whether it is whole: {_PATH}" in (
-            str(problem)
+        assert (
+            f"stays on hv2 and is not started, as it is unknown whether it is complete: {_PATH}"
+            in (str(problem))
         )
         assert there(connection) == ["web1.migration"]
         assert pool.listVolumes() == ["web1_system.qcow2"]
@@ -259,7 +260,7 @@ def test_a_claim_of_another_move_is_none_of_this_one(connection: Connection) -> 
     move = Move("hv3", "hv2", "run", "no", "running")
     claim(connection, Metadata(request="{}", phase="creating", move=move))
     _done, problem = settle(connection)
-    assert "hv2 has nothing of 'web1' or of its move from hv1" in str(problem)
+    assert "hv2 no longer has 'web1' or a claim of its move from hv1" in str(problem)
     assert there(connection) == ["web1.migration"]
 
 

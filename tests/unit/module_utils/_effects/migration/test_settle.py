@@ -73,20 +73,21 @@ _DECIDED: dict[str, tuple[t.Any, t.Any, str, str | None, dict[str, t.Any]]] = {
          "files on hv2": sorted(FILES)},
     ),
 }  # fmt: skip
+_OPEN = "cannot determine which hypervisor owns"
 _UNDECIDED: dict[str, tuple[t.Any, t.Any, bool, str]] = {
-    "it runs on both": (("running", _M), ("running", _M), True, "cannot be told"),
-    "it is on neither": (None, None, True, "cannot be told"),
-    "it is here and the other is silent": (("running", _M), None, False, "does not answer"),
-    "it is not here and the other is silent": (None, ("running", _M), False, "cannot be told"),
-    "it is there without the marks": (None, ("running", None), True, "cannot be told"),
+    "it runs on both": (("running", _M), ("running", _M), True, _OPEN),
+    "it is on neither": (None, None, True, _OPEN),
+    "it is here and the other is silent": (("running", _M), None, False, "does not respond"),
+    "it is not here and the other is silent": (None, ("running", _M), False, _OPEN),
+    "it is there without the marks": (None, ("running", None), True, _OPEN),
     "another of its name is there": (
-        ("running", _M), ("running", _M, OTHER), True, "cannot be told",
+        ("running", _M), ("running", _M, OTHER), True, _OPEN,
     ),
     "another of its name is there, and it is gone here": (
-        None, ("running", _M, OTHER), True, "cannot be told",
+        None, ("running", _M, OTHER), True, _OPEN,
     ),
     "it is there, and is somebody's here": (
-        ("shutoff", None), ("running", _M), True, "a VM exists once",
+        ("shutoff", None), ("running", _M), True, "a VM must exist only once",
     ),
 }  # fmt: skip
 
@@ -138,7 +139,7 @@ def test_check_mode_says_what_is_done(machines: Machines, name: str) -> None:
             assert (verdict is Verdict.UNDO) is (says is not None)
 
 
-_UNTOLD = [name for name, case in _UNDECIDED.items() if case[2] and case[3] == "cannot be told"]
+_UNTOLD = [name for name, case in _UNDECIDED.items() if case[2] and case[3] == _OPEN]
 
 
 @pytest.mark.parametrize("name", _UNTOLD)

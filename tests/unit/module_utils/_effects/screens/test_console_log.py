@@ -62,7 +62,7 @@ def test_what_is_followed_is_text() -> None:
 def test_files_of_another_machine_are_not_read() -> None:
     with (
         connect("test:///default", 5) as connection,
-        pytest.raises(FleetVirtError, match="files of the hypervisor"),
+        pytest.raises(FleetVirtError, match="files on the hypervisor"),
     ):
         console_log.read(connection, WantedLines(("test",), False, 3))
 
@@ -70,10 +70,10 @@ def test_files_of_another_machine_are_not_read() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"names": ["a"], "lines": 0}, "0 is no number of lines"),
+        ({"names": ["a"], "lines": 0}, "0 is not a number of lines"),
         ({"names": ["a"], "lines": 2001}, "from 1 to 2000"),
         ({"names": [], "lines": 3}, "no VM is named"),
-        ({"names": ["a"], "lines": 3, "follow": -1}, "-1 is no time to follow"),
+        ({"names": ["a"], "lines": 3, "follow": -1}, "-1 is not a time to follow"),
     ],
 )
 def test_what_cannot_be_meant(given: dict[str, object], said: str) -> None:

@@ -55,7 +55,7 @@ def test_all_that_run(node: Connection) -> None:
 def test_one_that_is_off_hides_no_other(node: Connection) -> None:
     off, on = capture(node, Wanted(("off1", "on1"), False, 0))
     assert (off["failed"], off["content"]) == (True, None)
-    assert off["msg"] == "it is shutoff, so it shows nothing; start it first"
+    assert off["msg"] == "it is shutoff, so it has no screen output; start it first"
     assert on["content"]
 
 
@@ -73,5 +73,5 @@ def test_names_that_nobody_has(node: Connection) -> None:
 
 
 def test_a_number_that_is_no_screen() -> None:
-    with pytest.raises(SpecError, match="-1 is no screen"):
+    with pytest.raises(SpecError, match="-1 is not a screen"):
         wanted({"names": None, "ignore_missing": False, "screen": -1})

@@ -20,18 +20,18 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVir
 def test_a_medium_with_a_hole_is_not_whole(tmp_path: Path, hole: int) -> None:
     medium, content = tmp_path / "web1_seed.iso", b"\1" * 400_000
     medium.write_bytes(content)
-    seed_nocloud._require_whole(str(medium), content)
+    seed_nocloud._require_complete(str(medium), content)
     with medium.open("r+b") as file:
         file.truncate(hole)
         file.truncate(len(content))
-    with pytest.raises(PlanRefused, match=r"web1_seed.iso is not whole.* 391 KiB, and \d+ KiB"):
-        seed_nocloud._require_whole(str(medium), content)
+    with pytest.raises(PlanRefused, match=r"web1_seed.iso is incomplete.* 391 KiB, and \d+ KiB"):
+        seed_nocloud._require_complete(str(medium), content)
 
 
 def test_a_device_may_be_larger_than_its_medium(tmp_path: Path) -> None:
     medium = tmp_path / "device"
     medium.write_bytes(b"\1" * 1000 + b"\0" * 1000)
-    seed_nocloud._require_whole(str(medium), b"\1" * 1000)
+    seed_nocloud._require_complete(str(medium), b"\1" * 1000)
 
 
 def test_what_was_packed_is_unpacked() -> None:
@@ -40,7 +40,7 @@ def test_what_was_packed_is_unpacked() -> None:
 
 
 def test_a_program_that_fails_is_named_with_what_it_said(tmp_path: Path) -> None:
-    with pytest.raises(FleetVirtError, match=r"ls could not make .*nothing-here"):
+    with pytest.raises(FleetVirtError, match=r"ls could not create .*nothing-here"):
         seed_nocloud._run("the medium", ["ls", tmp_path / "nothing-here"])
-    with pytest.raises(FleetVirtError, match="no-such-program could not make the medium: it is"):
+    with pytest.raises(FleetVirtError, match="no-such-program could not create the medium: it is"):
         seed_nocloud._run("the medium", ["no-such-program"])

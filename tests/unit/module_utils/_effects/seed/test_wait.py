@@ -80,12 +80,12 @@ def test_what_does_not_run_ends_at_once_and_the_rest_is_waited_for(connection: C
     assert time.monotonic() - begun < 10
     assert result["failed"]
     found = {vm["name"]: (vm["state"], vm["answered"], vm["msg"]) for vm in result["vms"]}
-    assert found["off"] == ("shutoff", False, "it does not run: shutoff (unknown)")
-    assert found["crashed"][2].startswith("it does not run: crashed")
-    assert found["paused"][2].startswith("it does not run: paused")
+    assert found["off"] == ("shutoff", False, "it is not running: shutoff (unknown)")
+    assert found["crashed"][2].startswith("it is not running: crashed")
+    assert found["paused"][2].startswith("it is not running: paused")
     assert result["waiting"] == []
     for name in ("off", "crashed", "paused"):
-        assert f"{name}: it does not run: " in result["msg"]
+        assert f"{name}: it is not running: " in result["msg"]
 
 
 def test_the_time_limit(connection: Connection) -> None:
@@ -95,8 +95,8 @@ def test_the_time_limit(connection: Connection) -> None:
     assert [vm["name"] for vm in result["vms"]] == ["runs", "nowhere"]
     assert [vm["msg"] for vm in result["vms"]] == [
         "no address: it has no NIC",
-        f"no address: no guest agent is connected, no lease of libvirt, no neighbour {MAC}, and no"
-        " line of cloud-init on its console",
+        f"no address: no guest agent is connected, no libvirt DHCP lease, no neighbour entry for"
+        f" {MAC}, and no cloud-init line on its console",
     ]
     assert result["failed"]
 
@@ -122,8 +122,8 @@ def test_an_address_is_enough_where_no_more_is_waited_for(connection: Connection
     found = [there[key] for key in ("address", "source", "answered", "msg", "changed")]
     assert found == ["192.0.2.5", "static", True, "", False]
     assert there["seconds"] < 10
-    assert (off["answered"], off["msg"]) == (False, "it does not run: shutoff (unknown)")
-    assert result["msg"] == "off: it does not run: shutoff (unknown)"
+    assert (off["answered"], off["msg"]) == (False, "it is not running: shutoff (unknown)")
+    assert result["msg"] == "off: it is not running: shutoff (unknown)"
 
 
 def test_one_that_is_removed_meanwhile(connection: Connection) -> None:
@@ -135,7 +135,7 @@ def test_one_that_is_removed_meanwhile(connection: Connection) -> None:
     dom.undefine()
     guest.look()
     assert guest.ended is not None
-    assert "removed or moved" in guest.ended
+    assert "removed or migrated" in guest.ended
 
 
 def test_addresses_in_the_order_they_are_believed(connection: Connection) -> None:
@@ -165,7 +165,7 @@ def test_an_address_of_the_hypervisor_is_none_of_a_vm(
     guest.look()
     assert guest.candidates({"192.0.2.9": MAC}) == {"192.0.2.9": "neighbour"}
     result = run(connection, "there", wait_timeout=0.3)
-    assert "192.0.2.5, which is this hypervisor's own" in result["vms"][0]["msg"]
+    assert "192.0.2.5, which belongs to this hypervisor" in result["vms"][0]["msg"]
 
 
 def test_prediction_knows_nothing() -> None:
@@ -195,7 +195,7 @@ def test_a_server_with_another_key_ends_the_wait_after_a_grace(connection: Conne
         waiting._give_up(one)
         assert (one.guest.ended is not None) is ended
     assert one.over
-    assert str(one.guest.ended).startswith("192.0.2.5: another host key. Make it anew with")
+    assert str(one.guest.ended).startswith("192.0.2.5: another host key. Recreate it with")
 
 
 def test_a_login_prompt_without_cloud_init_ends_the_wait(
@@ -211,7 +211,7 @@ def test_a_login_prompt_without_cloud_init_ends_the_wait(
         ("debian login: ", 600.0, True),
     ):
         os.utime(log, (time.time() - age, time.time() - age))
-        one.guest._hear(text)
+        one.guest._measure_idle(text)
         waiting._give_up(one)
         assert (one.guest.ended is not None) is ended
     assert "has been at a login prompt for 30 s" in str(one.guest.ended)
@@ -249,7 +249,7 @@ def noted(connection: Connection) -> str | None:
 def test_the_end_of_the_first_boot_is_waited_for(connection: Connection) -> None:
     one = answers(connection, f"{MARK} begun\n")
     assert (one.answered, noted(connection)) == (False, "pending")
-    assert one.booting.startswith("192.0.2.5 answers, but its first boot goes on")
+    assert one.booting.startswith("192.0.2.5 answers, but its first boot is still in progress")
     assert one.first_boot == "running"
     one = answers(connection, f'{MARK} begun\n{MARK} {{"v1": {{"errors": []}}}}\n')
     assert (one.answered, one.failed, one.problem) == (True, False, "")
@@ -272,5 +272,7 @@ def test_what_failed_in_the_first_boot_is_told_until_it_is_acknowledged(
 def test_an_end_that_nobody_tells_is_said_to_be_unknown(connection: Connection) -> None:
     one = answers(connection, "debian login: ")
     assert (one.answered, one.failed) == (True, False)
-    assert one.problem.startswith("how its first boot ended is not known: its console says nothing")
+    assert one.problem.startswith(
+        "the outcome of its first boot is unknown: its console does not mention it"
+    )
     assert noted(connection) is None

@@ -149,10 +149,10 @@ def test_those_in_files_of_their_own_killed_or_failed_anywhere(
             machine.call(_verb(wanted), **{how: number})
             done = " ".join(machine.effects.done[: number - 1])
             for name in ("a", "b"):
-                if f"note that snapshot {name} is being merged" in done and name in _names(machine):
+                if f"mark snapshot {name} as being merged" in done and name in _names(machine):
                     back = machine.call(_verb(Wanted(name, "reverted"), check=True))
                     assert back is not None
-                    assert "of no moment any more" in str(back["msg"])
+                    assert "no longer usable" in str(back["msg"])
             result = machine.call(_verb(wanted))
             assert result is not None
             assert not result.get("failed"), (number, result)
@@ -169,7 +169,7 @@ def test_what_needs_a_file_beside_the_disks_is_left_alone(machines: Machines) ->
         (machine.root / "a.b.qcow2").write_bytes(b"somebody's")
         result = machine.call(_verb(Wanted("b", disk_only=True)))
         assert result is not None
-        assert "a.b.qcow2 is there already" in str(result["msg"])
+        assert "a.b.qcow2 already exists" in str(result["msg"])
         taken = machine.call(_verb(Wanted("c", disk_only=True)))
         assert taken is not None
         assert taken["changed"], taken

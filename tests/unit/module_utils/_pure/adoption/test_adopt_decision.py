@@ -59,14 +59,14 @@ def test_all_or_some_or_those_of_one_hypervisor() -> None:
     ("here", "there", "words"),
     [
         (_vm("a"), _vm("a", uuid="other"), "'a' is defined on hv1 and hv2"),
-        (_vm("a", uuid="1"), _vm("a", uuid="1"), "with one UUID, so it is being moved"),
-        (_vm("a", mac=""), _vm("A", mac=""), "'A' on hv2 differs in case alone"),
+        (_vm("a", uuid="1"), _vm("a", uuid="1"), "with the same UUID, so it is being"),
+        (_vm("a", mac=""), _vm("A", mac=""), "'A' on hv2 differs only in case"),
         (_vm("a", uuid="1"), _vm("b", mac="", uuid="1"), "'b' on hv2 has the same UUID 1"),
-        (_vm("a"), _vm("b"), "'b' on hv2 has the MAC address 52:54:00:00:00:01 as well"),
+        (_vm("a"), _vm("b"), "'b' on hv2 also has the MAC address 52:54:00:00:00:01"),
         (_vm("a", problems=["it is transient"]), _vm("b", mac=""), "it is transient"),
         (_vm("hv2"), _vm("b", mac=""), "'hv2' is the name of a hypervisor"),
-        (_vm("a", specification=None), _vm("b", mac=""), "gave no specification"),
-        (_vm("a", specification={"name": "b"}), _vm("b", mac=""), "gave no specification"),
+        (_vm("a", specification=None), _vm("b", mac=""), "returned no specification"),
+        (_vm("a", specification={"name": "b"}), _vm("b", mac=""), "returned no specification"),
         (
             _vm("a", specification={"name": "a", "vcpus": -1}),
             _vm("b", mac=""),
@@ -107,7 +107,7 @@ def test_every_name_has_an_outcome() -> None:
             "vms": [
                 entry("a", changed=True, kept=kept),
                 entry("b", failed=True, msg="it is busy"),
-                entry("made", msg="made by this collection, so there is nothing to adopt"),
+                entry("made", msg="created by this collection, so there is nothing to adopt"),
             ]
         },
         "hv2": {"msg": "killed", "failed": True},

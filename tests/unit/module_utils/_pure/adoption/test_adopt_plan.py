@@ -83,7 +83,7 @@ def test_what_was_its_own_stays_its_own_without_the_word() -> None:
         ({"stored": Metadata(phase="of a later version")}, "is in phase of a later version"),
         ({"persistent": False}, "is transient"),
         ({"active": True, "job": "unbounded"}, "has a job running (unbounded)"),
-        ({"active": True, "state": "paused", "reason": "migration"}, "as one that arrives"),
+        ({"active": True, "state": "paused", "reason": "migration"}, "like a VM being migrated in"),
         (
             {"description": described.Description(problems=("name: 'all' is ...",))},
             "cannot be adopted: name: 'all' is ...",
@@ -106,11 +106,11 @@ def test_a_vm_that_was_made_here_is_left_alone() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"path": None}, "no file of this hypervisor"),
-        ({"kind": "absent"}, "it is not there"),
+        ({"path": None}, "not a file of this hypervisor"),
+        ({"kind": "absent"}, "it is missing"),
         ({"kind": "link"}, "a link"),
-        ({"kind": "other"}, "no regular file"),
-        ({"pool": None}, "in no active pool"),
+        ({"kind": "other"}, "not a regular file"),
+        ({"pool": None}, "in no active directory pool"),
         ({"pool": "base"}, "a base image"),
         ({"name": "a" * 64 + "-debian.qcow2"}, "a base image"),
         ({"shared": True}, "other hypervisors can reach"),

@@ -197,7 +197,7 @@ def test_an_order_of_boot_is_taken_where_all_of_it_is_described() -> None:
     found = _describe(disk + "<hostdev><boot order='1'/></hostdev>", sizes={"vda": 1 << 20})
     assert found.options is not None
     assert "boot" not in found.options
-    assert "boot: an order with a device that is not described" in found.left
+    assert "boot: the order has a device that is not described" in found.left
 
 
 @pytest.mark.parametrize("name", ["all", "-rf", "a b", "12.5", "x.migration"])

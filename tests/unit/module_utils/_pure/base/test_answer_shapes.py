@@ -209,7 +209,7 @@ GOOD: dict[str, Answer] = {
         "vms": [
             {
                 "name": "web1",
-                "differences": ["vcpus: asked 2, is 1"],
+                "differences": ["vcpus: requested 2, is 1"],
                 "drift": False,
                 "pending": ["memory_max"],
             }
@@ -725,7 +725,7 @@ def test_there_is_a_reader_for_every_kind() -> None:
             {"domains": [{**DOMAIN, "nics": [{**NIC, "addresses": [1]}]}]},
             "domains[0].nics[0].addresses[0] is a number",
         ),
-        ({"domains": [{**DOMAIN, "vcpus": True}]}, "domains[0].vcpus is a truth value"),
+        ({"domains": [{**DOMAIN, "vcpus": True}]}, "domains[0].vcpus is a boolean"),
         ({"msg": "no"}, None),
         ({"domains": []}, None),
     ],

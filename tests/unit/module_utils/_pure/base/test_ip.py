@@ -100,7 +100,7 @@ class Domain:
 @pytest.mark.parametrize("said", [2130706433, None, b"\x7f\0\0\1"])
 def test_what_is_no_text_is_no_address(said: t.Any) -> None:
     assert ip.usable(said) is None
-    with pytest.raises(ValueError, match="is no text"):
+    with pytest.raises(ValueError, match="is not text"):
         ip.address(said)
 
 

@@ -50,10 +50,10 @@ BAD: list[tuple[t.Any, str]] = [
     ("a-", "starts or ends with '-'"),
     ("a-.b", "starts or ends with '-'"),
     ("web_1", "or set seed.hostname"),
-    ("all", "Ansible's own"),
-    ("LocalHost", "Ansible's own"),
-    ("web1.migration", "has a claim of such a name"),
-    ("Web1.Migration", "has a claim of such a name"),
+    ("all", "reserved by Ansible"),
+    ("LocalHost", "reserved by Ansible"),
+    ("web1.migration", "reserved for the claim of a VM"),
+    ("Web1.Migration", "reserved for the claim of a VM"),
     ("${IFS}", "characters that are not allowed"),
     ("{{ x }}", "characters that are not allowed"),
     ("%s", "('%')"),
@@ -72,7 +72,7 @@ def test_a_bad_name_is_refused_with_value_rule_and_remedy(value: t.Any, rule: st
     assert {problem.path for problem in problems} == {"vms[2].name"}
     assert any(rule in problem.message for problem in problems), problems
     for problem in problems:
-        assert re.search("rename|shorten|choose|put a letter|write", problem.message)
+        assert re.search("rename|shorten|choose|add a letter|write", problem.message)
         assert problem.message.isprintable()
         assert len(problem.message) < 400
         problem.message.encode("utf-8")

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[5]
 GUIDE = ROOT / "docs" / "docsite" / "rst" / "silent_hypervisors.rst"
 DOWN = Silence("no route")
 ILL = Silence("libvirtd does not answer", reached=True)
-AWAY = Silence("it was not asked (--limit)", asked=False)
+AWAY = Silence("excluded by --limit", asked=False)
 
 
 def rendered() -> str:
@@ -82,13 +82,13 @@ def test_only_one_that_cannot_be_reached_may_be_called_lost() -> None:
     assert "run without --limit" in proofs.remedy({"hv2": AWAY})
     text = proofs.remedy({"hv2": DOWN, "hv3": ILL, "hv4": AWAY})
     assert text.endswith(
-        "-e virt_hypervisors_lost=hv2; hv3 can be reached, so resolve what is said of it; run"
-        " without --limit, so that hv4 is asked too"
+        "-e virt_hypervisors_lost=hv2; hv3 can be reached, so fix the problem reported for it; run"
+        " without --limit to include hv4"
     )
 
 
 def test_a_lost_one_that_nobody_knows() -> None:
     assert proofs.unknown_lost(["hv1"], ["hv1", "hv2"]) is None
-    assert "names hv9: no hypervisor of this play; there are: hv1" in str(
+    assert "names hv9, not a hypervisor of this play; its hypervisors: hv1" in str(
         proofs.unknown_lost(["hv9"], ["hv1"])
     )

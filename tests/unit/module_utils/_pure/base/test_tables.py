@@ -175,7 +175,7 @@ def test_images() -> None:
     lines = [re.sub(r" +", " ", line) for line in text.splitlines()]
     assert lines == [
         "HYPERVISOR IMAGE DIGEST FORMAT MIB ON DISK CONTENT USED BY",
-        "hv1 debian12.qcow2 0123456789ab qcow2 2048 400 - nobody",
+        "hv1 debian12.qcow2 0123456789ab qcow2 2048 400 - none",
         "hv1 x 0123456789ab qcow2 2048 400 DAMAGED domain 'web1', domain 'db1'",
         "hv2: no images",
         "hv3: no answer: timed out",

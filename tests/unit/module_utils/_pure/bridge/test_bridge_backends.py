@@ -128,10 +128,10 @@ def test_networkd_without_uplink() -> None:
 
 def test_networkd_files_in_the_way() -> None:
     early = Manager("networkd", "/etc/systemd/network/0-a.network", NETWORK)
-    with pytest.raises(PlanRefused, match="is sorted before"):
+    with pytest.raises(PlanRefused, match="sorts before"):
         bridge_networkd.switch(Facts({}), early, BR0, ETH0)
     there = Facts({}, existing=frozenset(["/etc/systemd/network/0-fleet-virt-br0.netdev"]))
-    with pytest.raises(PlanRefused, match=r"0-fleet-virt-br0\.netdev is there"):
+    with pytest.raises(PlanRefused, match=r"0-fleet-virt-br0\.netdev exists"):
         bridge_networkd.switch(there, LAN, BR0, ETH0)
 
 

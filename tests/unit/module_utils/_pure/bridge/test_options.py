@@ -36,25 +36,28 @@ def test_several_without_uplink() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"name": "bridge-too-long1"}, "bridges[0].name: 'bridge-too-long1' cannot be the name"),
-        ({"name": "br0; rm"}, "cannot be the name of a bridge"),
-        ({"name": "../etc"}, "cannot be the name of a bridge"),
-        ({"name": "lo"}, "'lo' cannot be the name of a bridge"),
-        ({"uplink": "lo"}, "bridges[0].uplink: 'lo' cannot be an uplink"),
-        ({"uplink": "$(id)"}, "cannot be an uplink"),
+        (
+            {"name": "bridge-too-long1"},
+            "bridges[0].name: 'bridge-too-long1' is not a valid bridge name",
+        ),
+        ({"name": "br0; rm"}, "is not a valid bridge name"),
+        ({"name": "../etc"}, "is not a valid bridge name"),
+        ({"name": "lo"}, "'lo' is not a valid bridge name"),
+        ({"uplink": "lo"}, "bridges[0].uplink: 'lo' is not a valid uplink"),
+        ({"uplink": "$(id)"}, "is not a valid uplink"),
         ({"uplink": "br0"}, "'br0' is the bridge itself"),
-        ({"addresses": ["192.0.2.7"]}, "'192.0.2.7' is no address with its prefix length"),
-        ({"addresses": ["192.0.2.7/33"]}, "write it like 192.0.2.7/24"),
+        ({"addresses": ["192.0.2.7"]}, "'192.0.2.7' is not an address with a prefix length"),
+        ({"addresses": ["192.0.2.7/33"]}, "write 192.0.2.7/24"),
         (
             {"addresses": ["192.0.2.7/24"], "gateways": ["192.0.3.1"]},
-            "bridges[0].gateways: 192.0.3.1 is in the network of no address",
+            "bridges[0].gateways: 192.0.3.1 is not in the network of any address",
         ),
         (
             {"addresses": ["192.0.2.7/24"], "gateways": ["192.0.2.1", "192.0.2.2"]},
-            "there is one for IPv4 and one for IPv6",
+            "at most one for IPv4 and one for IPv6",
         ),
         ({"nameservers": ["192.0.2.53"]}, "leave nameservers out"),
-        ({"dhcp": True, "nameservers": ["dns"]}, "'dns' is no address"),
+        ({"dhcp": True, "nameservers": ["dns"]}, "'dns' is not an address"),
     ],
 )
 def test_broken_rules(given: dict[str, Any], message: str) -> None:
@@ -80,5 +83,5 @@ def test_every_problem_is_told_at_once() -> None:
 
 
 def test_an_uplink_has_one_bridge() -> None:
-    with pytest.raises(SpecError, match=r"bridges\[1\].uplink: 'auto' is there twice"):
+    with pytest.raises(SpecError, match=r"bridges\[1\].uplink: 'auto' is given twice"):
         parse([options(), options(name="br1")], 60)

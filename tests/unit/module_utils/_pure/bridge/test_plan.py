@@ -98,39 +98,43 @@ OTHER = Link("br9", kind="bridge")
         (
             Wanted("br0", "eth7"),
             facts(ETH0),
-            "uplink eth7 does not exist; there are eth0; set uplink to one of them",
+            "uplink eth7 does not exist; existing interfaces: eth0; set uplink to one of them",
         ),
         (BR0, facts(replace(ETH0, wireless=True)), "eth0 is wireless.* libvirt network with NAT"),
-        (BR0, facts(replace(ETH0, ethernet=False)), "eth0 is no Ethernet device.* with NAT"),
-        (BR0, facts(replace(ETH0, kind="bridge")), "eth0 is a bridge already; name that one"),
+        (BR0, facts(replace(ETH0, ethernet=False)), "eth0 is not an Ethernet device.* with NAT"),
+        (BR0, facts(replace(ETH0, kind="bridge")), "eth0 is already a bridge; use that one"),
         (BR0, facts(replace(ETH0, master="br9"), OTHER), r"eth0 is a port of br9 \(bridge\)"),
         (
             BR0,
             facts(ETH0, Link("macvtap0", kind="macvtap", lower="eth0")),
-            "already gives its frames to macvtap0",
+            "already passes its frames to macvtap0",
         ),
         (BR0, facts(ETH0, managers={}), "eth0 is managed by none of ifupdown"),
         (
             BR0,
             facts(replace(ETH0, addresses=(*ETH0.addresses, Address("192.0.2.99/32")))),
-            "eth0 carries 192.0.2.99/32, which ifupdown .* does not know of",
+            "eth0 has 192.0.2.99/32, which ifupdown .* does not know",
         ),
-        (Wanted("eth0", "none"), facts(ETH0), r"eth0 is there and is no bridge \(a network card\)"),
-        (BR0, facts(ETH0, Link("br0", kind="bridge")), "br0 is there, but has no uplink"),
+        (
+            Wanted("eth0", "none"),
+            facts(ETH0),
+            r"eth0 exists and is not a bridge \(a network card\)",
+        ),
+        (BR0, facts(ETH0, Link("br0", kind="bridge")), "br0 exists but has no uplink"),
         (
             Wanted("br0", "eth0"),
             facts(ETH0, Link("br0", kind="bridge")),
-            "br0 is there, but eth0 is not a port of it",
+            "br0 exists, but eth0 is not a port of it",
         ),
         (
             Wanted("br0", addresses=("192.0.2.8/24",)),
             facts(Link("eth0", master="br0"), Link("br0", kind="bridge")),
-            r"br0 is there, but without 192.0.2.8/24 \(it has none\)",
+            r"br0 exists, but without 192.0.2.8/24 \(it has none\)",
         ),
         (
             Wanted("br0", stp=True),
             facts(Link("eth0", master="br0"), Link("br0", kind="bridge")),
-            "br0 is there, but without stp",
+            "br0 exists, but without stp",
         ),
     ],
 )
@@ -169,7 +173,7 @@ def test_nothing_is_missing() -> None:
 @pytest.mark.parametrize(
     ("after", "message"),
     [
-        (Facts({}), "br0 is not there"),
+        (Facts({}), "br0 does not exist"),
         (replace(DONE, links={**DONE.links, "eth0": ETH0}), "eth0 is not a port of br0"),
         (
             replace(DONE, links={**DONE.links, "br0": Link("br0", "52:54:00:00:00:09", "bridge")}),
@@ -179,8 +183,8 @@ def test_nothing_is_missing() -> None:
             replace(DONE, links={**DONE.links, "br0": Link("br0", MAC, "bridge")}),
             "br0 has no address 192.0.2.7/24",
         ),
-        (replace(DONE, routes=(DEFAULT,)), "no route to default by 192.0.2.1 over br0"),
-        (replace(DONE, nameservers=()), "the name server ::1 is gone"),
+        (replace(DONE, routes=(DEFAULT,)), "no route to default via 192.0.2.1 over br0"),
+        (replace(DONE, nameservers=()), "the name server ::1 is missing"),
     ],
 )
 def test_missing(after: Facts, message: str) -> None:

@@ -159,8 +159,8 @@ def test_boot_unit_comes_before_the_network() -> None:
     ("arguments", "text"),
     [
         (("timer", "ifup br0: no", 8, ["x"]), "could not be brought up (ifup br0: no)"),
-        (("boot", "", 8, ["x"]), "was started anew before the switch was confirmed"),
-        (("timer", "", 8, ["br0 has no address"]), "as it has to be: br0 has no address"),
+        (("boot", "", 8, ["x"]), "was restarted before the switch was confirmed"),
+        (("timer", "", 8, ["br0 has no address"]), "not as required: br0 has no address"),
         (("timer", "", 8, []), "over a new connection within 8 seconds"),
     ],
 )

@@ -188,18 +188,20 @@ def _stored(**changes: t.Any) -> dict[str, t.Any]:
 
 # what is found, a part of the reason, whether its run is waited for
 REFUSED: list[tuple[dict[str, t.Any], str, bool]] = [
-    ({"uuid": None, "stored": None, "taken": ("/pool/web1_system.raw",)}, "is nobody's", False),
+    ({"uuid": None, "stored": None, "taken": ("/pool/web1_system.raw",)},
+     "does not belong to this VM", False),
     ({"stored": None}, "was not made by this collection", False),
     (_stored(request=None), "was not made by this collection", False),
     (_stored(phase="migrating"), "is in phase migrating; finish that first", False),
     ({**_stored(phase="creating", request="{\"memory\": 1}"), "at_work": True},
-     "is being created by another request (memory: asked 128, is 1)", False),
-    (_stored(phase="creating", owner=None), "does not say by whom", False),
+     "is being created by another request (memory: requested 128, is 1)", False),
+    (_stored(phase="creating", owner=None), "names no owner", False),
     ({**_stored(phase="creating"), "at_work": True}, "is being created by a run on this", True),
     ({**_stored(phase="starting"), "at_work": True}, "(process 4711); wait for it", True),
     ({**_stored(phase="changing"), "at_work": True}, "is being changed by a run", True),
     ({**_stored(phase="creating"), "stays": ("/pool/x: it has content",)},
-     "left 'web1' half made, and what is there under the names of its disks is not removed: /pool",
+     "left 'web1' incomplete, and the existing files with the names of its disks are not removed:"
+     " /pool",
      False),
 ]  # fmt: skip
 

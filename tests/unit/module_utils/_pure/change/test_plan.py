@@ -105,14 +105,14 @@ LIVE: list[tuple[dict[str, t.Any], list[str]]] = [
 ]  # fmt: skip
 # What is never done, with a part of the reason
 REFUSED: list[tuple[dict[str, t.Any], str]] = [
-    ({"disks": [{"name": "data", "size": 4}]}, "a disk never shrinks"),
+    ({"disks": [{"name": "data", "size": 4}]}, "disks are never shrunk"),
     ({"disks": [{"name": "data", "size": 8, "bus": "scsi"}]}, "add another disk"),
     ({"disks": [{"name": "data", "size": 8, "format": "raw"}]}, "add another disk"),
-    ({"disks": [{"name": "far", "dev": "/dev/vg/other"}]}, "a disk keeps what it is on"),
+    ({"disks": [{"name": "far", "dev": "/dev/vg/other"}]}, "the source of a disk is fixed"),
     ({"nics": [{"name": "eth0", "mac": "52:54:00:00:00:01"}]}, "a guest knows its NIC"),
-    ({"firmware": "uefi"}, "make it anew"),
+    ({"firmware": "uefi"}, "recreate the VM"),
     ({"machine": "q35"}, "make the VM anew"),
-    ({"arch": "aarch64"}, "another architecture"),
+    ({"arch": "aarch64"}, "the architecture of a VM"),
     ({"disks": [{"name": "system", "size": 64, "image": "a.qcow2"}]}, "from its image once"),
 ]
 

@@ -154,7 +154,10 @@ def test_what_another_tool_changed_is_what_counts(make: Callable[..., Vm]) -> No
     vm = make()
     vm.raw.setVcpusFlags(1, _CONFIG)
     vm.raw.setMemoryFlags(256 * 1024, _CONFIG)
-    assert vm.differences(_MADE) == ["vcpus: asked 2, is 1", "memory: asked 512 MiB, is 256 MiB"]
+    assert vm.differences(_MADE) == [
+        "vcpus: requested 2, is 1",
+        "memory: requested 512 MiB, is 256 MiB",
+    ]
     # and who asks for what is there is told of no difference
     assert vm.differences({**_MADE, "vcpus": 1, "memory": 256}) == []
 
@@ -168,11 +171,11 @@ _ISO = f"/base/{'a' * 64}-a.iso.raw"
         (None, _ISO, {}, []),
         ("a.iso", _ISO, {}, []),
         ("a.iso", _ISO, {"a.iso": _ISO}, []),
-        ("a.iso", None, {}, ["disks.cd.image: asked a.iso, is none"]),
-        ("a.iso", None, {"a.iso": _ISO}, ["disks.cd.image: asked a.iso, is none"]),
-        ("a.iso", "/mnt/x.iso", {}, ["disks.cd.image: asked a.iso, is /mnt/x.iso"]),
-        ("a.iso", _ISO, {"a.iso": "/base/b"}, [f"disks.cd.image: asked a.iso, is {_ISO}"]),
-        ("b.iso", _ISO, {}, ["disks.cd.image: asked b.iso, is a.iso"]),
+        ("a.iso", None, {}, ["disks.cd.image: requested a.iso, is none"]),
+        ("a.iso", None, {"a.iso": _ISO}, ["disks.cd.image: requested a.iso, is none"]),
+        ("a.iso", "/mnt/x.iso", {}, ["disks.cd.image: requested a.iso, is /mnt/x.iso"]),
+        ("a.iso", _ISO, {"a.iso": "/base/b"}, [f"disks.cd.image: requested a.iso, is {_ISO}"]),
+        ("b.iso", _ISO, {}, ["disks.cd.image: requested b.iso, is a.iso"]),
     ],
 )
 @pytest.mark.parametrize("device", ["cdrom", "floppy"])
@@ -195,83 +198,85 @@ def test_the_medium_in_its_drive(
 
 
 ASKED: list[tuple[dict[str, t.Any], list[str]]] = [
-    ({"vcpus": 4}, ["vcpus: asked 4, is 2"]),
-    ({"memory_max": "2GiB"}, ["memory_max: asked 2.0GiB, is 1.0GiB"]),
-    ({"autostart": True}, ["autostart: asked true, is false"]),
-    ({"title": "other"}, ["title: asked other, is Web"]),
-    ({"description": "x"}, ["description: asked x, is none"]),
-    ({"rng": False}, ["rng: asked false, is true"]),
-    ({"groups": ["web"]}, ["groups: asked web, is blue, web"]),
-    ({"groups": []}, ["groups: asked none, is blue, web"]),
-    ({"arch": "x86_64"}, ["arch: asked x86_64, is i686"]),
-    ({"domain_type": "kvm"}, ["domain_type: asked kvm, is test"]),
-    ({"machine": "q35"}, ["machine: asked q35, is pc"]),
+    ({"vcpus": 4}, ["vcpus: requested 4, is 2"]),
+    ({"memory_max": "2GiB"}, ["memory_max: requested 2.0GiB, is 1.0GiB"]),
+    ({"autostart": True}, ["autostart: requested true, is false"]),
+    ({"title": "other"}, ["title: requested other, is Web"]),
+    ({"description": "x"}, ["description: requested x, is none"]),
+    ({"rng": False}, ["rng: requested false, is true"]),
+    ({"groups": ["web"]}, ["groups: requested web, is blue, web"]),
+    ({"groups": []}, ["groups: requested none, is blue, web"]),
+    ({"arch": "x86_64"}, ["arch: requested x86_64, is i686"]),
+    ({"domain_type": "kvm"}, ["domain_type: requested kvm, is test"]),
+    ({"machine": "q35"}, ["machine: requested q35, is pc"]),
     ({"machine": "pc"}, []),
     ({"firmware": "uefi"}, []),  # of a domain of the test driver nobody can tell
-    ({"cpu": "EPYC"}, ["cpu: asked EPYC, is qemu64"]),
-    ({"cpu": "host-model"}, ["cpu: asked host-model, is custom"]),
-    ({"console": "spice"}, ["console: asked spice, is vnc"]),
-    ({"console": "none"}, ["console: asked none, is vnc"]),
-    ({"console": {"listen": "::"}}, ["console.listen: asked ::, is 127.0.0.1"]),
-    ({"watchdog": "reset"}, ["watchdog: asked reset, is i6300esb poweroff"]),
+    ({"cpu": "EPYC"}, ["cpu: requested EPYC, is qemu64"]),
+    ({"cpu": "host-model"}, ["cpu: requested host-model, is custom"]),
+    ({"console": "spice"}, ["console: requested spice, is vnc"]),
+    ({"console": "none"}, ["console: requested none, is vnc"]),
+    ({"console": {"listen": "::"}}, ["console.listen: requested ::, is 127.0.0.1"]),
+    ({"watchdog": "reset"}, ["watchdog: requested reset, is i6300esb poweroff"]),
     ({"watchdog": "poweroff"}, []),
-    ({"tpm": True}, ["tpm: asked true, is none"]),
+    ({"tpm": True}, ["tpm: requested true, is none"]),
     ({"clock": "utc"}, []),
-    ({"clock": "localtime"}, ["clock: asked localtime, is utc"]),
-    ({"clock": {"offset": "localtime"}}, ["clock: asked localtime, is utc"]),
+    ({"clock": "localtime"}, ["clock: requested localtime, is utc"]),
+    ({"clock": {"offset": "localtime"}}, ["clock: requested localtime, is utc"]),
     ({"clock": {"offset": "utc"}}, []),
-    ({"sound": {}}, ["sound: asked true, is none"]),
+    ({"sound": {}}, ["sound: requested true, is none"]),
     ({"video": {"model": "vga"}}, []),
-    ({"panic": True}, ["panic: asked true, is none"]),
+    ({"panic": True}, ["panic: requested true, is none"]),
     ({"video": "vga"}, []),
-    ({"video": "virtio"}, ["video: asked virtio, is vga 16 1"]),
-    ({"cpuset": "0,1"}, ["cpuset: asked 0,1, is none"]),
-    ({"cpu": {"disable": ["svm"]}}, ["cpu: asked [\"svm\"], is []"]),
-    ({"vcpus": 2, "cpu": {"cores": 2}}, ["cpu: asked 1, is none"]),
-    ({"console": {"type": "vnc", "keymap": "de"}}, ["console.keymap: asked de, is none"]),
+    ({"video": "virtio"}, ["video: requested virtio, is vga 16 1"]),
+    ({"cpuset": "0,1"}, ["cpuset: requested 0,1, is none"]),
+    ({"cpu": {"disable": ["svm"]}}, ["cpu: requested [\"svm\"], is []"]),
+    ({"vcpus": 2, "cpu": {"cores": 2}}, ["cpu: requested 1, is none"]),
+    ({"console": {"type": "vnc", "keymap": "de"}}, ["console.keymap: requested de, is none"]),
     ({"serials": [{"type": "pty"}]}, []),
     ({"channels": [{"name": "org.example.0"}]},
-     ["channels[0]: asked org.example.0 unix, is org.qemu.guest_agent.0 unix"]),
-    ({"numatune": {"nodeset": "0"}}, ["numatune: asked strict 0, is none"]),
-    ({"tpm": "tpm-crb"}, ["tpm: asked tpm-crb, is none"]),
-    ({"boot": ["eth0", "system"]}, ["boot: asked eth0, system, is system, eth0"]),
-    ({"image": "centos.qcow2"}, ["disks.system.image: asked centos.qcow2, is debian.qcow2"]),
+     ["channels[0]: requested org.example.0 unix, is org.qemu.guest_agent.0 unix"]),
+    ({"numatune": {"nodeset": "0"}}, ["numatune: requested strict 0, is none"]),
+    ({"tpm": "tpm-crb"}, ["tpm: requested tpm-crb, is none"]),
+    ({"boot": ["eth0", "system"]}, ["boot: requested eth0, system, is system, eth0"]),
+    ({"image": "centos.qcow2"}, ["disks.system.image: requested centos.qcow2, is debian.qcow2"]),
     ({"image": "debian.qcow2", "overlay": False},
-     ["disks.system.overlay: asked false, is true"]),
-    ({"disks": [{"data": {"size": 9}}]}, ["disks.data.size: asked 9 MiB, is 8 MiB"]),
-    ({"disks": [{"data": {"size": 8, "bus": "scsi"}}]}, ["disks.data.bus: asked scsi, is virtio"]),
+     ["disks.system.overlay: requested false, is true"]),
+    ({"disks": [{"data": {"size": 9}}]}, ["disks.data.size: requested 9 MiB, is 8 MiB"]),
+    ({"disks": [{"data": {"size": 8, "bus": "scsi"}}]},
+     ["disks.data.bus: requested scsi, is virtio"]),
     (
         {"disks": [{"data": {"size": 8, "cache": "unsafe", "serial": "B"}}]},
-        ["disks.data.cache: asked unsafe, is none", "disks.data.serial: asked B, is A1"],
+        ["disks.data.cache: requested unsafe, is none", "disks.data.serial: requested B, is A1"],
     ),
-    ({"disks": [{"logs": {"size": 1}}]}, ["disks.logs: asked a disk, is none"]),
+    ({"disks": [{"logs": {"size": 1}}]}, ["disks.logs: requested a disk, is none"]),
     ({"disks": [{"system": {"discard": "ignore"}}]},
-     ["disks.system.discard: asked ignore, is unmap"]),
+     ["disks.system.discard: requested ignore, is unmap"]),
     ({"disks": [{"system": {"detect_zeroes": "unmap"}}]},
-     ["disks.system.detect_zeroes: asked unmap, is off"]),
+     ["disks.system.detect_zeroes: requested unmap, is off"]),
     ({"disks": [{"system": {"detect_zeroes": False}}]}, []),
-    ({"disks": [{"system": {"iothread": 2}}]}, ["disks.system.iothread: asked 2, is none"]),
+    ({"disks": [{"system": {"iothread": 2}}]}, ["disks.system.iothread: requested 2, is none"]),
     ({"nics": [{"eth1": {"network": "x"}}]},
-     ["nics.eth1.source: asked network x, is network default"]),
+     ["nics.eth1.source: requested network x, is network default"]),
     ({"nics": [{"eth1": {"network": "default", "model": "virtio"}}]},
-     ["nics.eth1.model: asked virtio, is e1000e"]),
-    ({"nics": [{"eth0": {"vlan": 5}}]}, ["nics.eth0.vlan: asked 5, is none"]),
-    ({"nics": [{"eth0": {"link": "down"}}]}, ["nics.eth0.link: asked false, is true"]),
+     ["nics.eth1.model: requested virtio, is e1000e"]),
+    ({"nics": [{"eth0": {"vlan": 5}}]}, ["nics.eth0.vlan: requested 5, is none"]),
+    ({"nics": [{"eth0": {"link": "down"}}]}, ["nics.eth0.link: requested false, is true"]),
     ({"nics": [{"eth0": {"mac": "52:54:00:00:00:01"}}]},
-     ["nics.eth0.mac: asked 52:54:00:00:00:01, is 52:c8:95:95:d4:9b"]),
-    ({"disks": [{"data": {"state": "absent"}}]}, ["disks.data: asked absent, is a disk"]),
-    ({"disks": [{"cd": {"state": "absent"}}]}, ["disks.cd: asked absent, is a CD drive"]),
+     ["nics.eth0.mac: requested 52:54:00:00:00:01, is 52:c8:95:95:d4:9b"]),
+    ({"disks": [{"data": {"state": "absent"}}]}, ["disks.data: requested absent, is a disk"]),
+    ({"disks": [{"cd": {"state": "absent"}}]}, ["disks.cd: requested absent, is a CD drive"]),
     ({"disks": [{"never": {"state": "absent"}}]}, []),
-    ({"nics": [{"eth1": {"state": "absent"}}]}, ["nics.eth1: asked absent, is a NIC"]),
-    ({"tags": ["ssd"]}, ["tags: asked ssd, is none"]),
-    ({"placement": {"zone": "a"}}, ["zone: asked a, is none"]),
-    ({"vcpus_max": 4}, ["vcpus_max: asked 4, is 2"]),
-    ({"console": {"password": "s3cret"}}, ["console.password: asked another, is not shown"]),
-    ({"seed": False}, ["seed: asked false, is true"]),
-    ({"seed": {"user": "eve"}}, ["seed.user: asked eve, is bob"]),
-    ({"seed": {"timezone": "UTC"}}, ["seed.timezone: asked UTC, is none"]),
+    ({"nics": [{"eth1": {"state": "absent"}}]}, ["nics.eth1: requested absent, is a NIC"]),
+    ({"tags": ["ssd"]}, ["tags: requested ssd, is none"]),
+    ({"placement": {"zone": "a"}}, ["zone: requested a, is none"]),
+    ({"vcpus_max": 4}, ["vcpus_max: requested 4, is 2"]),
+    ({"console": {"password": "s3cret"}},
+     ["console.password: requested a different one, is not shown"]),
+    ({"seed": False}, ["seed: requested false, is true"]),
+    ({"seed": {"user": "eve"}}, ["seed.user: requested eve, is bob"]),
+    ({"seed": {"timezone": "UTC"}}, ["seed.timezone: requested UTC, is none"]),
     ({"seed": {"commands": ["false"]}},
-     ["seed.secrets: asked others, is those that it was made with"]),
+     ["seed.secrets: requested others, is those it was created with"]),
     ({"seed": {"commands": ["true"]}}, []),
 ]  # fmt: skip
 
@@ -295,11 +300,11 @@ def test_disks_and_nics_that_somebody_took_out_or_put_in(make: Callable[..., Vm]
     assert vm.differences(_MADE) == []
     vm.edit("<disk [^>]*>(?:(?!</disk>).)*web1_data.*?</disk>", "")
     wanted = {"name": "web1", "disks": [{"data": {"size": 8}}]}
-    assert vm.differences(wanted) == ["disks.data: asked a disk, is none"]
+    assert vm.differences(wanted) == ["disks.data: requested a disk, is none"]
     mac = domain_of(_MADE).nics[1].mac
     vm.edit(f"<interface [^>]*>\\s*<mac address='{mac}'/>.*?</interface>", "")
     wanted = {"name": "web1", "nics": _MADE["nics"]}
-    line = f"nics.eth1: asked a NIC with MAC address {mac}, is none"
+    line = f"nics.eth1: requested a NIC with MAC address {mac}, is none"
     assert vm.differences(wanted) == [line]
 
 
@@ -308,7 +313,7 @@ def test_a_disk_with_a_snapshot_beside_it_is_still_that_disk(make: Callable[...,
     vm.edit("web1_data.qcow2", "web1_data.snapshot")
     wanted = {"name": "web1", "disks": [{"data": {"serial": "A1"}}]}
     assert vm.differences({**wanted, "disks": [{"data": {"size": 8, "serial": "A1"}}]}) == [
-        "disks.data.size: asked 8 MiB, is unknown"
+        "disks.data.size: requested 8 MiB, is unknown"
     ]
     vm.sizes["/pool/web1_data.snapshot"] = 8 * _MIB
     assert vm.differences(_MADE) == []
@@ -323,7 +328,7 @@ def test_a_vm_whose_request_is_lost_is_still_compared(make: Callable[..., Vm]) -
         other = dataclasses.replace(stored, request=lost)
         existing = difference.Existing(text, other, False, vm.sizes)
         found = difference.differences(domain_of({**_MADE, "vcpus": 4}), existing)
-        assert [str(one) for one in found] == ["vcpus: asked 4, is 2"]
+        assert [str(one) for one in found] == ["vcpus: requested 4, is 2"]
 
 
 def test_the_disks_whose_sizes_are_to_be_read(make: Callable[..., Vm]) -> None:
@@ -339,7 +344,7 @@ def test_a_cd_drive_is_compared_by_its_settings(make: Callable[..., Vm]) -> None
     vm = make()
     wanted = {"device": "cdrom", "cache": "unsafe", "readonly": True, "discard": "ignore"}
     assert vm.differences({"name": "web1", "disks": [{"cd": wanted}]}) == [
-        "disks.cd.cache: asked unsafe, is none"
+        "disks.cd.cache: requested unsafe, is none"
     ]
 
 
@@ -351,5 +356,5 @@ def test_of_two_vlans_the_one_that_was_asked_for_is_not_all(make: Callable[..., 
     vm = make()
     vm.edit("(<source bridge='br0'/>)", r"\1<vlan><tag id='5'/><tag id='6'/></vlan>")
     assert vm.differences({"name": "web1", "nics": [{"eth0": {"vlan": 5}}]}) == [
-        "nics.eth0.vlan: asked 5, is [5, 6]"
+        "nics.eth0.vlan: requested 5, is [5, 6]"
     ]

@@ -46,7 +46,7 @@ def seen(answers: dict[str, dict[str, t.Any]]) -> dict[str, Seen]:
     return {host: read(one) for host, one in answers.items()}
 
 
-LINE = "memory: asked 2GiB, is 1GiB"
+LINE = "memory: requested 2GiB, is 1GiB"
 CASES: list[tuple[dict[str, t.Any], str, Entry]] = [
     ({"hv1": answer(vm("a"), a=[])}, "", Entry("a", "unchanged", "hv1")),
     ({"hv1": answer(vm("a"), a=[LINE])}, "", Entry("a", "change", "hv1", (LINE,))),
@@ -83,7 +83,7 @@ def test_what_is_asked_for(answers: dict[str, t.Any], silent: str, expected: Ent
         ({"hv1": answer()}, "hv2: no route", "unknown", "not all did: hv2: no route"),
         ({"hv1": {"host": {"vms": [vm("a")]}}}, "", "unknown", "was not compared"),
         ({"hv1": answer(vm("a", False), a=None)}, "", "conflict", "not made by this collection"),
-        ({"hv1": answer(vm("a")), "hv2": answer(vm("a"))}, "", "conflict", "one UUID"),
+        ({"hv1": answer(vm("a")), "hv2": answer(vm("a"))}, "", "conflict", "the same UUID"),
     ],
 )
 def test_what_cannot_be_told_is_said(
@@ -130,10 +130,10 @@ def test_a_plan_is_empty_if_there_is_nothing_to_do(actions: list[str], expected:
 
 
 def test_the_table_has_a_line_for_each_difference() -> None:
-    differs = Entry("a", "change", "hv1", (LINE, "vcpus: asked 2, is 1"))
+    differs = Entry("a", "change", "hv1", (LINE, "vcpus: requested 2, is 1"))
     shown = text([differs, Entry("b", "create")])
     lines = shown.splitlines()
     assert [line.split() for line in lines[1:2]] == [["a", "hv1", "differs", *LINE.split()]]
-    assert lines[2].strip() == "vcpus: asked 2, is 1"
+    assert lines[2].strip() == "vcpus: requested 2, is 1"
     assert lines[-1] == "1 to create, 1 differs"
-    assert text([]) == "no VM is asked for, and none is there\n"
+    assert text([]) == "no VM is requested, and none exists\n"

@@ -158,7 +158,7 @@ BROKEN: list[tuple[t.Any, str, str]] = [
     ([{"size": 1, "format": "raw"}], "virt_disk_profiles.p[0]", "does not name a disk"),
     ([{"size": 8192}], "virt_disk_profiles.p[0]", "does not name a disk"),
     ([{"a": None, "b": None}], "virt_disk_profiles.p[0]", "does not name a disk"),
-    ([{"a": {}}, {"a": {}}], "virt_disk_profiles.p[1].a", "a second disk"),
+    ([{"a": {}}, {"a": {}}], "virt_disk_profiles.p[1].a", "two disks"),
     ([{"a/b": {}}], "virt_disk_profiles.p[0].a/b", "cannot name a disk"),
     ([{"..": {}}], "virt_disk_profiles.p[0]...", "cannot name a disk"),
     ([{5: {}}], "virt_disk_profiles.p[0].5", "cannot name a disk"),

@@ -33,32 +33,34 @@ def _domain(**options: t.Any) -> Domain:
         pytest.param({}, {"start": False, "wait": False}, [], id="what only the run needs"),
         pytest.param({}, {"host": "hv1"}, [], id="where it was to be"),
         pytest.param({"memory": 1024}, {"memory": "1GiB"}, [], id="another way to write it"),
-        pytest.param({"memory": 512}, {"memory": 1024}, ["memory: asked 1024, is 512"], id="less"),
+        pytest.param(
+            {"memory": 512}, {"memory": 1024}, ["memory: requested 1024, is 512"], id="less"
+        ),
         pytest.param(
             {},
             {"disks": [{"name": "data", "size": 10}]},
-            ["disks.data: asked for, is not there"],
+            ["disks.data: requested, is missing"],
             id="one disk more",
         ),
         pytest.param(
             {"disks": [{"name": "data", "size": 10}]},
             {},
-            ["disks.data: not asked for, is there"],
+            ["disks.data: not requested, exists"],
             id="one disk less",
         ),
         pytest.param(
             {"disks": [{"name": "data", "size": 10}]},
             {"disks": [{"name": "data", "size": 20}]},
-            ["disks.data.size: asked 20, is 10"],
+            ["disks.data.size: requested 20, is 10"],
             id="a larger disk",
         ),
         pytest.param(
             {"nics": [{"name": "eth0", "bridge": "br0"}]},
             {"nics": [{"name": "eth0", "bridge": "br1"}]},
-            ["nics.eth0.source: asked br1, is br0"],
+            ["nics.eth0.source: requested br1, is br0"],
             id="another bridge",
         ),
-        pytest.param({}, {"title": "x"}, ["title: asked x, is none"], id="not given before"),
+        pytest.param({}, {"title": "x"}, ["title: requested x, is none"], id="not given before"),
     ],
 )
 def test_differences(
@@ -72,7 +74,7 @@ def test_the_order_of_disks_matters() -> None:
     one, two = {"name": "a", "size": 1}, {"name": "b", "size": 1}
     kept = request.to_text(_domain(disk_profile="none", image=None, disks=[one, two]))
     found = request.differences(kept, _domain(disk_profile="none", image=None, disks=[two, one]))
-    assert any("order asked b, a, is a, b" in line for line in found)
+    assert any("order requested b, a, is a, b" in line for line in found)
 
 
 @pytest.mark.parametrize("kept", [None, "", "no json", "[]", "3"])

@@ -202,7 +202,9 @@ def test_leases_do_not_change_under_running_guests() -> None:
     leases = Block(QEMU, ('lock_manager = "lockd"',), top=True)
     lockd = Block("/etc/libvirt/qemu-lockd.conf", ("auto_disk_leases = 1",), top=True)
     blocks = (BLOCKS[0], leases, lockd)
-    with pytest.raises(PlanRefused, match=r"lock_manager .* from none to .*lockd.* guests run"):
+    with pytest.raises(
+        PlanRefused, match=r"lock_manager .* from none to .*lockd.* guests are running"
+    ):
         plan(replace(facts(SOCKETS), guests_running=True), blocks=blocks)
     steps = plan(facts(SOCKETS, virtlockd_socket=OFF), blocks=blocks)
     assert "start virtlockd.socket" in steps

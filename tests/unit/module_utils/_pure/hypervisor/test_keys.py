@@ -95,7 +95,7 @@ def test_no_organizations(value: str) -> None:
         ({}, None, {}, Reason("it has none", True)),
         ({}, "x", {}, Reason("its key and its certificate do not belong together", True)),
         ({"serial": "7"}, "k", {}, Reason("it was revoked", True)),
-        ({}, "k", {"renew": True}, Reason("it was asked for", True)),
+        ({}, "k", {"renew": True}, Reason("it was requested", True)),
         ({"issuer": "ca1"}, "k", {}, Reason("it is from another CA", False)),
         ({"issuer": None}, "k", {}, Reason("it is from another CA", True)),
         ({"common_name": "hv2"}, "k", {}, Reason("it is for hv2 of fleet", False)),

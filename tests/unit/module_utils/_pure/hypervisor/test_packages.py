@@ -37,17 +37,17 @@ def test_what_machine_it_is() -> None:
     [
         ({"ansible_distribution": None}, "platform.distribution is null"),
         ({"ansible_pkg_mgr": ["apt"]}, "platform.pkg_mgr is a list"),
-        ({"ansible_os_family": "x" * 65}, "platform.os_family is no name"),
-        ({"ansible_architecture": "x86_64\n"}, "platform.architecture is no name"),
-        ({"ansible_architecture": ""}, "platform.architecture is no name"),
+        ({"ansible_os_family": "x" * 65}, "platform.os_family is not a name"),
+        ({"ansible_architecture": "x86_64\n"}, "platform.architecture is not a name"),
+        ({"ansible_architecture": ""}, "platform.architecture is not a name"),
     ],
 )
 def test_a_machine_of_another_shape(wrong: dict[str, Any], problem: str) -> None:
     with pytest.raises(FleetVirtError) as error:
         packages.platform({**DEBIAN, **wrong})
     assert str(error.value) == (
-        f"its answer is not what ansible.builtin.setup returns ({problem}); look at what answers"
-        " there"
+        f"its answer is not what ansible.builtin.setup returns ({problem}); check what is"
+        " responding there"
     )
 
 
@@ -82,7 +82,7 @@ def test_only_what_is_needed_is_installed() -> None:
 
 @pytest.mark.parametrize("name", ["unknown", "apk", "../apt"])
 def test_another_package_manager(name: str) -> None:
-    with pytest.raises(FleetVirtError, match="installs with apt, dnf, dnf5, zypper only"):
+    with pytest.raises(FleetVirtError, match="supports only apt, dnf, dnf5, zypper"):
         packages.manager(name)
 
 
@@ -101,10 +101,10 @@ def test_another_package_manager(name: str) -> None:
         ({"msg": "\x1b[2Jgone"}, "\\x1b[2Jgone"),
         (
             {"msg": "MODULE FAILURE", "module_stdout": "", "rc": 137},
-            "its module gave no result: it was killed (SIGKILL)",
+            "its module returned no result: it was killed (SIGKILL)",
         ),
         ({"msg": 7}, "7"),
-        ({"failed": True}, "its answer says nothing of it"),
+        ({"failed": True}, "its answer does not mention it"),
     ],
 )
 def test_why_it_failed(answer: dict[str, Any], said: str) -> None:

@@ -53,7 +53,7 @@ def test_validate() -> None:
 @pytest.mark.parametrize(
     ("pools", "wanted"),
     [
-        ([{"name": "a", "path": "srv"}], r"pools\[0\].path: 'srv' is no absolute"),
+        ([{"name": "a", "path": "srv"}], r"pools\[0\].path: 'srv' is not an absolute"),
         ([{"name": "a", "path": "/srv/../etc"}], r"pools\[0\].path"),
         ([{"name": "", "path": "/srv"}], r"pools\[0\].name"),
         ([{"name": "a/b", "path": "/srv"}], r"pools\[0\].name"),

@@ -128,16 +128,16 @@ ONE: list[tuple[dict[str, t.Any], str, str]] = [
     (listener("127.0.0.1", 16509, "libvirtd"), "libvirt_plain", "libvirtd on 127.0.0.1:16509"),
     (listener("::", 16509, "systemd"), "libvirt_plain", "systemd on [::]:16509"),
     (listener(ANY, 9999, "virtproxyd"), "libvirt_plain", f"virtproxyd on {ANY}:9999"),
-    ({"tls": {**TLS, "anonymous": True}}, "libvirt_unverified", "have no certificate"),
+    ({"tls": {**TLS, "anonymous": True}}, "libvirt_unverified", "without a certificate"),
     (listener(ANY, 5900, "qemu-system-x86"), "qemu_exposed", f"{ANY}:5900"),
     (listener("192.0.2.1", 10809, "qemu-nbd"), "qemu_exposed", "qemu-nbd on 192.0.2.1:10809"),
     (listener("::", 49152, "qemu-storage-da"), "qemu_exposed", "[::]:49152"),
     ({"tls": {**TLS, "missing": ["/x/key.pem"]}}, "tls_keys_missing", "/x/key.pem"),
-    (peer("no answer"), "tls_not_known", "hv1 is not let in by hv2 (no answer)"),
+    (peer("no answer"), "tls_not_known", "hv1 is not accepted by hv2 (no answer)"),
     ({"pools": [{**POOL, "state": None, "autostart": None}]}, "pool_missing", "no pool default"),
     ({"pools": [{**POOL, "state": "inactive"}]}, "pool_inactive", "pool default is inactive"),
     ({"pools": [{**POOL, "state": None, "error": "hangs"}]}, "pool_unreadable", "hangs"),
-    ({"pools": [{**POOL, "autostart": False}]}, "pool_no_autostart", "does not start with"),
+    ({"pools": [{**POOL, "autostart": False}]}, "pool_no_autostart", "does not start at boot"),
     (
         {"pools": [{**POOL, "available_mib": 10239}]},
         "pool_low",
@@ -150,12 +150,12 @@ ONE: list[tuple[dict[str, t.Any], str, str]] = [
     ({"keys": [{**CRL, "until": NOW + 2 * DAY}]}, "crl_expires", "expires in 2 days"),
     ({"clock": {"offset": -5.0, "uncertainty": 0.1}}, "clock_differs", "-5.000 s (+/- 0.100 s)"),
     ({"clock": {"offset": 100.0, "uncertainty": 0.1}}, "clock_wrong", "+100.000 s"),
-    ({"baseline": {**BASELINE, "error": "none"}}, "cpu_incompatible", "as hv1 sees it: none"),
-    ({"baseline": {**BASELINE, "runs": False}}, "cpu_incompatible", "hv1 does not have"),
+    ({"baseline": {**BASELINE, "error": "none"}}, "cpu_incompatible", "according to hv1: none"),
+    ({"baseline": {**BASELINE, "runs": False}}, "cpu_incompatible", "hv1 does not support"),
     (
-        {"baseline": None, "not_compared": "its module gave no result"},
+        {"baseline": None, "not_compared": "its module returned no result"},
         "cpu_not_compared",
-        "not compared with the others': its module gave no result",
+        "not compared with the others': its module returned no result",
     ),
 ]
 
@@ -166,7 +166,7 @@ TWO: list[tuple[dict[str, t.Any], str, str]] = [
     (
         {"cpu": {"model": "Haswell", "xml": "<cpu/>"}},
         "cpu_differs",
-        "EPYC: hv1; Haswell: hv2. All have EPYC",
+        "EPYC: hv1; Haswell: hv2. All support EPYC",
     ),
     ({"libvirt_version": "11.3.0"}, "versions_differ", "libvirt: 9.0.0: hv1; 11.3.0: hv2"),
     ({"hypervisor_version": "10.0.1"}, "versions_differ", "qemu: 7.2.0: hv1; 10.0.1: hv2"),
@@ -280,5 +280,5 @@ def test_table() -> None:
     lines = tables.findings([finding]).splitlines()
     assert lines[0] == "INFO  hv1, hv2  [iommu_off]"
     assert lines[1] == "  no\\x1bIOMMU"
-    assert lines[2].startswith("  > only for guests")
+    assert lines[2].startswith("  > needed only to pass")
     assert lines[3] == "0 error, 0 warning, 1 info"

@@ -43,5 +43,5 @@ def test_in_their_order_and_once() -> None:
     ],
 )
 def test_what_says_more_than_an_address_is_refused(peer: str) -> None:
-    with pytest.raises(PlanRefused, match="is no address of a hypervisor; write its name"):
+    with pytest.raises(PlanRefused, match="is not the address of a hypervisor; write its name"):
         peer_uris(["hv1", peer])

@@ -109,9 +109,9 @@ STAYS: list[tuple[dict[str, t.Any], str]] = [
     ({"users": ("used by domain 'db1'",), "attached": False}, "used by domain 'db1'"),
     ({"kind": "link"}, "a link"),
     ({"kind": "directory"}, "a directory"),
-    ({"kind": "other"}, "no regular file"),
-    ({"attached": False}, "not among its disks any more"),
-    ({"path": "/elsewhere/web1_system.qcow2"}, "at another place than when it was made"),
+    ({"kind": "other"}, "not a regular file"),
+    ({"attached": False}, "no longer one of its disks"),
+    ({"path": "/elsewhere/web1_system.qcow2"}, "at another place than when it was created"),
     ({"own": dataclasses.replace(DISK, pool="base")}, "base images"),
 ]
 
@@ -133,7 +133,7 @@ REFUSED: list[tuple[dict[str, t.Any], str]] = [
     ({"pool_active": False}, "pool-start"),
     ({"shared": True}, "purge_vm"),
     ({"own_overlays": ("/pool/web1.snap",), "attached": False}, "merge it first"),
-    ({"path": None, "pool_path": None}, "define it again"),
+    ({"path": None, "pool_path": None}, "define the pool again"),
 ]
 
 
@@ -195,7 +195,7 @@ DOMAINS: list[tuple[dict[str, t.Any], str | None]] = [
     ({"state": "running", "active": True}, "vm_force=true"),
     ({"state": "paused", "active": True}, "is paused"),
     ({"persistent": False}, "transient"),
-    ({"external_snapshots": ("s1",)}, "snapshots in files of their own (s1)"),
+    ({"external_snapshots": ("s1",)}, "external snapshots (s1)"),
     ({"metadata": made(phase="migrating")}, "phase migrating"),
     ({"metadata": made(phase="of-a-later-version")}, "phase of-a-later-version"),
     ({"metadata": made(phase="creating", owner=OWNER)}, None),

@@ -105,7 +105,7 @@ def test_a_name_that_is_somebodys_is_given_back_from_wherever() -> None:
     ("change", "new", "words"),
     [
         ({}, "b.", "empty part"),
-        ({}, "all", "one of Ansible's own names"),
+        ({}, "all", "is reserved by Ansible"),
         ({}, "a", "is the name it has"),
         ({"stored": None}, "b", "adopt it first"),
         ({"stored": Metadata(seed="{}")}, "b", "adopt it first"),
@@ -128,11 +128,15 @@ def test_a_name_that_is_somebodys_is_given_back_from_wherever() -> None:
         ({"managed_save": True}, "b", "saved memory"),
         ({"snapshots": ("one",)}, "b", "snapshots (one)"),
         ({"checkpoints": ("two",)}, "b", "checkpoints (two)"),
-        ({"taken": True}, "b", "there is a VM 'b'"),
+        ({"taken": True}, "b", "a VM 'b' already exists"),
         ({"users": ("/p/a.qcow2: /p/c.qcow2 lies on it",)}, "b", "/p/c.qcow2 lies on it; remove"),
-        ({"files": (dataclasses.replace(_DISK, old_there=False),)}, "b", "is not there; see where"),
-        ({"files": (dataclasses.replace(_LOOSE, new_there=True),)}, "b", "b_data.qcow2 is there"),
-        ({"files": (dataclasses.replace(_LOG, new_there=True),)}, "b", "/l/b-console.log is there"),
+        (
+            {"files": (dataclasses.replace(_DISK, old_there=False),)},
+            "b",
+            "does not exist; find out where",
+        ),
+        ({"files": (dataclasses.replace(_LOOSE, new_there=True),)}, "b", "b_data.qcow2 exists"),
+        ({"files": (dataclasses.replace(_LOG, new_there=True),)}, "b", "/l/b-console.log exists"),
     ],
 )
 def test_refusals(change: dict[str, t.Any], new: str, words: str) -> None:
@@ -204,7 +208,7 @@ def test_a_name_that_is_not_certainly_free_is_refused(hosts: t.Any, words: str) 
 def test_all_must_answer_before_and_after() -> None:
     answers = {"hv1": {"defined": [_vm("a")]}, "hv2": {"msg": "gone", "unreachable": True}}
     seen = rename_decision.fleet(answers, ["hv1", "hv2"], [])
-    with pytest.raises(PlanRefused, match="may be on a hypervisor that gave no answer"):
+    with pytest.raises(PlanRefused, match="may be on a hypervisor that did not respond"):
         rename_decision.decide("a", "b", seen)
     assert "hv2: gone" in rename_decision.confirm("a", "b", "hv1", seen)
     taken = [_vm("b", "renaming", "a")]

@@ -90,7 +90,7 @@ def test_a_failure_stops_its_groups_and_no_other() -> None:
     noted = _note(order, 0, Answers(before, restarted, waited), Noted())
     assert noted.restarted == ["a1", "b1", "n1"]
     assert noted.left == ["b2"]
-    assert noted.failures["b1"].startswith("b1 on hv1: no address; it runs again")
+    assert noted.failures["b1"].startswith("b1 on hv1: no address; it was restarted")
     assert "'b1', of its group 'b', failed" in noted.failures["b2"]
 
     # of the second round a2 does not start again, and hv1 says nothing of n2

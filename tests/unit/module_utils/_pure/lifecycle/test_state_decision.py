@@ -62,7 +62,12 @@ def test_a_group_is_its_members_everywhere_and_the_silent_are_named() -> None:
         (["web9"], [], {"hv1": look("web1")}, "no hypervisor has a VM 'web9'"),
         (["web9"], [], {"hv1": look(), "hv2": SILENT}, "may be on one that did not"),
         (["hv1"], [], {"hv1": look("web1")}, "'hv1' is a hypervisor, not a VM"),
-        (["web1"], [], {"hv1": look("web1"), "hv2": look("web1")}, "on hv1 and hv2 with one UUID"),
+        (
+            ["web1"],
+            [],
+            {"hv1": look("web1"), "hv2": look("web1")},
+            "on hv1 and hv2 with the same UUID",
+        ),
         (["web1"], [], {"hv1": SILENT}, "no hypervisor answered"),
     ],
 )
@@ -100,7 +105,7 @@ def test_who_may_have_more_of_a_group_is_a_failure() -> None:
     told = tell({"hv1": ["a"]}, {"hv1": {"vms": [entry("a")]}}, Told())
     _text, failures = report(told, "hv2: gone", check=False)
     assert failures == [
-        "not all hypervisors answered, and VMs of the group there are as they were: hv2: gone"
+        "not all hypervisors answered, and VMs of the group there were not changed: hv2: gone"
     ]
 
 

@@ -68,7 +68,7 @@ TABLE: list[tuple[str, str, list[str] | str, list[str] | str]] = [
     ("paused", "shutting_down", ["await_off", "start"], ["await_off"]),
     ("paused", "migration", "being migrated", "being migrated"),
     ("paused", "postcopy", "being migrated", "being migrated"),
-    ("paused", "postcopy_failed", "broke off", "broke off"),
+    ("paused", "postcopy_failed", "failed halfway", "failed halfway"),
     ("paused", "save", "being saved", "being saved"),
     ("paused", "dump", "being dumped", "being dumped"),
     ("paused", "snapshot", "snapshot of it", "snapshot of it"),
@@ -127,7 +127,7 @@ def test_a_phase_keeps_everybody_away(phase: str) -> None:
 
 def test_a_transient_domain_is_not_lost() -> None:
     transient = facts("running", persistent=False)
-    assert "would be gone" in refused(transient, Wanted("shutoff"))
+    assert "would disappear" in refused(transient, Wanted("shutoff"))
     assert "define it first" in refused(transient, Wanted(autostart=True))
     assert kinds(facts("paused", "user", persistent=False), Wanted("running")) == ["resume"]
 
@@ -190,7 +190,7 @@ def test_a_reset_is_for_what_runs() -> None:
     assert kinds(facts("paused", "user"), Wanted("running", reset=True)) == ["resume", "reset"]
     saved = facts("shutoff", "saved", managed_save=True)
     assert kinds(saved, Wanted("running", reset=True)) == ["restore", "reset"]
-    assert "only what runs can be reset" in refused(facts("shutoff"), Wanted(reset=True))
+    assert "only a running domain can be reset" in refused(facts("shutoff"), Wanted(reset=True))
     assert "in phase purging" in refused(facts("running", phase="purging"), Wanted(reset=True))
 
 
@@ -201,15 +201,45 @@ KEEPING: list[tuple[str, str, list[str] | str, list[str] | str]] = [
     ("paused", "user", [], ["save"]),
     ("paused", "ioerror", [], ["save"]),
     ("paused", "starting_up", ["await_running", "suspend"], ["await_running", "save"]),
-    ("paused", "shutting_down", "only what runs can be paused", "only what runs can be saved"),
-    ("paused", "crashed", "only what runs can be paused", "only what runs can be saved"),
+    (
+        "paused",
+        "shutting_down",
+        "only a running domain can be paused",
+        "only a running domain can be saved",
+    ),
+    (
+        "paused",
+        "crashed",
+        "only a running domain can be paused",
+        "only a running domain can be saved",
+    ),
     ("paused", "migration", "being migrated", "being migrated"),
     ("paused", "save", "being saved", "being saved"),
     ("pmsuspended", "unknown", ["wake", "suspend"], ["wake", "save"]),
-    ("shutoff", "shutdown", "only what runs can be paused", "only what runs can be saved"),
-    ("shutdown", "user", "only what runs can be paused", "only what runs can be saved"),
-    ("crashed", "panicked", "only what runs can be paused", "only what runs can be saved"),
-    ("nostate", "unknown", "only what runs can be paused", "only what runs can be saved"),
+    (
+        "shutoff",
+        "shutdown",
+        "only a running domain can be paused",
+        "only a running domain can be saved",
+    ),
+    (
+        "shutdown",
+        "user",
+        "only a running domain can be paused",
+        "only a running domain can be saved",
+    ),
+    (
+        "crashed",
+        "panicked",
+        "only a running domain can be paused",
+        "only a running domain can be saved",
+    ),
+    (
+        "nostate",
+        "unknown",
+        "only a running domain can be paused",
+        "only a running domain can be saved",
+    ),
 ]
 
 
@@ -228,7 +258,7 @@ def test_memory_is_kept_of_what_has_some(
 
 def test_what_is_saved_stays_so_and_a_transient_domain_is_not_saved() -> None:
     assert kinds(facts("shutoff", "saved", managed_save=True), Wanted("saved")) == []
-    assert "libvirt keeps no memory" in refused(facts("running", persistent=False), Wanted("saved"))
+    assert "libvirt saves no memory" in refused(facts("running", persistent=False), Wanted("saved"))
     assert kinds(facts("running", persistent=False), Wanted("paused")) == ["suspend"]
 
 
@@ -257,10 +287,10 @@ def test_a_reboot_ends_running_from_wherever_it_was_cut_off(
 @pytest.mark.parametrize(
     ("wanted", "part"),
     [
-        (Wanted(), "nothing is asked for"),
-        (Wanted("shutoff", reset=True), "reset: this asks for a domain to begin again"),
-        (Wanted("saved", reboot=True), "reboot: this asks for a domain to be shut down"),
-        (Wanted(reset=True, reboot=True), "which reset is not"),
+        (Wanted(), "nothing is requested"),
+        (Wanted("shutoff", reset=True), "reset: this restarts a domain"),
+        (Wanted("saved", reboot=True), "reboot: this shuts a domain down"),
+        (Wanted(reset=True, reboot=True), "and reset does not"),
         (Wanted("shutoff", shutdown_timeout=-1), "shutdown_timeout: -1 is no time to wait"),
     ],
 )

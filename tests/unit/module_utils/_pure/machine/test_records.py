@@ -83,9 +83,11 @@ def test_images_marks_vms_and_plans() -> None:
     vm = {"name": "a", "address": None, "changed": True, "msg": None, "answered": True}
     (made,) = read(records.text("vms", [{"name": "hv1", "vms": [vm]}], predicted=True))
     assert (made["changed"], made["predicted"], made["failed"]) == ("true", "true", "false")
-    entries = [fleet_plan.Entry("a", "change", "hv1", ("memory: asked 1, is 2", "vcpus: asked 1"))]
+    entries = [
+        fleet_plan.Entry("a", "change", "hv1", ("memory: requested 1, is 2", "vcpus: requested 1"))
+    ]
     one, other = read(fleet_plan.records(entries, {"hv9": "no route"}))
-    assert one["details"] == "memory: asked 1, is 2;vcpus: asked 1"
+    assert one["details"] == "memory: requested 1, is 2;vcpus: requested 1"
     assert (other["hypervisor"], other["action"], other["details"]) == (
         "hv9",
         "no answer",

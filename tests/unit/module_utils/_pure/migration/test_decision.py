@@ -168,7 +168,7 @@ REFUSED: dict[str, tuple[dict[str, t.Any], dict[str, t.Any], str]] = {
     "on two": (
         {"hv1": answer(vm()), "hv2": answer(vm()), "hv3": answer()},
         {},
-        "'web1' is defined on hv1 and hv2; a VM exists once",
+        "'web1' is defined on hv1 and hv2; a VM may exist only once",
     ),
     "on two, and neither knows the other": (
         {"hv1": answer(vm(phase="migrating", move=MOVE)), "hv3": answer(vm())},
@@ -189,31 +189,31 @@ REFUSED: dict[str, tuple[dict[str, t.Any], dict[str, t.Any], str]] = {
     "silent target": (
         {"hv1": answer(vm())},
         {"mute": {"hv2": DOWN}, "host": "hv2"},
-        r"hv2 is silent \(no route\), and nothing moves from or to it",
+        r"hv2 did not respond \(no route\), and nothing moves from or to it",
     ),
     "half there, and the target is silent": (
         {"hv1": answer(vm(phase="migrating", move=MOVE)), "hv3": answer()},
         {"mute": {"hv2": DOWN}, "host": "hv3"},
-        r"from hv1 to hv2 is unfinished, and hv2 is silent \(hv2: no route\)",
+        r"from hv1 to hv2 is unfinished, and hv2 did not respond \(hv2: no route\)",
     ),
     "half there, and the source is silent": (
         {"hv2": answer(vm(phase="migrating", move=MOVE)), "hv3": answer()},
         {"mute": {"hv1": DOWN}, "host": "hv3"},
-        r"from hv1 to hv2 is unfinished, and hv1 is silent \(hv1: no route\)",
+        r"from hv1 to hv2 is unfinished, and hv1 did not respond \(hv1: no route\)",
     ),
     "coming in, and the source is silent": (
         {"hv2": answer(vm(persistent=False), claims=["web1"]), "hv3": answer()},
         {"mute": {"hv1": DOWN}, "host": "hv3"},
-        r"from hv1 to hv2 is unfinished, and hv1 is silent",
+        r"from hv1 to hv2 is unfinished, and hv1 did not respond",
     ),
     "not there yet, and the source is silent": (
         {"hv2": answer(claims=["web1"]), "hv3": answer()},
         {"mute": {"hv1": DOWN}},
-        r"from hv1 to hv2 is unfinished, and hv1 is silent",
+        r"from hv1 to hv2 is unfinished, and hv1 did not respond",
     ),
     "half there, and --limit left the target out": (
         {"hv1": answer(vm(phase="migrating", move=MOVE)), "hv3": answer()},
-        {"mute": {"hv2": Silence("it was not asked (--limit)", asked=False)}},
+        {"mute": {"hv2": Silence("excluded by --limit", asked=False)}},
         "run without --limit, run fleet.virt.repair_vms",
     ),
     "not readable": (
@@ -251,8 +251,10 @@ def test_what_is_to_be_repaired() -> None:
     found = repair([], answers, {"hv3": DOWN})
     assert found.shares == {"hv1": [("web1", "hv2")]}
     one, all_of_them = found.problems
-    assert "from hv1 to hv3 is unfinished, and hv3 is silent (hv3: no route)" in one
-    assert "moves that only a silent hypervisor knows of cannot be found (hv3:" in all_of_them
+    assert "from hv1 to hv3 is unfinished, and hv3 did not respond (hv3: no route)" in one
+    assert (
+        "moves known only to a hypervisor that did not respond cannot be found (hv3:" in all_of_them
+    )
     assert repair(["web1"], {"hv2": answer(half), "hv1": answer()}, {}).shares == {
         "hv1": [("web1", "hv2")]
     }
@@ -262,7 +264,7 @@ def test_what_is_to_be_repaired() -> None:
     fine = repair(["db1"], {"hv1": answer(vm("db1"))}, {"hv2": DOWN})
     assert (fine.settled, fine.problems) == ({"db1": "hv1"}, [])
     twice = repair(["db1"], {"hv1": answer(vm("db1")), "hv2": answer(vm("db1"))}, {})
-    assert "'db1' is defined on hv1 and hv2; a VM exists once" in twice.problems[0]
+    assert "'db1' is defined on hv1 and hv2; a VM may exist only once" in twice.problems[0]
     nowhere = repair(["db1"], {"hv1": answer()}, {"hv2": DOWN})
     assert "no hypervisor that answered has a VM 'db1'" in nowhere.problems[0]
     assert repair(["db1"], {"hv1": answer()}, {}).problems == ["no hypervisor has a VM 'db1'"]
@@ -276,10 +278,10 @@ def test_nothing_is_repaired_in_silence_while_the_source_is_dead() -> None:
         assert found.shares == {}
         assert "the move of 'web1' from hv1 to hv2 is unfinished, and hv1" in found.problems[0]
     # whoever leaves a hypervisor out with --limit does not ask for its moves
-    away = {"hv1": Silence("it was not asked (--limit)", asked=False)}
+    away = {"hv1": Silence("excluded by --limit", asked=False)}
     assert repair([], {"hv2": answer()}, away).problems == []
     strange = {"hv3": answer(vm(phase="migrating", move=MOVE))}
-    assert "do not say between which hypervisors" in repair([], strange, {}).problems[0]
+    assert "does not name the two hypervisors" in repair([], strange, {}).problems[0]
 
 
 def test_a_move_whose_source_is_declared_lost_is_settled_on_its_destination() -> None:
@@ -294,7 +296,7 @@ def test_a_move_whose_source_is_declared_lost_is_settled_on_its_destination() ->
         found = repair([], answers, {"hv1": DOWN})
         assert found.left == {}
         assert "-e vm_name=web1 -e virt_hypervisors_lost=hv1" in found.problems[0]
-        away = {"hv1": Silence("it was not asked (--limit)", asked=False)}
+        away = {"hv1": Silence("excluded by --limit", asked=False)}
         assert "virt_hypervisors_lost" not in repair([], answers, away).problems[0]
     # one that answers is not lost, whatever is said
     found = repair([], {"hv1": answer(), **arrived}, {}, ["hv1"])
@@ -310,7 +312,7 @@ def test_a_destination_that_is_lost_is_not_settled_by_that() -> None:
     answers = {"hv1": answer(half), "hv2": answer()}
     found = repair(["web1"], answers, {}, ["hv3"])
     assert (found.shares, found.left) == ({}, {})
-    assert "from hv1 to hv3 is unfinished, and hv3 is silent" in found.problems[0]
+    assert "from hv1 to hv3 is unfinished, and hv3 did not respond" in found.problems[0]
 
 
 def test_what_a_lost_source_left_is_not_settled_where_a_third_one_has_the_vm() -> None:
@@ -366,10 +368,10 @@ def test_options_and_moves() -> None:
 
 BAD_MOVES = {
     "to itself": ([("web1", "hv1", None)], "from hv1 to hv1"),
-    "twice": ([("web1", "hv2", None), ("web1", "hv3", None)], "is there twice"),
+    "twice": ([("web1", "hv2", None), ("web1", "hv3", None)], "is given twice"),
     "no name": ([("", "hv2", None)], "it is empty"),
-    "part of a URI": ([("web1", "hv2", "hv2/system?x")], "no host name and no address"),
-    "option of ssh": ([("web1", "hv2", "-x")], "no host name and no address"),
+    "part of a URI": ([("web1", "hv2", "hv2/system?x")], "no host name or address"),
+    "option of ssh": ([("web1", "hv2", "-x")], "no host name or address"),
 }
 
 

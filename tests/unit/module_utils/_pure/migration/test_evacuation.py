@@ -77,7 +77,7 @@ def test_one_whose_disk_lies_in_no_pool_stops_no_other() -> None:
     found = emptied(answers)
     assert found.shares == {"hv1": [("web1", "hv2")]}
     assert found.problems == [
-        "'web2' stays on hv1: it has a disk that is no file; only files are moved"
+        "'web2' stays on hv1: it has a disk that is no file; only files can move"
     ]
 
 
@@ -143,7 +143,7 @@ def test_a_silent_one_takes_nothing_and_stops_nothing() -> None:
 
 
 def test_nothing_is_marked_where_limit_leaves_nobody_to_take_the_vms() -> None:
-    away = {"hv2": Silence("it was not asked (--limit)", asked=False)}
+    away = {"hv2": Silence("excluded by --limit", asked=False)}
     with pytest.raises(PlanRefused, match=r"VMs of hv1 \(hv2\).*run without --limit"):
         emptied({"hv1": answer(vm("web1"))}, mute=away)
     # one without VMs is marked, and so is one whose VMs find no room
@@ -156,7 +156,7 @@ def test_one_that_was_just_coming_is_told() -> None:
     half = vm("web1", phase="migrating", move={"source": "hv2", "destination": "hv1"})
     found = emptied({"hv1": answer(vm("web1", persistent=False)), "hv2": answer(half)})
     assert found.shares == {"hv2": [("web1", "hv1")]}
-    assert "was on its way to hv1" in found.problems[0]
+    assert "was being moved to hv1" in found.problems[0]
 
 
 def test_an_unknown_hypervisor_and_a_silent_one() -> None:
@@ -164,7 +164,7 @@ def test_an_unknown_hypervisor_and_a_silent_one() -> None:
     for act in (emptied, returned):
         with pytest.raises(PlanRefused, match="hv1 is no hypervisor of this play; there are: hv2"):
             act(answers)
-        with pytest.raises(PlanRefused, match=r"hv1 is silent \(no route\)"):
+        with pytest.raises(PlanRefused, match=r"hv1 did not respond \(no route\)"):
             act(answers, mute={"hv1": DOWN})
 
 
@@ -195,7 +195,9 @@ def test_nobody_says_that_all_are_back_while_one_is_silent() -> None:
     answers = {"hv1": answer(), "hv2": answer(vm("web1", evacuated_from=["hv1"]))}
     found = returned(answers, mute={"hv3": DOWN})
     assert found.shares == {"hv2": [("web1", "hv1")]}
-    assert "VMs of hv1 that are on a silent hypervisor do not come back now" in found.problems[0]
+    assert (
+        "VMs of hv1 on a hypervisor that did not respond are not returned now" in found.problems[0]
+    )
     away = {"hv3": Silence("it was not asked (--limit)", asked=False)}
     assert returned(answers, mute=away).problems == []
 

@@ -96,15 +96,15 @@ def test_what_is_said_of_a_vm_that_is_lost() -> None:
     assert "virsh undefine web1.migration; virsh vol-delete" in text
     for check, word in ((True, "would be removed"), (False, "was removed")):
         text = lost_source.gone("web1", "hv1", "hv2", [], check=check)
-        assert f"the place kept for it on hv2 {word}. Restore it" in text
+        assert f"its claim on hv2 {word}. Restore it" in text
         assert "vol-delete" not in text
 
 
 def test_what_is_said_of_its_remains() -> None:
     text = lost_source.remains("web1", "hv1", ["/images/a"])
-    assert "may still have its old definition and disks (/images/a). Nothing starts" in text
-    assert "should hv1 come back, do not start it there" in text
-    assert "its old definition. Nothing" in lost_source.remains("web1", "hv1", [])
+    assert "may still have its old definition and disks (/images/a). It does not start" in text
+    assert "if hv1 comes back, do not start it there" in text
+    assert "its old definition. It does not start" in lost_source.remains("web1", "hv1", [])
 
 
 def test_what_is_kept_with_one_that_has_come_to_stay() -> None:

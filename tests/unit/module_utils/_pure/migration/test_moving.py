@@ -221,11 +221,11 @@ def test_settling_that_is_killed_is_done_again(number: int) -> None:
 
 def _whole(seen: Scene) -> None:
     """The VM is somewhere, with its disks, and runs once at most."""
-    ends = [one for one in (seen.source, seen.destination) if one is not None and not one.coming]
+    ends = [one for one in (seen.source, seen.destination) if one is not None and not one.incoming]
     assert ends
     assert [one.state for one in ends].count("running") <= 1
     wanted = {SYSTEM.path, DATA.path}
-    arrived = seen.destination is not None and not seen.destination.coming
+    arrived = seen.destination is not None and not seen.destination.incoming
     assert wanted <= (seen.new if arrived else seen.old)
     assert {DETACHED.path, SHARED.path} <= seen.old
 
@@ -237,14 +237,14 @@ def test_what_is_said_and_in_which_order() -> None:
         "remove the seed medium /pool/web1_seed.iso",
         "mark web1 as moving to hv2",
         "autostart off",
-        "hold the place of web1 on hv2",
-        "make /pool/web1_system.qcow2 on hv2",
-        "make /pool/web1_data.qcow2 on hv2 over /base/b",
-        "leave /nfs/web1_nfs.qcow2 where it is, which both have",
+        "claim web1 on hv2",
+        "create /pool/web1_system.qcow2 on hv2",
+        "create /pool/web1_data.qcow2 on hv2 over /base/b",
+        "leave /nfs/web1_nfs.qcow2 in place on shared storage",
         "move web1 to hv2, overlay",
         "remove /pool/web1_system.qcow2 here",
         "remove /pool/web1_data.qcow2 here",
-        "give up the place held for web1 on hv2",
+        "release the claim of web1 on hv2",
         "autostart on",
         "remove the marks of the move of web1",
     ]
@@ -252,14 +252,14 @@ def test_what_is_said_and_in_which_order() -> None:
     settled = moving.predicted(off.vm, off.found, "hv2", keep_volumes=True)
     assert [step.text for step in (*off.steps, *settled.steps)] == [
         "mark web1 as moving to hv2",
-        "hold the place of web1 on hv2",
-        "make anew /pool/web1_system.qcow2 on hv2",
-        "make /pool/web1_data.qcow2 on hv2 over /base/b",
-        "leave /nfs/web1_nfs.qcow2 where it is, which both have",
+        "claim web1 on hv2",
+        "recreate /pool/web1_system.qcow2 on hv2",
+        "create /pool/web1_data.qcow2 on hv2 over /base/b",
+        "leave /nfs/web1_nfs.qcow2 in place on shared storage",
         "start web1 paused",
         "move web1 to hv2",
         "shut web1 off",
-        "give up the place held for web1 on hv2",
+        "release the claim of web1 on hv2",
         "remove the marks of the move of web1",
     ]
 

@@ -165,7 +165,7 @@ def test_b17_a_disk_that_both_have_stays_where_it_is() -> None:
 def test_tunnelled_needs_no_port_and_takes_no_disk() -> None:
     options = Options(tunnelled=True)
     (finding,) = plan(SOURCE, TARGET, options).findings
-    assert "tunnelled takes no disks along, and vda would have to go" in finding
+    assert "tunnelled copies no disks, and vda would have to be copied" in finding
     found = plan(SOURCE, dataclasses.replace(with_file(), shared={PATH: ""}), options)
     assert found.findings == []
     argv = command(SOURCE, TARGET, found, options, "x")
@@ -211,7 +211,7 @@ def test_one_disk_of_two_is_shared() -> None:
     [
         (
             dataclasses.replace(with_file(), shared={PATH: "another file"}),
-            f"{PATH} on hv2: another file; see that both have the same storage there",
+            f"{PATH} on hv2: another file; make sure both have the same storage there",
         ),
         (
             dataclasses.replace(with_file(SOMEBODY), shared={PATH: ""}),
@@ -229,7 +229,7 @@ def test_what_is_not_attached() -> None:
     vm = source(metadata=Metadata(volumes=(OWN, seed, data), request="{}"))
     found = plan(vm, TARGET, Options())
     assert found.old == [OWN, seed]
-    assert found.kept == [f"{data.path}: made for it, but not among its disks any more"]
+    assert found.kept == [f"{data.path}: made for it, but no longer one of its disks"]
     assert plan(vm, TARGET, Options(keep_volumes=True)).old == []
 
 
@@ -278,11 +278,11 @@ VM_REFUSED: dict[str, tuple[Source, str]] = {
     "snapshots": (source(snapshots=("one", "two")), r"has snapshots \(one, two\)"),
     "checkpoints": (source(checkpoints=("c1",)), r"has checkpoints \(c1\)"),
     "job": (source(job="unbounded"), "has a job running"),
-    "device": (source(hostdevs=("pci 0000:01:00.0",)), "host's device pci 0000:01:00.0"),
+    "device": (source(hostdevs=("pci 0000:01:00.0",)), "host device pci 0000:01:00.0"),
     "block job": (disk(block_job=True), "has a block job running"),
     "medium": (
         source(disks=(Disk("sda", "cdrom", "file", "/iso/i.iso", "raw"),)),
-        "a medium is in the drive sda .*eject it",
+        "the medium in the drive sda .*eject it",
     ),
     "seed": (
         source(
@@ -302,7 +302,7 @@ VM_REFUSED: dict[str, tuple[Source, str]] = {
     "other format": (disk(format="vmdk"), "is of format vmdk"),
     "base without a digest": (
         disk(chain=(("/pool/tiny.qcow2", "qcow2"),)),
-        "lies on /pool/tiny.qcow2, which is no base image",
+        "is an overlay of /pool/tiny.qcow2, which is no base image",
     ),
     "two levels": (
         disk(chain=((BASE, "qcow2"), ("/base/below.qcow2", "qcow2"))),
@@ -338,7 +338,7 @@ HOST_REFUSED: dict[str, tuple[Target, str]] = {
         target(machines=("pc-q35-7.1", "pc-i440fx-7.2")),
         r"machine type pc-q35-7.2 is not on hv2 \(it has pc-q35-7.1\)",
     ),
-    "CPU": (target(cpu_problem="missing features: vme"), "cannot do .* missing features: vme"),
+    "CPU": (target(cpu_problem="missing features: vme"), "lacks what .* missing features: vme"),
     "bridge": (target(bridges=("br1",)), "bridge br0 is not on hv2; it has: br1"),
     "bridge, as facts say": (
         target(bridges=None, destination=Destination("hv2", "a", ())),
@@ -348,11 +348,11 @@ HOST_REFUSED: dict[str, tuple[Target, str]] = {
     "memory": (target(free_mib=511), "511 MiB of memory free, 'web1' needs 512"),
     "name": (
         target(domains=(Defined("web1", "other", False, "shutoff"),)),
-        "hv2 has a VM 'web1' already .uuid other.",
+        "hv2 already has a VM 'web1' .UUID other.",
     ),
     "uuid": (
         target(domains=(Defined("db1", UUID, False, "shutoff"),)),
-        "has a VM with this VM's uuid already: 'db1'",
+        "already has a VM with this VM's UUID: 'db1'",
     ),
     "MAC": (
         target(domains=(Defined("db1", "u2", True, "running", ("52:54:00:00:00:01",)),)),
@@ -362,16 +362,16 @@ HOST_REFUSED: dict[str, tuple[Target, str]] = {
     "pool inactive": (target(pools=(Pool("images", "/pool", False),)), "images of hv2 is inactive"),
     "no space": (
         target(pools=(dataclasses.replace(POOL, available=150 * MIB),)),
-        "has 150 MiB free, the disks take 100 MiB and 64 MiB stay free",
+        "has 150 MiB free, the disks need 100 MiB and 64 MiB stay free",
     ),
-    "a file that is in the way": (with_file(), "is on hv2 already, and not from moving this VM"),
+    "a file that is in the way": (with_file(), "already exists on hv2, not from moving this VM"),
     "a file of somebody's, though a claim names it": (
         with_file(CLAIM, SOMEBODY),
-        "is on hv2 already, and used by db1",
+        "already exists on hv2, and is used by db1",
     ),
     "a file that something lies on": (
         with_file(CLAIM, backing=PATH),
-        "is on hv2 already, and used by other.qcow2",
+        "already exists on hv2, and is used by other.qcow2",
     ),
 }
 

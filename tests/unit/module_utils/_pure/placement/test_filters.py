@@ -75,12 +75,12 @@ REJECTED: list[tuple[dict[str, t.Any], dict[str, t.Any], str, str]] = [
         {"memory_promised_mib": 25000},
         {},
         "memory",
-        "needs 512 MiB, 1000 MiB more are promised than the 24000 MiB there are",
+        "needs 512 MiB, 1000 MiB more than the limit of 24000 MiB are promised",
     ),
     ({"memory_limit_mib": -100, "memory_promised_mib": 0}, {}, "memory", "100 MiB more"),
     ({}, {"vcpus": 5}, "vcpus", "needs 5 vCPUs, 4 vCPUs of 32 vCPUs are not promised (8 CPUs x 4)"),
-    ({"vcpus_promised": 0}, {"vcpus": 9}, "vcpus", "needs 9 vCPUs, one VM can have 8 here at most"),
-    ({"vcpus_max": 2}, {"vcpus": 3}, "vcpus", "one VM can have 2 here at most"),
+    ({"vcpus_promised": 0}, {"vcpus": 9}, "vcpus", "needs 9 vCPUs, one VM can have at most 8 here"),
+    ({"vcpus_max": 2}, {"vcpus": 3}, "vcpus", "one VM can have at most 2 here"),
     (
         {},
         disks(("default", 60001)),
@@ -99,7 +99,8 @@ REJECTED: list[tuple[dict[str, t.Any], dict[str, t.Any], str, str]] = [
         {"pools": (replace(POOL, available_mib=8191),)},
         disks(("default", 8192)),
         "storage",
-        "needs 8192 MiB really free in pool default, it has 8191 MiB, of which 512 MiB stay free",
+        "needs 8192 MiB really free in pool default, it has 8191 MiB, of which 512 MiB must stay"
+        " free",
     ),
     (
         {"pools": (replace(POOL, available_mib=8192 + 511),)},
@@ -139,7 +140,7 @@ REJECTED: list[tuple[dict[str, t.Any], dict[str, t.Any], str, str]] = [
         {"tagging_bridges": frozenset({"virbr0"})},
         {"bridges": ("br0", "virbr0"), "tagged_bridges": ("br0", "virbr0")},
         "vlans",
-        "no VLAN tag on bridge br0: on a Linux bridge it does so from its version 11 on, where",
+        "no VLAN tag on bridge br0: on a Linux bridge it does so since version 11, if",
     ),
     (
         {"tagging_bridges": frozenset({"nat"})},  # another thing of that name
@@ -158,7 +159,7 @@ REJECTED: list[tuple[dict[str, t.Any], dict[str, t.Any], str, str]] = [
         {"offers": Offers(volumes={"default": frozenset({"a"})})},
         {"wants": Wants(volumes=(("default", "a"), ("default", "b"), ("fast", "a")))},
         "disks",
-        "has no volume default/b, fast/a; make it there",
+        "has no volume default/b, fast/a; create it there",
     ),
     (
         {"offers": Offers(devices=frozenset())},
@@ -177,13 +178,13 @@ REJECTED: list[tuple[dict[str, t.Any], dict[str, t.Any], str, str]] = [
         {"offers": Offers(openvswitch=frozenset({"ovs1"}))},
         {"wants": Wants(openvswitch=("ovs0",))},
         "interfaces",
-        "has no bridge ovs0 of Open vSwitch, it has ovs1; make it there",
+        "has no Open vSwitch bridge ovs0, it has ovs1; create it there",
     ),
     (
         {"offers": Offers(hugepages=((2048, 100, 31),))},
         {"wants": Wants(hugepages=(0, 64))},
         "hugepages",
-        "needs 64 MiB in huge pages of 2048 KiB, 31 of 100 that are reserved are free (62 MiB)",
+        "needs 64 MiB in huge pages of 2048 KiB, 31 of the 100 reserved ones are free (62 MiB)",
     ),
     (
         {"offers": Offers(hugepages=((2048, 100, 100),))},
@@ -212,14 +213,19 @@ REJECTED: list[tuple[dict[str, t.Any], dict[str, t.Any], str, str]] = [
     ),
     ({}, {"wants": Wants(secrets=("a",))}, "secrets", "which it has is not known"),
     ({}, {"domain_type": "xen"}, "domain_type", "needs domain type xen, it has kvm, qemu"),
-    ({"domain_types": frozenset()}, {}, "domain_type", "no type of domain"),
+    ({"domain_types": frozenset()}, {}, "domain_type", "no domain type at all"),
     ({}, {"arch": "aarch64"}, "arch", "needs architecture aarch64, it is x86_64"),
     ({}, {"zone": "b"}, "zone", "needs zone b, it is in a"),
     ({"settings": HostSettings()}, {"zone": "b"}, "zone", "it has none (virt_zone)"),
     ({}, {"tags": ("ssd", "gpu")}, "tags", "needs tag gpu, it has fast, ssd (virt_tags)"),
-    ({}, {"anti_affinity": ("web",)}, "anti_affinity", "web1 of group web is there"),
-    ({}, {"groups": ("backup",)}, "anti_affinity", "db1 is there and must keep away from group"),
-    ({}, {"name": "web1"}, "name", "a VM named web1 is defined here already (uuid u1)"),
+    ({}, {"anti_affinity": ("web",)}, "anti_affinity", "web1 of group web is on it"),
+    (
+        {},
+        {"groups": ("backup",)},
+        "anti_affinity",
+        "db1 is on it and must keep away from the VM's group",
+    ),
+    ({}, {"name": "web1"}, "name", "a VM named web1 is already defined here (uuid u1)"),
     ({"problem": "refused", "problem_filter": "answered"}, {}, "answered", "refused"),
 ]
 
@@ -299,7 +305,7 @@ def test_rejected(host: dict[str, t.Any], vm: dict[str, t.Any], name: str, reaso
             ("hv1", "host"),
             ("hv2", "host"),
         ]
-        assert placement.rejected[1].reason == "is not among the hypervisors that were asked: hv1"
+        assert placement.rejected[1].reason == "is not among the hypervisors of this run: hv1"
         return
     assert [entry.filter for entry in placement.rejected] == [name]
     assert reason in placement.rejected[0].reason
@@ -315,7 +321,9 @@ def test_accepted(host: dict[str, t.Any], vm: dict[str, t.Any]) -> None:
 def test_a_pool_to_be_made_is_said_to_be() -> None:
     vm = replace(VM, **disks(("default", 8192)))
     ranked = place([replace(HOST, pools=())], [vm])[0].ranking[0]
-    assert ranked.notes == ("pool default is not there yet: its space is known once it is made",)
+    assert ranked.notes == (
+        "pool default does not exist yet: its space is known once it is created",
+    )
 
 
 def test_only_pools_of_the_policy_are_made() -> None:
@@ -343,17 +351,20 @@ def test_a_name_counts_on_every_host() -> None:
         ("hv1", "name"),
         ("hv2", "name"),
     ]
-    assert "is defined on hv1 already" in placement.rejected[1].reason
+    assert "is already defined on hv1" in placement.rejected[1].reason
 
 
 EXCESS: list[tuple[dict[str, t.Any], list[tuple[str, str]]]] = [
     ({}, []),
     ({"memory_promised_mib": 24000, "vcpus_promised": 32}, []),
-    ({"memory_promised_mib": 24001}, [("memory", "1 MiB more are promised than the 24000 MiB")]),
-    ({"vcpus_promised": 33}, [("vcpus", "1 vCPUs more are promised than the 32 vCPUs")]),
+    (
+        {"memory_promised_mib": 24001},
+        [("memory", "1 MiB more than the limit of 24000 MiB are promised")],
+    ),
+    ({"vcpus_promised": 33}, [("vcpus", "1 vCPUs more than the limit of 32 vCPUs are promised")]),
     (
         {"pools": (replace(POOL, promised_mib=100001),)},
-        [("storage", "pool default: 1 MiB more are promised")],
+        [("storage", "pool default: 1 MiB more than the limit of")],
     ),
     ({"problem": "it did not report its memory"}, [("facts", "did not report")]),
 ]
@@ -407,4 +418,4 @@ def test_claim_conflicts(host: PlacementHost, other: PlacementHost, expected: li
 
 def test_claim_in_a_pool_that_went() -> None:
     found = claim_conflicts([claimed(pools=())], "hv1", CLAIM, Policy(pool_paths={}))
-    assert found == (("hv1", "storage", "pool default is not there any more"),)
+    assert found == (("hv1", "storage", "pool default no longer exists"),)

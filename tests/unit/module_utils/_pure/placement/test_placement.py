@@ -192,7 +192,7 @@ def test_a_batch_says_what_it_took() -> None:
     found = place([host("a")], [vm("x", memory=6000), vm("y", memory=6000)])
     assert on(found) == {"x": "a", "y": None}
     reason = found[1].rejected[0].reason
-    assert "4000 MiB of 10000 MiB are not promised; others of this batch take 6000 MiB" in reason
+    assert "4000 MiB of 10000 MiB are not promised; others in this batch take 6000 MiB" in reason
 
 
 def test_batch_anti_affinity() -> None:
@@ -557,7 +557,7 @@ DESCRIBED: list[tuple[list[PlacementHost], Request, str]] = [
     (
         [host("a", vms=(DefinedVm("new"),)), host("b")],
         vm(),
-        "new exists already on a",
+        "new already exists on a",
     ),
     (
         [host("a"), host("b", maintenance=True)],

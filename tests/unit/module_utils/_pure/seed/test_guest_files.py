@@ -248,8 +248,8 @@ def test_a_vm_without_nics_needs_no_network() -> None:
 @pytest.mark.parametrize(
     ("change", "files", "words"),
     [
-        ({"timezone": "Europe/Nowhere"}, FILES, "knows no time zone 'Europe/Nowhere'"),
-        ({"ca_certificates": ("PEM",)}, FILES, "no place for CA certificates"),
+        ({"timezone": "Europe/Nowhere"}, FILES, "has no time zone 'Europe/Nowhere'"),
+        ({"ca_certificates": ("PEM",)}, FILES, "no known location for CA certificates"),
         ({"user_data": "{}"}, FILES, "user_data is read by cloud-init"),
         ({}, {**FILES, "/etc/passwd": ""}, "no /etc/passwd"),
     ],

@@ -48,7 +48,9 @@ def test_what_is_installed(seed: Seed, image: Image, wanted: list[str]) -> None:
 
 def test_without_a_package_manager_what_is_missing_is_named() -> None:
     image = Image("debian 12", sshd=True)
-    with pytest.raises(PlanRefused, match="lacks Python, sudo, nginx, and has no package manager"):
+    with pytest.raises(
+        PlanRefused, match="lacks Python, sudo, nginx, and has no supported package manager"
+    ):
         guest_first_boot.packages(Seed(packages=("nginx",)), image)
 
 

@@ -11,7 +11,7 @@ import configparser
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._pure.seed import guest_network
-from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.documents import told
+from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.documents import configured_nics
 from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.types import (
     NicConfig,
     Route,
@@ -37,7 +37,7 @@ STATIC = Seed(
 
 
 def texts(backend: str, seed: Seed) -> dict[str, str]:
-    found = guest_network.files(backend, told(seed, NICS))
+    found = guest_network.files(backend, configured_nics(seed, NICS))
     assert all(file.text.startswith("# Made by fleet.virt.\n") for file in found)
     return {file.path: file.text for file in found}
 
@@ -75,7 +75,7 @@ def test_networkd_dhcp(dhcp4: bool, dhcp6: bool, said: str) -> None:
 
 
 def test_networkmanager_static_and_dhcp() -> None:
-    files = guest_network.files("networkmanager", told(STATIC, NICS))
+    files = guest_network.files("networkmanager", configured_nics(STATIC, NICS))
     assert [file.mode for file in files] == [0o600, 0o600]
     parsed = {}
     for file in files:
@@ -124,14 +124,14 @@ def test_ifupdown_names_nics_by_their_addresses() -> None:
 
 
 def test_resolv_conf() -> None:
-    assert guest_network.resolv_conf(told(STATIC, NICS)) == (
+    assert guest_network.resolv_conf(configured_nics(STATIC, NICS)) == (
         "# Made by fleet.virt.\nnameserver 192.0.2.53\nnameserver 2001:db8::53\n"
         "search example.org\n"
     )
-    assert guest_network.resolv_conf(told(Seed(), NICS)) == ""
+    assert guest_network.resolv_conf(configured_nics(Seed(), NICS)) == ""
 
 
 def test_an_image_without_any_backend() -> None:
     assert guest_network.require(None, []) in guest_network.BACKENDS
     with pytest.raises(PlanRefused, match="neither NetworkManager nor systemd-networkd"):
-        guest_network.require(None, told(Seed(), NICS))
+        guest_network.require(None, configured_nics(Seed(), NICS))

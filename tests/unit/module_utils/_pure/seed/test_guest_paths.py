@@ -52,8 +52,8 @@ def test_inside(path: str, leads: str) -> None:
     ("path", "words"),
     [
         ("/root/.ssh/authorized_keys", r"/root/.ssh -> ../../../outside leads out of the guest"),
-        ("/srv/file", r"/srv -> /outside leads to nothing that is in the guest"),
-        ("/opt/x", r"/opt -> /opt leads round in a circle"),
+        ("/srv/file", r"/srv -> /outside leads to nothing in the guest"),
+        ("/opt/x", r"/opt -> /opt leads in a loop"),
         ("/home/a", r"/home -> ../usr/../etc leads out of the guest"),
     ],
 )

@@ -100,8 +100,8 @@ def test_a_mapping_by_name_is_the_same_as_a_list() -> None:
 
 BAD: list[tuple[t.Any, str, str]] = [
     ("eth0", "network", "not a list"),
-    ({"name": "eth0", "mac": MAC}, "network[0].name", "one of both"),
-    ({}, "network[0].name", "one of both"),
+    ({"name": "eth0", "mac": MAC}, "network[0].name", "either its name or its mac"),
+    ({}, "network[0].name", "either its name or its mac"),
     ({"mac": "52:01"}, "network[0].mac", "six pairs"),
     ({"name": "eth0", "adresses": []}, "network[0].adresses", "did you mean addresses?"),
     ({"name": "eth0", "addresses": ["192.0.2.10"]}, "network[0].addresses[0]", "no prefix length"),
@@ -110,7 +110,11 @@ BAD: list[tuple[t.Any, str, str]] = [
         "network[0].addresses[0]",
         "not an address",
     ),
-    ({"name": "eth0", "addresses": ["192.0.2.0/24"]}, "network[0].addresses[0]", "network's own"),
+    (
+        {"name": "eth0", "addresses": ["192.0.2.0/24"]},
+        "network[0].addresses[0]",
+        "network or broadcast address",
+    ),
     ({"name": "eth0", "addresses": ["192.0.2.255/24"]}, "network[0].addresses[0]", "broadcast"),
     ({"name": "eth0", "addresses": ["127.0.0.1/8"]}, "network[0].addresses[0]", "loopback"),
     ({"name": "eth0", "addresses": ["ff02::1/64"]}, "network[0].addresses[0]", "multicast"),
@@ -123,7 +127,11 @@ BAD: list[tuple[t.Any, str, str]] = [
     ({**STATIC, "gateway": "192.0.2.10"}, "network[0].gateway[0]", "own address"),
     ({**STATIC, "gateway": "2001:db8::1"}, "network[0].gateway[0]", "static IPv6 address"),
     ({**STATIC, "gateway": "router"}, "network[0].gateway[0]", "not an address"),
-    ({**STATIC, "gateway": ["192.0.2.1", "192.0.2.2"]}, "network[0].gateway[1]", "second gateway"),
+    (
+        {**STATIC, "gateway": ["192.0.2.1", "192.0.2.2"]},
+        "network[0].gateway[1]",
+        "second IPv4 gateway",
+    ),
     ({"name": "eth0", "gateway": "192.0.2.1"}, "network[0].gateway[0]", "with DHCP"),
     (
         {**STATIC, "routes": [{"to": "x", "via": "192.0.2.1"}]},
@@ -159,7 +167,7 @@ def test_a_nic_or_an_address_given_twice() -> None:
         [STATIC, {"name": "eth0"}, {"name": "eth1", "addresses": ["192.0.2.10/25"]}]
     )
     assert [problem.path for problem in problems] == ["seed.network[1]", "seed.network[2]"]
-    assert all("seed.network[0] as well" in problem.message for problem in problems)
+    assert all("also that of seed.network[0]" in problem.message for problem in problems)
 
 
 def test_what_does_not_fit_the_vm() -> None:
@@ -174,7 +182,7 @@ def test_what_does_not_fit_the_vm() -> None:
     (unknown,) = wrong(NicConfig(mac="52:00:00:00:00:01"))
     assert NICS[2].mac in unknown
     (same,) = wrong(NicConfig("eth0"), NicConfig(mac=MAC))
-    assert "are one NIC" in same
+    assert "are the same NIC" in same
 
 
 def test_two_nics_of_one_vm_with_one_mac_address() -> None:

@@ -140,14 +140,14 @@ BAD: list[tuple[str, t.Any, str, str]] = [
     ("commands", '["HUSHHUSH"', "commands", "not JSON"),
     ("files", '[{"HUSHHUSH"', "files", "not JSON"),
     ("users", ["alice"], "users[0]", "not a mapping"),
-    ("users", [{}], "users[0].name", "has a name"),
-    ("users", [{"name": "Alice"}], "users[0].name", "small letters"),
+    ("users", [{}], "users[0].name", "needs a name"),
+    ("users", [{"name": "Alice"}], "users[0].name", "lowercase letters"),
     ("users", [{"name": "ansible"}], "users[0].name", "given twice"),
     ("users", [{"name": "a"}, {"name": "a"}], "users[1].name", "given twice"),
     ("users", [{"name": "a", "password": "HUSHHUSH"}], "users[0].password", "unknown option"),
     ("users", [{"name": "a", "password_hash": "HUSHHUSH"}], "users[0].password_hash", "shadow"),
     ("users", [{"name": "a", "shell": "bash"}], "users[0].shell", "absolute path"),
-    ("users", [{"name": "a", "groups": ["a b"]}], "users[0].groups[0]", "small letters"),
+    ("users", [{"name": "a", "groups": ["a b"]}], "users[0].groups[0]", "lowercase letters"),
     (
         "users",
         [{"name": "a", "ssh_public_keys": ["HUSHHUSH"]}],
@@ -164,7 +164,7 @@ BAD: list[tuple[str, t.Any, str, str]] = [
         "ca_certificates",
         [PEM.replace("\n-----END CERTIFICATE-----", "")],
         "ca_certificates[0]",
-        "cut short",
+        "truncated",
     ),
     ("ca_certificates", [PEM.replace(DER, DER[:-4])], "ca_certificates[0]", "damaged"),
     (
@@ -175,11 +175,11 @@ BAD: list[tuple[str, t.Any, str, str]] = [
     ),
     ("files", {"path": "/x"}, "files", "not a list"),
     ("files", ["HUSHHUSH"], "files[0]", "not a mapping"),
-    ("files", [{"content": ""}], "files[0].path", "has a path"),
+    ("files", [{"content": ""}], "files[0].path", "needs a path"),
     ("files", [{"path": "etc/motd", "content": ""}], "files[0].path", "absolute"),
     ("files", [{"path": "/etc/../motd", "content": ""}], "files[0].path", "absolute"),
     ("files", [{"path": "/etc/", "content": ""}], "files[0].path", "absolute"),
-    ("files", [{"path": "/x"}], "files[0].content", "has content"),
+    ("files", [{"path": "/x"}], "files[0].content", "needs content"),
     ("files", [{"path": "/x", "content": 5}], "files[0].content", "not text"),
     (
         "files",
@@ -223,9 +223,9 @@ BAD: list[tuple[str, t.Any, str, str]] = [
     ("user_data", [1], "user_data", "not a mapping"),
     ("user_data", {1: 2}, "user_data", "not text"),
     ("user_data", "a: 2020-01-01", "user_data", "in quotes"),
-    ("user_data", "#!/bin/sh\necho HUSH", "user_data", "another kind"),
-    ("user_data", "Content-Type: multipart/mixed", "user_data", "another kind"),
-    ("user_data", "## template: jinja\n#cloud-config\na: 1", "user_data", "another kind"),
+    ("user_data", "#!/bin/sh\necho HUSH", "user_data", "of a kind other than"),
+    ("user_data", "Content-Type: multipart/mixed", "user_data", "of a kind other than"),
+    ("user_data", "## template: jinja\n#cloud-config\na: 1", "user_data", "of a kind other than"),
     (
         "user_data",
         {"ssh_keys": {"rsa_private": "HUSH"}},
@@ -234,7 +234,12 @@ BAD: list[tuple[str, t.Any, str, str]] = [
     ),
     ("user_data", {"ssh_deletekeys": False}, "user_data.ssh_deletekeys", "known before it boots"),
     ("user_data", {"hostname": "HUSH"}, "user_data.hostname", "set hostname"),
-    ("user_data", {"manual_cache_clean": False}, "user_data.manual_cache_clean", "keeps the VM"),
+    (
+        "user_data",
+        {"manual_cache_clean": False},
+        "user_data.manual_cache_clean",
+        "preserves the VM's identity",
+    ),
 ]
 
 

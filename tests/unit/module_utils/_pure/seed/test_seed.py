@@ -63,9 +63,9 @@ BAD: list[tuple[t.Any, str, str]] = [
     ([], "seed", "neither a mapping"),
     ({"hostname": "a b"}, "seed.hostname", "not allowed"),
     ({"hostname": 5}, "seed.hostname", "not a host name"),
-    ({"user": "Ansible"}, "seed.user", "small letters"),
-    ({"user": "a" * 33}, "seed.user", "small letters"),
-    ({"user": "a:b"}, "seed.user", "small letters"),
+    ({"user": "Ansible"}, "seed.user", "lowercase letters"),
+    ({"user": "a" * 33}, "seed.user", "lowercase letters"),
+    ({"user": "a:b"}, "seed.user", "lowercase letters"),
     ({"ssh_public_keys": []}, "seed.ssh_public_keys", "virt_ssh_public_key"),
     ({"ssh_public_keys": 5}, "seed.ssh_public_keys", "not a list"),
     ({"ssh_public_keys": [KEY, 5]}, "seed.ssh_public_keys[1]", "not text"),
@@ -103,9 +103,9 @@ NO_KEYS: list[tuple[t.Any, str]] = [
     (f"{KEY}\n{KEY}", "more than one line"),
     (f"{KEY}\x85", "more than one line"),
     ("ssh-ed25519 !!!", "base64"),
-    ("ssh-ed25519", "cut short"),
-    ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA", "cut short"),
-    (public_key("ssh-rsa", says="ssh-ed25519"), "of another type"),
+    ("ssh-ed25519", "truncated"),
+    ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA", "truncated"),
+    (public_key("ssh-rsa", says="ssh-ed25519"), "of a different type"),
 ]
 
 

@@ -102,7 +102,7 @@ def test_wherever_it_is_killed_the_next_run_ends_it(wanted: Wanted, names: list[
         for one in left.snapshots:
             if one.merging:
                 back = plan.plan(left, Wanted(one.name, "reverted"))
-                assert "of no moment any more" in "".join(back.refusals), when
+                assert "no longer usable" in "".join(back.refusals), when
 
 
 def test_merged_from_whichever_end_the_disks_are_what_they_were() -> None:
@@ -134,7 +134,7 @@ def test_one_that_is_being_merged_is_not_taken_for_one_that_is_there() -> None:
 
 def test_going_back_stops_the_vm_and_keeps_what_it_owns() -> None:
     found = plan.plan(_THREE, Wanted("two", "reverted"))
-    assert [step.text for step in found.steps] == ["go back to snapshot two (shutoff)"]
+    assert [step.text for step in found.steps] == ["revert to snapshot two (shutoff)"]
     end = predict(_THREE, found.steps)
     assert (end.state, end.active, end.current) == ("shutoff", False, "two")
     assert end.stored == _MADE
@@ -170,21 +170,21 @@ def _branched(current: str) -> Facts:
     ("facts", "wanted", "words"),
     [
         (dataclasses.replace(_BARE, unfit=("'a' has UEFI",)), _NEW, "UEFI"),
-        (dataclasses.replace(_BARE, snapshots=(_WITHIN,)), _NEW, "within its disks (within)"),
+        (dataclasses.replace(_BARE, snapshots=(_WITHIN,)), _NEW, "internal snapshots (within)"),
         (dataclasses.replace(_BARE, disks=(Disk("vda", "p/v", type="volume"),)), _NEW, "volume"),
         (dataclasses.replace(_BARE, disks=(Disk("vda", "/p/v", None),)), _NEW, "the format"),
         (dataclasses.replace(_BARE, disks=(Disk("vda", "/p/v", snapshot="no"),)), _NEW, "='no'"),
-        (dataclasses.replace(_BARE, disks=(_CDROM,)), _NEW, "nothing to keep"),
+        (dataclasses.replace(_BARE, disks=(_CDROM,)), _NEW, "nothing to snapshot"),
         (dataclasses.replace(_BARE, disks=(Disk("vda", f"/p/{'v' * 250}.raw"),)), _NEW, "too long"),
         (
             dataclasses.replace(_BARE, there=frozenset({"/p/a-data.new.qcow2"})),
             _NEW,
-            "/p/a-data.new.qcow2 is there already",
+            "/p/a-data.new.qcow2 already exists",
         ),
         (
             dataclasses.replace(_BARE, agent=False),
             dataclasses.replace(_NEW, quiesce="always"),
-            "no agent that answers",
+            "does not respond",
         ),
         (_THREE, Wanted("new"), "delete them first"),
         (dataclasses.replace(_THREE, used={"one": "others need it"}), _GONE, "others need it"),
@@ -203,8 +203,8 @@ def _branched(current: str) -> Facts:
             Wanted("within", "absent"),
             "virsh blockcommit a",
         ),
-        (_branched("other"), _GONE, "two, other come from snapshot one"),
-        (dataclasses.replace(_THREE, current="one"), _GONE, "two and the VM itself come from"),
+        (_branched("other"), _GONE, "two, other are based on snapshot one"),
+        (dataclasses.replace(_THREE, current="one"), _GONE, "two and the VM itself are based on"),
         (dataclasses.replace(_BARE, snapshots=(_THEIRS,)), _GONE, "virsh snapshot-delete a one"),
         (dataclasses.replace(_BARE, snapshots=(_THEIRS,)), _BACK, "virsh snapshot-revert a one"),
         (
@@ -212,7 +212,7 @@ def _branched(current: str) -> Facts:
             _BACK,
             "needs libvirt 9.9 on its hypervisor, which has 9.0",
         ),
-        (dataclasses.replace(_THREE, disks=_THREE.disks[:1]), _BACK, "not any more (vdb)"),
+        (dataclasses.replace(_THREE, disks=_THREE.disks[:1]), _BACK, "no longer has (vdb)"),
     ],
 )
 def test_refusals(facts: Facts, wanted: Wanted, words: str) -> None:
