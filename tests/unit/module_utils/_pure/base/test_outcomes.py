@@ -297,9 +297,9 @@ def test_what_became_of_vms_that_were_to_be_made() -> None:
     begun = [
         "c on hv1: no such CPU",
         "d on hv2: its module returned no result: it was killed (SIGKILL); ",
-        "b on hv1: no address; it is there",
+        "b on hv1: no address; it exists",
         "e on hv3: its module returned no result: it was killed (SIGKILL); ",
-        "hv4: the claim of y may still be there, as it was not withdrawn: it was skipped",
+        "hv4: the claim of y may still exist because it was not withdrawn: it was skipped",
     ]
     assert len(failures) == len(begun)
     for failure, words in zip(failures, begun):

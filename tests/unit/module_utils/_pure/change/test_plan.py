@@ -111,7 +111,7 @@ REFUSED: list[tuple[dict[str, t.Any], str]] = [
     ({"disks": [{"name": "far", "dev": "/dev/vg/other"}]}, "the source of a disk is fixed"),
     ({"nics": [{"name": "eth0", "mac": "52:54:00:00:00:01"}]}, "a guest knows its NIC"),
     ({"firmware": "uefi"}, "recreate the VM"),
-    ({"machine": "q35"}, "make the VM anew"),
+    ({"machine": "q35"}, "recreate the VM"),
     ({"arch": "aarch64"}, "the architecture of a VM"),
     ({"disks": [{"name": "system", "size": 64, "image": "a.qcow2"}]}, "from its image once"),
 ]

@@ -106,7 +106,7 @@ def test_a_name_that_is_somebodys_is_given_back_from_wherever() -> None:
     [
         ({}, "b.", "empty part"),
         ({}, "all", "is reserved by Ansible"),
-        ({}, "a", "is the name it has"),
+        ({}, "a", "is its present name"),
         ({"stored": None}, "b", "adopt it first"),
         ({"stored": Metadata(seed="{}")}, "b", "adopt it first"),
         ({"stored": Metadata(request="{}", phase="migrating")}, "b", "in phase migrating"),
