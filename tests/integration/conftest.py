@@ -94,6 +94,10 @@ def pytest_runtest_makereport(
         running = [host.name for host in laboratory.hosts if host.state == "running"]
         for name in running:
             report.sections.append((f"libvirt on {name}", laboratory.logs(name, _LINES)))
+            for guest in laboratory.ssh(name, "virsh -q list --name", check=False).stdout.split():
+                if (name, guest) not in guests.made:  # made by the collection
+                    text = laboratory.console(name, guest, _LINES)
+                    report.sections.append((f"console of {guest} on {name}", text))
         for name, guest in guests.made:
             if name in running:
                 said = guests.told(name, guest, _LINES)

@@ -203,6 +203,7 @@ def test_standby_is_woken(ansible: Ansible, awake: Guests) -> None:
 
 
 def test_crashed_is_destroyed_and_started(ansible: Ansible, awake: Guests) -> None:
+    awake.wait_agent("hv1", NAME)  # it has been woken a moment ago
     awake.execute("hv1", NAME, PANIC, wait=False)
     wait_for(lambda: "crashed" in awake.state("hv1", NAME), 20, "the crash")
     bring(ansible, awake, "running", ["destroy the crashed domain", "start"])

@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import typing as t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from .preloaded import Preloaded
 
 # The programs of the environment that the tests run in
 PROGRAMS = Path(sys.executable).parent
+_NOTED = 4000  # characters of what a command printed that did not end in time
 
 
 @dataclass(frozen=True)
@@ -141,24 +143,23 @@ class Ansible:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, without the time for imports where that can be had."""
         with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
-            if self.preloaded and self.preloaded.serves(Path(argv[0]).name, environment):
-                status = self.preloaded.run(argv, environment, (stdout, stderr), limit)
-            else:
-                status = subprocess.run(
-                    argv,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=stdout,
-                    stderr=stderr,
-                    timeout=limit,
-                    check=False,
-                ).returncode
-            texts = []
-            for file in (stdout, stderr):
-                file.seek(0)
-                text = file.read().decode(errors="replace")
-                texts.append(text.replace("\r\n", "\n"))
-        return subprocess.CompletedProcess(argv, status, *texts)
+            try:
+                if self.preloaded and self.preloaded.serves(Path(argv[0]).name, environment):
+                    status = self.preloaded.run(argv, environment, (stdout, stderr), limit)
+                else:
+                    status = subprocess.run(
+                        argv,
+                        env=environment,
+                        stdin=subprocess.DEVNULL,
+                        stdout=stdout,
+                        stderr=stderr,
+                        timeout=limit,
+                        check=False,
+                    ).returncode
+            except subprocess.TimeoutExpired as error:
+                error.add_note("".join(_texts(stdout, stderr))[-_NOTED:])
+                raise
+            return subprocess.CompletedProcess(argv, status, *_texts(stdout, stderr))
 
     def module(
         self,
@@ -234,6 +235,15 @@ class Ansible:
             head = {"name": "Test", "hosts": hosts, "gather_facts": False, **settings}
             path.write_text(json.dumps([{**head, "tasks": list(tasks)}]), encoding="utf-8")
             return self.playbook(str(path), inventory=inventory)
+
+
+def _texts(*files: t.IO[bytes]) -> list[str]:
+    """What was written into each file."""
+    found = []
+    for file in files:
+        file.seek(0)
+        found.append(file.read().decode(errors="replace").replace("\r\n", "\n"))
+    return found
 
 
 def _options(check: bool, diff: bool, extra: Mapping[str, Any] | None) -> list[str]:

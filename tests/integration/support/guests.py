@@ -180,7 +180,7 @@ class Guests:
     def agent(self, host: str, name: str, command: str, **arguments: Any) -> Any:
         """Ask the guest's agent; what it returns. Fails where no agent answers."""
         request = json.dumps({"execute": command, "arguments": arguments})
-        answer = self.virsh(host, "qemu-agent-command", "--timeout", "5", name, request)
+        answer = self.virsh(host, "qemu-agent-command", "--timeout", "20", name, request)
         return json.loads(answer)["return"]
 
     def execute(self, host: str, name: str, command: str, *, wait: bool = True) -> None:
