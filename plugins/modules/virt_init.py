@@ -243,8 +243,7 @@ options:
     default: default
   nic_profile:
     description:
-      - Name of a profile in C(virt_nic_profiles). Predefined are V(default), one virtio NIC C(eth0)
-        on the bridge C(br0), and V(none), no NICs.
+      - Profile in C(virt_nic_profiles), or V(default), a virtio NIC C(eth0) on C(br0), or V(none).
     type: str
     default: default
   disks:
@@ -290,8 +289,7 @@ options:
       bus:
         description:
           - Bus that the disk is attached to. Defaults to V(virtio), to V(scsi) for a V(cdrom), and
-            to V(fdc) for a V(floppy), the only device on that bus. Machine types such as V(q35)
-            have no V(ide).
+            to V(fdc) for a V(floppy), the only device on it. The machine type V(q35) has no V(ide).
           - Cannot be changed in an existing VM (the guest would see the disk under another name;
             add another disk).
         type: str
@@ -306,8 +304,8 @@ options:
         default: "none"
       io:
         description:
-          - I/O mode of QEMU; defaults to QEMU's own choice. V(native) needs O(disks[].cache)
-            V(none) or V(directsync).
+          - I/O mode; defaults to QEMU's choice. V(native) needs O(disks[].cache) V(none) or
+            V(directsync).
           - In an existing VM, a change takes effect at the next start.
         type: str
         choices: [native, threads, io_uring]
@@ -640,8 +638,7 @@ options:
         default: false
   overlay:
     description:
-      - Create the disk as a copy-on-write overlay on the immutable base image, instead of a full
-        copy.
+      - Create the disk as a copy-on-write overlay on the immutable base image, not as a full copy.
       - Cannot be changed in an existing VM (a disk is created from its image once; create another
         VM, or another disk).
     type: bool

@@ -145,16 +145,14 @@ DISK_PROFILE = Text(
 )
 NIC_PROFILE = Text(
     "nic_profile",
-    "Name of a profile in C(virt_nic_profiles). Predefined are V(default), one virtio NIC C(eth0)"
-    " on the bridge C(br0), and V(none), no NICs.",
+    "Profile in C(virt_nic_profiles), or V(default), a virtio NIC C(eth0) on C(br0), or V(none).",
     default="default",
     pattern=LABEL,
     rule=LABEL_RULE,
 )
 OVERLAY = Boolean(
     "overlay",
-    "Create the disk as a copy-on-write overlay on the immutable base image, instead of a full"
-    " copy.",
+    "Create the disk as a copy-on-write overlay on the immutable base image, not as a full copy.",
     default=True,
     change=never(MADE_ONCE),
 )

@@ -89,8 +89,7 @@ class Disk:
     bus = Choice(
         "bus",
         "Bus that the disk is attached to. Defaults to V(virtio), to V(scsi) for a V(cdrom), and"
-        " to V(fdc) for a V(floppy), the only device on that bus. Machine types such as V(q35)"
-        " have no V(ide).",
+        " to V(fdc) for a V(floppy), the only device on it. The machine type V(q35) has no V(ide).",
         default=None,
         xml="target/@bus",
         aliases=("model",),
@@ -108,8 +107,7 @@ class Disk:
     )
     io = Choice(
         "io",
-        "I/O mode of QEMU; defaults to QEMU's own choice. V(native) needs O(cache) V(none) or"
-        " V(directsync).",
+        "I/O mode; defaults to QEMU's choice. V(native) needs O(cache) V(none) or V(directsync).",
         default=None,
         xml="driver/@io",
         choices=("native", "threads", "io_uring"),
