@@ -115,6 +115,16 @@ options:
       - Accept only that key for guests whose host key is in their metadata.
     type: bool
     default: true
+  lost:
+    description:
+      - Hypervisors of O(group) that are permanently gone. They are not contacted, and one warning
+        names them.
+      - Hypervisors in the variable C(virt_hypervisors_lost) are not contacted either, whether it is
+        an extra variable or one of the inventory or of C(group_vars), a list or a text with commas.
+        An extra variable overrides those of the inventory.
+    type: list
+    elements: str
+    default: []
   timeout:
     description:
       - Limit for a single call to libvirt, in seconds.
@@ -208,6 +218,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values 
     as_list,
     as_mapping,
 )
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _alive
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, to_plain
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading import (
     _claims,
@@ -220,7 +231,8 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.reading import (
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
 
 # Variables of a hypervisor that are used here, in addition to those for connecting
-_WANTED = ("ansible_python_interpreter", "virt_migration_address", "virt_zone")
+_LOST = "virt_hypervisors_lost"
+_WANTED = ("ansible_python_interpreter", "virt_migration_address", "virt_zone", _LOST)
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
@@ -270,7 +282,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         for problem in (*problems, *more):
             self.display.warning(problem)
         self._add_all(chosen, {one.name: one for one in hypervisors}, path)
-        silent = [one.name for one in hypervisors if one.name not in found]
+        lost = [one.name for one in hypervisors if one.lost]
+        if lost:
+            self.display.warning(_guests.not_contacted(lost))
+        silent = [one.name for one in hypervisors if one.name not in found and not one.lost]
         if silent:
             hosts = map(self.inventory.hosts.get, (guest["name"] for _name, guest in chosen))
             known = {group.name for host in hosts if host for group in host.get_groups()}
@@ -293,6 +308,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             )
             return []
         found = []
+        lost = _alive.named(self.get_option("lost"))
         for number, host in enumerate(self.inventory.groups[group].get_hosts()):
             variables = self._connection_variables(host, path)
             reached = _ssh.reach(host.name, variables, self._text("uri"), timeout, folder, number)
@@ -304,6 +320,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                     reached,
                     variables.get("virt_zone"),
                     tuple(str(one) for one in known if one),
+                    lost=name in lost | _alive.named(variables.get(_LOST)),
                 )
             )
         return found
@@ -312,6 +329,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """Return the variables for connecting to a hypervisor, with templates resolved."""
         raw = combine_vars(self._group_variables(self._groups_of(host), path), host.get_vars())
         raw = combine_vars(raw, self._files([host], path))
+        extra = self._vars or {}
+        if _LOST in extra:  # these override the inventory's
+            raw = {**raw, _LOST: extra[_LOST]}
         self.templar.available_variables = raw
         return {
             key: to_plain(self.templar.template(value))
@@ -362,7 +382,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 stored = {}
             if isinstance(stored, dict) and stored.get("asked") == request:
                 found, near = dict(stored["guests"]), dict(stored["near"])
-        missing = [one for one in hypervisors if one.name not in found]
+        for one in hypervisors:
+            if one.lost:
+                found.pop(one.name, None)
+                self._set_unreachable(one.name, _alive.lost(one.name))
+        alive = [one for one in hypervisors if not one.lost]
+        missing = [one for one in alive if one.name not in found]
         for one, outcome in zip(missing, _reading.read_all(missing, settings)):
             if isinstance(outcome, Failed):
                 self._mark(one.name, str(outcome.error))
@@ -372,7 +397,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             claimed = {
                 name: _machines.doubtful(guests, self._is_pinned) for name, guests in found.items()
             }
-            near = _machines.ask(hypervisors, claimed, settings)
+            near = _machines.ask(alive, claimed, settings)
         if use_cache and missing:
             self._cache[key] = {"asked": request, "guests": found, "near": near}
         return found, near
@@ -384,6 +409,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _mark(self, name: str, reason: str) -> None:
         self.display.warning(f"hypervisor {name}: {reason}")
+        self._set_unreachable(name, reason)
+
+    def _set_unreachable(self, name: str, reason: str) -> None:
         if name in self.inventory.hosts:
             host = self.inventory.hosts[name]
             host.set_variable("virt_unreachable", wrap_var(reason))

@@ -138,6 +138,14 @@ def lacking(silent: t.Sequence[str], groups: t.Collection[str]) -> str:
     )
 
 
+def not_contacted(lost: t.Sequence[str]) -> str:
+    """The warning for hypervisors that are declared lost."""
+    return (
+        f"{', '.join(lost)}: declared lost (virt_hypervisors_lost), so not contacted; VMs there are"
+        " not in the inventory"
+    )
+
+
 def _rank(found: Found) -> int:
     state = found[1]["state"]
     if state in ("running", "blocked"):

@@ -56,13 +56,14 @@ if t.TYPE_CHECKING:
 class Hypervisor:
     """A hypervisor: its name in the inventory, its connection, and its zone.
 
-    ``hosts``: its names and addresses in the inventory.
+    ``hosts``: its names and addresses in the inventory; ``lost``: it is not to be contacted.
     """
 
     name: str
     reached: _ssh.Reached
     zone: object = None
     hosts: tuple[str, ...] = ()
+    lost: bool = False
 
 
 @dataclass(frozen=True)

@@ -36,11 +36,13 @@ from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 from ansible.utils.display import Display
+from ansible.utils.vars import load_extra_vars
 from ansible.vars.manager import VariableManager
 said = []
 Display.warning = lambda self, msg, *_args, **_more: said.append(str(msg))
 results = []
-for folder, files in json.load(sys.stdin):
+for folder, files, extra in json.load(sys.stdin):
+    load_extra_vars.extra_vars = extra
     for name, text in files.items():
         path = Path(folder, name)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,6 +93,7 @@ class Case:
     hosts: dict[str, t.Any] = field(default_factory=dict)
     nodes: dict[str, list[str]] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
+    extra: dict[str, t.Any] = field(default_factory=dict)  # extra variables
     again: str | None = None  # the case whose folder is read once more, with these nodes
 
 
@@ -292,6 +295,32 @@ CASES = {
         nodes={"hv1": [domain("web1", title=_EVIL)]},
     ),
     "cache, again": Case(again="cache", nodes={"hv1": [domain("web2")], "hv2": [domain("db1")]}),
+    "lost": Case(
+        plugin={"lost": ["hv4"]},
+        hosts={
+            "hv1": {},
+            "hv2": {"virt_hypervisors_lost": "{{ my_gone }}"},
+            "hv3": {},
+            "hv4": {},
+        },
+        nodes={name: [domain(f"on-{name}")] for name in ("hv1", "hv2", "hv3", "hv4")},
+        files={
+            "group_vars/hypervisors.yml": "virt_hypervisors_lost: 'hv9, hv3'\nmy_gone: [hv2]\n",
+        },
+    ),
+    "lost, extra": Case(
+        hosts={"hv1": {"virt_hypervisors_lost": ["hv1"]}, "hv2": {}},
+        nodes={name: [domain(f"on-{name}")] for name in ("hv1", "hv2")},
+        extra={"virt_hypervisors_lost": "hv9,hv2"},
+    ),
+    "lost and cached": Case(
+        plugin={"cache": True, "cache_plugin": "ansible.builtin.jsonfile"},
+        hosts={"hv1": {}, "hv2": {}},
+        nodes={name: [domain(f"on-{name}")] for name in ("hv1", "hv2")},
+    ),
+    "lost and cached, again": Case(
+        again="lost and cached", extra={"virt_hypervisors_lost": ["hv2"]}
+    ),
     "migrating": Case(
         hosts={"hv1": {}, "hv2": {}},
         nodes={"hv1": [domain("web1")], "hv2": [domain("web1")]},
@@ -336,7 +365,10 @@ def inventories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Read]:
     """Every case, read by one process whose working directory is where traps would be."""
     root = tmp_path_factory.mktemp("inventories")
     folders = {name: root / (case.again or name).replace(" ", "-") for name, case in CASES.items()}
-    steps = [(str(folders[name]), _files(folders[name], case)) for name, case in CASES.items()]
+    steps = [
+        (str(folders[name]), _files(folders[name], case), case.extra)
+        for name, case in CASES.items()
+    ]
     done = subprocess.run(
         [sys.executable, "-c", _READER],
         input=json.dumps(steps),
@@ -448,6 +480,28 @@ def test_no_guest_has_the_name_of_another_machine(inventories: dict[str, Read]) 
     read = inventories["names of machines"]
     assert set(read.hosts) == {"hv1", "nas", "web1", "Windows 10", "x.example.org"}
     assert sum("is left out" in text for text in read.said) == 22
+
+
+@pytest.mark.parametrize(
+    ("case", "lost", "guests"),
+    [
+        ("lost", "hv2, hv3, hv4", {"on-hv1"}),
+        ("lost, extra", "hv2", {"on-hv1"}),
+        ("lost and cached", None, {"on-hv1", "on-hv2"}),
+        ("lost and cached, again", "hv2", {"on-hv1"}),
+    ],
+)
+def test_hypervisors_that_are_declared_lost_are_not_asked(
+    inventories: dict[str, Read], case: str, lost: str | None, guests: set[str]
+) -> None:
+    """Whichever way that is declared; their documents exist, so asking would show their VMs."""
+    read = inventories[case]
+    assert {name for name in read.hosts if name.startswith("on-")} == guests
+    told = [text for text in read.said if "not contacted" in text]
+    assert [text.partition(": ")[0] for text in told] == ([lost] if lost else [])
+    assert not [text for text in read.said if "groups may lack hosts" in text]
+    for name in (lost or "").split(", ") if lost else ():
+        assert "declared lost" in read.hosts[name]["virt_unreachable"]
 
 
 def test_a_host_of_a_later_file_is_told(inventories: dict[str, Read]) -> None:
