@@ -13,16 +13,24 @@ from __future__ import annotations
 
 import tempfile
 import typing as t
+from dataclasses import replace
 from pathlib import Path
 
-from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._errors import (
+    DeadlineExceeded,
+    FleetVirtError,
+    HostUnreachable,
+    PlanRefused,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import proofs
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
     as_list,
     as_mapping,
+    as_number,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _alive, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import Variables
-from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, to_plain
 
 _GROUP = "hypervisors"
 _HOST_SECONDS = 30.0
@@ -69,15 +77,54 @@ def require_absent(
         outcomes = fleet.read_fleet(
             targets, Wanted(storage=False), call_timeout=timeout, host_timeout=_HOST_SECONDS
         )
-    problems = []
+    problems, failed = [], {}
     for name, outcome in zip(contacted, outcomes):
         if isinstance(outcome, Failed):
-            problems.append(
-                f"{name} does not respond and may have it ({outcome.error}); bring it back; only if"
-                " it is permanently gone, name it in virt_hypervisors_lost"
-            )
+            failed[name] = outcome.error
         else:
             found = sorted({str(domain["name"]) for domain in outcome.value} & set(names))
             problems += [f"{vm!r} is defined on {name}; a VM exists once" for vm in found]
+    if failed:
+        silent = _silences(failed, task_vars)
+        problems.append(
+            f"a hypervisor that gave no answer may have it ({proofs.named(silent)});"
+            f" {proofs.remedy(silent)}"
+        )
     if problems:
         raise PlanRefused("; ".join(problems))
+
+
+def _silences(
+    failed: t.Mapping[str, FleetVirtError], task_vars: Values
+) -> dict[str, proofs.Silence]:
+    """Why there is no answer. An open port of its machine counts as reached.
+
+    ``--limit`` plays no part: all of them were contacted.
+    """
+    from ansible_collections.fleet.virt.plugins.module_utils._effects.base import deadline, ports
+
+    def reached(name: str) -> bool:
+        port = as_number(to_plain(_peers.of_host(name, task_vars).get("ansible_port")))
+        more = () if port is None else (port,)
+        return ports.answering(_peers.addresses(name, task_vars), *more) is not None
+
+    found = {
+        name: proofs.Silence(
+            str(error),
+            reached=not isinstance(error, (DeadlineExceeded, HostUnreachable))
+            or proofs.answers(str(error)),
+        )
+        for name, error in failed.items()
+    }
+    doubtful = [name for name, one in found.items() if not one.reached]
+    probed = deadline.each(
+        reached,
+        doubtful,
+        seconds=_HOST_SECONDS,
+        what=lambda name: f"look for an open port of {name}",
+        parallel=len(doubtful) or 1,
+    )
+    for name, outcome in zip(doubtful, probed):
+        if isinstance(outcome, deadline.Ok) and outcome.value:
+            found[name] = replace(found[name], reached=True)
+    return found

@@ -11,12 +11,10 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import typing as t
 from dataclasses import dataclass
 
-from ..._errors import DeadlineExceeded, PlanRefused
+from ..._errors import PlanRefused
 from ..._libvirt import (
     DOMAIN_BLOCKED,
     DOMAIN_PAUSED,
@@ -35,7 +33,7 @@ from ..._pure.migration import lost_source as lost_plan
 from ..._pure.migration import plan as migration_plan
 from ..._pure.migration.lost_source import Seen
 from ..._pure.migration.types import LostSource
-from ..base import deadline, domains
+from ..base import domains, ports
 from ..base import owner as owners
 from ..base.connection import Connection
 from ..base.lookup import find_domain, read_metadata
@@ -51,9 +49,6 @@ if t.TYPE_CHECKING:
 _EXECUTES = (DOMAIN_RUNNING, DOMAIN_BLOCKED, DOMAIN_PMSUSPENDED)
 _POST_COPY = (DOMAIN_RUNNING_POSTCOPY, DOMAIN_RUNNING_POSTCOPY_FAILED)  # memory incomplete
 _WHOLE = DOMAIN_XML_SECURE | DOMAIN_XML_INACTIVE
-_PORTS = (16514, 22)  # libvirt's TLS, SSH
-_CONNECT_SECONDS = 3.0
-_ASK_SECONDS = 30.0
 _STOP_SECONDS = 300.0
 
 
@@ -102,7 +97,7 @@ class _Settler:
         self.here = here
         self.lost = lost
         self.check = check
-        self.answered = _answering(lost.addresses)
+        self.answered = ports.answering(lost.addresses)
 
     def settle(self) -> None:
         found = self._see()
@@ -245,20 +240,3 @@ class _Settler:
         left = [path for path in old if path in copied]
         self.job.kept += [f"{path}: on {self.lost.name}, which is lost" for path in left]
         return "; ".join([*notes, lost_plan.remains(self.name, self.lost.name, left)])
-
-
-def _answering(addresses: t.Sequence[str]) -> str | None:
-    """Where the hypervisor declared lost accepts a connection; None if nowhere."""
-
-    def ask() -> str | None:
-        for address in addresses:
-            for port in _PORTS:
-                with contextlib.suppress(OSError):
-                    socket.create_connection((address, port), timeout=_CONNECT_SECONDS).close()
-                    return f"{address} (port {port})"
-        return None
-
-    # a name that does not resolve in time counts as not answering
-    with contextlib.suppress(DeadlineExceeded):
-        return deadline.call(ask, seconds=_ASK_SECONDS, what="look for the lost hypervisor")
-    return None

@@ -154,6 +154,21 @@ class Silence:
     asked: bool = True
 
 
+# Errors that only a machine that answers causes, whatever stands between it and the controller
+_ANSWERS = (
+    "Permission denied",
+    "Host key verification failed",
+    "no libvirt socket there",
+    "/libvirt-sock",
+    "/virtqemud-sock",
+)
+
+
+def answers(error: str) -> bool:
+    """Whether this error shows that the hypervisor's machine answers."""
+    return any(text in error for text in _ANSWERS)
+
+
 def silences(
     registered: t.Mapping[str, Answer],
     answered: t.Collection[str],
@@ -164,7 +179,8 @@ def silences(
     found = {
         name: Silence(
             str(answer.get("msg") or "it did not answer"),
-            reached=bool(answer) and not answer.get("unreachable"),
+            reached=bool(answer)
+            and (not answer.get("unreachable") or answers(str(answer.get("msg")))),
         )
         for name, answer in registered.items()
         if name not in answered and name not in lost

@@ -19,6 +19,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.base import (
     domains,
     locks,
     lookup,
+    ports,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import (
     Connection,
@@ -270,7 +271,7 @@ def test_one_that_answers_is_not_believed_to_be_lost(
     define(connection, "web1", _UUID, _ARRIVED)
     claim(connection)
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as server:
-        monkeypatch.setattr(migration_lost, "_PORTS", (server.getsockname()[1],))
+        monkeypatch.setattr(ports, "PORTS", (server.getsockname()[1],))
         for check in (True, False):
             done, problem = settle(connection, "127.0.0.1", check=check)
             assert (done.flow, done.changed) == (None, False)
@@ -282,4 +283,4 @@ def test_one_that_answers_is_not_believed_to_be_lost(
 
 def test_nothing_is_asked_of_a_name_that_cannot_be_resolved() -> None:
     given: t.Sequence[str] = ["no-such-host.invalid"]
-    assert migration_lost._answering(given) is None
+    assert ports.answering(given) is None

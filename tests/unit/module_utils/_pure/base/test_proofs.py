@@ -92,3 +92,12 @@ def test_a_lost_one_that_nobody_knows() -> None:
     assert "names hv9, not a hypervisor of this play; its hypervisors: hv1" in str(
         proofs.unknown_lost(["hv9"], ["hv1"])
     )
+
+
+@pytest.mark.parametrize("error", ["ssh: root@hv2: Permission denied (publickey).", "x: no route"])
+def test_a_machine_that_refuses_a_login_answers(error: str) -> None:
+    """Ansible calls it unreachable all the same."""
+    registered = {"hv2": {"unreachable": True, "msg": error}}
+    (found,) = proofs.silences(registered, (), None, ()).values()
+    assert found.reached == ("denied" in error)
+    assert ("virt_hypervisors_lost" in proofs.remedy({"hv2": found})) != found.reached
