@@ -9,7 +9,9 @@ import typing as t
 
 from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
-from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import keys
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import proofs
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_list
+from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import keys, keys_report
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys_options import (
     ARGUMENTS,
     INTERNAL,
@@ -24,6 +26,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import
     checked,
     hosts,
     of_host,
+    registered,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys import (
     _keys,
@@ -34,6 +37,8 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.keys._cryptography impo
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import KeyStore
 
 _ROUNDS = 5  # the rotation of a CA takes four
+_NOT_CONTACTED = "this task contacts its own hypervisor only"
+_ALONE = "use the role fleet.virt.libvirt_keys, which contacts all"
 
 
 class Options(Connected):
@@ -58,6 +63,7 @@ class Options(Connected):
     _stage: str
     _results: str | None
     _prepared: str | None
+    _applied: str | None
     _new_keys: dict[str, object] | None
     _files: dict[str, object] | None
     _revoked: list[str]
@@ -70,6 +76,8 @@ class ActionModule(FleetAction):
         if self._task.args.get("_stage") in ON_HYPERVISOR:
             return self.module(task_vars)
         options = self.options(Options, ARGUMENTS, INTERNAL)
+        if options["_stage"] == "report":
+            return _report(options, task_vars)
         require()
         if options["_stage"] == "all":
             return self._all_stages(options, task_vars)
@@ -79,7 +87,8 @@ class ActionModule(FleetAction):
             return _look(task_vars, name, options["_results"])
 
         if options["_stage"] == "prepare":
-            return self._prepare(options, task_vars, look)
+            answers = registered(task_vars, options["_results"], KEYS)
+            return self._prepare(options, task_vars, look, answers)
         prepared = _keys_apply.Prepared.of(of_host(task_vars, host, options["_prepared"]))
         return self._apply(options, task_vars, look(host), prepared).result()
 
@@ -104,7 +113,7 @@ class ActionModule(FleetAction):
             if own.get("failed"):
                 return {**own}
             look = _keys.look_of(own)
-            prepared = self._prepare(options, values, {host: look}.get)
+            prepared = self._prepare(options, values, {host: look}.get, None)
             prepared_result.update(prepared)
             changed = changed or prepared["changed"]
             diffs.append(prepared["diff"])
@@ -141,7 +150,9 @@ class ActionModule(FleetAction):
         options: Options,
         values: Values,
         look: t.Callable[[str], _keys.Look | None],
+        answers: t.Mapping[str, t.Mapping[str, object]] | None,
     ) -> _keys.Prepared:
+        """The controller's part; ``answers`` are the play's, None for a task on its own."""
         store, now = self._store(options, values), time.time()
         all_kinds = options["rotate"] == ["all"]
         orders = _keys.Orders(
@@ -154,9 +165,15 @@ class ActionModule(FleetAction):
         away = {*options["lost"], *refused}
         expected = [*(options["expected"] or ()), *hosts(values)]
         looks = {name: look(name) for name in dict.fromkeys(expected) if name not in away}
-        preparation = _keys.Preparation(
-            store, _settings(options), _keys.Fleet(looks), now, check=self.check
-        )
+        answered = [name for name, found in looks.items() if found is not None]
+        silent = proofs.silences(answers or {}, answered, [*looks], away)
+        silent = {name: one for name, one in silent.items() if name not in answered}
+        advice = None
+        if answers is None:
+            silent = {name: proofs.Silence(_NOT_CONTACTED, asked=False) for name in silent}
+            advice = _ALONE
+        fleet = _keys.Fleet(looks, silent, advice)
+        preparation = _keys.Preparation(store, _settings(options), fleet, now, check=self.check)
         return preparation.run(orders)
 
     def _apply(
@@ -231,6 +248,24 @@ def _settings(options: Options) -> _keys_signing.Settings:
         options["client_name"],
         options["renew"],
     )
+
+
+def _report(options: Options, values: Values) -> Answer:
+    """A failure if hypervisors of the play gave no answer, other than revoked or lost ones."""
+    first = str(values["inventory_hostname"])
+    refused = [
+        str(name) for name in as_list(of_host(values, first, options["_prepared"]).get("refused"))
+    ]
+    looks = registered(values, options["_results"], KEYS)
+    silent = keys_report.unanswered(
+        looks,
+        registered(values, options["_applied"]),
+        [*options["lost"], *refused],
+    )
+    if not silent:
+        return {"changed": False}
+    text = keys_report.problem(silent, refused, renew=options["renew"])
+    return {"changed": False, "failed": True, "msg": text}
 
 
 def _look(values: Values, host: str, variable: str | None) -> _keys.Look | None:

@@ -10,9 +10,11 @@ This file is private to the collection.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base import proofs
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.proofs import Silence
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import keys
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import (
     CERTIFICATES,
@@ -75,14 +77,17 @@ class Orders:
 
 @dataclass(frozen=True)
 class Fleet:
-    """The report of each hypervisor (None: no response), without those declared lost."""
+    """The report of each hypervisor (None: no response, and ``silent`` says why), without those
+    declared lost."""
 
     looks: t.Mapping[str, Look | None]
+    silent: t.Mapping[str, Silence] = field(default_factory=dict)
+    advice: str | None = None
 
     @property
-    def silent(self) -> list[str]:
-        """The hypervisors that did not respond."""
-        return [name for name, look in self.looks.items() if look is None]
+    def remedy(self) -> str:
+        """What to do about those that did not respond; ``advice`` replaces it."""
+        return self.advice or proofs.remedy(self.silent)
 
 
 def seen(look: Look, kind: str, own: t.Sequence[Ca]) -> Seen:
@@ -200,8 +205,8 @@ class Preparation:
         if starts and self.fleet.silent:
             raise PlanRefused(
                 "libvirt_keys_rotate: a rotation needs every hypervisor, but"
-                f" {_names(self.fleet.silent)} did not respond; bring them back, or name them in"
-                " libvirt_keys_lost if they are permanently gone"
+                f" {_names(self.fleet.silent)} did not respond ({proofs.named(self.fleet.silent)});"
+                f" {self.fleet.remedy}"
             )
         if foreign and not starts and not (orders.replace and rotation is not None):
             host, identity = next(iter(foreign.items()))
@@ -226,8 +231,8 @@ class Preparation:
         if rotation is None and given is None and self.fleet.silent:
             raise PlanRefused(
                 f"there is no {kind} CA on this controller, and {_names(self.fleet.silent)}, which"
-                " may trust one already, did not respond; bring them back, name them in"
-                " libvirt_keys_lost if they are permanently gone, or run where the CA is"
+                f" may trust one already, did not respond ({proofs.named(self.fleet.silent)});"
+                f" {self.fleet.remedy}; or run where the CA is"
             )
 
     def _foreign(self, kind: str, known: t.Container[str]) -> dict[str, str]:
@@ -412,7 +417,7 @@ class Preparation:
         self.pending.add(part.kind)
 
 
-def _names(names: t.Sequence[str]) -> str:
+def _names(names: t.Iterable[str]) -> str:
     return ", ".join(names)
 
 

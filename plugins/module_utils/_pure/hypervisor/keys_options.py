@@ -15,7 +15,7 @@ if t.TYPE_CHECKING:
     from ..base.arguments import Spec
 
 
-STAGES = ("all", "look", "prepare", "apply", "request", "deploy")
+STAGES = ("all", "look", "prepare", "apply", "report", "request", "deploy")
 # Stages that the module performs on a hypervisor; the controller performs the others
 ON_HYPERVISOR = ("look", "request", "deploy")
 
@@ -43,6 +43,7 @@ INTERNAL: Spec = {
     "_stage": {"type": "str", "choices": list(STAGES), "default": "all"},
     "_results": {"type": "str"},
     "_prepared": {"type": "str"},
+    "_applied": {"type": "str"},
     "_new_keys": {"type": "dict", "no_log": False},
     "_files": {"type": "dict"},
     "_revoked": {"type": "list", "elements": "str", "default": []},

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.proofs import Silence
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor import keys
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import (
     DAY,
@@ -36,6 +37,11 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 
 NOW = 1_800_000_000.0
 SETTINGS = Settings("fleet", 365, 3650, 30, "controller")
+GONE = Silence("ssh: no route")
+SILENT = {
+    "ill": Silence("openssl: not found", reached=True),
+    "out": Silence("excluded by --limit", asked=False),
+}
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +98,9 @@ class Host:
 def prepare(
     store: KeyStore, hosts: dict[str, Any], now: float = NOW, *, check: bool = False, **orders: Any
 ) -> dict[str, Any]:
-    return _keys.Preparation(store, SETTINGS, Fleet(hosts), now, check=check).run(Orders(**orders))
+    silent = {name: SILENT.get(name, GONE) for name, look in hosts.items() if look is None}
+    fleet = Fleet(hosts, silent)
+    return _keys.Preparation(store, SETTINGS, fleet, now, check=check).run(Orders(**orders))
 
 
 def files(folder: Path) -> dict[str, Any]:
@@ -209,6 +217,29 @@ def test_no_ca_is_made(
         with pytest.raises(FleetVirtError, match=match):
             prepare(store, hosts, check=check, **orders)
         assert not (store.folder / "control").exists()
+
+
+@pytest.mark.parametrize("orders", [{}, {"rotate": ("control",)}])
+@pytest.mark.parametrize(
+    ("silent", "said", "unsaid"),
+    [
+        ("ill", "openssl: not found.*ill can be reached, so fix the problem", "hypervisors_lost"),
+        ("out", "run without --limit to include out", "hypervisors_lost"),
+        (
+            "hv2",
+            "no route.*bring hv2 back; only if permanently gone.*hypervisors_lost=hv2",
+            "keys_lost",
+        ),
+    ],
+)
+def test_only_one_that_was_not_reached_may_be_gone(
+    tmp_path: Path, orders: dict[str, Any], silent: str, said: str, unsaid: str
+) -> None:
+    """Both where the first CA is created and where one is rotated."""
+    store = KeyStore(str(tmp_path / "keys"), None)
+    with pytest.raises(PlanRefused, match=said) as caught:
+        prepare(store, {"hv1": Host("hv1").look(), silent: None}, **orders)
+    assert unsaid not in str(caught.value)
 
 
 def test_a_ca_of_somebody_else_is_exchanged_with_an_overlap(tmp_path: Path) -> None:
