@@ -16,10 +16,12 @@ import typing as t
 from collections.abc import Mapping
 
 import yaml
-from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.options import user_data_json
+from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.options import (
+    require_expandable,
+    user_data_json,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.seed.types import HIDDEN
 
-_LARGEST = 4 * 1024 * 1024
 _MOST_KEYS = 10_000
 
 
@@ -42,37 +44,18 @@ _Loader.yaml_implicit_resolvers = {
 def read_yaml(text: str) -> object:
     """The content of a YAML text; raises ValueError with the position of an error."""
     try:
-        found = yaml.load(text, _Loader)  # noqa: S506 # nosec: it is a SafeLoader
-        size = _size(found, {})
+        found: object = yaml.load(text, _Loader)  # noqa: S506 # nosec: it is a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         raise ValueError(f"this is not valid YAML: {where}{error.problem}; correct it") from None
     except (yaml.YAMLError, ValueError, RecursionError):
         raise ValueError("this is not valid YAML; correct it") from None
-    if size > _LARGEST:
-        raise ValueError(
-            f"with its aliases expanded this has more than {_LARGEST} characters; shorten it"
-        )
+    try:
+        require_expandable(found)
+    except RecursionError:
+        raise ValueError("this is not valid YAML; correct it") from None
     return found
-
-
-def _size(value: object, known: dict[int, int]) -> int:
-    """The approximate number of characters with every alias expanded.
-
-    Each anchor is measured once, however often it is used. Raises ValueError for one that contains
-    itself.
-    """
-    if not isinstance(value, (dict, list)):
-        return len(str(value)) + 2 if isinstance(value, str) else 8
-    if id(value) in known:
-        if known[id(value)] < 0:
-            raise ValueError
-        return known[id(value)]
-    known[id(value)] = -1
-    parts = [*value, *value.values()] if isinstance(value, dict) else value
-    known[id(value)] = 2 + sum(_size(part, known) for part in parts)
-    return known[id(value)]
 
 
 def taken_out(

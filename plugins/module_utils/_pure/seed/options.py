@@ -35,6 +35,7 @@ _PEM = re.compile(r"-----BEGIN CERTIFICATE-----\s([A-Za-z0-9+/=\s]+)-----END CER
 _BAD_TEXT = re.compile("[\0\ud800-\udfff]")
 _MAX_FILE = 1024 * 1024
 _MAX_USER_DATA = 1024 * 1024
+MAX_EXPANDED = 4 * 1024 * 1024
 # Keys of user-data that the collection itself sets, and what to use instead
 _OURS = {
     "ssh_keys": "the host key is made for the VM, so that it is known before it boots",
@@ -335,6 +336,12 @@ def user_data_json(value: object, read_yaml: ReadYaml | None) -> str:
     if not all(isinstance(key, str) for key in value):
         raise ValueError(f"a key of this is not text; {example}")
     try:
+        require_expandable(value)
+    except RecursionError:
+        raise ValueError(
+            "this contains itself, or is nested too deeply; write it without that"
+        ) from None
+    try:
         text = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
         text.encode("utf-8")
     except (TypeError, ValueError):
@@ -343,3 +350,34 @@ def user_data_json(value: object, read_yaml: ReadYaml | None) -> str:
             " in quotes"
         ) from None
     return text
+
+
+def require_expandable(value: object) -> None:
+    """Raise ValueError if it is too large with every alias expanded, as JSON has it;
+    RecursionError if it contains itself or is nested too deeply."""
+    if _expanded_size(value, MAX_EXPANDED, ()) > MAX_EXPANDED:
+        raise ValueError(
+            f"with its aliases expanded this has more than {MAX_EXPANDED} characters; shorten it"
+        )
+
+
+def _expanded_size(value: object, most: int, above: tuple[int, ...]) -> int:
+    """The approximate number of characters, counted until it exceeds ``most``.
+
+    An alias is measured wherever it is used: templating may have made copies of it. ``above`` are
+    the containers that this one is in.
+    """
+    if isinstance(value, Mapping):
+        parts: list[object] = [*value, *value.values()]
+    elif isinstance(value, (list, tuple)):
+        parts = list(value)
+    else:
+        return len(value) + 2 if isinstance(value, str) else 8
+    if id(value) in above:
+        raise RecursionError
+    size = 2
+    for part in parts:
+        if size > most:
+            break
+        size += _expanded_size(part, most - size, (*above, id(value)))
+    return size

@@ -10,6 +10,7 @@ import base64
 import dataclasses
 import json
 import re
+import time
 import typing as t
 from pathlib import Path
 
@@ -264,6 +265,45 @@ def test_host_name_and_full_name_agree() -> None:
     (problem,) = read({"hostname": "web2", "fqdn": "web1.example.org"})[1]
     assert problem.path == "seed.fqdn"
     assert "does not begin with hostname" in problem.message
+
+
+def _doubled(times: int, inner: t.Any) -> dict[str, t.Any]:
+    """A mapping of a variables file whose anchors are each used twice by the next."""
+    for _time in range(times):
+        inner = [inner, inner]
+    return {"a": inner}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [_doubled(60, ["x"]), {"a": [{"b": "x" * 1_000_000}] * 5}, {"a": ["x" * 1000] * 5000}],
+    ids=["lists", "texts", "many"],
+)
+def test_a_mapping_is_measured_before_it_is_expanded(value: t.Any) -> None:
+    begun = time.monotonic()
+    _seed, problems = read({"user_data": value})
+    assert time.monotonic() - begun < 10
+    (problem,) = problems
+    assert problem.path == "seed.user_data"
+    assert problem.message == (
+        "with its aliases expanded this has more than 4194304 characters; shorten it"
+    )
+
+
+def test_a_mapping_with_aliases_is_taken() -> None:
+    seed, problems = read({"user_data": _doubled(10, "x")})
+    assert (problems, str(seed.user_data).count("x")) == ([], 1024)
+
+
+def test_a_mapping_that_contains_itself_or_has_no_end() -> None:
+    own: dict[str, t.Any] = {}
+    own["a"] = [own]
+    deep: t.Any = "x"
+    for _time in range(5000):
+        deep = [deep]
+    for value in (own, {"a": deep}):
+        (problem,) = read({"user_data": value})[1]
+        assert "contains itself, or is nested too deeply" in problem.message
 
 
 def test_a_hypervisor_needs_no_yaml() -> None:
