@@ -22,7 +22,9 @@ import re
 import typing as t
 from pathlib import Path
 
+from ..._errors import PlanRefused
 from ..._pure.base.metadata import Owner
+from ..._units import MIB
 from ..base import company, files, locks, owner, sparse
 
 _PREFIX = ".fleet-virt-"
@@ -34,6 +36,9 @@ _NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 _BLOCK = sparse.BLOCK
 _ZERO = sparse.ZERO
 _LONG = 6 * 3600.0
+# What stays free of a file system: the disks of VMs grow there
+_RESERVE_PERCENT, _MOST_RESERVE = 5, 1024 * MIB
+_UNCHECKED = 16 * MIB  # written at most until the free space is read again: others write, too
 # linux/fs.h, as encoded on all architectures but PowerPC, MIPS and SPARC, which answer ENOTTY
 _GET_FLAGS, _SET_FLAGS, _IMMUTABLE = 0x80086601, 0x40086602, 0x10
 
@@ -123,14 +128,20 @@ class NewFile:
         return self._temporary
 
     def fill(self, blocks: t.Iterable[bytes]) -> str:
-        """Write the blocks, zeros as holes; returns the SHA-256 of them all."""
+        """Write the blocks, zeros as holes; returns the SHA-256 of them all.
+
+        Raises PlanRefused once the file system has only its reserve left.
+        """
         summed = hashlib.sha256()
-        size = 0
+        size = written = checked = 0
         for block in _aligned(blocks):
             company.require()
             summed.update(block)
             if block != (_ZERO if len(block) == _BLOCK else bytes(len(block))):
+                if written >= checked:
+                    checked = written + _require_space(self._folder, written)
                 _write_at(self.descriptor, block, size)
+                written += len(block)
             size += len(block)
         os.ftruncate(self.descriptor, size)
         return summed.hexdigest()
@@ -162,6 +173,27 @@ class NewFile:
         if self._temporary:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._temporary)
+
+
+def free_space(folder: str) -> tuple[int, int]:
+    """The free bytes of the file system, and how many of them must stay free."""
+    space = os.statvfs(folder)
+    reserve = space.f_blocks * space.f_frsize * _RESERVE_PERCENT // 100
+    return space.f_bavail * space.f_frsize, min(_MOST_RESERVE, reserve)
+
+
+def _require_space(folder: str, written: int) -> int:
+    """How many bytes may be written before asking again; raises PlanRefused if it is not even one
+    block. ``written`` are those of the file so far."""
+    free, reserve = free_space(folder)
+    room = free - reserve
+    if room < _BLOCK:
+        raise PlanRefused(
+            f"writing an image to {folder} stopped after {written // MIB} MiB: it has only"
+            f" {free // MIB} MiB free, of which {-(-reserve // MIB)} MiB must stay free; free some"
+            " space, or use another directory"
+        )
+    return min(_UNCHECKED, room // 2, reserve // 2)
 
 
 def _aligned(blocks: t.Iterable[bytes]) -> t.Iterator[bytes]:

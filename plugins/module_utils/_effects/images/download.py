@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import http.client
 import netrc
-import os
 import socket
 import ssl
 import string
@@ -26,6 +25,7 @@ from ..._errors import DeadlineExceeded, PlanRefused
 from ..._pure.images.source import ImageSource
 from ..._units import MIB
 from ..base import deadline
+from . import base_file
 from .unpack import too_large
 
 _PIECE = 1 << 18
@@ -90,13 +90,15 @@ class Download:
             )
 
     def require_space(self, folder: str) -> None:
-        """Raise PlanRefused if the file system of ``folder`` has less free space than the file."""
-        space = os.statvfs(folder)
-        free = space.f_bavail * space.f_frsize
-        if self.length is not None and self.length > free:
+        """Raise PlanRefused if the file would take what must stay free in ``folder``."""
+        if self.length is None:
+            return
+        free, reserve = base_file.free_space(folder)
+        if self.length > free - reserve:
             raise PlanRefused(
                 f"image {self._source.url} has {-(-self.length // MIB)} MiB, but {folder} has only"
-                f" {free // MIB} MiB free; free some space, or use another directory"
+                f" {free // MIB} MiB free, of which {-(-reserve // MIB)} MiB must stay free; free"
+                " some space, or use another directory"
             )
 
     def verify(self) -> None:

@@ -7,11 +7,14 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -83,6 +86,60 @@ def test_an_unpublished_file_is_gone(folder: Path, source: Path) -> None:
     with pytest.raises(KeyboardInterrupt), base_file.new_file(str(folder)) as new:
         raise KeyboardInterrupt
     assert os.listdir(folder) == []
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a file system of 32 MiB, of which 2 MiB must stay free."""
+    path = tmp_path / "small"
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(path)], check=True)
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", str(path)], check=True)
+
+
+def _noise(mib: int) -> Iterator[bytes]:
+    for _number in range(4 * mib):
+        yield os.urandom(MIB // 4)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_file_system_is_not_filled_up(
+    small: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    if named:
+        monkeypatch.setattr(base_file, "_UNNAMED", 0)
+    with base_file.new_file(str(small)) as new:
+        with pytest.raises(PlanRefused) as refused:
+            new.fill(_noise(64))
+        assert 1 <= os.statvfs(small).f_bavail * os.statvfs(small).f_frsize // MIB <= 2
+    assert re.fullmatch(
+        rf"writing an image to {small} stopped after (29|30) MiB: it has only 1 MiB free, of which"
+        " 2 MiB must stay free; free some space, or use another directory",
+        str(refused.value),
+    )
+    assert os.listdir(small) == []
+    assert os.statvfs(small).f_bavail == os.statvfs(small).f_blocks
+
+
+def test_what_another_process_writes_meanwhile_counts(small: Path) -> None:
+    def blocks() -> Iterator[bytes]:
+        yield from _noise(4)
+        (small / "theirs").write_bytes(bytes(24 * MIB))
+        yield from _noise(16)
+
+    with base_file.new_file(str(small)) as new, pytest.raises(PlanRefused, match="stay free"):
+        new.fill(blocks())
+    assert os.listdir(small) == ["theirs"]
+
+
+def test_holes_need_no_space(small: Path) -> None:
+    with base_file.new_file(str(small)) as new:
+        new.fill(itertools.chain(_noise(8), itertools.repeat(bytes(MIB), 64), _noise(8)))
+        new.publish("final")
+    assert (small / "final").stat().st_size == 80 * MIB
 
 
 def test_a_taken_name_is_left_alone(folder: Path, source: Path) -> None:
