@@ -257,7 +257,8 @@ vms:
       type: list
       elements: str
     kept:
-      description: Files of the VM that stay here, and why.
+      description: Files of the VM that stay on the source, or on the destination of a move that was
+        undone, and why.
       type: list
       elements: str
     progress:

@@ -52,7 +52,7 @@ _NODE = """
   <target dev='sda' bus='scsi'/></disk></devices></domain>
  <network><name>lan</name><forward mode='nat'/>
   <ip address='192.0.2.1' netmask='255.255.255.0'/></network>
- <pool type='dir'><name>default</name><target><path>{root}/pool</path></target></pool>
+ <pool type='dir'><name>default</name><target><path>{pool}</path></target></pool>
  <pool type='dir'><name>base</name><target><path>{root}/base</path></target></pool>
 </node>
 """
@@ -156,7 +156,8 @@ class Machine:
             other.effects = effects
         with living() as number, self._patch.context() as patch:
             patch.setattr(os, "getpid", lambda: number)
-            patch.setattr(Connection, "local", True)
+            elsewhere = None if other is None else other.connection
+            patch.setattr(Connection, "local", property(lambda this: this is not elsewhere))
             patch.setattr(Connection, "call", self._calls(Connection.call, other))
             # no threads, and nothing reaches a disk: both take most of the time
             patch.setattr(deadline, "call", lambda function, **_limits: function())
@@ -379,14 +380,15 @@ class Machines:
         self._root, self._patch, self._count = root, monkeypatch, 0
 
     @contextlib.contextmanager
-    def new(self) -> Iterator[Machine]:
+    def new(self, pool: Path | None = None) -> Iterator[Machine]:
+        """Its pool's files are in a folder of its own, also if its libvirt calls that ``pool``."""
         self._count += 1
         root = self._root / str(self._count)
         (root / "pool").mkdir(parents=True)
         (root / "base").mkdir()
         for name, content in THEIRS.items():
             (root / "pool" / name).write_bytes(content)
-        (root / "node.xml").write_text(_NODE.format(root=root))
+        (root / "node.xml").write_text(_NODE.format(root=root, pool=pool or root / "pool"))
         with connect(f"test://{root}/node.xml", 10) as connection:
             yield Machine(root, self._patch, connection)
 

@@ -160,7 +160,7 @@ def two_ends(
     machines: Machines, here: t.Any, there: t.Any, was: str = "running"
 ) -> Iterator[Fleet]:
     """Two ends: states and phases of the VM, None where it is not."""
-    with machines.new() as one, machines.new() as two:
+    with machines.new() as one, machines.new(one.pool) as two:
         fleet = Fleet(one, two)
         fleet.make_volumes(one)
         fleet.make_volumes(two)

@@ -223,17 +223,45 @@ def test_one_that_takes_too_long_goes_on_or_is_paused(movers: Movers) -> None:
 def _claim(movers: Movers, name: str, made: str) -> None:
     """What a dead run left of the VM's move on the destination: a claim that names its disk."""
     uuid = movers.fleet.host("hv1", f"virsh domuuid {name}").strip()
+    request = '{"disks": [{"name": "vda", "size": 8, "format": "qcow2"}]}'
     kept = (
         "<fleet xmlns='urn:fleet.virt:1'><phase>creating</phase>"
         "<owner boot_id='gone' pid='1' start_time='1' run='r'/>"
         f"<volume pool='default' name='{name}_system.qcow2' path='{IMAGES}/{name}_system.qcow2'"
-        f" target='vda' role='disk' made='{made}'/><request>{{}}</request></fleet>"
+        f" target='vda' role='disk' made='{made}'/><request>{request}</request></fleet>"
     )
     xml = (
         f"<domain type='qemu'><name>{name}.migration</name><uuid>{claim_uuid(uuid)}</uuid>"
         f"<metadata>{kept}</metadata><memory>65536</memory><os><type>hvm</type></os></domain>"
     )
     movers.lab.ssh("hv2", "virsh define /dev/stdin", input=xml)
+
+
+def test_a_copy_that_a_program_uses_stays(movers: Movers) -> None:
+    """QEMU's lock, as its libvirt on the destination meets it; without it the copy is replaced."""
+    movers.make("used1", start=False)
+    disk = f"{IMAGES}/used1_system.qcow2"
+    # a copy that occupies more than its virtual size
+    movers.fleet.host(
+        "hv2",
+        f"qemu-img create -q -f qcow2 {disk} 1M; qemu-io -c 'write -P 7 0 1M' {disk} >/dev/null;"
+        " virsh pool-refresh default",
+    )
+    _claim(movers, "used1", "yes")
+    user = f"{{ echo 'write -P 8 0 4k'; sleep 300; }} | qemu-io {disk}"
+    movers.fleet.host("hv2", f"systemd-run --quiet --unit=user1 sh -c {shlex.quote(user)}; sleep 2")
+    refused = movers.module("used1")
+    assert refused["failed"], refused
+    assert f"refusing to remove {disk} on" in refused["msg"], refused
+    assert "in use (locked) by a program; see fuser -v" in refused["msg"], refused
+    assert "in use (locked)" in " ".join(refused["kept"]), refused
+    assert movers.state("hv1", "used1") == "shut off"
+    movers.fleet.host("hv2", f"systemctl stop user1; test -e {disk}")
+    _claim(movers, "used1", "yes")
+    done = movers.module("used1")
+    assert (done["failed"], done["kept"]) == (False, []), done
+    assert movers.fleet.files("hv1") == []
+    assert movers.state("hv2", "used1") == "shut off"
 
 
 def test_a_disk_that_no_move_made_is_never_removed(movers: Movers) -> None:

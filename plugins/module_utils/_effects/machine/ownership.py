@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import functools
 import os
 import stat
 import struct
@@ -30,7 +31,7 @@ from ..._pure.machine import file_references, storage_info
 from ..._pure.machine.file_references import Below
 from ..base import deadline
 from ..base.connection import Connection
-from . import file_systems
+from . import file_systems, storage
 from .pools import describe_volume, list_handles, list_pools
 
 if t.TYPE_CHECKING:
@@ -136,7 +137,8 @@ def read(connection: Connection) -> References:
     listed = connection.call("list domains", connection.conn.listAllDomains, 0)
     found = References(read_pools(connection), _names(listed))
     domains = _named_by_domains(connection, listed)
-    others = _backings_elsewhere(connection, found)
+    elsewhere = [pool for pool in found.pools.values() if pool.type not in FOLDER_TYPES]
+    others = _backings(connection, elsewhere)
     try:
         deadline.call(
             lambda: _scan(found, domains, others),
@@ -152,6 +154,21 @@ def read(connection: Connection) -> References:
         raise PlanRefused(
             f"{found.looking_at}: {error.strerror or error}, so the users of images are unknown"
         ) from None
+    return found
+
+
+def read_elsewhere(connection: Connection) -> References:
+    """The files that are referenced on another host, as its libvirt reads them, by path only.
+
+    Its pools are refreshed, as libvirt lists images and their backing files as of then.
+    """
+    found = read_domains(connection)
+    for pool in found.pools.values():
+        if pool.type in FOLDER_TYPES and pool.active:
+            refresh = functools.partial(pool.handle.refresh, 0)
+            storage.patiently(connection, f"refresh pool {pool.name}", refresh)
+    for path, user in _backings(connection, list(found.pools.values())):
+        found.by_path.setdefault(path, set()).add(user)
     return found
 
 
@@ -252,11 +269,11 @@ def _named_by_domains(
     return [named for _handle, found in read for named in found]
 
 
-def _backings_elsewhere(connection: Connection, found: References) -> list[tuple[str, User]]:
-    """Backing files of volumes in pools that are not folders, as libvirt reads them."""
+def _backings(connection: Connection, pools: t.Sequence[PoolPlace]) -> list[tuple[str, User]]:
+    """Backing files of the volumes in these pools, as libvirt reads them."""
     backings = []
-    for pool in found.pools.values():
-        if pool.type in FOLDER_TYPES or not pool.active:
+    for pool in pools:
+        if not pool.active:
             continue
         try:
             handles = connection.call(f"list pool {pool.name}", list_handles, pool.handle)

@@ -78,7 +78,8 @@ def _forget(end: End, _step: Step[Scene]) -> None:
 
 
 def _clear(end: End, _step: Step[Scene]) -> None:
-    migration_volumes.drop_claim(end.remote, end.ends.name, end.uuid, volumes=True)
+    stay = migration_volumes.drop_claim(end.remote, end.ends.name, end.uuid, volumes=True)
+    end.job.kept += [f"{one.path} on {end.ends.where}: {one.reason}" for one in stay]
     migration_job.clear(end.uuid)
 
 

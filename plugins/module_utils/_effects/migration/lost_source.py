@@ -168,7 +168,10 @@ class _Settler:
             self.job.changed = True
             self.job.steps.append(f"remove the claim of {self.name} and its empty volumes")
             if not self.check and found.claimed is not None:
-                migration_volumes.drop(self.connection, self.name, found.claimed, volumes=True)
+                stay = migration_volumes.drop(
+                    self.connection, self.name, found.claimed, volumes=True
+                )
+                self.job.kept += [str(one) for one in stay]
         self.job.flow = "lost"
         raise PlanRefused(
             lost_plan.gone(self.name, self.lost.name, self.here, found.written, check=self.check)

@@ -54,7 +54,7 @@ _POLL = 0.5
 
 
 class Undone(PlanRefused):
-    """The VM is still on the source, and the destination was cleaned up."""
+    """The VM is still on the source, and the destination was cleaned up as far as possible."""
 
 
 class Settler:
@@ -139,13 +139,16 @@ class Settler:
             return True
         if verdict is Verdict.UNDO and source is not None:
             name, source_host, where = self.ends.name, self.ends.source, self.ends.where
+            before = len(self.job.kept)
             off = self._back(source, uuid, remote)
+            left = "; ".join(self.job.kept[before:])
+            cleaned = f"; not removed: {left}" if left else f", and {where} was cleaned up"
             state = "remains shut off" if off else "keeps running"
             if self.job.note is not None:
                 state = "ran before and is shut off now"
             raise Undone(
-                f"{error}; {name!r} {state} on {source_host}, and {where} was cleaned up. Fix"
-                " the cause and run it again"
+                f"{error}; {name!r} {state} on {source_host}{cleaned}. Fix the cause and run it"
+                " again"
             )
         return False
 

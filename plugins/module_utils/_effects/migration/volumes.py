@@ -13,6 +13,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -23,18 +24,19 @@ from ..._errors import LibvirtFailure, PlanRefused
 from ..._pure.base.metadata import BEGUN, MADE, NOT_MADE, Metadata, Move, Owner, OwnVolume
 from ..._pure.base.names import CLAIM
 from ..._pure.domain import unstartable
-from ..._pure.machine import blank_image, volume_xml
+from ..._pure.machine import volume_xml
 from ..._pure.migration import plan as migration_plan
 from ..._pure.migration.types import NewVolume, Source
 from ..._units import MIB
 from ..base import domains, lookup
 from ..base.connection import Connection
 from ..base.lookup import find_domain, read_metadata
-from ..machine import storage
-from .facts import read_defined, read_pools
+from ..machine import owned, owned_elsewhere, ownership, storage
+from ..machine.owned import Stays
+from ..machine.ownership import References
 
 if t.TYPE_CHECKING:
-    from ..._libvirt import VirDomain, VirStorageVol
+    from ..._libvirt import VirDomain
 
 _MARKER = "/var/lib/libvirt/images/{name}.fleet-virt-migrating"
 
@@ -52,7 +54,10 @@ def define_claim(
     _lxml.add(root, "vcpu", text=str(source.vcpus))
     system = _lxml.add(root, "os")
     _lxml.add(system, "type", {"arch": source.arch, "machine": source.machine}, "hvm")
-    disks = [{"name": one.target, "size": -(-one.capacity // MIB)} for one in volumes]
+    disks = [
+        {"name": one.target, "size": -(-one.capacity // MIB), "format": one.format}
+        for one in volumes
+    ]
     stored = Metadata(
         phase="creating",
         owner=owner,
@@ -74,10 +79,7 @@ def make(remote: Connection, source: Source, volumes: t.Sequence[NewVolume]) -> 
     for one in volumes:
         pool = _pool(remote, one.pool)
         if one.again:
-            problem = _foreign(remote, pool, one.name, _noted(remote, source.name).get(one.path))
-            if problem:
-                raise PlanRefused(f"refusing to remove {one.path} on {remote.uri}: {problem}")
-            storage.delete_volume(remote, pool, one.name)
+            _remove_earlier(remote, source.name, one)
             _note(remote, source.name, one.path, BEGUN)
         xml = volume_xml.render(one.name, one.capacity, one.format, one.backing)
         try:
@@ -91,6 +93,21 @@ def make(remote: Connection, source: Source, volumes: t.Sequence[NewVolume]) -> 
             _note(remote, source.name, one.path, NOT_MADE)
             raise
         _note(remote, source.name, one.path, MADE)
+
+
+def _remove_earlier(remote: Connection, name: str, volume: NewVolume) -> None:
+    """Remove the volume that an earlier attempt created; PlanRefused if it may not be that."""
+    dom = find_domain(remote, name + CLAIM)
+    if dom is None:
+        raise PlanRefused(f"{name + CLAIM} is gone from {remote.uri}; run this again")
+    made = _noted(remote, name).get(volume.path, NOT_MADE)
+    own = OwnVolume(volume.pool, volume.name, volume.path, volume.target, "disk", made)
+    stays = _remove(remote, own, str(dom.UUIDString()), _references(remote), volume.format)
+    if stays is not None:
+        raise PlanRefused(
+            f"refusing to remove {stays.path} on {remote.uri}: {stays.reason}; find out who owns"
+            " it, and move it away"
+        )
 
 
 def _noted(remote: Connection, name: str) -> dict[str, str]:
@@ -113,37 +130,29 @@ def _note(remote: Connection, name: str, path: str, made: str) -> None:
         lookup.write_metadata(remote, dom, noted, lookup.AFFECT_CONFIG)
 
 
-def _foreign(remote: Connection, pool: storage.Pool, name: str, made: str | None) -> str | None:
-    """Why the volume is not known to belong to this move; None if it does, or does not exist."""
-    if made == MADE:
-        return None
-    volume = storage.find_volume(remote, pool, name)
-    if volume is None:
-        return None
-    if made in (None, NOT_MADE):
-        return "no volume was created there for this VM"
-    if remote.call(f"read volume {name}", _is_blank, remote, volume):
-        return None
-    return (
-        "it has content, and may not have been created for this VM; find out who owns it, and"
-        " move it away"
-    )
+def _remove(
+    connection: Connection,
+    volume: OwnVolume,
+    uuid: str,
+    references: References,
+    volume_format: str | None,
+) -> Stays | None:
+    """Remove a volume of the claim ``uuid`` if that is safe; else return why it stays."""
+    if connection.local:
+        return owned.remove(connection, volume, uuid, references)
+    return owned_elsewhere.remove(connection, volume, uuid, references, volume_format)
 
 
-def _is_blank(remote: Connection, volume: VirStorageVol) -> bool:
-    """Whether the volume was never written to."""
+def _formats(claim: Metadata) -> dict[str, str]:
+    """The formats of the claim's volumes by their targets; none if an older version wrote it."""
+    with contextlib.suppress(ValueError, LookupError, TypeError):
+        return {one["name"]: one["format"] for one in json.loads(claim.request or "")["disks"]}
+    return {}
 
-    def read(offset: int, length: int) -> bytes:
-        stream = remote.conn.newStream(0)
-        volume.download(stream, offset, length, 0)
-        found = b""
-        while piece := stream.recv(length):
-            found += piece
-        stream.finish()
-        return found
 
-    allocation = volume.info()[2]
-    return blank_image.is_blank(read, hollow=not allocation) if allocation else True
+def _references(connection: Connection) -> References:
+    read = ownership.read if connection.local else ownership.read_elsewhere
+    return read(connection)
 
 
 def written(connection: Connection, claim: Metadata) -> list[tuple[str, int]]:
@@ -158,7 +167,7 @@ def written(connection: Connection, claim: Metadata) -> list[tuple[str, int]]:
         if volume is None:
             continue
         action = f"read volume {one.name}"
-        if not connection.call(action, _is_blank, connection, volume):
+        if not connection.call(action, owned_elsewhere.is_blank, connection, volume):
             found.append((one.path, int(connection.call(action, volume.info)[2])))
     return found
 
@@ -175,31 +184,28 @@ def _refresh(connection: Connection, pool: storage.Pool) -> None:
     storage.patiently(connection, action, functools.partial(pool.existing.refresh, 0))
 
 
-def drop_claim(remote: Connection, name: str, uuid: str, *, volumes: bool) -> bool:
-    """Remove the claim of the VM, with its ``volumes`` if asked; whether there was one.
+def drop_claim(remote: Connection, name: str, uuid: str, *, volumes: bool) -> list[Stays]:
+    """Remove the claim of the VM, with its ``volumes`` if asked; those that stay.
 
-    A volume that another domain references stays, and one that was not created for the claim.
+    A volume stays unless it is proven that it was created for the claim, and that nothing uses it.
     """
     dom = find_domain(remote, name + CLAIM)
     if dom is None or str(dom.UUIDString()) != migration_plan.claim_uuid(uuid):
-        return False
-    drop(remote, name, dom, volumes=volumes)
-    return True
+        return []
+    return drop(remote, name, dom, volumes=volumes)
 
 
-def drop(remote: Connection, name: str, dom: VirDomain, *, volumes: bool) -> None:
+def drop(remote: Connection, name: str, dom: VirDomain, *, volumes: bool) -> list[Stays]:
     """Remove the claim ``dom`` of the VM ``name``, as :func:`drop_claim` does."""
     stored = read_metadata(remote, dom)
-    if volumes and stored is not None:
-        if find_domain(remote, name) is not None:
-            raise PlanRefused(f"{name!r} exists on {remote.uri} too, so its volumes there stay")
-        folders = {one.name: one.path for one in read_pools(remote)}
-        others = [one for one in read_defined(remote, folders) if one.uuid != str(dom.UUIDString())]
+    stay: list[Stays] = []
+    if volumes and stored is not None and find_domain(remote, name) is not None:
+        raise PlanRefused(f"{name!r} exists on {remote.uri} too, so its volumes there stay")
+    if volumes and stored is not None and stored.volumes:
+        references, uuid = _references(remote), str(dom.UUIDString())
+        formats = _formats(stored)
         for volume in stored.volumes:
-            pool = storage.find_pool(remote, volume.pool, None)
-            if pool is None or any(volume.path in one.files for one in others):
-                continue
-            _refresh(remote, pool)
-            if _foreign(remote, pool, volume.name, volume.made) is None:
-                storage.delete_volume(remote, pool, volume.name)
+            stays = _remove(remote, volume, uuid, references, formats.get(volume.target))
+            stay += [] if stays is None else [stays]
     domains.undefine(remote, dom)
+    return stay

@@ -45,9 +45,10 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.types i
     LostSource,
 )
 
-_VOLUMES_MODULE = "ansible_collections.fleet.virt.plugins.module_utils._effects.migration.volumes"
+_EFFECTS = "ansible_collections.fleet.virt.plugins.module_utils._effects"
+_IS_BLANK = f"{_EFFECTS}.machine.owned_elsewhere.is_blank"
 # The test driver knows no jobs
-_JOB_OF = f"{_VOLUMES_MODULE.rpartition('.')[0]}.facts.job_of"
+_JOB_OF = f"{_EFFECTS}.migration.facts.job_of"
 _UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
 _MOVE = Move("hv1", "hv2", "run", "yes", "running")
 _PATH = "/default-pool/web1_system.qcow2"
@@ -219,7 +220,7 @@ def test_copies_that_hold_something_stay_with_their_claim(
     claim(connection)
     pool = connection.conn.storagePoolLookupByName("default-pool")
     pool.createXML("<volume><name>web1_system.qcow2</name><capacity>1048576</capacity></volume>", 0)
-    monkeypatch.setattr(f"{_VOLUMES_MODULE}._is_blank", lambda *_given: False)
+    monkeypatch.setattr(_IS_BLANK, lambda *_given: False)
     for _turn in range(2):
         done, problem = settle(connection)
         assert (done.flow, done.changed) == ("lost", False)
@@ -229,7 +230,7 @@ def test_copies_that_hold_something_stay_with_their_claim(
         )
         assert there(connection) == ["web1.migration"]
         assert pool.listVolumes() == ["web1_system.qcow2"]
-    monkeypatch.setattr(f"{_VOLUMES_MODULE}._is_blank", lambda *_given: True)
+    monkeypatch.setattr(_IS_BLANK, lambda *_given: True)
     assert settle(connection)[0].changed
     assert (there(connection), pool.listVolumes()) == ([], [])
 
