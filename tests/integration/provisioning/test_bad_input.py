@@ -44,6 +44,11 @@ def _refused(fleet: Fleet, variables: dict[str, Any], *words: str) -> None:
         ),
         pytest.param({"vm_disks": '[{"name": "system", "pool": "nopool"}]'}, ["nopool"], id="pool"),
         pytest.param({"vm_image": "nosuch.img"}, ["nosuch.img", "tiny.qcow2"], id="image"),
+        pytest.param(
+            {"vm_image": "/nonexistent.qcow2", "vm_wait": "false"},
+            ["/nonexistent.qcow2"],
+            id="path of no image",
+        ),
         pytest.param({"vm_name": "a/b"}, ["a/b"], id="slash"),
         pytest.param({"vm_name": ".."}, [".."], id="dots"),
         pytest.param({"vm_name": "-rf"}, ["-rf"], id="dash"),

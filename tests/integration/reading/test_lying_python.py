@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._variables import PLAYBOOKS
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
@@ -41,6 +42,15 @@ RUNS = {
     "maintenance -e virt_host=hv1": "",
     "renew_keys": f"hv1: {_SHAPELESS}",
     "setup_hypervisors --limit hv1": f"hv1: {_SHAPELESS}",
+    "adopt -e vm_name=nobody": _SHAPELESS,
+    "rename -e vm_name=nobody -e vm_new_name=new1": _SHAPELESS,
+    "clone -e vm_name=new1 -e virt_clone_of=nobody": _SHAPELESS,
+    "template -e vm_name=nobody -e virt_template=new1": _SHAPELESS,
+    "snapshot -e vm_name=nobody -e virt_snapshot=new1": _SHAPELESS,
+    "snapshots": _SHAPELESS,
+    "console -e vm_name=nobody": _SHAPELESS,
+    "console_log -e vm_name=nobody": _SHAPELESS,
+    "screenshot": _SHAPELESS,
 }
 
 
@@ -66,6 +76,7 @@ class Liar:
             "virt_uri": f"qemu+ext:///system?command={home}/start",
             "virt_ssh_public_key": "ssh-ed25519 AAAA evil",
             "virt_hypervisors_lost": ["hv2"],
+            "virt_screenshots": home,
             "libvirt_keys_dir": f"{home}/keys",
             "libvirt_keys_revoke": ["hv2"],
             "libvirt_keys_names": ["evil.example"],
@@ -142,6 +153,9 @@ def test_nothing_on_the_controller_is_governed_by_it(liar: Liar, command: str) -
         tool="openssl",
         pool_ids=["x"],
         users=[{}],
+        defined=[{"name": "nobody"}],
+        consoles=[{"name": "nobody"}],
+        screens=[{"name": "nobody"}],
     )
     before = _files(liar.home)
     run = liar.run(command)
@@ -152,6 +166,10 @@ def test_nothing_on_the_controller_is_governed_by_it(liar: Liar, command: str) -
     hosts = {event.host for event in run.events}
     assert "hv1" in hosts
     assert hosts <= {"hv1", "hv2"}
+
+
+def test_every_playbook_is_among_them() -> None:
+    assert {command.split()[0] for command in RUNS} == set(PLAYBOOKS)
 
 
 def test_a_sound_answer_is_shown_and_no_more(liar: Liar) -> None:
