@@ -157,8 +157,12 @@ class FleetAction(ActionBase):
     def _execute_module(self, *args: object, **options: object) -> Answer:
         self._require_there()
         run: t.Callable[..., Answer] = super()._execute_module
-        with _packed.cached(str(options.get("module_name") or self._task.action)):
-            return _answers.cleaned(run(*args, **options))
+        name = str(options.get("module_name") or self._task.action)
+        with _packed.cached(name):
+            answer = _answers.cleaned(run(*args, **options))
+        if outcomes.is_cut(answer):
+            answer["msg"] = f"{name}: {outcomes.told(answer)}"
+        return answer
 
     def foreign(self, name: str, arguments: Mapping[str, object]) -> Foreign:
         """The result of a module of another collection. Its facts are not set as variables."""
@@ -173,10 +177,7 @@ class FleetAction(ActionBase):
         """The result of the module of the same name; ``arguments`` replace the task's."""
         given = None if arguments is None else {**arguments}
         with _uncollected():
-            answer = self._execute_module(module_args=given, task_vars=task_vars)
-        if outcomes.is_cut(answer):
-            answer["msg"] = f"{self._task.action}: {outcomes.told(answer)}"
-        return answer
+            return self._execute_module(module_args=given, task_vars=task_vars)
 
 
 class FleetModule(FleetAction):
