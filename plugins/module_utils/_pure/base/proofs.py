@@ -164,9 +164,16 @@ _ANSWERS = (
 )
 
 
+_SHAPELESS = "its response is not what a module of this collection returns"
+
+
 def answers(error: str) -> bool:
     """Whether this error shows that the hypervisor's machine answers."""
     return any(text in error for text in _ANSWERS)
+
+
+def _responded(answer: Answer) -> bool:
+    return bool(answer) and not answer.get("unreachable") and not answer.get("skipped")
 
 
 def silences(
@@ -178,7 +185,7 @@ def silences(
     """The hypervisors of the fleet that gave no answer and are not declared lost."""
     found = {
         name: Silence(
-            str(answer.get("msg") or "it did not answer"),
+            str(answer.get("msg") or (_SHAPELESS if _responded(answer) else "it did not answer")),
             reached=bool(answer)
             and (not answer.get("unreachable") or answers(str(answer.get("msg")))),
         )

@@ -65,6 +65,7 @@ def test_who_is_silent() -> None:
         "hv3": {"failed": True, "msg": "lost"},
         "hv6": {"failed": True, "msg": "Timed out after 60 second(s)."},
         "hv7": {},
+        "hv8": {"changed": False, "domains": []},
     }
     expected = ["hv1", "hv2", "hv3", "hv4", "hv5"]
     assert proofs.silences(answers, ["hv1"], expected, ["hv3", "hv5"]) == {
@@ -72,6 +73,9 @@ def test_who_is_silent() -> None:
         "hv4": AWAY,
         "hv6": Silence("Timed out after 60 second(s).", reached=True),
         "hv7": Silence("it did not answer"),
+        "hv8": Silence(
+            "its response is not what a module of this collection returns", reached=True
+        ),
     }
 
 
