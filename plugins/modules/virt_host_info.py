@@ -341,7 +341,7 @@ host:
       type: dict
       contains:
         volumes:
-          description: Names of the volumes of each active pool, by the pool's name.
+          description: Names of the volumes of each active pool, by its name.
           type: dict
         devices:
           description: All paths of block devices.
