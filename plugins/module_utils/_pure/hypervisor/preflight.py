@@ -134,8 +134,10 @@ def _cpus(facts: t.Mapping[str, Facts]) -> list[Finding]:
     models: dict[str, list[str]] = {}
     for name, one in facts.items():
         cpu, baseline = one.get("cpu"), one.get("baseline") or _NO_BASELINE
-        models.setdefault(str(cpu.get("model") if cpu else None), []).append(name)
-        if cpu and cpu.get("xml") and one.get("not_compared"):
+        if not cpu:  # its libvirt does not respond, which is a finding of its own
+            continue
+        models.setdefault(str(cpu.get("model")), []).append(name)
+        if cpu.get("xml") and one.get("not_compared"):
             text = f"its CPU is not compared with the others': {one['not_compared']}"
             found.append(Finding("cpu_not_compared", (name,), text))
         if baseline.get("error"):
@@ -159,7 +161,8 @@ def _cpus(facts: t.Mapping[str, Facts]) -> list[Finding]:
         text = f"CPU models: {listed}"
         if len(common) == 1:
             text += f". All support {common.pop()}"
-        found.append(Finding("cpu_differs", tuple(facts), text))
+        compared = [name for name, one in facts.items() if one.get("cpu")]
+        found.append(Finding("cpu_differs", tuple(compared), text))
     return found
 
 

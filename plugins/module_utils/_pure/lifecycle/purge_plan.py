@@ -313,7 +313,7 @@ def _volume(
     if volume.users:
         return (
             f"{volume.path} of {domain.name!r} is needed by others: {'; '.join(volume.users)}."
-            " Remove those first, or make them independent (for an overlay on it:"
+            " Remove or detach those first, or make them independent (for an overlay on it:"
             f" {_WHERE} blockpull); nothing is removed until then"
         )
     if volume.locked and not domain.active:

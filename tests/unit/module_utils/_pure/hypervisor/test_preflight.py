@@ -229,6 +229,16 @@ def test_nothing_is_known_of_a_hypervisor_without_libvirt() -> None:
     assert [entry.id for entry in found(Answer("hv1", bare))] == ["libvirt_silent"]
 
 
+def test_a_cpu_that_libvirt_does_not_describe_is_not_compared() -> None:
+    """That it is silent is the finding."""
+    silent = {
+        "errors": {"libvirt": "refused"},
+        "cpu": None,
+        "baseline": {**BASELINE, "error": "no"},
+    }
+    assert [(entry.id, entry.hosts) for entry in two({}, silent)] == [("libvirt_silent", ("hv2",))]
+
+
 def test_silent_and_not_asked() -> None:
     got = found(Answer("hv1", None, "unreachable"), expected=["hv1", "hv2", "hv3"])
     assert [(entry.id, entry.hosts) for entry in got] == [
