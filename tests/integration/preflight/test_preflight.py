@@ -230,7 +230,7 @@ def test_limit_names_those_that_do_not_know_the_new_one(fleet: Fleet) -> None:
         assert run.returncode == 0, str(run)
         by_id = {one["id"]: one for one in findings}
         assert by_id["tls_not_known"]["hosts"] == ["hv2", "hv1"]
-        assert "no answer within" in by_id["tls_not_known"]["message"]
+        assert "no response within" in by_id["tls_not_known"]["message"]
         assert by_id["host_not_asked"]["hosts"] == ["hv1"]
         assert yaml.safe_load(run.of(SHOW)["hv2"]["output"])["findings"] == findings
     finally:
