@@ -293,7 +293,7 @@ def test_a_group_is_restarted_one_after_the_other(fleet: Fleet) -> None:
     run = fleet.provision(virt_vms=most, virt_restart="when_required", virt_wait_timeout=60)
     assert run.returncode == 2
     assert "gone.raw" in run.stdout
-    assert "pair2 on hv2: it was not restarted, because 'pair1', of its group 'pair'" in run.stdout
+    assert "pair2 on hv2: it was not restarted because 'pair1', of its group 'pair'" in run.stdout
     assert "changed, needs a restart" in run.stdout
     assert fleet.host("hv2", "virsh vcpucount pair2 --live --current").strip() == "2"
     assert _switched(fleet, "hv2", "pair2")[0] == second_off
