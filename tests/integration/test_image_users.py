@@ -34,7 +34,7 @@ _USED = rf"hv1 +used +.* domain '{VM}'"
 # Of the guide, in its order, with what each prints
 COMMANDS = {
     _IMAGES: _USED,
-    f"{_IMAGES} -e virt_image=debian12.qcow2": r"hv2 +debian12 +.* nobody",
+    f"{_IMAGES} -e virt_image=debian12.qcow2": r"hv2 +debian12 +.* none",
     f"{_IMAGES} -e virt_images_verify=true": rf"intact +domain '{VM}'",
     f"{_IMAGES} -e virt_images_prune=true --check": r"hv1 +spare",
     f"{_IMAGES} -e virt_images_prune=true": _USED,

@@ -35,6 +35,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base import durat
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_list
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import show
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.results import GENERATED
+from ansible_collections.fleet.virt.plugins.module_utils._pure.images.options import not_queried
 from ansible_collections.fleet.virt.plugins.module_utils._units import MIB, format_size
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _alive
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
@@ -193,7 +194,7 @@ def ensure_on_host(
     result = call(peers if check or not several else ())
     missing, peer_error = bool(result.pop("missing", False)), result.pop("alone", "")
     steps = _steps(result)
-    step = f"no other hypervisor is asked: {peer_error}"
+    step = not_queried(peer_error)
     if missing and several and peer_error and step not in steps:
         steps.append(step)
     if missing and check:

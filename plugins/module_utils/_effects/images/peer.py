@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from ... import _libvirt
 from ..._errors import FleetVirtError, PlanRefused
-from ..._pure.images.options import Limits, peer_uris
+from ..._pure.images.options import Limits, not_queried, peer_uris
 from ..._pure.machine.listeners import TLS_PORT
 from ..base.connection import Connection, connect
 from ..hypervisor.preflight_tls import CONTROL
@@ -92,7 +92,7 @@ def take(
             if base is not None:
                 return Brought(base, ())
             if uris and _missing_keys():
-                return Brought(None, (f"other hypervisors were not queried: {_missing_keys()}",))
+                return Brought(None, (not_queried(_missing_keys()),))
             for peer, uri in uris.items():
                 try:
                     with connect(uri, connection.timeout) as far:
@@ -118,7 +118,7 @@ def look(
     steps: list[str] = []
     uris = peer_uris(peers)
     if uris and _missing_keys():
-        return False, [f"other hypervisors were not queried: {_missing_keys()}"]
+        return False, [not_queried(_missing_keys())]
     for peer, uri in uris.items():
         try:
             with connect(uri, timeout) as far:

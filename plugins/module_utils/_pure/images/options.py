@@ -69,6 +69,11 @@ def limits_of(options: t.Mapping[str, object]) -> Limits:
     return Limits(seconds, unpacked * MIB)
 
 
+def not_queried(reason: str) -> str:
+    """The step that says why no other hypervisor was asked for the image."""
+    return f"other hypervisors were not queried: {reason}"
+
+
 def peer_uris(peers: t.Sequence[str]) -> dict[str, str]:
     """The URI of libvirt's verified TLS for each of these hypervisors, in their order."""
     return {peer: f"qemu+tls://{_host(peer)}/system" for peer in peers}
