@@ -282,7 +282,7 @@ def test_what_cannot_be_is_refused_and_nothing_touched(spare: Fleet) -> None:
     spare.lab.ssh(name, f"ip address add {stranger} dev eth0")
     before = spare.states()
     said = [spare.run({"ifupdown": _RIGHT}, check=check)["ifupdown"] for check in (True, False)]
-    assert f"carries {stranger}, which ifupdown" in said[0]["msg"]
+    assert f"has {stranger}, which ifupdown" in said[0]["msg"]
     assert said[0]["msg"] == said[1]["msg"]
     said = [spare.run({"ifupdown": [{"name": "br0", "uplink": "eth7"}]})["ifupdown"]]
     assert "uplink eth7 does not exist; existing interfaces: eth0" in said[0]["msg"]
