@@ -382,6 +382,6 @@ def test_returns_what_is_documented(ansible: Ansible) -> None:
 def test_examples_run_as_written(ansible: Ansible) -> None:
     shown = documentation.examples("virt_wait")
     run = ansible.play([example.task for example in shown], "hv1", become=True).succeeded()
-    addresses = run.of("Show where they are")["hv1"]["msg"]
+    addresses = run.of("Show their addresses")["hv1"]["msg"]
     assert sorted(addresses) == NAMES["hv1"]
     assert all(addresses.values())
