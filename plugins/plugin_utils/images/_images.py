@@ -194,7 +194,7 @@ def ensure_on_host(
     result = call(peers if check or not several else ())
     missing, peer_error = bool(result.pop("missing", False)), result.pop("alone", "")
     steps = _steps(result)
-    step = not_queried(peer_error)
+    step = not_queried(str(peer_error))
     if missing and several and peer_error and step not in steps:
         steps.append(step)
     if missing and check:
