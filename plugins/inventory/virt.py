@@ -230,8 +230,8 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.reading import (
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
 
-# Variables of a hypervisor that are used here, in addition to those for connecting
 _LOST = "virt_hypervisors_lost"
+# Variables of a hypervisor that are used here, in addition to those for connecting
 _WANTED = ("ansible_python_interpreter", "virt_migration_address", "virt_zone", _LOST)
 
 
