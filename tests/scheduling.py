@@ -25,6 +25,7 @@ import pytest
 
 DURATIONS = Path(__file__).with_name("durations.txt")
 _CHECKOUT = Path(__file__).resolve().parents[1]
+_CONTRACT = "tests/contract/"
 _LABORATORY = ("tests/integration/", "tests/faults/", "tests/lab/")
 # What shares more than a laboratory stays together: a folder's own fleet, hosts set up once
 _TOGETHER = {
@@ -74,7 +75,7 @@ def _together(file: str) -> str:
 def scope(nodeid: str) -> str:
     """What a test is kept together with: all of one scope run in one process, in their order."""
     file = nodeid.split("::", 1)[0]
-    if file.startswith("tests/contract/"):
+    if file.startswith(_CONTRACT):
         return nodeid  # slow, and independent of each other
     return _together(file)
 
@@ -119,12 +120,14 @@ def give_way() -> None:
 
 
 def go_by(nodeid: str) -> None:
-    """What it does before each test: one with limits of time has as much as the others'.
+    """What it does before each test: only those of the contract layer, which have no limits of
+    time, give way.
 
     Only root can have it back.
     """
-    if by_itself(nodeid) and os.geteuid() == 0:
-        os.setpriority(os.PRIO_PROCESS, 0, _USUAL_NICE)
+    if os.geteuid() == 0:
+        gives_way = nodeid.startswith(_CONTRACT)
+        os.setpriority(os.PRIO_PROCESS, 0, _USUAL_NICE + (_NICE if gives_way else 0))
 
 
 def make_ready(items: Iterable[pytest.Item]) -> None:

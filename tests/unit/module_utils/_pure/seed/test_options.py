@@ -280,9 +280,9 @@ def _doubled(times: int, inner: t.Any) -> dict[str, t.Any]:
     ids=["lists", "texts", "many"],
 )
 def test_a_mapping_is_measured_before_it_is_expanded(value: t.Any) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()  # not the clock's: others may have the processors
     _seed, problems = read({"user_data": value})
-    assert time.monotonic() - begun < 10
+    assert time.process_time() - begun < 10
     (problem,) = problems
     assert problem.path == "seed.user_data"
     assert problem.message == (
