@@ -26,6 +26,10 @@ _INTERNAL = ("_results", "_expected", "_lost")
 class ActionModule(FleetAction):
     def work(self, task_vars: Values) -> t.Mapping[str, object]:
         options = plain(self.given)
+        written_as = options.pop("_written_as", None)
+        if written_as:  # a variable to check once, before any hypervisor is asked
+            _parsed(options, str(written_as))
+            return {"changed": False}
         if options.get("state", "present") != "present":
             return self.module(task_vars, _with_sole_pools(options, task_vars))
         variables = Variables(task_vars, self._templar)
@@ -80,7 +84,7 @@ def _with_sole_pools(options: Answer, task_vars: Values) -> Answer:
     return options
 
 
-def _parsed(options: Answer) -> ImageSource:
+def _parsed(options: Answer, written_as: str = "image") -> ImageSource:
     """The image that the options name; replaces it there by one string."""
     checksum = options.pop("checksum", None)
     try:
@@ -88,6 +92,6 @@ def _parsed(options: Answer) -> ImageSource:
             with_checksum(options.get("image"), None if checksum is None else str(checksum))
         )
     except ValueError as error:
-        raise PlanRefused(f"image: {error}") from None
+        raise PlanRefused(f"{written_as}: {error}") from None
     options["image"] = source.value
     return source

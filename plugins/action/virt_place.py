@@ -44,6 +44,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _ba
 
 # rounds lost to other controllers before giving up on a VM
 _ATTEMPTS = 6
+_NOT_BEGUN = "not begun, because the request as a whole failed"
 # What virt_restart may be
 RESTART = ("never", "when_required")
 _ARGUMENTS: Spec = {
@@ -259,8 +260,9 @@ class _Work:
         """Decide which claims to finish, which to withdraw and retry, and which failed for good."""
         confirmed: dict[str, list[str]] = {}
         refused: dict[str, list[str]] = {}
-        retry: dict[str, str] = {}
+        retry: dict[str, tuple[str, str]] = {}  # hypervisor and reason
         permanent: list[str] = []
+        ended: dict[tuple[str, str], Answer] = {}  # failed, or finished with the claim
         known = {domain.name: domain for domain in self.domains}
         claimed = registered(self.task_vars, self.options["_claims"], CLAIMS)
         if sum(bool(answer.get("host")) for answer in claimed.values()) == 1:
@@ -272,17 +274,20 @@ class _Work:
             host, name, entry = one.host, one.name, one.entry
             if entry is None:
                 permanent.append(str(one.problem))
+                ended[host, name] = outcomes.failed_entry(one, claimed.get(host) or {})
                 if claimed.get(host) and not self.check:
                     refused.setdefault(host, []).append(name)  # it may have claimed it before
                 continue
             if claimed[host].get("finished"):  # its failures are reported with the results
                 confirmed.setdefault(host, []).append(name)
+                ended[host, name] = {**entry}
                 continue
             if one.problem:
                 if entry.get("refused"):
-                    retry[name] = f"{host}: {entry['msg']}"
+                    retry[name] = host, str(entry["msg"])
                 else:
                     permanent.append(one.problem)
+                    ended[host, name] = {**entry}
                 continue
             reasons = []
             if entry["changed"] and not self.check:
@@ -290,7 +295,7 @@ class _Work:
             if unproven and reasons:
                 permanent.append(unproven)
             elif reasons:
-                retry[name] = f"{host}: {'; '.join(reasons)}"
+                retry[name] = host, "; ".join(reasons)
             (refused if reasons else confirmed).setdefault(host, []).append(name)
         if permanent:  # any error stops the batch before the first VM is touched
             for host, names in confirmed.items():
@@ -298,22 +303,38 @@ class _Work:
             confirmed = {}
         attempt = self.options["_attempt"] + 1
         if attempt >= _ATTEMPTS:
-            permanent += [f"{name} on {reason}" for name, reason in retry.items()]
+            for name, (host, reason) in retry.items():
+                permanent.append(f"{name} on {host}: {reason}")
+                ended[host, name] = {"name": name, "changed": False, "failed": True, "msg": reason}
         elif not permanent:
-            for name, reason in retry.items():
-                Display().display(f"{name}: claim on {reason}; retrying")
-        given = {} if permanent else as_mapping(self.options["_settled"])
-        up_to_date = {host: as_mappings(entries) for host, entries in given.items()}
+            for name, (host, reason) in retry.items():
+                Display().display(f"{name}: claim on {host}: {reason}; retrying")
+        settled = as_mapping(self.options["_settled"])
+        up_to_date = {host: as_mappings(entries) for host, entries in settled.items()}
+        known_to_end = up_to_date if not permanent else self._stopped(up_to_date, ended)
         return {
             "changed": False,
             "confirmed": confirmed,
             "refused": refused,
-            "requested": self._requested(confirmed, up_to_date),
+            "requested": self._requested(confirmed, known_to_end),
             "pending": [] if permanent else sorted(retry),
             "attempt": attempt,
             "problems": list(dict.fromkeys(permanent)),
-            "done": self._done(up_to_date),
+            "done": self._done(known_to_end),
         }
+
+    def _stopped(
+        self,
+        up_to_date: t.Mapping[str, t.Sequence[Values]],
+        ended: t.Mapping[tuple[str, str], Answer],
+    ) -> dict[str, list[Values]]:
+        """The entries of all VMs of a batch that goes no further, by hypervisor."""
+        found = {host: [*entries] for host, entries in up_to_date.items()}
+        for host, names in shares_of(self.options["_shares"]).items():
+            for name in names:
+                entry = {"name": name, "changed": False, "failed": True, "msg": _NOT_BEGUN}
+                found.setdefault(host, []).append(ended.get((host, name)) or entry)
+        return found
 
     def _unproven(self) -> str:
         """Why it is unproven that the VMs do not exist yet; empty if it is proven."""

@@ -144,7 +144,7 @@ class ActionModule(FleetAction):
         delivered = _output.deliver(text, options["output_file"], check=check, diff=diff)
         result: Answer = {"hypervisors": hypervisors, "output": text, **delivered}
         if problems:
-            result.update(failed=True, msg="\n".join(problems))
+            result.update(failed=True, msg="\n".join(dict.fromkeys(problems)))
         return result
 
     def _read_here(
@@ -241,12 +241,13 @@ def _collect(answers: t.Mapping[str, Answer], view: str) -> list[Answer]:
 def _undone(task_vars: Values, options: Options) -> list[str]:
     """Messages for hypervisors, except lost ones, that returned no result of a step."""
     names = [name for name in hosts(task_vars) if name not in options["lost"]]
-    found = []
+    found: dict[str, list[str]] = {}  # names by what is said of them
     for step in options["acted"]:
         answers = registered(task_vars, step["results"])
         for name in outcomes.unheard(names, answers, step["returns"]):
-            found.append(f"{name}: {step['undone']}: {outcomes.told(answers[name])}")
-    return found
+            said = f"{step['undone']}: {outcomes.told(answers[name])}"
+            found.setdefault(said, []).append(name)
+    return [f"{', '.join(those)}: {said}" for said, those in found.items()]
 
 
 def _unmarked(answers: t.Mapping[str, Answer]) -> list[str]:

@@ -54,7 +54,14 @@ class HostUnreachable(FleetVirtError):
         self.uri = uri
         self.reason = reason
         self.code = code
-        super().__init__(f"cannot connect to libvirt at {uri}: {reason}")
+        super().__init__(f"cannot connect to libvirt at {_place(uri)}: {reason}")
+
+
+def _place(uri: str) -> str:
+    """The URI; without the name of a script that is gone when somebody reads it."""
+    scheme, transport, rest = uri.partition("+ext://")
+    path = rest.partition("?")[0]
+    return f"{scheme}://{path} through a command of the controller" if transport else uri
 
 
 # The code of a failure for which libvirt has no code

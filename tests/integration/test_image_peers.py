@@ -126,6 +126,15 @@ def test_the_command_of_the_guide(site: Site) -> None:
     site.only("hv2", f"{digest(path)}-debian12.qcow2")
 
 
+def test_a_mistake_is_told_once(site: Site) -> None:
+    words = ["fleet.virt.images", "-e", "virt_image=https://example.org/.."]
+    run = site.ansible.run("ansible-playbook", words)
+    assert run.returncode != 0, str(run)
+    failed = [event.result["msg"] for event in run.events if event.status == "failed"]
+    assert len(failed) == 1, str(run)
+    assert failed[0].startswith("virt_image: "), failed
+
+
 def test_who_cannot_give_it_is_passed_over(site: Site) -> None:
     """Nobody there, another name in its certificate, without the image, with a damaged one."""
     path = site.convert("small.qcow2", os.urandom(MIB), 8 * MIB)

@@ -76,7 +76,7 @@ class FleetAction(ActionBase):
         result: Answer = super().run(tmp, task_vars)
         values = self._values = task_vars or {}
         _alive.keep(self._connection)
-        _flood.guard(self._connection, values.get("inventory_hostname"))
+        _flood.guard(self._connection)
         try:
             _answers.require_own(values.get("inventory_hostname"), values)
             result.update(self.work(values))
@@ -151,7 +151,7 @@ class FleetAction(ActionBase):
         self._require_there()
         run: t.Callable[..., Answer] = super()._low_level_execute_command
         done = run(*args, **options)
-        _answers.require_small(self._play_context.remote_addr, str(done.get("stdout") or ""))
+        _answers.require_small(str(done.get("stdout") or ""))
         return done
 
     def _execute_module(self, *args: object, **options: object) -> Answer:

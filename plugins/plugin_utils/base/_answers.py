@@ -86,11 +86,11 @@ def _is_diff(value: object) -> bool:
     return value is None or all(isinstance(one, Mapping) for one in several)
 
 
-def require_small(host: object, output: str) -> None:
+def require_small(output: str) -> None:
     """Raise FleetVirtError for more output than any module returns."""
     if len(output) > MOST_SAID:
         raise FleetVirtError(
-            f"{host}: its response of {len(output)} characters was rejected (limit: {MOST_SAID});"
+            f"its response of {len(output)} characters was rejected (limit: {MOST_SAID});"
             " find out what responds there"
         )
 

@@ -34,7 +34,7 @@ class _Over(BaseException):
     """Interruption that no ``except Exception`` of the interrupted code catches."""
 
 
-def guard(connection: t.Any, host: object) -> None:
+def guard(connection: t.Any) -> None:
     """Make every command of this connection fail with FleetVirtError if its output is endless."""
     if "exec_command" in vars(connection):
         return  # guarded for an earlier item of a loop
@@ -42,14 +42,14 @@ def guard(connection: t.Any, host: object) -> None:
 
     @functools.wraps(execute)
     def guarded(*args: object, **options: object) -> object:
-        with bounded(host):
+        with bounded():
             return execute(*args, **options)
 
     connection.exec_command = guarded
 
 
 @contextlib.contextmanager
-def bounded(host: object) -> t.Iterator[None]:
+def bounded() -> t.Iterator[None]:
     """Interrupt what needs more memory than any of our results; only in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -66,7 +66,7 @@ def bounded(host: object) -> t.Iterator[None]:
         yield
     except _Over:
         raise FleetVirtError(
-            f"{host}: its response exceeds the limit of {MOST_SAID} characters and was aborted;"
+            f"its response exceeds the limit of {MOST_SAID} characters and was aborted;"
             " find out what responds there"
         ) from None
     finally:

@@ -78,6 +78,28 @@ def test_no_vm_at_all(fleet: Fleet) -> None:
     assert not [event for event in run.events if event.status == "failed"], str(run)
 
 
+def test_each_vm_of_a_refused_request_has_its_outcome(fleet: Fleet) -> None:
+    theirs = "/var/lib/libvirt/images/bad_system.qcow2"
+    fleet.host("hv1", f"echo theirs > {theirs}")
+    vms = [
+        {"name": name, "host": host, "memory": 64, "seed": False, "disks": [{"size": 8}]}
+        for name, host in (("bad", "hv1"), ("near", "hv1"), ("far", "hv2"))
+    ]
+    run = fleet.provision(virt_vms=vms)
+    content = fleet.host("hv1", f"cat {theirs}; rm {theirs}")
+    assert run.returncode != 0, str(run)
+    assert content.split() == ["theirs"]
+    assert fleet.domains() == {"hv1": [], "hv2": []}
+    rows = [line.split() for line in run.stdout.splitlines()]
+    text = " ".join(run.stdout.split())
+    for vm in vms:
+        assert [vm["name"], vm["host"], "-", "failed"] in rows, str(run)
+        if vm["name"] != "bad":
+            why = f"{vm['name']} on {vm['host']}: not begun, because the request as a whole failed"
+            assert text.count(why) == 1, str(run)
+    assert f"bad on hv1: {theirs}" in text, str(run)
+
+
 def test_names_with_spaces_and_umlauts(fleet: Fleet) -> None:
     vms = [{"name": name, "memory": 64, "seed": False} for name in ("a b", "müller")]
     run = fleet.provision(virt_vms=vms)

@@ -164,7 +164,9 @@ def _uses(connection: Connection, pool: Pool) -> list[Use]:
     made_from = _in_creation(connection)
     uses = []
     for base in images.list_bases(connection, pool):
-        users = users_of(references, base.path) + made_from.get(base.digest, [])
+        creating = made_from.get(base.digest, ())
+        users = [f"domain {name!r}, which is being created" for name in creating]
+        users += set(users_of(references, base.path)) - {f"domain {name!r}" for name in creating}
         if not users and ownership.is_locked(base.path):
             users = ["a program that has it open"]
         uses.append(Use(base, _occupied(base.path), tuple(sorted(set(users)))))
@@ -172,7 +174,7 @@ def _uses(connection: Connection, pool: Pool) -> list[Use]:
 
 
 def _in_creation(connection: Connection) -> dict[str, list[str]]:
-    """The VMs that are being created from an image, by its digest."""
+    """The names of VMs that are being created from an image, by its digest."""
     raws = connection.call("list domains", connection.conn.listAllDomains, 0)
     read = connection.each_there(
         lambda dom: (str(dom.name()), dom.XMLDesc(DOMAIN_XML_INACTIVE)),
@@ -184,9 +186,7 @@ def _in_creation(connection: Connection) -> dict[str, list[str]]:
     for _raw, (name, text) in read:
         stored = metadata.parse(_lxml.parse(text, f"domain {name}"))
         if stored is not None and stored.phase == "creating" and stored.image is not None:
-            found.setdefault(stored.image.digest, []).append(
-                f"domain {name!r}, which is being created"
-            )
+            found.setdefault(stored.image.digest, []).append(name)
     return found
 
 

@@ -37,6 +37,8 @@ _QUALIFIED = f"{{{NAMESPACE}}}"
 # A phase means: only the call named as the owner, or repair, may start this domain. A phase that
 # is not listed here was written by a later version; it is preserved and has the same effect.
 PHASES = ("creating", "starting", "migrating", "purging", "seeding", "changing", "renaming")
+# Target of the drive whose missing medium keeps libvirt from starting a domain in a phase
+BLOCKING_DRIVE = "sdzz"
 ROLES = ("disk", "seed", "new")  # new: created for a disk that is being added
 # What is recorded about creating a volume: not created yet; being created; created, but by another
 # hypervisor, which cannot identify the file. Otherwise it identifies the file that was created.

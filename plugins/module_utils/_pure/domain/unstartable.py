@@ -14,12 +14,10 @@ import typing as t
 
 from ... import _lxml
 from ..base import metadata
-from ..base.metadata import Metadata
+from ..base.metadata import BLOCKING_DRIVE, Metadata
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
-
-_TARGET = "sdzz"
 
 
 def unmark(root: Element) -> None:
@@ -27,7 +25,7 @@ def unmark(root: Element) -> None:
     devices = root.find("devices")
     for disk in root.findall("devices/disk"):
         target = disk.find("target")
-        if devices is not None and target is not None and target.get("dev") == _TARGET:
+        if devices is not None and target is not None and target.get("dev") == BLOCKING_DRIVE:
             devices.remove(disk)
 
 
@@ -43,10 +41,10 @@ def marked(root: Element, stored: Metadata, path: str) -> str:
     if devices is None:
         devices = _lxml.add(domain, "devices")
     targets = [target.get("dev") for target in devices.iterfind("disk/target")]
-    if _TARGET not in targets:
+    if BLOCKING_DRIVE not in targets:
         drive = _lxml.add(devices, "disk", {"type": "file", "device": "cdrom"})
         _lxml.add(drive, "driver", {"name": "qemu", "type": "raw"})
         _lxml.add(drive, "source", {"file": path, "startupPolicy": "mandatory"})
-        _lxml.add(drive, "target", {"dev": _TARGET, "bus": "scsi"})
+        _lxml.add(drive, "target", {"dev": BLOCKING_DRIVE, "bus": "scsi"})
         _lxml.add(drive, "readonly")
     return _lxml.tostring(domain)

@@ -93,6 +93,10 @@ def parse(xml: str, what: str) -> DomainInfo:
     cpu = top.get("cpu")
     cpu_model = text_of(first_children(cpu).get("model"))
     devices = _by_tag(top.get("devices"))
+    stored = _metadata(top.get("metadata"))
+    disks = [_disk(one) for one in devices["disk"]]
+    if stored["phase"] is not None:  # what keeps it from being started is not a disk of the VM
+        disks = [one for one in disks if one["target"] != own_metadata.BLOCKING_DRIVE]
     return {
         "name": text_of(top.get("name")),
         "uuid": text_of(top.get("uuid")),
@@ -108,13 +112,13 @@ def parse(xml: str, what: str) -> DomainInfo:
         "vcpus_max": vcpus_max,
         "memory_mib": mib_up(memory_max if memory is None else memory),
         "memory_max_mib": mib_up(memory_max),
-        "disks": [_disk(one) for one in devices["disk"]],
+        "disks": disks,
         "nics": [_nic(one) for one in devices["interface"]],
         "graphics": [_graphics(one) for one in devices["graphics"]],
         "consoles": _consoles(devices["serial"], devices["console"]),
         "hostdevs": [_hostdev(one) for one in devices["hostdev"]],
         "agent": any(_is_open_agent(one) for one in devices["channel"]),
-        "metadata": _metadata(top.get("metadata")),
+        "metadata": stored,
     }
 
 

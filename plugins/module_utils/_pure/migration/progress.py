@@ -17,6 +17,7 @@ from ..base.tables import clean
 
 SECONDS = 3.0  # between two lines of a VM; a move that is shorter has none
 MOST_SAID = 4096  # bytes of a line on its way to the controller
+_LONG = 24 * 3600  # seconds; more is no estimate
 _LONGEST = 200  # characters of a line
 _FASTEST = SECONDS / 2  # seconds between two lines, whatever a hypervisor says
 
@@ -34,7 +35,7 @@ def line(name: str, stats: t.Mapping[str, int | str]) -> str:
     if "memory_dirty_rate" in stats and "memory_page_size" in stats:
         dirty = _number(stats, "memory_dirty_rate") * _number(stats, "memory_page_size")
         text += f", changes {dirty / MIB:.1f} MiB/s"
-    if rate > 0:
+    if 0 < rate and left <= rate * _LONG:  # else it has hardly begun, and nobody knows
         text += f", {left / rate:.0f} s left"
     return text
 

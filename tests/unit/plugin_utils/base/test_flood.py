@@ -32,11 +32,11 @@ def test_what_goes_on_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None
             return 0, b""
 
     connection = Connection()
-    _flood.guard(connection, "hv2")
+    _flood.guard(connection)
     once = connection.exec_command
-    _flood.guard(connection, "hv2")
+    _flood.guard(connection)
     assert connection.exec_command is once
-    with pytest.raises(FleetVirtError, match="hv2: its response exceeds the limit of"):
+    with pytest.raises(FleetVirtError, match="^its response exceeds the limit of"):
         connection.exec_command("python", sudoable=True)
     assert len(kept) < 4000
     assert signal.getitimer(signal.ITIMER_PROF) == (0, 0)
@@ -44,7 +44,7 @@ def test_what_goes_on_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_what_ends_is_left_alone() -> None:
-    with _flood.bounded("hv2"):
+    with _flood.bounded():
         assert sum(range(10**6)) == 499999500000
 
 
@@ -71,4 +71,4 @@ def test_a_python_that_never_stops(tmp_path: Path) -> None:
     words = ["ansible-playbook", "-i", tmp_path / "hosts.yml", tmp_path / "play.yml"]
     environment = {**os.environ, "HOME": str(tmp_path)}
     shown = _tools.run(words, tmp_path, environment, limit_s=300)
-    assert "hv1: its response exceeds the limit of 67108864 characters and was aborted" in shown
+    assert "its response exceeds the limit of 67108864 characters and was aborted" in shown

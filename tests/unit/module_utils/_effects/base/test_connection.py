@@ -84,8 +84,10 @@ def test_nobody_answers(tmp_path: Path) -> None:
     script.chmod(0o700)
     uri = f"qemu+ext:///system?command={script}"
     answer = pytest.raises(HostUnreachable, match=r"no answer within 0\.3 seconds")
-    with answer, connect(uri, 0.3):
+    with answer as caught, connect(uri, 0.3):
         pass
+    where = "qemu:///system through a command of the controller"  # not the name of the script
+    assert str(caught.value).startswith(f"cannot connect to libvirt at {where}: no answer")
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.unstartabl
     marked,
     unmark,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import domain_info
 
 PLAIN = "<domain type='kvm'><name>web1</name></domain>"
 OLD = """
@@ -50,3 +51,11 @@ def test_unmark_takes_the_drive_and_nothing_else() -> None:
         files = [source.get("file") for source in root.iter("source")]
         assert files == ["/a"]
     unmark(_lxml.parse(PLAIN, "domain"))
+
+
+def test_no_reader_shows_the_drive() -> None:
+    stored = Metadata(phase="creating")
+    text = marked(_lxml.parse(OLD, "domain"), stored, "/nowhere")
+    assert [one["source"] for one in domain_info.parse(text, "domain")["disks"]] == ["/a"]
+    own = OLD.replace("'vda'", "'sdzz'")  # somebody's own, of a VM that is in no phase
+    assert [one["target"] for one in domain_info.parse(own, "domain")["disks"]] == ["sdzz"]

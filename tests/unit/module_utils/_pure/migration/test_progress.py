@@ -41,6 +41,12 @@ def test_a_line_says_memory_and_disks_with_rate_and_time_left() -> None:
             {"data_total": 10 * _MIB, "data_remaining": 10 * _MIB, "time_elapsed": 0},
             "web1: 0 %, 0.0 of 10.0 MiB, 0.0 MiB/s",
         ),
+        # hardly begun: any estimate would be one of weeks
+        (
+            {"data_total": 400 * _MIB, "data_remaining": 392 * _MIB, "data_processed": 400}
+            | {"time_elapsed": 3000},
+            "web1: 2 %, 8.0 of 400.0 MiB, 0.0 MiB/s",
+        ),
         # more is left than there was: the guest has changed it again
         (
             {"memory_total": _MIB, "memory_remaining": 2 * _MIB, "data_total": _MIB}
