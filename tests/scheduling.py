@@ -5,10 +5,10 @@
 
 Every process but the last brings up a laboratory of its own and takes one file of tests after the
 other: those that last longest first as far as ``durations.txt`` knows them, the rest by their
-names. The last has no laboratory. It does the rest meanwhile, with what laboratories leave of the
-processors: they wait for a third of their time. Before that it has what they will need made. When
-it has done the rest, it takes those files whose laboratories are their own affair, which the others
-leave to the end.
+names. The last does the rest meanwhile, with what laboratories leave of the processors: they wait
+for a third of their time. Before that it has what they will need made. When it has done the rest,
+it takes those files whose laboratories are their own affair, which the others leave to the end, and
+then brings up a laboratory as well and helps the others, so that no processor is idle.
 """
 
 from __future__ import annotations
@@ -110,12 +110,12 @@ def arrange(items: list[pytest.Item]) -> None:
 
 
 def has_laboratory(worker: str, count: int) -> bool:
-    """Whether a process (xdist's gw0, gw1, ...) of so many takes tests of laboratories."""
+    """Whether a process (xdist's gw0, gw1, ...) of so many begins with tests of laboratories."""
     return count < 2 or worker != f"gw{count - 1}"
 
 
 def give_way() -> None:
-    """What a process without a laboratory does first: it takes what the others leave."""
+    """What a process does that begins without a laboratory: it takes what the others leave."""
     os.nice(_NICE)
 
 
@@ -150,7 +150,10 @@ def make_ready(items: Iterable[pytest.Item]) -> None:
 
 
 def _for_the_last(units: Mapping[str, Iterable[str]]) -> str | None:
-    """The scope that a process without a laboratory takes next, of those that are left."""
+    """The scope that a process takes next that began without a laboratory, of those that are left.
+
+    None if it does as the others do.
+    """
     rest = (one for one, tests in units.items() if not any(map(in_laboratory, tests)))
     return next(rest, next(filter(by_itself, units), None))
 
@@ -166,10 +169,8 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
         def _assign_work_unit(self, node: Any) -> None:
             if not has_laboratory(node.gateway.id, self.numnodes):
                 rest = _for_the_last(self.workqueue)
-                if rest is None:
-                    node.shutdown()  # once it has done what it was given
-                    return
-                self.workqueue.move_to_end(rest, last=False)
+                if rest is not None:
+                    self.workqueue.move_to_end(rest, last=False)
             super()._assign_work_unit(node)
 
     config.option.loadscopereorder = False  # by their number, which says little

@@ -14,7 +14,6 @@ from collections.abc import Generator, Iterator
 import pytest
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
-from ansible_collections.fleet.virt.tests.integration.support.preloaded import Preloaded
 from ansible_collections.fleet.virt.tests.lab.host import Host
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
@@ -75,12 +74,9 @@ def guests(all_guests: Guests) -> Iterator[Guests]:
 
 
 @pytest.fixture(scope="session")
-def ansible(lab: Laboratory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ansible]:
+def ansible(lab: Laboratory, tmp_path_factory: pytest.TempPathFactory) -> Ansible:
     """Ansible with the laboratory's inventory."""
-    found = Ansible(lab.inventory, tmp_path_factory.mktemp("ansible"))
-    found.preloaded = Preloaded(found.environment())
-    yield found
-    found.preloaded.close()
+    return Ansible(lab.inventory, tmp_path_factory.mktemp("ansible"))
 
 
 @pytest.hookimpl(wrapper=True)

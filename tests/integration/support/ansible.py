@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shlex
@@ -17,10 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .preloaded import Preloaded
+from .preloaded import Servers
 
 # The programs of the environment that the tests run in
 PROGRAMS = Path(sys.executable).parent
+SERVERS = Servers()
+atexit.register(SERVERS.close)
 _NOTED = 4000  # characters of what a command printed that did not end in time
 
 
@@ -73,7 +76,6 @@ class Ansible:
         self.inventory = inventory
         self.home = home
         self.ssh_args = SSH_ARGS
-        self.preloaded: Preloaded | None = None
 
     def environment(self, **more: str) -> dict[str, str]:
         """The environment of every command."""
@@ -144,8 +146,9 @@ class Ansible:
         """Run a command to its end, without the time for imports where that can be had."""
         with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
             try:
-                if self.preloaded and self.preloaded.serves(Path(argv[0]).name, environment):
-                    status = self.preloaded.run(argv, environment, (stdout, stderr), limit)
+                server = SERVERS.serving(Path(argv[0]).name, environment)
+                if server:
+                    status = server.run(argv, environment, (stdout, stderr), limit)
                 else:
                     status = subprocess.run(
                         argv,

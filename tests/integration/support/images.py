@@ -185,7 +185,6 @@ def site(ansible: Ansible, lab: Laboratory, folder: Path) -> Iterator[Site]:
     images = folder / "images"
     images.mkdir()
     own = _Ansible(ansible.inventory, ansible.home, XDG_CACHE_HOME=str(folder / "cache"))
-    own.preloaded = ansible.preloaded
     for host in HOSTS:
         lab.ssh(host, _CLEAN)
     yield Site(own, lab, images)

@@ -12,6 +12,7 @@ ansible-core reads its configuration when it is imported, and one process, which
 from __future__ import annotations
 
 import array
+import collections
 import contextlib
 import gc
 import importlib
@@ -22,6 +23,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import typing as t
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -53,6 +55,10 @@ _IMPORTS = (
 )
 
 
+_WORTH_IT = 3  # the command of an environment from which on a server saves more than it costs
+_MOST_SERVERS = 3
+
+
 class Preloaded:
     """Runs Ansible's programs in one environment; ends with :meth:`close` or its starter."""
 
@@ -70,10 +76,6 @@ class Preloaded:
             pass_fds=[theirs.fileno()],
         )
         theirs.close()
-
-    def serves(self, program: str, environment: Mapping[str, str]) -> bool:
-        """Whether a command would find here what it would find in a process of its own."""
-        return program in PROGRAMS and _shared(environment) == self.environment
 
     def run(
         self,
@@ -106,6 +108,43 @@ class Preloaded:
         """End the process; commands that go on are let be."""
         self._socket.close()
         self._server.wait(timeout=30)
+
+
+class Servers:
+    """A :class:`Preloaded` for each environment in which several commands are run, a few at once.
+
+    Not where a command could find other files than the one before: with a configuration or a copy
+    of the collection that a test writes.
+    """
+
+    def __init__(self) -> None:
+        self._counts: collections.Counter[tuple[tuple[str, str], ...]] = collections.Counter()
+        self._servers: dict[tuple[tuple[str, str], ...], Preloaded] = {}
+        self._lock = threading.Lock()  # tests run commands beside each other
+
+    def serving(self, program: str, environment: Mapping[str, str]) -> Preloaded | None:
+        """The one to run ``program`` in ``environment``; None: it runs by itself."""
+        own = os.environ.get("ANSIBLE_COLLECTIONS_PATH")
+        if program not in PROGRAMS or "ANSIBLE_CONFIG" in environment:
+            return None
+        if environment.get("ANSIBLE_COLLECTIONS_PATH") != own:
+            return None
+        shared = _shared(environment)
+        key = tuple(sorted(shared.items()))
+        with self._lock:
+            self._counts[key] += 1
+            if self._counts[key] < _WORTH_IT:
+                return None
+            server = self._servers.pop(key, None) or Preloaded(shared)
+            self._servers[key] = server  # the last used is the last to go
+            while len(self._servers) > _MOST_SERVERS:
+                self._servers.pop(next(iter(self._servers))).close()
+            return server
+
+    def close(self) -> None:
+        """End all of them."""
+        while self._servers:
+            self._servers.popitem()[1].close()
 
 
 def _shared(environment: Mapping[str, str]) -> dict[str, str]:

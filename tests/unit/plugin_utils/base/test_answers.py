@@ -56,7 +56,7 @@ def test_long_texts_are_cut() -> None:
 def test_a_flood_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_answers, "MOST_SAID", 10)
     _answers.require_small("x" * 10)
-    with pytest.raises(FleetVirtError, match="^its response of 11 characters was rejected"):
+    with pytest.raises(FleetVirtError, match=r"^its response of 11 characters was rejected"):
         _answers.require_small("x" * 11)
 
 

@@ -36,7 +36,7 @@ def test_what_goes_on_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None
     once = connection.exec_command
     _flood.guard(connection)
     assert connection.exec_command is once
-    with pytest.raises(FleetVirtError, match="^its response exceeds the limit of"):
+    with pytest.raises(FleetVirtError, match=r"^its response exceeds the limit of"):
         connection.exec_command("python", sudoable=True)
     assert len(kept) < 4000
     assert signal.getitimer(signal.ITIMER_PROF) == (0, 0)
