@@ -9,7 +9,10 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes, tables
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_mappings
+from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
+    as_mapping,
+    as_mappings,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain import (
     report as provision_report,
 )
@@ -72,11 +75,10 @@ _OPTIONS: Spec = {
     "output_file": {"type": "path"},
 }
 _INTERNAL: Spec = {
-    "_requested": {"type": "dict"},
+    # What virt_place decided last: requested, done, refused and problems
+    "_ended": {"type": "dict"},
     "_restarted": {"type": "list", "elements": "str", "default": []},
     "_waits": {"type": "dict", "default": {}},
-    "_withdrawn": {"type": "dict", "default": {}},
-    "_earlier": {"type": "dict", "default": {}},
     # Seconds for each hypervisor that the controller reads itself
     "_direct": {"type": "float"},
 }
@@ -103,11 +105,9 @@ class Options(Connected):
     sort: list[str]
     output: str
     output_file: str | None
-    _requested: dict[str, object] | None
+    _ended: dict[str, object] | None
     _restarted: list[str]
     _waits: dict[str, object]
-    _withdrawn: dict[str, object]
-    _earlier: dict[str, object]
     _direct: float | None
 
 
@@ -203,8 +203,9 @@ def _made(task_vars: Values, options: Options, *, check: bool) -> tuple[list[Ans
     """The results of requested VMs; without ``requested``, of those in the results."""
     created = registered(task_vars, options["results"], MADE)
     waited = registered(task_vars, options["addresses"], "waited")
-    requested = shares(options["_requested"])
-    if options["_requested"] is None:
+    ended = options["_ended"] or {}
+    requested = shares(ended.get("requested"))
+    if not ended:
         requested = {
             host: [*dict.fromkeys(vm["name"] for vm in vms)]
             for host, answer in created.items()
@@ -213,13 +214,14 @@ def _made(task_vars: Values, options: Options, *, check: bool) -> tuple[list[Ans
     made = provision_report.Made(
         requested,
         created,
-        {host: as_mappings(entries) for host, entries in options["_earlier"].items()},
+        {host: as_mappings(entries) for host, entries in as_mapping(ended.get("done")).items()},
         shares(options["_waits"]),
         waited,
-        shares(options["_withdrawn"]),
+        shares(ended.get("refused")),
         restarted=frozenset(options["_restarted"]),
     )
-    return provision_report.report(made, check=check)
+    hypervisors, failures = provision_report.report(made, check=check)
+    return hypervisors, [*texts(ended.get("problems")), *failures]
 
 
 def _collect(answers: t.Mapping[str, Answer], view: str) -> list[Answer]:

@@ -40,12 +40,13 @@ class Variables:
     def __init__(self, task_vars: Values, templar: Templar) -> None:
         self._task_vars = task_vars
         self._templar = templar
+        self._known: dict[str, Json] = {}  # templating a large batch takes time
 
     def get(self, name: str, default: Json = None) -> Json:
-        value = self._task_vars.get(name)
-        if value is None:
-            return default
-        value = to_plain(self._templar.template(value))
+        if name not in self._known:
+            value = self._task_vars.get(name)
+            self._known[name] = None if value is None else to_plain(self._templar.template(value))
+        value = self._known[name]
         return default if value is None or value == "" else value
 
     def given(self, prefix: str) -> dict[str, Json]:

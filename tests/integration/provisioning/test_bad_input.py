@@ -82,7 +82,13 @@ def test_each_vm_of_a_refused_request_has_its_outcome(fleet: Fleet) -> None:
     theirs = "/var/lib/libvirt/images/bad_system.qcow2"
     fleet.host("hv1", f"echo theirs > {theirs}")
     vms = [
-        {"name": name, "host": host, "memory": 64, "seed": False, "disks": [{"name": "system", "size": 8}]}
+        {
+            "name": name,
+            "host": host,
+            "memory": 64,
+            "seed": False,
+            "disks": [{"name": "system", "size": 8}],
+        }
         for name, host in (("bad", "hv1"), ("near", "hv1"), ("far", "hv2"))
     ]
     run = fleet.provision(virt_vms=vms)

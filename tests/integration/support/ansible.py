@@ -62,10 +62,11 @@ class Run:
         return f"{command}\nexit status {self.returncode}\n{self.stdout}\n{self.stderr}"
 
 
-# Ansible's own default, and what the example fleet adds to it: a cable that is cut is noticed
+# Ansible's own default, and the example fleet's, which notices a cable that is cut
 PLAIN_SSH_ARGS = "-C -o ControlMaster=auto -o ControlPersist=60s"
 SSH_ARGS = (
-    f"{PLAIN_SSH_ARGS} -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3"
+    "-o ControlMaster=auto -o ControlPersist=60s -o ConnectTimeout=10"
+    " -o ServerAliveInterval=5 -o ServerAliveCountMax=3"
 )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.fleet.virt.tests.integration import harness
-from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
+from ansible_collections.fleet.virt.tests.integration.support.ansible import SSH_ARGS, Ansible
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 from ansible_collections.fleet.virt.tests.unit import _https
 
@@ -185,6 +185,7 @@ def site(ansible: Ansible, lab: Laboratory, folder: Path) -> Iterator[Site]:
     images = folder / "images"
     images.mkdir()
     own = _Ansible(ansible.inventory, ansible.home, XDG_CACHE_HOME=str(folder / "cache"))
+    own.ssh_args = f"-C {SSH_ARGS}"  # as is Ansible's default; images are sent without
     for host in HOSTS:
         lab.ssh(host, _CLEAN)
     yield Site(own, lab, images)

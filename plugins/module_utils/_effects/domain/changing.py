@@ -76,10 +76,13 @@ class Change:
         return {one.path: one.real for one in changes}, {one.path: one.asked for one in changes}
 
 
-def look(host: Host, dom: VirDomain, stored: Metadata, domain: Domain) -> Change:
-    """Plan the changes of a domain that this collection created."""
+def look(
+    host: Host, dom: VirDomain, stored: Metadata, domain: Domain, inactive: str | None = None
+) -> Change:
+    """Plan the changes of a domain that this collection created; ``inactive`` is its definition,
+    if it was just read."""
     bases = {key: base.path for key, base in host.settings.images.items() if base is not None}
-    facts = read(host.connection, dom, stored, domain)
+    facts = read(host.connection, dom, stored, domain, inactive)
     differing = change_plan.differences(facts, Wanted(domain, ""), facts.inactive)
     missing = [
         disk for disk in domain.disks if f"disks.{disk.name}" in {one.path for one in differing}
@@ -107,7 +110,7 @@ def look(host: Host, dom: VirDomain, stored: Metadata, domain: Domain) -> Change
     wanted = Wanted(domain, text, tuple(disk.name for disk in missing), bases)
     facts = dataclasses.replace(facts, files=there, stays=_stays(host, dom, stored, domain))
     found = Change(dom, domain, wanted, facts, volumes, plans)
-    found.converged = change_plan.plan(facts, wanted, volumes)
+    found.converged = change_plan.plan(facts, wanted, volumes, None if bases else differing)
     _require_sources(host, missing, str(dom.UUIDString()))
     if "xml" in {one.path for one in found.converged.changes}:
         from . import schema  # few VMs have a fragment
@@ -146,10 +149,22 @@ def reread(host: Host, change: Change) -> Facts:
     return dataclasses.replace(facts, files=there, stays=change.facts.stays)
 
 
-def read(connection: Connection, dom: VirDomain, stored: Metadata, domain: Domain) -> Facts:
-    """Read the domain from libvirt."""
+def read_inactive(connection: Connection, dom: VirDomain, name: str) -> str:
+    """The domain's definition, with what libvirt shows only if asked for."""
+    return str(connection.call(f"read domain {name}", dom.XMLDesc, _WHOLE))
+
+
+def read(
+    connection: Connection,
+    dom: VirDomain,
+    stored: Metadata,
+    domain: Domain,
+    inactive: str | None = None,
+) -> Facts:
+    """Read the domain from libvirt, but for its definition if that is given."""
     name = domain.name
-    inactive = connection.call(f"read domain {name}", dom.XMLDesc, _WHOLE)
+    if inactive is None:
+        inactive = read_inactive(connection, dom, name)
     active = bool(connection.call(f"read the state of {name}", dom.isActive))
     live = (
         connection.call(f"read domain {name}", dom.XMLDesc, DOMAIN_XML_SECURE) if active else None

@@ -20,14 +20,13 @@ from ..._pure.machine import host_info
 from ..._pure.placement.demand import ImageFacts
 from ..._pure.plan.steps import Plan
 from ..base.connection import Connection
-from ..machine import storage
-from ..machine.pools import list_pools
 
 if t.TYPE_CHECKING:
     from ..._pure.change.creation import Facts
     from ..._pure.machine.fleet_seen import Seen
     from ..._pure.seed.guest_image import Seeded
     from ..images.images import BaseImage
+    from ..machine import storage
 
 SEED_SUFFIX = "_seed.iso"
 
@@ -176,6 +175,10 @@ class Host:
     def pool(self, name: str) -> storage.Pool:
         """The pool, or the one that would be created (``handle`` None)."""
         if name not in self.pools:
+            # VMs that are up to date need none
+            from ..machine import storage
+            from ..machine.pools import list_pools
+
             path = self.settings.pool_paths.get(name)
             found = storage.find_pool(self.connection, name, path)
             if found is None and path is None:

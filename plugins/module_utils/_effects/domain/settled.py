@@ -15,7 +15,9 @@ import base64
 import json
 import typing as t
 
+from ... import _lxml
 from ..._errors import FleetVirtError
+from ..._pure.base import metadata
 from ..machine import placement_facts
 
 if t.TYPE_CHECKING:
@@ -65,7 +67,7 @@ def read(connection: Connection, params: Options, asked: list[dict[str, object]]
     """The results of those of ``asked`` that need no change."""
     # few hypervisors have one of them
     from ..._pure.domain.domain import many
-    from ..base.lookup import find_domain, read_metadata
+    from ..base.lookup import find_domain
     from . import changing
     from .creation_types import Host, Settings, defaults_of
 
@@ -79,10 +81,13 @@ def read(connection: Connection, params: Options, asked: list[dict[str, object]]
             continue  # comparing the medium in a drive needs the image's identity
         try:
             dom = find_domain(connection, domain.name)
-            stored = None if dom is None else read_metadata(connection, dom)
-            if dom is None or stored is None or stored.request is None or stored.phase is not None:
+            if dom is None:
                 continue
-            change = changing.look(host, dom, stored, domain)
+            text = changing.read_inactive(connection, dom, domain.name)
+            stored = metadata.parse(_lxml.parse(text, f"domain {domain.name}"))
+            if stored is None or stored.request is None or stored.phase is not None:
+                continue
+            change = changing.look(host, dom, stored, domain, text)
         except FleetVirtError:
             continue
         plan = change.converged.plan

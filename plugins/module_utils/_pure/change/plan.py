@@ -110,17 +110,29 @@ def differences(facts: Facts, wanted: Wanted, xml: str) -> list[Difference]:
     return difference.differences(wanted.domain, existing)
 
 
-def plan(facts: Facts, wanted: Wanted, volumes: Mapping[str, OwnVolume]) -> Converged:
-    """The steps to the request. ``volumes`` are those of disks that may have to be created."""
-    return _Planner(facts, wanted, volumes).converged()
+def plan(
+    facts: Facts,
+    wanted: Wanted,
+    volumes: Mapping[str, OwnVolume],
+    stored: list[Difference] | None = None,
+) -> Converged:
+    """The steps to the request. ``volumes`` are those of disks that may have to be created,
+    ``stored`` the differences in the definition, if they are known."""
+    return _Planner(facts, wanted, volumes, stored).converged()
 
 
 class _Planner:
-    def __init__(self, facts: Facts, wanted: Wanted, volumes: Mapping[str, OwnVolume]) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        wanted: Wanted,
+        volumes: Mapping[str, OwnVolume],
+        stored: list[Difference] | None,
+    ) -> None:
         self.facts, self.wanted, self.volumes = facts, wanted, volumes
         self.root = _lxml.parse(facts.inactive, facts.name)
         self.live = None if facts.live is None else _lxml.parse(facts.live, facts.name)
-        self.stored = differences(facts, wanted, facts.inactive)
+        self.stored = differences(facts, wanted, facts.inactive) if stored is None else stored
         self.running: list[Difference] = []
         if facts.live is not None:
             self.running = differences(facts, wanted, facts.live)

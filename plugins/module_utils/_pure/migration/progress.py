@@ -35,7 +35,7 @@ def line(name: str, stats: t.Mapping[str, int | str]) -> str:
     if "memory_dirty_rate" in stats and "memory_page_size" in stats:
         dirty = _number(stats, "memory_dirty_rate") * _number(stats, "memory_page_size")
         text += f", changes {dirty / MIB:.1f} MiB/s"
-    if 0 < rate and left <= rate * _LONG:  # else it has hardly begun, and nobody knows
+    if rate > 0 and left <= rate * _LONG:  # else it has hardly begun, and nobody knows
         text += f", {left / rate:.0f} s left"
     return text
 
