@@ -74,7 +74,8 @@ def disks(domain: Element) -> t.Iterator[Disk]:
         yield Disk(
             (target.get("dev") if target is not None else None) or "",
             where,
-            driver.get("type") if driver is not None else None,
+            # an empty drive has a format in one definition and none in the other
+            driver.get("type") if driver is not None and where else None,
             disk.get("device") or "disk",
             disk.find("readonly") is not None,
             disk.get("snapshot"),

@@ -10,6 +10,7 @@ import dataclasses
 import typing as t
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils import _lxml
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import (
     Metadata,
     OwnVolume,
@@ -262,6 +263,18 @@ _XML = """
  <domain><name>a</name><devices><disk type='file'><driver type='raw'/><source file='/p/a'/>
  <target dev='vda'/></disk></devices></domain></domainsnapshot>
 """
+
+
+def test_an_empty_drive_is_the_same_after_going_back() -> None:
+    """QEMU's saved state has no format of a medium that is not there, the definition has one."""
+    drive = (
+        "<domain><devices><disk device='cdrom'><driver name='qemu'{}/><target dev='sda'/></disk>"
+    )
+    stored, running = (
+        list(parsed.disks(_lxml.parse(f"{drive.format(kind)}</devices></domain>", "domain")))
+        for kind in (" type='raw'", "")
+    )
+    assert stored == running
 
 
 def test_what_libvirt_says_of_one() -> None:
