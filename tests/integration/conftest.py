@@ -12,7 +12,7 @@ import os
 from collections.abc import Generator, Iterator
 
 import pytest
-from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
+from ansible_collections.fleet.virt.tests.integration.support.ansible import SERVERS, Ansible
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
 from ansible_collections.fleet.virt.tests.lab.host import Host
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
@@ -76,7 +76,7 @@ def guests(all_guests: Guests) -> Iterator[Guests]:
 @pytest.fixture(scope="session")
 def ansible(lab: Laboratory, tmp_path_factory: pytest.TempPathFactory) -> Ansible:
     """Ansible with the laboratory's inventory."""
-    return Ansible(lab.inventory, tmp_path_factory.mktemp("ansible"))
+    return Ansible(lab.inventory, tmp_path_factory.mktemp("ansible"), SERVERS)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -25,6 +25,7 @@ from ansible_collections.fleet.virt.tests.contract import documentation
 from ansible_collections.fleet.virt.tests.integration.support import networks
 from ansible_collections.fleet.virt.tests.integration.support.ansible import (
     PROGRAMS,
+    SERVERS,
     Ansible,
 )
 from ansible_collections.fleet.virt.tests.integration.support.killing import kill_tree
@@ -50,7 +51,7 @@ class Fleet:
 
     def __init__(self, lab: Laboratory, folder: Path) -> None:
         self.lab = lab
-        self.ansible = Ansible(lab.inventory, folder / "ansible")
+        self.ansible = Ansible(lab.inventory, folder / "ansible", SERVERS)
         self._folder = folder
         self.hosts: dict[str, str] = {}  # name by backend
 

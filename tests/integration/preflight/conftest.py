@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
+from ansible_collections.fleet.virt.tests.integration.support.ansible import SERVERS, Ansible
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 
@@ -32,4 +32,4 @@ def site() -> Iterator[Laboratory]:
 @pytest.fixture(scope="session")
 def controller(site: Laboratory, tmp_path_factory: pytest.TempPathFactory) -> Ansible:
     """Ansible with that laboratory's inventory."""
-    return Ansible(site.inventory, tmp_path_factory.mktemp("controller"))
+    return Ansible(site.inventory, tmp_path_factory.mktemp("controller"), SERVERS)

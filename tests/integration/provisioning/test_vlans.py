@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
+from ansible_collections.fleet.virt.tests.integration.support.ansible import SERVERS, Ansible
 from ansible_collections.fleet.virt.tests.lab import images
 
 from .conftest import Fleet
@@ -39,7 +39,7 @@ def _nested(fleet: Fleet, folder: Path) -> tuple[Ansible, str, str]:
     }
     inventory = folder / "hypervisors.json"
     inventory.write_text(json.dumps({"hypervisors": {"hosts": {"nested": host}}}))
-    return Ansible(inventory, fleet.ansible.home), address, key
+    return Ansible(inventory, fleet.ansible.home, SERVERS), address, key
 
 
 if "FLEET_VIRT_TRIALS" in os.environ:

@@ -18,7 +18,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._variables import PLAYBOOKS
-from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
+from ansible_collections.fleet.virt.tests.integration.support.ansible import (
+    SERVERS,
+    Ansible,
+    Run,
+)
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 _ANSWER = "/root/answer.json"
@@ -132,7 +136,7 @@ def liar(lab: Laboratory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     shutil.copy(lab.inventory / "10-hypervisors.yml", inventory)
     settings = {"ansible_python_interpreter": _PYTHON}
     (inventory / "host_vars" / "hv1.yml").write_text(json.dumps(settings), encoding="utf-8")
-    made = Liar(Ansible(inventory, top / "ansible"), lab, inventory, home)
+    made = Liar(Ansible(inventory, top / "ansible", SERVERS), lab, inventory, home)
     made.python(f"[ $# -gt 0 ] || cat > /dev/null\nexec cat {_ANSWER}")
     try:
         yield made

@@ -17,7 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.fleet.virt.tests.integration import harness
-from ansible_collections.fleet.virt.tests.integration.support.ansible import SSH_ARGS, Ansible
+from ansible_collections.fleet.virt.tests.integration.support.ansible import (
+    SERVERS,
+    SSH_ARGS,
+    Ansible,
+)
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 from ansible_collections.fleet.virt.tests.unit import _https
 
@@ -43,7 +47,7 @@ class _Ansible(Ansible):
     """Ansible with more in its environment."""
 
     def __init__(self, inventory: Path | str | None, home: Path, **more: str) -> None:
-        super().__init__(inventory, home)
+        super().__init__(inventory, home, SERVERS)
         self.more = more
 
     def environment(self, **more: str) -> dict[str, str]:
