@@ -20,7 +20,8 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answ
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
 from ansible_collections.fleet.virt.plugins.plugin_utils.images import _images
 
-_INTERNAL = ("_results", "_expected", "_lost")
+_FOR_POOLS = ("_results", "_expected", "_lost")
+_INTERNAL = (*_FOR_POOLS, "_written_as")
 
 
 class ActionModule(FleetAction):
@@ -68,7 +69,7 @@ class ActionModule(FleetAction):
 
 def _with_sole_pools(options: Answer, task_vars: Values) -> Answer:
     """The options, with all hypervisors' pools in place of the variable that holds them."""
-    results, expected, lost = (options.pop(key, None) for key in _INTERNAL)
+    results, expected, lost = (options.pop(key, None) for key in _FOR_POOLS)
     if results and expected:
         # Ansible compiles it in every run, and transferring an image does not need it
         from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import (
