@@ -26,6 +26,7 @@ import pytest
 DURATIONS = Path(__file__).with_name("durations.txt")
 _CHECKOUT = Path(__file__).resolve().parents[1]
 _CONTRACT = "tests/contract/"
+_VERSIONS = "tests/contract/test_versions.py"
 _LABORATORY = ("tests/integration/", "tests/faults/", "tests/lab/")
 # What shares more than a laboratory stays together: a folder's own fleet, hosts set up once
 _TOGETHER = {
@@ -120,13 +121,13 @@ def give_way() -> None:
 
 
 def go_by(nodeid: str) -> None:
-    """What it does before each test: only those of the contract layer, which have no limits of
-    time, give way.
+    """What it does before each test: only those of the contract layer give way, unless they run
+    unit tests. Those have limits of time.
 
     Only root can have it back.
     """
     if os.geteuid() == 0:
-        gives_way = nodeid.startswith(_CONTRACT)
+        gives_way = nodeid.startswith(_CONTRACT) and not nodeid.startswith(_VERSIONS)
         os.setpriority(os.PRIO_PROCESS, 0, _USUAL_NICE + (_NICE if gives_way else 0))
 
 

@@ -139,10 +139,10 @@ MERGED = "a: &a {x: 1, y: 2}\n" + "".join(
     ],
 )
 def test_aliases_that_grow_without_end(text: str, words: str) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()  # not the clock's: others may have the processors
     with pytest.raises(ValueError, match=words):
         _seeds.read_yaml(text)
-    assert time.monotonic() - begun < 10
+    assert time.process_time() - begun < 10
 
 
 def test_aliases_and_merge_keys_are_taken() -> None:

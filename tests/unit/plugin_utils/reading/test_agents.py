@@ -47,7 +47,7 @@ class Agents:
 def agents(monkeypatch: pytest.MonkeyPatch) -> Agents:
     made = Agents()
     monkeypatch.setattr(_agents, "_query", made.told)
-    monkeypatch.setattr(_agents, "_SECONDS", 0.4)
+    monkeypatch.setattr(_agents, "_SECONDS", 1.0)
     return made
 
 
@@ -73,11 +73,11 @@ def test_more_share_more(agents: Agents) -> None:
 
 
 def test_dead_ones(agents: Agents) -> None:
-    """One after the other would be two seconds and more; nobody is asked over what is stuck."""
+    """One after the other would be five seconds and more; nobody is asked over what is stuck."""
     with connect(URI, 5) as connection:
         started = time.monotonic()
         answered = ask(connection, "dead1", "a", "dead2", "dead3", "b", "dead4", "dead5", "c")
-        assert time.monotonic() - started < 1.9
+        assert time.monotonic() - started < 4.7
         assert answered == [False, True, False, False, True, False, False, True]
         assert connection.hanging == 1
         assert len(agents.busy) == 5

