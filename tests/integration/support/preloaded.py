@@ -57,6 +57,8 @@ _IMPORTS = (
 
 _WORTH_IT = 3  # the command of an environment from which on a server saves more than it costs
 _MOST_SERVERS = 3
+# Variables that name files of a test's own
+_WRITTEN = frozenset({"ANSIBLE_CONFIG", "ANSIBLE_LIBRARY", "ANSIBLE_ROLES_PATH"})
 
 
 class Preloaded:
@@ -113,8 +115,8 @@ class Preloaded:
 class Servers:
     """A :class:`Preloaded` for each environment in which several commands are run, a few at once.
 
-    Not where a command could find other files than the one before: with a configuration or a copy
-    of the collection that a test writes.
+    Not where a command could find other files than the one before: with a configuration, modules or
+    a copy of the collection that a test writes.
     """
 
     def __init__(self) -> None:
@@ -125,7 +127,7 @@ class Servers:
     def serving(self, program: str, environment: Mapping[str, str]) -> Preloaded | None:
         """The one to run ``program`` in ``environment``; None: it runs by itself."""
         own = os.environ.get("ANSIBLE_COLLECTIONS_PATH")
-        if program not in PROGRAMS or "ANSIBLE_CONFIG" in environment:
+        if program not in PROGRAMS or not _WRITTEN.isdisjoint(environment):
             return None
         if environment.get("ANSIBLE_COLLECTIONS_PATH") != own:
             return None
