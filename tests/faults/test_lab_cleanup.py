@@ -32,7 +32,7 @@ from tests.lab.recipe import SUITES
 NAME = f"k{os.getpid()}"
 OTHER = f"o{os.getpid()}"
 # Moments at which it is killed, of each kind
-MOMENTS = int(os.environ.get("FLEET_VIRT_TRIALS", "2"))
+MOMENTS = int(os.environ.get("FLEET_VIRT_TRIALS", "1"))
 SEED = 198018
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Creation killed at random moments: the same command again ends right and leaves nothing over.
 
-Environment: FLEET_VIRT_TRIALS is the number of kills of the module (default 2); half as many
+Environment: FLEET_VIRT_TRIALS is the number of kills of the module (default 1); half as many
 kills of the playbook follow. The seed is printed and may be given as FLEET_VIRT_SEED.
 """
 
@@ -28,7 +28,7 @@ from ansible_collections.fleet.virt.tests.integration.support.killing import (
 
 from .conftest import Fleet
 
-_TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "2"))
+_TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "1"))
 _SEED = int(os.environ.get("FLEET_VIRT_SEED", "20261121"))
 _NAME = "killed"
 _SEEDED = {"files": [{"path": "/etc/motd", "content": "x"}], "commands": ["true"]}

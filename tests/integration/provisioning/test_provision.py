@@ -17,7 +17,7 @@ from ansible_collections.fleet.virt.tests.integration.support.ansible import Run
 
 from .conftest import Fleet
 
-_TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "2"))
+_TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "1"))
 _BLANK = {"memory": 64, "seed": False, "start": False}
 
 

@@ -147,12 +147,13 @@ def test_aliases_that_grow_without_end(text: str, words: str) -> None:
 def test_merge_keys_that_grow_without_end() -> None:
     """They do until PyYAML 6.0.4, which merges once what is merged in several ways."""
     begun = time.process_time()
+    found, refusal = None, ""
     try:
         found = _seeds.read_yaml(MERGED)
     except ValueError as error:
-        assert "this is not valid YAML" in str(error)
-    else:
-        assert found == dict.fromkeys("abcdefghij", {"x": 1, "y": 2})
+        refusal = str(error)
+    small = {name: {"x": 1, "y": 2} for name in "abcdefghij"}
+    assert found == small or refusal.startswith("this is not valid YAML")
     assert time.process_time() - begun < 10
 
 
