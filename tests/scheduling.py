@@ -5,10 +5,9 @@
 
 Every process but the last brings up a laboratory of its own and takes one file of tests after the
 other: those that last longest first as far as ``durations.txt`` knows them, the rest by their
-names. The last does the rest meanwhile, with what laboratories leave of the processors: they wait
-for a third of their time. Before that it has what they will need made. When it has done the rest,
-it takes those files whose laboratories are their own affair, which the others leave to the end, and
-then brings up a laboratory as well and helps the others, so that no processor is idle.
+names. The last does the rest meanwhile, with what laboratories leave of the processors. Before that
+it has what they will need made. When it has done the rest, it takes those files whose laboratories
+are their own affair, which the others leave to the end, and then brings up a laboratory as well.
 """
 
 from __future__ import annotations
