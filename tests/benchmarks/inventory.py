@@ -70,6 +70,18 @@ for uri in uris:
     connection.close()
 print(time.perf_counter() - started)
 """
+# A process keeps the peak of the memory that it was forked with, so what is measured is started by
+# one that has next to none, whatever the program that measures has come to hold.
+_MEASURED = """\
+import json, os, subprocess, sys, time
+started = time.perf_counter()
+process = subprocess.Popen(sys.argv[2:], stdin=subprocess.DEVNULL)
+_pid, status, usage = os.wait4(process.pid, 0)
+seconds = time.perf_counter() - started
+process.returncode = os.waitstatus_to_exitcode(status)
+with open(sys.argv[1], "w") as file:
+    json.dump([process.returncode, seconds, usage.ru_maxrss / 1024], file)
+"""
 _MANY_LOGINS = "/etc/ssh/sshd_config.d/fleet-virt-benchmark.conf"
 
 
@@ -105,20 +117,25 @@ class Connections(t.NamedTuple):
         return self.many / self.one
 
 
-def _run(words: t.Sequence[str], environment: t.Mapping[str, str]) -> Process:
-    with tempfile.TemporaryFile("w+") as output:
-        started = time.perf_counter()
-        process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=output, env=dict(environment)
+def run(words: t.Sequence[str], environment: t.Mapping[str, str]) -> Process:
+    """Run a program to its end.
+
+    :raises SystemExit: it failed.
+    """
+    with tempfile.TemporaryDirectory(prefix="fleet-virt-inventory-") as folder:
+        figures = Path(folder) / "figures"
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _MEASURED, str(figures), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            env=dict(environment),
+            text=True,
+            check=True,
         )
-        _pid, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - started
-        process.returncode = os.waitstatus_to_exitcode(status)
-        output.seek(0)
-        text = output.read()
-    if process.returncode:
-        raise SystemExit(f"{words[0]} ended with {process.returncode}")
-    return Process(seconds, usage.ru_maxrss / 1024, text)
+        status, seconds, mib = json.loads(figures.read_text())
+    if status:
+        raise SystemExit(f"{words[0]} ended with {status}")
+    return Process(seconds, mib, done.stdout)
 
 
 def _collections(folder: Path) -> Path:
@@ -152,11 +169,11 @@ def documents(number: int, rounds: int) -> Documents:
         alone: list[Process] = []
         raw: list[float] = []
         for _round in range(rounds):
-            read.append(_run([program, "-i", str(whole), "--graph"], environment))
+            read.append(run([program, "-i", str(whole), "--graph"], environment))
             listed = read[-1].output.partition("@image_debian12_qcow2:")[2].count("--vm")
             if listed < number:
                 raise SystemExit(f"{listed} VMs of {number} were listed")
-            alone.append(_run([program, "-i", "localhost,", "--graph"], environment))
+            alone.append(run([program, "-i", "localhost,", "--graph"], environment))
             done = subprocess.run(
                 [sys.executable, "-c", _RAW],
                 input=json.dumps(uris),

@@ -49,6 +49,11 @@ def test_an_inventory_of_a_thousand_test_documents() -> None:
     assert found.mib <= inventory.MIB_LIMIT
 
 
+def test_memory_is_of_what_is_measured_alone() -> None:
+    held = b"x" * (300 << 20)
+    assert inventory.run(["true"], os.environ).mib < 100 < len(held) >> 20
+
+
 def test_inventory_limits_are_limits() -> None:
     good = inventory.Documents(1000, 5.0, 500, 1.0, 2.0)
     assert inventory.excesses(good) == []
