@@ -156,6 +156,8 @@ PLAYBOOKS: t.Mapping[str, frozenset[str]] = {
     },
 }
 _OF_VMS = ("clone", "plan", "provision_vm")
+# The setting of a single VM that with virt_vms counts for all that do not have it themselves
+FOR_ALL = "vm_wait"
 _FEW = FLEET.union(*PLAYBOOKS.values())
 # A typo in one of them would count as false
 BOOLEANS_AMONG = frozenset(
@@ -224,8 +226,21 @@ def require_known(playbook: str, extra: t.Mapping[str, object]) -> None:
             )
         elif name in BOOLEANS_AMONG and not _is_boolean(extra[name]):
             problems.append(f"{name}: {show(extra[name])} is neither true nor false")
+        elif name in _unused(playbook, extra):
+            option = name.partition("_")[2]
+            problems.append(
+                f"{name}: virt_vms is set too, so it would be ignored; specify {option} for the VMs"
+                " in virt_vms"
+            )
     if problems:
         raise FleetVirtError("\n".join(problems))
+
+
+def _unused(playbook: str, extra: t.Mapping[str, object]) -> frozenset[str]:
+    """Settings of a single VM, which nothing reads where ``virt_vms`` describes all of them."""
+    if playbook not in ("plan", "provision_vm") or extra.get("virt_vms") is None:
+        return frozenset()
+    return settings() - {"vm_name", FOR_ALL}
 
 
 def _hint(playbook: str, name: str) -> str:

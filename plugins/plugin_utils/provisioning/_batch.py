@@ -40,6 +40,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables i
     Variables,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import to_plain
+from ansible_collections.fleet.virt.plugins.plugin_utils.base._variables import FOR_ALL
 from ansible_collections.fleet.virt.plugins.plugin_utils.images import _images
 from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _seeds
 
@@ -144,7 +145,8 @@ def _from_variables(variables: Variables) -> Json:
             [Problem("vm_name", "virt_vms is set too; use vm_* for one VM or virt_vms for several")]
         )
     if batch is not None:
-        return batch
+        common = {key: value for key, value in single.items() if f"{_VM}{key}" == FOR_ALL}
+        return _with(common, to_plain(batch)) if common else batch
     if "name" not in single:
         raise SpecError(
             [
@@ -154,6 +156,13 @@ def _from_variables(variables: Variables) -> Json:
             ]
         )
     return [single]
+
+
+def _with(common: Mapping[str, Json], batch: Json) -> Json:
+    """The VMs, with options that each may override."""
+    if not isinstance(batch, list):
+        return batch
+    return [{**common, **vm} if isinstance(vm, dict) else vm for vm in batch]
 
 
 def without_passwords(

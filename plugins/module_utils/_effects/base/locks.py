@@ -24,6 +24,9 @@ from ..._errors import PlanRefused
 
 _POLL = 0.05
 _ROOTS = Path("/run/fleet-virt")
+# When this process last waited for a lock in vain: what it does for many VMs must not wait for the
+# same holder as many times
+_given_up: dict[str, float] = {}
 
 
 def own_folder() -> Path:
@@ -94,18 +97,23 @@ def held(
 
     ``lock`` is given the descriptor and raises BlockingIOError or PermissionError (fcntl(2)) while
     another process holds it; the default is flock(2) on the entire file. Raises PlanRefused with
-    ``refusal`` if it is not acquired within ``seconds``.
+    ``refusal`` if it is not acquired within ``seconds``, or at once where this process has waited
+    for it in vain within the last ``seconds``.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY if folder else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
     descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:
-        limit = time.monotonic() + seconds
+        known, begun = os.fspath(path), time.monotonic()
+        in_vain = begun - _given_up.get(known, begun - seconds) < seconds
+        limit = begun if in_vain else begun + seconds
         while True:
             try:
                 (lock or lock_file)(descriptor)
+                _given_up.pop(known, None)
                 break
             except (BlockingIOError, PermissionError):
                 if time.monotonic() > limit:
+                    _given_up[known] = time.monotonic()
                     raise PlanRefused(refusal) from None
                 time.sleep(_POLL)
         yield descriptor

@@ -339,7 +339,7 @@ class _Writer:
             shorter = _without(self.options, place)
             made = self.read(shorter)
             if made is not None and (made == domain or self._meant(made) == wanted):
-                self.options = shorter
+                self.options, domain = shorter, made
 
     def _meaning(self, options: Options) -> tuple[object, ...] | None:
         """What a specification results in."""

@@ -45,6 +45,12 @@ _NAME = re.compile(r"(?<![\w./])(?:vm|virt|libvirt_keys)_[a-z0-9_]+\b")
         ("purge_vm", {"vm_force": None}, "None is neither true nor false"),
         ("images", {"virt_images_prune": "y e s"}, "neither true nor false"),
         ("query", {"virt_name": 1, "vm_nam": 2}, "virt_name: .*\nvm_nam: "),
+        (
+            "provision_vm",
+            {"virt_vms": [], "vm_memory": 1, "vm_wait": False},
+            "^vm_memory: virt_vms is set too, so it would be ignored; specify memory [^\n]*$",
+        ),
+        ("plan", {"virt_vms": [], "vm_zone": "a"}, "specify zone for the VMs in virt_vms"),
         ("lst", {}, "'lst' is not a playbook of this collection"),
     ],
 )
@@ -63,6 +69,9 @@ def test_mistakes(playbook: str, extra: dict[str, t.Any], message: str) -> None:
         ("maintenance", {"virt_maintenance": "{{ wanted }}"}),
         ("images", {"virt_images_prune": True, "virt_images_verify": "yes"}),
         ("renew_keys", {"libvirt_keys_renew": "1"}),
+        ("provision_vm", {"virt_vms": [], "vm_wait": False}),
+        ("provision_vm", {"virt_vms": None, "vm_memory": 1}),
+        ("migrate_vm", {"virt_vms": [], "vm_host": "hv2"}),
     ],
 )
 def test_no_mistake(playbook: str, extra: dict[str, t.Any]) -> None:

@@ -30,6 +30,17 @@ def _problems(options: dict[str, Any], values: dict[str, Any]) -> list[str]:
     return str(raised.value).splitlines()
 
 
+def test_whether_to_wait_is_asked_for_all_that_do_not_say_it_themselves() -> None:
+    values = {"vm_wait": "false", "vm_memory": 96}
+    vms = [{"name": "web1"}, {"name": "web2", "wait": True}, "no VM"]
+    variables = _batch.Variables({**values, "virt_vms": vms}, _Templar())
+    assert _batch.requested({}, variables) == [
+        {"name": "web1", "wait": "false"},
+        {"name": "web2", "wait": True},
+        "no VM",
+    ]
+
+
 @pytest.mark.parametrize(
     ("options", "values", "names"),
     [

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,24 @@ def test_whoever_comes_second_waits(tmp_path: Path) -> None:
         order.append("first")
     thread.join(30)
     assert order == ["first", "second"]
+
+
+def test_one_that_was_waited_for_in_vain_is_not_waited_for_again(tmp_path: Path) -> None:
+    """As the host's, of which a request for many VMs has need for each of them."""
+    path = tmp_path / "lock"
+    with locks.held(path, 1, "first"):
+        begun = time.monotonic()
+        for _vm in range(10):
+            with pytest.raises(PlanRefused, match="try again"), locks.held(path, 0.5, "try again"):
+                raise AssertionError("two have it")
+        assert time.monotonic() - begun < 2
+    with locks.held(path, 0.5, "nobody has it"):
+        pass
+    with locks.held(path, 1, "first"):
+        begun = time.monotonic()
+        with pytest.raises(PlanRefused), locks.held(path, 0.5, "it is another holder"):
+            raise AssertionError("two have it")
+        assert time.monotonic() - begun >= 0.5
 
 
 def test_a_folder_is_locked_without_a_file(tmp_path: Path) -> None:
