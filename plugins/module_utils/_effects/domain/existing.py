@@ -46,7 +46,7 @@ def compare(
         if stored is not None and stored.request is not None and stored.phase is None:
             lines, entry["pending"] = _differences(host, dom, stored, domain)
             entry["differences"] = lines
-            entry["drift"] = bool(lines) and not request.differences(stored.request, domain)
+            entry["drift"] = bool(lines) and request.repeats(stored.request, domain)
         found.append(entry)
     return found
 

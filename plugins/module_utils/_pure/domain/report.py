@@ -43,7 +43,7 @@ def report(made: Made, *, check: bool) -> tuple[list[dict[str, object]], list[st
 
     The entry of a VM has its ``address``, whether it was ``waited`` for, and whether it
     ``answered``: None if it was not waited for, or if there is no result. If only its SSH server
-    answers, ``first_boot`` says why that is not enough.
+    answers, ``first_boot`` says why that is not enough. ``restarted`` is there if it was.
     """
     answers = {host: _with_done(made, host) for host in made.requested}
     found = outcomes.outcomes(made.requested, answers)
@@ -63,7 +63,7 @@ def report(made: Made, *, check: bool) -> tuple[list[dict[str, object]], list[st
         if wait is not None and not answered:
             failures.append(wait.problem or _unanswered(wait))
         if one.name in made.restarted and not check:
-            entry = {**entry, "restart_required": False}
+            entry = {**entry, "restart_required": False, "restarted": True}
         vms.setdefault(one.host, []).append(
             {
                 **entry,

@@ -44,7 +44,8 @@ def to_text(domain: Domain) -> str:
 def merged(stored: str | None, domain: Domain) -> str:
     """The request for the metadata of a changed VM: what was written now over what was before.
 
-    What a disk was created from (its image, whether it is an overlay) is retained.
+    What a disk was created from (its image, whether it is an overlay) is retained. Disks and NICs
+    of the default profiles are not the VM's if it was made without them.
     """
     try:
         old = json.loads(stored or "{}")
@@ -55,13 +56,23 @@ def merged(stored: str | None, domain: Domain) -> str:
     top = {path.partition(".")[0] for path in domain.written}
     found = {key: new[key] if key in top or key not in old else old[key] for key in new}
     for kind, absent in (("disks", domain.absent_disks), ("nics", domain.absent_nics)):
-        before, now = _by_name(old.get(kind)) or {}, _by_name(new[kind]) or {}
-        both = {**before, **{name: now[name] for name in now if name not in before}}
+        known, now = _by_name(old.get(kind)), _by_name(new[kind]) or {}
+        before = known or {}
+        both = {**before} if known is not None else {**now}
         for name, one in now.items():
             if f"{kind}.{name}" in domain.written:
                 both[name] = _merged_device(before.get(name), one)
         found[kind] = [one for name, one in both.items() if name not in absent]
     return json.dumps(found, sort_keys=True, separators=(",", ":"))
+
+
+def repeats(stored: str | None, domain: Domain) -> bool:
+    """Whether all that is written now was requested before."""
+    try:
+        old = json.loads(stored or "")
+    except ValueError:
+        return False
+    return isinstance(old, dict) and not compare(old, json.loads(merged(stored, domain)))
 
 
 def _merged_device(old: Json, new: Json) -> Json:

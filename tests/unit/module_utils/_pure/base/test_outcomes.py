@@ -353,8 +353,14 @@ def test_one_that_answers_before_its_first_boot_is_done_is_not_said_to_be_silent
         (
             {"existed": True, "restart_required": True},
             True,
-            "changed",
+            "changed, restarted",
             "would be changed, needs a restart",
+        ),
+        (
+            {"existed": True, "changed": False, "restart_required": True},
+            True,
+            "restarted",
+            "unchanged, needs a restart",
         ),
         (
             {"existed": True, "changed": False, "restart_required": True},

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 import pytest
@@ -80,6 +81,29 @@ def test_the_order_of_disks_matters() -> None:
 @pytest.mark.parametrize("kept", [None, "", "no json", "[]", "3"])
 def test_a_request_that_cannot_be_read_is_a_difference(kept: str | None) -> None:
     assert len(request.differences(kept, _domain())) == 1
+
+
+def test_a_change_records_what_was_written_and_no_disk_of_a_profile_that_is_not_there() -> None:
+    """An adopted VM has disks of its own names, and the default profile has another."""
+    theirs = [{"name": "vda", "size": 8}]
+    kept = request.to_text(_domain(image=None, disk_profile="none", disks=theirs))
+    wish = _domain(image=None, title="x", disks=[{"name": "data", "size": 10}])
+    assert [one.name for one in wish.disks] == ["system", "data"]
+    merged = json.loads(request.merged(kept, wish))
+    assert [one["name"] for one in merged["disks"]] == ["vda", "data"]
+    assert [one["name"] for one in merged["nics"]] == ["eth0"]
+    assert (merged["title"], merged["memory"]) == ("x", 1024)
+    assert not request.repeats(kept, wish)
+    assert request.repeats(json.dumps(merged), wish)
+    assert request.repeats(json.dumps(merged), _domain(image=None, title="x"))
+    assert not request.repeats(json.dumps(merged), _domain(image=None, memory=512))
+
+
+@pytest.mark.parametrize("kept", [None, "no json", "[]", "{}"])
+def test_without_a_record_all_of_a_request_is_recorded(kept: str | None) -> None:
+    merged = json.loads(request.merged(kept, _domain()))
+    assert [one["name"] for one in merged["disks"]] == ["system"]
+    assert request.repeats(kept, _domain()) is (kept == "{}")
 
 
 def test_secrets_are_not_kept() -> None:
