@@ -365,7 +365,10 @@ def console_from(value: t.Any, path: str, problems: list[Problem]) -> Console:
         reader.problem("listen", f"{show(listen)} is not an IP address; leave it out for 127.0.0.1")
     password = reader.value("password")
     if password is not None:
-        if not isinstance(password, str) or not password or not password.isprintable():
+        if password == "":
+            reader.problem("password", "this is empty; leave it out for a screen without a password")
+            password = None
+        elif not isinstance(password, str) or not password.isprintable():
             reader.problem("password", "this is not printable text (not shown); put it in quotes")
             password = None
         elif kind == "vnc" and len(password) > 8:

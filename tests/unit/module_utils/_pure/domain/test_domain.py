@@ -407,6 +407,10 @@ def test_no_secret_is_in_any_problem_or_representation() -> None:
     assert [problem.path for problem in problems] == ["console.password", "bad"]
     assert "hunter2" not in str(problems)
     assert "8 characters" in problems[0].message or "first 8" in problems[0].message
+    for wrong, words in (("", "this is empty; leave it out"), (["hunter2"], "not printable text")):
+        _, problems = from_options({"name": "v", "console": {"type": "vnc", "password": wrong}})
+        assert [problem.path for problem in problems] == ["console.password"]
+        assert words in problems[0].message
     shown = good({"name": "v", "console": {"type": "vnc", "password": "hunter2"}})
     assert "hunter2" not in repr(shown)
     assert shown.without_secrets().console.password is None
