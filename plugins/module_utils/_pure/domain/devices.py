@@ -366,7 +366,9 @@ def console_from(value: t.Any, path: str, problems: list[Problem]) -> Console:
     password = reader.value("password")
     if password is not None:
         if password == "":
-            reader.problem("password", "this is empty; leave it out for a screen without a password")
+            reader.problem(
+                "password", "this is empty; leave it out for a screen without a password"
+            )
             password = None
         elif not isinstance(password, str) or not password.isprintable():
             reader.problem("password", "this is not printable text (not shown); put it in quotes")
