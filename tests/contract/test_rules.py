@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.fleet.virt.tests.contract import _tools
+from ansible_collections.fleet.virt.tests.contract._imports import COLLECTION, imports, parse
 
 CHECKOUT = _tools.CHECKOUT
 FILES = _tools.project_files()
@@ -23,7 +24,7 @@ PLUGINS = [path for path in FILES if path.parts[0] == "plugins" and path.suffix 
 MODULES = [path for path in PLUGINS if path.parts[1] == "modules"]
 UTILS = [path for path in PLUGINS if path.parts[1] == "module_utils"]
 ON_HYPERVISORS = [*MODULES, *UTILS]
-PACKAGE = ("ansible_collections", "fleet", "virt", "plugins")
+PACKAGE = (*COLLECTION, "plugins")
 
 # Where the one library that hypervisors may have is imported, and only if it is wanted
 OPTIONAL_DOOR = "guest_disk.py"
@@ -53,24 +54,6 @@ def each(paths: list[Path]) -> Callable[[Callable[[Path], None]], Callable[[], N
         return test
 
     return test_of_all
-
-
-def parse(path: Path) -> ast.Module:
-    return ast.parse((CHECKOUT / path).read_text(), filename=str(path))
-
-
-def imports(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield line and full name, as a tuple, of everything that a file of ``plugins`` imports."""
-    package = (*PACKAGE, *path.parts[1:-1])
-    for node in ast.walk(parse(path)):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield node.lineno, tuple(alias.name.split("."))
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else ()
-            module = tuple(node.module.split(".")) if node.module else ()
-            for alias in node.names:
-                yield node.lineno, (*base, *module, alias.name)
 
 
 def ours(name: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import hashlib
 import os
@@ -22,11 +21,11 @@ from pathlib import Path
 import ansible.release
 import pytest
 from ansible_collections.fleet.virt.tests.contract import _tools
+from ansible_collections.fleet.virt.tests.contract._imports import COLLECTION, imports
 
 from tests.lab import roots
 
 PIP = "26.3"
-PACKAGE = ("ansible_collections", "fleet", "virt")
 # Killing the first process kills all that it started, and with the last one the mounts go.
 NAMESPACES = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
 IN_ROOT = Path(__file__).with_name("in_root")
@@ -114,18 +113,23 @@ def runs_here(version: Version, request: pytest.FixtureRequest) -> bool:
     return ansible.release.__version__ == version.core and python_runs_here(version, request)
 
 
-def imported(path: Path) -> set[tuple[str, ...]]:
-    """Return everything that a file imports, by full names."""
-    package = (*PACKAGE, *path.relative_to(_tools.CHECKOUT).parts[:-1])
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {tuple(alias.name.split(".")) for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else ()
-            module = (*base, *(node.module.split(".") if node.module else ()))
-            found |= {(*module, alias.name) for alias in node.names}
-    return found
+def reached(test: Path, known: dict[Path, set[tuple[str, ...]]]) -> set[tuple[str, ...]]:
+    """Return all that a test and what it imports of ours import; ``known`` is by file."""
+    seen, waiting = {test}, [test]
+    names: set[tuple[str, ...]] = set()
+    while waiting:
+        file = waiting.pop()
+        if file not in known:
+            known[file] = {name for _line, name in imports(file)}
+        names |= known[file]
+        for name in known[file]:
+            if name[: len(COLLECTION)] == COLLECTION:
+                place = Path(*name[len(COLLECTION) :])
+                files = (one.with_suffix(".py") for one in (place, place.parent) if one.name)
+                new = {one for one in files if (_tools.CHECKOUT / one).exists()} - seen
+                seen |= new
+                waiting += new
+    return names
 
 
 def without_ansible() -> list[Path]:
@@ -133,34 +137,14 @@ def without_ansible() -> list[Path]:
 
     They are the same for each version of it. Plugins are not looked at: Ansible loads them.
     """
-    tests = sorted((_tools.CHECKOUT / "tests" / "unit" / "module_utils").rglob("test_*.py"))
+    folder = _tools.CHECKOUT / "tests" / "unit" / "module_utils"
+    tests = [path.relative_to(_tools.CHECKOUT) for path in sorted(folder.rglob("test_*.py"))]
     known: dict[Path, set[tuple[str, ...]]] = {}
-
-    def reaches(test: Path) -> set[Path]:
-        seen, waiting = {test}, [test]
-        while waiting:
-            file = waiting.pop()
-            if file not in known:
-                known[file] = imported(file)
-            for name in known[file]:
-                if name[: len(PACKAGE)] != PACKAGE:
-                    continue
-                place = _tools.CHECKOUT.joinpath(*name[len(PACKAGE) :])
-                files = (one.with_suffix(".py") for one in (place, place.parent))
-                new = {one for one in files if one.exists()} - seen
-                seen |= new
-                waiting += new
-        return seen
-
-    return [
-        test
-        for test in tests
-        if not any(name[0] == "ansible" for file in reaches(test) for name in known[file])
-    ]
+    return [test for test in tests if all(name[0] != "ansible" for name in reached(test, known))]
 
 
 def test_what_imports_ansible_is_run_with_every_version() -> None:
-    left_out = {path.relative_to(_tools.CHECKOUT).as_posix() for path in without_ansible()}
+    left_out = set(map(str, without_ansible()))
     effects = "tests/unit/module_utils/_effects"
     assert f"{effects}/base/test_locks.py" in left_out
     assert f"{effects}/images/test_download.py" not in left_out

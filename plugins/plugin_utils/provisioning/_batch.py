@@ -145,8 +145,7 @@ def _from_variables(variables: Variables) -> Json:
             [Problem("vm_name", "virt_vms is set too; use vm_* for one VM or virt_vms for several")]
         )
     if batch is not None:
-        common = {key: value for key, value in single.items() if f"{_VM}{key}" == FOR_ALL}
-        return _with(common, to_plain(batch)) if common else batch
+        return _with_wait(batch, variables.get(FOR_ALL))
     if "name" not in single:
         raise SpecError(
             [
@@ -158,11 +157,11 @@ def _from_variables(variables: Variables) -> Json:
     return [single]
 
 
-def _with(common: Mapping[str, Json], batch: Json) -> Json:
-    """The VMs, with options that each may override."""
-    if not isinstance(batch, list):
+def _with_wait(batch: Json, wait: Json) -> Json:
+    """The VMs; those that do not say whether to wait for them have ``wait``, if it is given."""
+    if wait is None or not isinstance(batch, list):
         return batch
-    return [{**common, **vm} if isinstance(vm, dict) else vm for vm in batch]
+    return [{"wait": wait, **vm} if isinstance(vm, dict) else vm for vm in batch]
 
 
 def without_passwords(

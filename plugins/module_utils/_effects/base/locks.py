@@ -24,8 +24,8 @@ from ..._errors import PlanRefused
 
 _POLL = 0.05
 _ROOTS = Path("/run/fleet-virt")
-# When this process last waited for a lock in vain: what it does for many VMs must not wait for the
-# same holder as many times
+# Until when this process, which waited for a lock in vain, does not wait for it again: its work for
+# many VMs must not wait for the same holder as many times
 _given_up: dict[str, float] = {}
 
 
@@ -104,8 +104,8 @@ def held(
     descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:
         known, begun = os.fspath(path), time.monotonic()
-        in_vain = begun - _given_up.get(known, begun - seconds) < seconds
-        limit = begun if in_vain else begun + seconds
+        patience = 0 if begun < _given_up.get(known, begun) else seconds
+        limit = begun + patience
         while True:
             try:
                 (lock or lock_file)(descriptor)
@@ -113,7 +113,8 @@ def held(
                 break
             except (BlockingIOError, PermissionError):
                 if time.monotonic() > limit:
-                    _given_up[known] = time.monotonic()
+                    if patience:
+                        _given_up[known] = limit + seconds
                     raise PlanRefused(refusal) from None
                 time.sleep(_POLL)
         yield descriptor

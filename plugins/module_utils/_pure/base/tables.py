@@ -283,11 +283,9 @@ def _became(vm: Entry, predicted: bool) -> str:
         return "failed"
     done = "changed" if vm.get("existed") is True else "created"
     done = f"would be {done}" if predicted else done
-    restarted = vm.get("restarted") is True
-    changes = [done] if vm["changed"] else [] if restarted else ["unchanged"]
-    words = [str(vm["msg"])] if vm["msg"] else changes
-    if restarted:
-        words.append("restarted")
+    words = [str(vm["msg"] or (done if vm["changed"] else "unchanged"))]
+    if vm.get("restarted") is True:
+        words = [*(word for word in words if word != "unchanged"), "restarted"]
     if vm.get("restart_required") is True:
         words.append("needs a restart")
     if vm.get("answered") is False:

@@ -47,12 +47,7 @@ def merged(stored: str | None, domain: Domain) -> str:
     What a disk was created from (its image, whether it is an overlay) is retained. Disks and NICs
     of the default profiles are not the VM's if it was made without them.
     """
-    try:
-        old = json.loads(stored or "{}")
-    except ValueError:
-        old = {}
-    old = old if isinstance(old, dict) else {}
-    new = as_plain(domain)
+    old, new = _record(stored) or {}, as_plain(domain)
     top = {path.partition(".")[0] for path in domain.written}
     found = {key: new[key] if key in top or key not in old else old[key] for key in new}
     for kind, absent in (("disks", domain.absent_disks), ("nics", domain.absent_nics)):
@@ -68,11 +63,17 @@ def merged(stored: str | None, domain: Domain) -> str:
 
 def repeats(stored: str | None, domain: Domain) -> bool:
     """Whether all that is written now was requested before."""
+    old = _record(stored)
+    return old is not None and not compare(old, json.loads(merged(stored, domain)))
+
+
+def _record(stored: str | None) -> dict[str, Json] | None:
+    """The request in the metadata, if there is one that can be read."""
     try:
-        old = json.loads(stored or "")
+        found = json.loads(stored or "null")
     except ValueError:
-        return False
-    return isinstance(old, dict) and not compare(old, json.loads(merged(stored, domain)))
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _merged_device(old: Json, new: Json) -> Json:
@@ -89,11 +90,8 @@ def differences(stored: str | None, domain: Domain) -> list[str]:
     ``stored`` is the text in the metadata; what it lacks (written by an older version) is
     no difference.
     """
-    try:
-        old = json.loads(stored or "")
-    except ValueError:
-        return ["its metadata has no readable record of how it was created"]
-    if not isinstance(old, dict):
+    old = _record(stored)
+    if old is None:
         return ["its metadata has no readable record of how it was created"]
     return compare(old, as_plain(domain))
 
@@ -143,11 +141,8 @@ def made_as(metadata: Metadata) -> t.Mapping[str, t.Any]:
 
     Empty if it cannot be read.
     """
-    try:
-        kept = json.loads(metadata.request or "{}")
-    except ValueError:
-        return {}
-    if not isinstance(kept, dict):
+    kept = _record(metadata.request)
+    if kept is None:
         return {}
     return {
         **kept,
