@@ -33,10 +33,8 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
 
 
-def remove(connection: Connection, dom: VirDomain, *, unread: bool = False) -> bool:
+def remove(connection: Connection, dom: VirDomain) -> bool:
     """Eject the medium from the VM, running or not, and delete it; returns whether there was one.
-
-    With ``unread`` the guest has never read it: then the host key on it is not in use.
 
     A VM that another process is working on is not changed. The next call completes what a killed
     call left undone: the metadata name the medium until the end.
@@ -47,14 +45,10 @@ def remove(connection: Connection, dom: VirDomain, *, unread: bool = False) -> b
         return False
     active = bool(connection.call(f"read the state of {dom.name()}", dom.isActive))
     for volume in media:
-        if active:
-            _eject(connection, dom, volume.path, 0, DOMAIN_AFFECT_LIVE | DOMAIN_DEVICE_MODIFY_FORCE)
-        if connection.call(f"read {dom.name()}", dom.isPersistent):
-            _eject(connection, dom, volume.path, DOMAIN_XML_INACTIVE, DOMAIN_AFFECT_CONFIG)
+        eject(connection, dom, volume.path, active=active)
     delete(connection, dom, media)
     rest = tuple(one for one in stored.volumes if one.role != "seed")
-    stored = dataclasses.replace(stored, volumes=rest, host_key=None if unread else stored.host_key)
-    write(connection, dom, stored, active=active)
+    write(connection, dom, dataclasses.replace(stored, volumes=rest), active=active)
     return True
 
 
@@ -80,6 +74,14 @@ def write(connection: Connection, dom: VirDomain, stored: Metadata, *, active: b
         lookup.write_metadata(connection, dom, stored, DOMAIN_AFFECT_CONFIG)
     if active:
         lookup.write_metadata(connection, dom, stored, DOMAIN_AFFECT_LIVE)
+
+
+def eject(connection: Connection, dom: VirDomain, path: str, *, active: bool) -> None:
+    """Eject the medium ``path`` from the running domain, then from its definition."""
+    if active:
+        _eject(connection, dom, path, 0, DOMAIN_AFFECT_LIVE | DOMAIN_DEVICE_MODIFY_FORCE)
+    if connection.call(f"read {dom.name()}", dom.isPersistent):
+        _eject(connection, dom, path, DOMAIN_XML_INACTIVE, DOMAIN_AFFECT_CONFIG)
 
 
 def _eject(connection: Connection, dom: VirDomain, path: str, which: int, flags: int) -> None:

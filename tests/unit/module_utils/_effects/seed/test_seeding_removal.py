@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import lookup
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import locks, lookup
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import (
     Connection,
     connect,
@@ -21,9 +21,8 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.seed import (
 )
 from ansible_collections.fleet.virt.plugins.module_utils._effects.seed import seeding
 from ansible_collections.fleet.virt.plugins.module_utils._errors import LibvirtFailure
-from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata import OwnVolume
-from ansible_collections.fleet.virt.plugins.module_utils._pure.seed import seed as seeds
 
+_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 _NAME = "web1_seed.iso"
 _DOMAIN = (
     "<domain type='test'><name>web1</name><memory>131072</memory><os><type>hvm</type></os></domain>"
@@ -40,6 +39,7 @@ def connection(tmp_path: Path) -> Iterator[Connection]:
         f"<path>{tmp_path}/{_NAME}</path></target></volume></pool></node>"
     )
     with connect(f"test://{node}", 10) as opened:
+        opened.conn.lookupByName("web1").destroy()
         yield opened
 
 
@@ -47,17 +47,19 @@ def test_somebody_was_faster(
     connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     medium = seed_nocloud.Medium(b"secret", "ssh-ed25519 AAAA")
+    monkeypatch.setattr(Connection, "local", True)
+    monkeypatch.setattr(locks, "own_folder", lambda: tmp_path)
     monkeypatch.setattr(seed_nocloud, "make", lambda *_arguments: medium)
+    monkeypatch.setattr(seed_nocloud, "require_programs", lambda: None)
+    monkeypatch.setattr(storage, "is_taken", lambda *_arguments: False)
     theirs = tmp_path / _NAME
     theirs.write_bytes(b"somebody's")
-    vm = seeding._read(connection, "web1")
     pool = storage.find_pool(connection, "default", None)
     assert pool is not None
     assert storage.find_volume(connection, pool, _NAME) is not None
-    seed = seeds.from_options({"user": "admin", "ssh_public_keys": []}, "", (), [])
-    volume = OwnVolume("default", _NAME, str(theirs), "seed", "seed")
+    options = {"user": "admin", "ssh_public_keys": [_KEY]}
     with pytest.raises(LibvirtFailure, match=f"create volume {_NAME}"):
-        seeding._seed(connection, vm, seed, [], pool, volume, None)
+        seeding.run(connection, "web1", "present", options, "default", check=False)
     assert storage.find_volume(connection, pool, _NAME) is not None
     assert theirs.read_bytes() == b"somebody's"
-    assert lookup.read_metadata(connection, vm.dom) is None
+    assert lookup.read_metadata(connection, connection.conn.lookupByName("web1")) is None

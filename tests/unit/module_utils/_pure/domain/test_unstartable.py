@@ -43,6 +43,37 @@ def test_marked_keeps_everything_else() -> None:
     assert root.find("devices/disk/source").get("file") == "/a"
 
 
+def _place(*devices: str) -> str | None:
+    """The unit of the drive in a VM with these devices."""
+    text = f"<domain type='kvm'><name>web1</name><devices>{''.join(devices)}</devices></domain>"
+    root = _lxml.parse(marked(_lxml.parse(text, "domain"), Metadata(), "/nowhere"), "domain")
+    address = root.find("devices/disk[driver]/address")
+    if address is None:
+        return None
+    assert [address.get(name) for name in ("type", "controller", "target")] == ["drive", "0", "0"]
+    return str(address.get("unit"))
+
+
+def _disk(name: str, unit: int | None = None, controller: int = 0, bus: str = "scsi") -> str:
+    place = f"<address type='drive' controller='{controller}' unit='{unit}'/>"
+    known = "" if unit is None else place
+    return f"<disk type='file'><target dev='{name}' bus='{bus}'/>{known}</disk>"
+
+
+def test_the_drive_needs_one_controller_at_most() -> None:
+    """libvirt would add 20 for its name."""
+    assert _place() == "0"
+    assert _place(_disk("vda", bus="virtio"), _disk("sda", 0, bus="sata")) == "0"
+    assert _place(_disk("sda", 0), _disk("sdc", 2), _disk("sdx", 1, controller=1)) == "1"
+    passed = (
+        "<hostdev type='scsi'><source/><address type='drive' controller='0' unit='0'/></hostdev>"
+    )
+    assert _place(passed) == "1"
+    # libvirt chooses: it has not said where these are, or there is no room
+    assert _place(_disk("sda")) is None
+    assert _place(*(_disk(f"sd{letter}", unit) for unit, letter in enumerate("abcdefg"))) is None
+
+
 def test_unmark_takes_the_drive_and_nothing_else() -> None:
     plain = _lxml.parse(OLD, "domain")
     root = _lxml.parse(marked(plain, Metadata(phase="seeding"), "/nowhere"), "domain")
