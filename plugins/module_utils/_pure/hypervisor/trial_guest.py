@@ -6,8 +6,9 @@
 
 /dev/kvm may exist, open, and even create a virtual machine, and yet guests crash at their first
 instructions, for example with incomplete nested virtualization. Only a trial shows it. This guest
-boots like a kernel (real mode, page tables, long mode), counts for a while, and ends QEMU with a
-specific exit status; it takes a quarter of a second.
+boots like a boot loader and a kernel (real mode, protected mode, page tables, long mode, a return
+from an interrupt in both), counts for a while, and ends QEMU with a specific exit status; it takes
+a quarter of a second. kvm-pvm, for example, goes through all modes and cannot return.
 
 This file is private to the collection.
 """
@@ -25,27 +26,41 @@ if t.TYPE_CHECKING:
 #   here:    cld; mov di,0x1000; mov cx,0x1800; rep stosw        three empty page tables
 #            mov word ptr [0x1000],0x2003; mov word ptr [0x2000],0x3003
 #            mov word ptr [0x3000],0x0083                        one page of 2 MiB, as it is
-#            mov eax,0x1000; mov cr3,eax; mov eax,cr4; or al,0x20; mov cr4,eax          PAE
+#            lgdt [gdtr]; mov eax,cr0; or al,1; mov cr0,eax      PE
+#            ljmp 8,offset protected
+#   .code32
+#   protected: mov ax,0x10; mov ss,ax
+#            pushf; push 8; push offset returned; iretd          as boot loaders do
+#   returned: mov eax,0x1000; mov cr3,eax; mov eax,cr4; or al,0x20; mov cr4,eax        PAE
 #            mov ecx,0xc0000080; rdmsr; or ah,1; wrmsr                                  LME
-#            lgdt [gdtr]; mov eax,cr0; or eax,0x80000001; mov cr0,eax                   PG, PE
-#            ljmp 8,offset long
+#            mov eax,cr0; or eax,0x80000000; mov cr0,eax                                PG
+#            ljmp 0x18,offset long
 #   .code64
-#   long:    xor eax,eax; cpuid; mov ecx,1000000; xor eax,eax
+#   long:    mov ax,0x10; mov ss,ax
+#            push 0x10; push 0x7c00; pushf; push 0x18; push offset counting; iretq     as kernels do
+#   counting: xor eax,eax; cpuid; mov ecx,1000000; xor eax,eax
 #   again:   inc eax; dec ecx; jnz again; cmp eax,1000000; jne fail
 #            mov al,0x31; out 0xf4,al                            qemu ends with 2 * 0x31 + 1
 #   fail:    hlt; jmp fail
-#   .align 8; gdt: .quad 0; .quad 0x00209a0000000000; gdtr: .word 15; .long gdt
+#   .align 8
+#   gdt:     .quad 0; .quad 0x00cf9a000000ffff; .quad 0x00cf92000000ffff; .quad 0x00209a0000000000
+#   gdtr:    .word 31; .long gdt
 SECTOR = (
     bytes.fromhex(
         "fa31c08ed88ec08ed0bc007cea117c0000"
-        "fcbf0010b90018f3abc70600100320c70600200330c70600308300"
-        "66b8001000000f22d80f20e00c200f22e066b9800000c00f3280cc010f300f0116907c"
-        "0f20c0660d010000800f22c0ea607c0800"
+        "fcbf0010b90018f3abc70600100320c70600200330c706003083"
+        "000f0116d87c0f20c00c010f22c0ea3e7c0800"
+        "66b810008ed09c6a08684d7c0000cf"
+        "b8001000000f22d80f20e00c200f22e0b9800000c00f3280cc010f300f20c00d000000800f22c0ea7b7c00001800"
+        "66b810008ed06a1068007c00009c6a1868927c000048cf"
         "31c00fa2b940420f0031c0ffc0ffc975fa3d40420f007504b031e6f4f4ebfd"
-    ).ljust(0x80, b"\0")
+    ).ljust(0xB8, b"\0")
     + bytes(8)
-    + 0x00209A0000000000.to_bytes(8, "little")
-    + b"\x0f\x00\x80\x7c"
+    + b"".join(
+        one.to_bytes(8, "little")
+        for one in (0x00CF9A000000FFFF, 0x00CF92000000FFFF, 0x00209A0000000000)
+    )
+    + b"\x1f\x00\xb8\x7c"
 ).ljust(510, b"\0") + b"\x55\xaa"
 
 SUCCESS = 2 * 0x31 + 1
