@@ -58,8 +58,10 @@ _OWNED = "machine/test_owned.py"
 _KEYS = "hypervisor/test_keys_crashes.py"
 _RELOAD = "hypervisor/test_key_reload_crashes.py"
 _SEEDING = "seed/test_seeding_crashes.py"
+_MEANWHILE = "seed/test_seeding_meanwhile.py"
 _SETTLE = "migration/test_settle.py"
 _MOVE = "migration/test_move.py"
+_LOOK = "migration/test_look.py"
 _JOURNAL = "bridge/test_journal_crashes.py"
 
 FAULTS = (
@@ -284,18 +286,55 @@ FAULTS = (
         f"{_MOVE}::test_killed_at_each_effect_the_next_run_ends_it",
     ),
     Fault(
+        "a VM that leaves while its hypervisor is read is said to be there, in no move",
+        "migration/look.py",
+        "    seen = _seen(connection)\n"
+        "    host = placement_facts.read(connection, base_pool, base_path)\n",
+        "    host = placement_facts.read(connection, base_pool, base_path)\n"
+        "    seen = _seen(connection)\n",
+        f"{_LOOK}::test_one_that_leaves_meanwhile_is_not_said_to_be_there_and_in_no_move",
+    ),
+    Fault(
         "a medium that could not be put in stays",
-        "seed/seeding.py",
-        "        seed_medium.delete(connection, vm.dom, made)\n",
-        "",
+        "seed/seeding_steps.py",
+        "        seed_medium.delete(work.connection, work.dom, [work.made])\n",
+        "        pass\n",
         f"{_SEEDING}::test_a_seed_that_fails_changes_nothing",
     ),
     Fault(
         "the medium that a VM has goes before it has another",
-        "seed/seeding.py",
-        "    _drop(connection, vm, [one for one in vm.media if one.path != current])\n",
-        "    _drop(connection, vm, list(vm.media))\n",
+        "_pure/change/seeding.py",
+        "    return [one for one in facts.media if one.path != facts.drive]\n",
+        "    return list(facts.media)\n",
         f"{_SEEDING}::test_a_medium_is_there_whole_or_the_one_before",
+    ),
+    Fault(
+        "a medium is not noted before it is made",
+        "_pure/change/seeding.py",
+        '    yield Step("note", f"name {volume.name} in the metadata", note, about=volume)\n',
+        "",
+        f"{_SEEDING}::test_a_medium_is_there_whole_or_the_one_before",
+    ),
+    Fault(
+        "a VM that is started while its seed is made gets it nevertheless",
+        "seed/seeding_steps.py",
+        "    refusals = planning.plan(facts, work.wanted).refusals\n",
+        "    refusals = ()\n",
+        f"{_MEANWHILE}::test_a_vm_that_is_started_meanwhile_keeps_what_it_had",
+    ),
+    Fault(
+        "a VM whose disk holds a part of its seed can be started",
+        "seed/seeding_steps.py",
+        "        raise  # the VM stays as it is and cannot be started\n",
+        "        _restore(work, step)\n        raise\n",
+        f"{_MEANWHILE}::test_only_a_disk_that_was_not_written_to_can_be_started_again",
+    ),
+    Fault(
+        "what another run notes while a medium is made is overwritten",
+        "seed/seeding_steps.py",
+        "            self.facts = effect(dataclasses.replace(self.facts, stored=self.read()))\n",
+        "            self.facts = effect(self.facts)\n",
+        f"{_MEANWHILE}::test_what_another_run_notes_meanwhile_stays",
     ),
     Fault(
         "a daemon's limits are changed before their return is certain",

@@ -60,8 +60,9 @@ def look(
     ``home`` those evacuated from there and those being moved. A VM that cannot be read has
     ``error`` and affects no other.
     """
-    host = placement_facts.read(connection, base_pool, base_path)
+    # first: a VM that leaves meanwhile is among the VMs, or not on this hypervisor either
     seen = _seen(connection)
+    host = placement_facts.read(connection, base_pool, base_path)
     claims = [one for one in seen if _is_claim(one)]
     vms = [one for one in seen if not _is_claim(one)]
     if names or not (unfinished or every or home):

@@ -17,6 +17,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connectio
     Connection,
     connect,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import placement_facts
 from ansible_collections.fleet.virt.plugins.module_utils._effects.migration import (
     look as migration_look,
 )
@@ -87,3 +88,22 @@ def test_what_cannot_be_read_is_that_vms_error(connection: Connection) -> None:
     assert all(vm["error"] for vm in found.values()), found
     assert found["evacuated"]["evacuated_from"] == ["hv1", "hv3"]
     assert found["evacuated"]["persistent"] is True
+
+
+def test_one_that_leaves_meanwhile_is_not_said_to_be_there_and_in_no_move(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its destination may have been read before it arrived; then only this tells of the move."""
+    read = placement_facts.read
+
+    def read_and_leave(*words: t.Any) -> t.Any:
+        host = read(*words)
+        dom = lookup.find_domain(connection, "arrived")
+        dom.destroy()
+        dom.undefine()
+        return host
+
+    monkeypatch.setattr(placement_facts, "read", read_and_leave)
+    found = migration_look.look(connection, (), "base", "/base", unfinished=True)
+    assert "arrived" in [vm["name"] for vm in found["host"]["vms"]]
+    assert [(vm["name"], vm["phase"]) for vm in found["vms"]] == [("arrived", "migrating")]
