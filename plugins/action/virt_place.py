@@ -126,6 +126,8 @@ class _Work:
 
     def place(self) -> Answer:
         """Place each VM; fails, with every reason, when one of them fits nowhere."""
+        if not self.options["_attempt"]:
+            _batch.warn_of_ignored(self.options, self.variables)
         lost = self.options["lost"]
         unproven = self._unproven()
         if unproven:

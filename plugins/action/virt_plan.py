@@ -58,6 +58,7 @@ class ActionModule(FleetAction):
             _batch.written_as(options, variables),
         )
         _peers.refuse_hypervisors([one.name for one in domains], task_vars)
+        _batch.warn_of_ignored(options, variables)
         given = registered(task_vars, options["results"], "compared")
         answered, silent = located.sort(given, "host", options["expected"], options["lost"])
         silent = proofs.missing("absent", silent)

@@ -15,6 +15,7 @@ import typing as t
 from collections.abc import Mapping
 from pathlib import Path
 
+from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import Problem, SpecError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
     Json,
@@ -133,13 +134,33 @@ def requested(options: Mapping[str, object], variables: Variables) -> list[Json]
     return [vm for vm in vms if isinstance(vm, dict) and str(vm.get("name")) in only]
 
 
-def _from_variables(variables: Variables) -> Json:
-    batch = variables.get("virt_vms")
-    single = {
+def warn_of_ignored(options: Mapping[str, object], variables: Variables) -> None:
+    """Name the settings of a single VM (in group_vars, for example) that nothing reads because
+    ``virt_vms`` describes every VM."""
+    ignored = _ignored(options, variables)
+    if ignored:
+        Display().warning(
+            f"ignored, because virt_vms describes the VMs; set it there: {', '.join(ignored)}"
+        )
+
+
+def _ignored(options: Mapping[str, object], variables: Variables) -> list[str]:
+    if options.get("vms") is not None or variables.get("virt_vms") is None:
+        return []
+    return sorted(f"{_VM}{key}" for key in _single(variables) if f"{_VM}{key}" != FOR_ALL)
+
+
+def _single(variables: Variables) -> dict[str, Json]:
+    return {
         key: value
         for key, value in variables.given(_VM).items()
         if key in OPTIONS and value is not None
     }
+
+
+def _from_variables(variables: Variables) -> Json:
+    batch = variables.get("virt_vms")
+    single = _single(variables)
     if batch is not None and "name" in single:
         raise SpecError(
             [Problem("vm_name", "virt_vms is set too; use vm_* for one VM or virt_vms for several")]

@@ -287,7 +287,9 @@ def _became(vm: Entry, predicted: bool) -> str:
     if vm.get("restarted") is True:
         words = [*(word for word in words if word != "unchanged"), "restarted"]
     if vm.get("restart_required") is True:
-        words.append("needs a restart")
+        pending = vm.get("pending")
+        waiting = ", ".join(map(str, pending)) if isinstance(pending, list) else ""
+        words.append(f"needs a restart ({waiting})" if waiting else "needs a restart")
     if vm.get("answered") is False:
         words.append(_NOT_YET.get(str(vm.get("first_boot")), "does not answer"))
     elif vm.get("waited") and vm.get("answered") is None:

@@ -41,6 +41,19 @@ def test_whether_to_wait_is_asked_for_all_that_do_not_say_it_themselves() -> Non
     ]
 
 
+def test_settings_of_one_vm_that_nothing_reads_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(_batch.Display, "warning", lambda _display, text: said.append(text))
+    values = {"vm_memory": 96, "vm_vcpus": None, "vm_wait": True, "vm_colour": "red"}
+    alone = _batch.Variables(values, _Templar())
+    several = _batch.Variables({**values, "vm_cpu": {}, "virt_vms": []}, _Templar())
+    _batch.warn_of_ignored({}, alone)
+    _batch.warn_of_ignored({"vms": []}, several)
+    assert said == []
+    _batch.warn_of_ignored({}, several)
+    assert said == ["ignored, because virt_vms describes the VMs; set it there: vm_cpu, vm_memory"]
+
+
 @pytest.mark.parametrize(
     ("options", "values", "names"),
     [

@@ -351,6 +351,18 @@ def test_one_that_answers_before_its_first_boot_is_done_is_not_said_to_be_silent
             "would be changed, needs a restart",
         ),
         (
+            {"existed": True, "restart_required": True, "pending": ["vcpus", "cpu"]},
+            False,
+            "changed, needs a restart (vcpus, cpu)",
+            "would be changed, needs a restart (vcpus, cpu)",
+        ),
+        (
+            {"existed": True, "restart_required": True, "pending": 1},
+            False,
+            "changed, needs a restart",
+            "would be changed, needs a restart",
+        ),
+        (
             {"existed": True, "restart_required": True},
             True,
             "changed, restarted",
