@@ -4,8 +4,8 @@
 
 SHELL := /bin/bash
 PYTEST := .venv/bin/python -m pytest
-# Laboratories at once, each with a process of tests; one process more does what needs none. Unit
-# tests have so many processes.
+# Laboratories at once, each with a process of tests; two processes more do what needs none, of which
+# one helps then. Unit tests have so many processes.
 WORKERS ?= 2
 ARGS ?=
 
@@ -25,7 +25,7 @@ demo-down: ## take the demonstration down, leaving nothing behind
 
 test: ## every test: unit, contract and laboratory
 	@tests/bootstrap all
-	@$(PYTEST) --numprocesses $$(($(WORKERS) + 1)) --dist loadgroup --durations 20 $(ARGS)
+	@$(PYTEST) --numprocesses $$(($(WORKERS) + 2)) --dist loadgroup --durations 20 $(ARGS)
 
 unit: ## tests that need no hypervisor
 	@tests/bootstrap unit
@@ -46,7 +46,7 @@ integration: ## tests on a laboratory of real hypervisors
 trials: ## what chance is part of, FLEET_VIRT_TRIALS=N times (10), with counts
 	@tests/bootstrap all
 	@FLEET_VIRT_TRIALS=$${FLEET_VIRT_TRIALS:-10} $(PYTEST) -rP --durations 10 \
-		$(or $(FILES),$(shell grep -rl --include 'test_*.py' FLEET_VIRT_TRIALS tests/integration tests/faults)) $(ARGS)
+		$(or $(FILES),$(shell grep -rlE --include 'test_*.py' 'FLEET_VIRT_TRIALS|mark\.trials' tests/integration tests/faults tests/contract)) $(ARGS)
 
 lab: ## the laboratory's program, for example: make lab ARGS="up 2"
 	@tests/bootstrap run

@@ -75,17 +75,25 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell the process without a laboratory that it is the one."""
+    """Tell the processes without a laboratory that they are those."""
     if node.config.getvalue("dist") == "loadgroup":
-        count = len(node.nodemanager.specs)
-        node.workerinput["laboratory"] = scheduling.has_laboratory(node.gateway.id, count)
+        worker, count = node.gateway.id, len(node.nodemanager.specs)
+        node.workerinput["laboratory"] = scheduling.has_laboratory(worker, count)
+        node.workerinput["ends"] = scheduling.never_has_one(worker, count)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The longest first where several processes share the tests."""
+    """What is for trials only is left out of other runs; the longest first where several processes
+    share the tests."""
+    if "FLEET_VIRT_TRIALS" not in os.environ:
+        left_out = [item for item in items if item.get_closest_marker("trials")]
+        if left_out:
+            items[:] = [item for item in items if item not in set(left_out)]
+            config.hook.pytest_deselected(items=left_out)
     if hasattr(config, "workerinput"):
         scheduling.arrange(items)
-        if not config.workerinput.get("laboratory", True):
+        # what one that ends early has begun would end with it
+        if not config.workerinput.get("laboratory", True) and not config.workerinput["ends"]:
             scheduling.make_ready(items)
 
 

@@ -3,11 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which process runs which tests, and how long each laboratory took.
 
-Every process but the last brings up a laboratory of its own and takes one file of tests after the
-other: those that last longest first as far as ``durations.txt`` knows them, the rest by their
-names. The last does the rest meanwhile, with what laboratories leave of the processors. Before that
-it has what they will need made. When it has done the rest, it takes those files whose laboratories
-are their own affair, which the others leave to the end, and then brings up a laboratory as well.
+Every process but the last two brings up a laboratory of its own and takes one file of tests after
+the other: moves, then those that last longest as far as ``durations.txt`` knows them, the rest by
+their names. The last two do the rest meanwhile, with what laboratories leave of the processors.
+When the rest is done, the last one ends. The other, which first has made what laboratories will
+need, then takes those files whose laboratories are their own affair, which the others leave to the
+end, and brings up a laboratory as well.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ _TOGETHER = {
     "tests/integration/test_daemon.py": "roles",
     "tests/integration/test_roles.py": "roles",
 }
-# Leaves pools behind that moves and images stumble over
+# Those of provisioning leave base images in other places, which they stumble over
+_FIRST = "tests/integration/migration/"
+# Leave pools behind that moves and images stumble over; few seconds each, for all at the end
 _LAST = "tests/integration/test_examples.py"
 # Bring up laboratories of their own, or run what a laboratory is made of without one
 BY_THEMSELVES = (
@@ -46,6 +49,7 @@ BY_THEMSELVES = (
 )
 _NICE = 15
 _USUAL_NICE = os.nice(0)
+_TWO_WITHOUT = 3  # processes, of which two begin without a laboratory
 _MANY_FILES = 20  # of laboratory tests, which need everything
 _UNKNOWN_SECONDS = 30.0  # for a file that is not in durations.txt yet
 
@@ -64,7 +68,12 @@ def in_laboratory(name: str) -> bool:
 
 def by_itself(name: str) -> bool:
     """Whether a test or its file goes without the laboratory of its process."""
-    return name.split("::", 1)[0] in BY_THEMSELVES
+    return _file(name) in BY_THEMSELVES
+
+
+def _file(name: str) -> str:
+    """The file of a test, or itself."""
+    return name.split("::", 1)[0]
 
 
 def _together(file: str) -> str:
@@ -74,8 +83,8 @@ def _together(file: str) -> str:
 
 def scope(nodeid: str) -> str:
     """What a test is kept together with: all of one scope run in one process, in their order."""
-    file = nodeid.split("::", 1)[0]
-    if file.startswith(_CONTRACT):
+    file = _file(nodeid)
+    if file.startswith(_CONTRACT) or file == _LAST:
         return nodeid  # slow, and independent of each other
     return _together(file)
 
@@ -88,7 +97,7 @@ def in_order(nodeids: Iterable[str], known: Mapping[str, float]) -> list[str]:
     """
     seconds: collections.Counter[str] = collections.Counter()
     laboratories = set()
-    for file in dict.fromkeys(nodeid.split("::", 1)[0] for nodeid in nodeids):
+    for file in dict.fromkeys(map(_file, nodeids)):
         if in_laboratory(file):
             laboratories.add(_together(file))
             seconds[_together(file)] += known.get(file, _UNKNOWN_SECONDS)
@@ -96,8 +105,8 @@ def in_order(nodeids: Iterable[str], known: Mapping[str, float]) -> list[str]:
     return sorted(
         scopes,
         key=lambda one: (
-            *(one not in laboratories, by_itself(one), one == _LAST),
-            *(-seconds[one], one),
+            *(_file(one) not in laboratories, by_itself(one), _file(one) == _LAST),
+            *(not one.startswith(_FIRST), -seconds[one], _file(one)),
         ),
     )
 
@@ -109,9 +118,19 @@ def arrange(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places[scope(item.nodeid)])
 
 
+def _beginning(count: int) -> int:
+    """How many of so many processes begin with a laboratory."""
+    return count - (2 if count >= _TWO_WITHOUT else 1 if count > 1 else 0)
+
+
 def has_laboratory(worker: str, count: int) -> bool:
     """Whether a process (xdist's gw0, gw1, ...) of so many begins with tests of laboratories."""
-    return count < 2 or worker != f"gw{count - 1}"
+    return worker not in [f"gw{number}" for number in range(count)][_beginning(count) :]
+
+
+def never_has_one(worker: str, count: int) -> bool:
+    """Whether it ends when all is begun that needs no laboratory: the last of three or more."""
+    return count >= _TWO_WITHOUT and worker == f"gw{count - 1}"
 
 
 def give_way() -> None:
@@ -149,13 +168,10 @@ def make_ready(items: Iterable[pytest.Item]) -> None:
     )
 
 
-def _for_the_last(units: Mapping[str, Iterable[str]]) -> str | None:
-    """The scope that a process takes next that began without a laboratory, of those that are left.
-
-    None if it does as the others do.
-    """
+def _rest(units: Mapping[str, Iterable[str]]) -> str | None:
+    """The first scope of those left that needs no laboratory."""
     rest = (one for one, tests in units.items() if not any(map(in_laboratory, tests)))
-    return next(rest, next(filter(by_itself, units), None))
+    return next(rest, None)
 
 
 def scheduler(config: pytest.Config, log: Any) -> Any:
@@ -168,9 +184,13 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
 
         def _assign_work_unit(self, node: Any) -> None:
             if not has_laboratory(node.gateway.id, self.numnodes):
-                rest = _for_the_last(self.workqueue)
-                if rest is not None:
-                    self.workqueue.move_to_end(rest, last=False)
+                rest = _rest(self.workqueue)
+                if rest is None and never_has_one(node.gateway.id, self.numnodes):
+                    node.shutdown()  # when it has done what it was given
+                    return
+                chosen = rest or next(filter(by_itself, self.workqueue), None)
+                if chosen is not None:
+                    self.workqueue.move_to_end(chosen, last=False)
             super()._assign_work_unit(node)
 
     config.option.loadscopereorder = False  # by their number, which says little
@@ -186,7 +206,7 @@ class Timing:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note set-up, call and tear-down of a test."""
-        file = report.nodeid.split("::", 1)[0]
+        file = _file(report.nodeid)
         self.files[file] += report.duration
         if in_laboratory(file):
             node = getattr(report, "node", None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import os
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,9 +163,14 @@ def _may_change(domain: Domain, one: difference.Difference, root: Element) -> bo
 
 
 def test_rendering_what_was_read_changes_nothing(folder: Path) -> None:
-    """Neither in a new definition nor in the one that is there, of which nothing else goes."""
+    """Neither in a new definition nor in the one that is there, of which nothing else goes.
+
+    All of them with FLEET_VIRT_TRIALS, else each fourth.
+    """
     read = whole = values = covered = written = 0
+    every = 1 if "FLEET_VIRT_TRIALS" in os.environ else 4
     texts = {path.read_text(encoding="utf-8"): path.name for path in sorted(folder.iterdir())}
+    texts = dict(list(texts.items())[::every])
     missing: collections.Counter[str] = collections.Counter()
     problems: list[str] = []
     for text, name in texts.items():
@@ -197,7 +203,7 @@ def test_rendering_what_was_read_changes_nothing(folder: Path) -> None:
             problems.append(f"{name}: {sorted(gone)} went with another setting")
         written += len(changes)
     assert not problems, "\n".join(problems)
-    assert read > 2000
+    assert read > 2000 / every
     share = covered / values
     print(
         f"libvirt {_libvirt_source.VERSION}'s own domains: {read} read, {whole} of them described"

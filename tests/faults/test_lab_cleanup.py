@@ -128,6 +128,7 @@ def test_network(lab):
 """
 
 
+@pytest.mark.trials
 def test_killed_at_random_moments_of_a_test_run(traces: Traces, tmp_path: Path) -> None:
     file = tmp_path / "test_run.py"
     file.write_text(TEST_RUN.format(name=NAME))

@@ -239,7 +239,7 @@ def test_a_file_newer_than_the_daemon_is_read(machine: Machine) -> None:
 
 
 def test_settings_that_libvirt_refuses_are_put_back(machine: Machine, guests: Guests) -> None:
-    guests.define(machine.name, GUEST, start=True, nics=())
+    guests.define(machine.name, GUEST, start=True, nics=(), blank=True)
     pid = machine.sh(f"cat /run/libvirt/qemu/{GUEST}.pid")
     before = harness.state_of(machine.lab, machine.name, WATCH)["files"]
     done = machine.run(tls_allowed_dn_list=["CN=cli*"], qemu_conf={"keepalive_interval": "many"})
@@ -307,7 +307,7 @@ def test_refused(machine: Machine) -> None:
 
 def test_leases(machine: Machine, guests: Guests) -> None:
     leases = {"lockspace": "/var/lib/libvirt/shared-leases"}
-    guests.define(machine.name, GUEST, start=True, nics=())
+    guests.define(machine.name, GUEST, start=True, nics=(), blank=True)
     assert "lock_manager" in machine.run(**leases)["msg"]
     guests.virsh(machine.name, "destroy", GUEST)
     assert machine.run(**leases)["changed"]

@@ -64,8 +64,9 @@ from ansible_collections.fleet.virt.tests.integration.provisioning.test_snapshot
 from ansible_collections.fleet.virt.tests.integration.reading.test_console import (
     COMMANDS as OF_CONSOLES,
 )
+from ansible_collections.fleet.virt.tests.integration.support import blank
 from ansible_collections.fleet.virt.tests.integration.support.ansible import PROGRAMS, Ansible
-from ansible_collections.fleet.virt.tests.integration.support.guests import BASE, IMAGES, Guests
+from ansible_collections.fleet.virt.tests.integration.support.guests import BLANK, IMAGES, Guests
 from ansible_collections.fleet.virt.tests.integration.test_image_peers import (
     COMMAND as OF_PEERS,
 )
@@ -110,12 +111,18 @@ class Props:
         self.new_pool = False  # whether the pool base was not there before
         self.as_shipped = False  # whether libvirt is to be as its packages left it
 
-    def variables(self) -> dict[str, Any]:
-        """A folder of images and a key for the VMs, as an administrator sets them."""
+    def variables(self, *, boots: bool = True) -> dict[str, Any]:
+        """A folder of images and a key for the VMs, as an administrator sets them.
+
+        ``boots``: the images have an operating system.
+        """
         pictures = self.folder / "images"
         pictures.mkdir()
         for name in ("debian12.qcow2", "centos.img"):
-            (pictures / name).symlink_to(images.image("tiny"))
+            if boots:
+                (pictures / name).symlink_to(images.image("tiny"))
+            else:
+                blank.make(pictures / name)
         key = self.folder / "id_ed25519"
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(key)]
         subprocess.run(command, check=True)
@@ -124,7 +131,7 @@ class Props:
     def image_there(self) -> None:
         """The image that examples expect on the hypervisor."""
         self.guests.prepare("hv1")
-        self.guests.script("hv1", f"cp {BASE} {IMAGES}/centos.qcow2")
+        self.guests.script("hv1", f"cp {BLANK} {IMAGES}/centos.qcow2")
 
     def vms(self, variables: Mapping[str, Any], *names: str, start: bool = True) -> None:
         """Virtual machines made by the collection itself."""
@@ -153,7 +160,7 @@ class Props:
             self.guests.script(
                 "hv1",
                 "virsh -q pool-destroy base; virsh -q pool-undefine base\n"
-                "rm -r /var/lib/libvirt/base /var/lib/libvirt/images/fleet-virt.pool-id\n",
+                "rm -rf /var/lib/libvirt/base /var/lib/libvirt/images/fleet-virt.pool-id\n",
             )
         if self.as_shipped:
             files = "/etc/libvirt/*.conf /etc/default/libvirt*"
@@ -172,12 +179,17 @@ def _nothing(_props: Props) -> Stage:
 
 
 def _web1(props: Props) -> Stage:
+    props.guests.define("hv1", "web1", start=True, blank=True)
+    return Stage()
+
+
+def _talks(props: Props) -> Stage:
     props.guests.define("hv1", "web1", start=True)
     return Stage()
 
 
 def _screen(props: Props) -> Stage:
-    props.guests.define("hv1", "web1", start=True, devices=_VIDEO)
+    props.guests.define("hv1", "web1", start=True, devices=_VIDEO, blank=True)
     return Stage(replaced={"./screens": str(props.folder / "screens")})
 
 
@@ -211,7 +223,7 @@ def _keys(props: Props) -> Stage:
 
 
 def _purge(props: Props) -> Stage:
-    variables = props.variables()
+    variables = props.variables(boots=False)
     props.vms(variables, "web1", start=False)
     props.vms(variables, "web2", "db1")
     return Stage(variables=variables)
@@ -261,7 +273,7 @@ def _off_to_copy(props: Props) -> Stage:
 _STAGES: dict[str, Callable[[Props], Stage]] = {
     "virt_console": _web1,
     "virt_clone": _off_to_copy,
-    "virt_console_log": _web1,
+    "virt_console_log": _talks,
     "virt_adopt": _legacy1,
     "virt_firewall": _nothing,
     "virt_daemon": _daemon,
@@ -339,7 +351,8 @@ def test_examples_of_module(module: str, props: Props) -> None:
     "plugin", _OTHER_PLUGINS, ids=lambda path: f"{path.parent.name}-{path.stem}"
 )
 def test_examples_of_plugin(plugin: Path, props: Props, tmp_path: Path) -> None:
-    props.guests.define("hv1", "web1", start=True, top=_OURS)
+    waited_for = plugin.stem == "virt_unlisted"
+    props.guests.define("hv1", "web1", start=True, top=_OURS, blank=not waited_for)
     texts = list(yaml.safe_load_all(documentation.texts(plugin)["EXAMPLES"]))
     assert texts
     for number, content in enumerate(texts):

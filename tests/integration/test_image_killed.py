@@ -70,6 +70,7 @@ def _ends_right(site: Site, image: str, path: Path, where: str) -> None:
     site.lab.ssh("hv1", f"chattr -i {FOLDER}/* && virsh -q vol-delete {volume} {POOL}")
 
 
+@pytest.mark.trials
 def test_the_run_is_killed(site: Site) -> None:
     """The controller dies, somewhere between its start and its end."""
     path = site.convert("large.qcow2", os.urandom(64 * MIB), 512 * MIB)
@@ -93,6 +94,7 @@ def test_the_run_is_killed(site: Site) -> None:
     assert kills >= _TRIALS // 2
 
 
+@pytest.mark.trials
 def test_the_module_is_killed(site: Site) -> None:
     """The module dies on the hypervisor, where the image lies: copying, checking, naming."""
     path = site.convert("large.qcow2", os.urandom(128 * MIB), 256 * MIB)

@@ -352,6 +352,7 @@ def test_tiny_keeps_what_it_is_told_over_a_reboot(tmp_path: Path, machines: list
     assert guest.run("cat /root/note") == "kept\n"
 
 
+@pytest.mark.trials
 def test_debian_is_a_cloud_guest(tmp_path: Path, machines: list[Guest]) -> None:
     late = {"path": "/etc/late", "content": "x", "owner": "ansible:ansible", "defer": True}
     asked = {"runcmd": ["touch /root/first-boot"], "timezone": "Asia/Tokyo", "write_files": [late]}

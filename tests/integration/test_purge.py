@@ -19,6 +19,7 @@ from ansible_collections.fleet.virt.tests.integration import harness
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible
 from ansible_collections.fleet.virt.tests.integration.support.guests import (
     BASE,
+    BLANK,
     IMAGES,
     NIC,
     Guests,
@@ -56,7 +57,7 @@ def metadata(volumes: Sequence[tuple[str, str]], phase: str = "", owner: str = "
 
 
 class Vms:
-    """VMs as the collection makes them, but made by virsh."""
+    """VMs as the collection makes them, but made by virsh, and without an operating system."""
 
     def __init__(self, guests: Guests, ansible: Ansible) -> None:
         self.guests = guests
@@ -94,7 +95,7 @@ class Vms:
         self.guests.prepare(host)
         self.guests.script(host, "\n".join(["true", *script]))
         top = metadata(volumes, phase, owner)
-        self.guests.define(host, name, devices=devices, top=top, nics=nics, start=start)
+        self.guests.define(host, name, devices=devices, top=top, nics=nics, start=start, blank=True)
         return [f"{IMAGES}/{volume}" for volume, _ in volumes]
 
     def purge(self, name: str, host: str = "hv1", **options: t.Any) -> dict[str, t.Any]:
@@ -124,7 +125,7 @@ def vms(guests: Guests, ansible: Ansible) -> Iterator[Vms]:
         guests.prepare(host)
     yield Vms(guests, ansible)
     for host in ("hv1", "hv2"):
-        kept = f"! -name '{BASE.rpartition('/')[2]}'"
+        kept = " ".join(f"! -name '{path.rpartition('/')[2]}'" for path in (BASE, BLANK))
         script = (
             "for name in $(virsh -q list --all --name); do virsh -q destroy $name 2>/dev/null;"
             " virsh -q undefine $name --managed-save --snapshots-metadata --nvram; done\n"
@@ -370,13 +371,15 @@ def test_stopped_halfway_it_cannot_be_started_and_is_finished_by_the_next(vms: V
     assert [item["path"] for item in vm["removed"]] == [paths[1], None]
 
 
+_WATCHING = "/run/fleet-virt-test-watching"
 # Kills, on the hypervisor, the process that has marked a domain as its own to remove
-_KILL = """
+_KILL = f"""
 import os, re, signal, sys, time
-end = time.monotonic() + 60
+open("{_WATCHING}", "w").close()
+end = time.monotonic() + 40
 while time.monotonic() < end:
     try:
-        text = open(f"/etc/libvirt/qemu/{sys.argv[1]}.xml").read()
+        text = open(f"/etc/libvirt/qemu/{{sys.argv[1]}}.xml").read()
     except FileNotFoundError:
         continue
     found = re.search(r"<fleet:owner [^>]*pid=.(\\d+)", text)
@@ -401,11 +404,17 @@ def test_killed_at_random_moments_the_next_run_ends_right(vms: Vms) -> None:
         vms.make("killed1", disks=disks, seed=True)
         # the first is killed as soon as it has marked the domain
         delay = random.uniform(0, 0.4) if round_ else 0.0  # noqa: S311 - no secret
+        vms.lab.ssh("hv1", f"rm -f {_WATCHING}")
         with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(vms.purge, "killed1")
             command = ["python3", "-c", _KILL, "killed1", str(delay)]
-            ended = vms.lab.ssh("hv1", command, check=False)
-            result = running.result()
+            killer = pool.submit(vms.lab.ssh, "hv1", command, check=False)
+            wait_for(
+                lambda: vms.lab.ssh("hv1", f"test -e {_WATCHING}", check=False).returncode == 0,
+                20,
+                "the killer watches",
+            )
+            result = vms.purge("killed1")
+            ended = killer.result()
         assert "nothing" not in ended.stderr, result
         killed += ended.returncode == 0
         if not vms.gone("killed1"):
@@ -448,7 +457,7 @@ def test_a_vm_of_virt_init_leaves_nothing(vms: Vms, tmp_path: Path) -> None:
     )
     wanted = {
         "name": "made1",
-        "image": BASE,
+        "image": BLANK,
         "memory": 128,
         "disks": [{"name": "system", "size": 64}, {"name": "data", "size": 8}],
     }

@@ -117,8 +117,8 @@ def test_a_reboot_is_another_boot(ansible: Ansible, awake: Guests) -> None:
 def test_the_playbook_finds_them_wherever_they_are(
     ansible: Ansible, lab: Laboratory, guests: Guests
 ) -> None:
-    guests.define("hv1", "here1")
-    guests.define("hv2", "there1")
+    guests.define("hv1", "here1", blank=True)
+    guests.define("hv2", "there1", blank=True)
     names = {"virt_names": "here1,there1"}
     for state, shown in (("running", "running"), ("paused", "paused"), ("saved", "shut off")):
         harness.verify_playbook(
@@ -147,8 +147,8 @@ def test_the_playbook_starts_in_order_and_back(
     ansible: Ansible, lab: Laboratory, guests: Guests
 ) -> None:
     """The database on one hypervisor before the server on the other; after a failure no more."""
-    guests.define("hv2", "first1", top=ORDER.format(FIRST))
-    guests.define("hv1", "second1", top=ORDER.format(SECOND))
+    guests.define("hv2", "first1", top=ORDER.format(FIRST), blank=True)
+    guests.define("hv1", "second1", top=ORDER.format(SECOND), blank=True)
     names = {"virt_names": "second1,first1"}
 
     def brought(**variables: object) -> list[str]:

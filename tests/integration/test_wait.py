@@ -90,6 +90,13 @@ def mute(guests: Guests) -> Guests:
     return guests
 
 
+@pytest.fixture
+def halted(guests: Guests) -> Guests:
+    """One of the same name that only runs: it has neither a NIC nor an operating system."""
+    guests.define("hv1", "mute", start=True, nics=(), blank=True)
+    return guests
+
+
 def test_all_at_once(first: tuple[Run, float], lab: Laboratory) -> None:
     run, took = first
     run.succeeded()
@@ -231,7 +238,7 @@ def test_what_does_not_run_is_not_waited_for(web: Guests, ansible: Ansible) -> N
     assert "off: its console shows nothing" in run.stdout
 
 
-@pytest.mark.usefixtures("web", "mute")
+@pytest.mark.usefixtures("web", "halted")
 def test_one_that_does_not_answer_holds_up_nobody(ansible: Ansible) -> None:
     run = waiting(ansible, "hv1", {"names": ["mute", "web1"], "wait_timeout": "6"})
     vms = by_name(run)
@@ -274,15 +281,16 @@ def test_a_login_prompt_of_a_guest_that_has_no_cloud_init_ends_the_wait(
     assert vm["console"][-1] == "mute login:"
 
 
-def test_one_that_ends_meanwhile(mute: Guests, ansible: Ansible) -> None:
-    mute.script("hv1", "systemd-run --quiet --on-active=8 virsh -q destroy mute")
+def test_one_that_ends_meanwhile(halted: Guests, ansible: Ansible) -> None:
+    at_once = "--timer-property=AccuracySec=100ms"  # not within a minute after it
+    halted.script("hv1", f"systemd-run -q --on-active=8 {at_once} virsh -q destroy mute")
     begun = time.monotonic()
     run = waiting(ansible, "hv1", {"names": ["mute"]})
     assert time.monotonic() - begun < LIMIT
     assert run.of("Wait")["hv1"]["msg"] == "mute: it is not running: shutoff (destroyed)"
 
 
-def test_it_outlives_its_ssh_connection(mute: Guests, ansible: Ansible) -> None:
+def test_it_outlives_its_ssh_connection(halted: Guests, ansible: Ansible) -> None:
     shown = ansible.module("hv1", "ansible.builtin.debug", {"var": "hostvars['hv1']"})["hv1"]
     known = shown["hostvars['hv1']"]
     common = shlex.split(known["ansible_ssh_common_args"])
@@ -299,10 +307,10 @@ def test_it_outlives_its_ssh_connection(mute: Guests, ansible: Ansible) -> None:
     assert 0 in cut, "there was no connection to cut"
     assert "hv1: cannot be reached" in run.stdout, str(run)
     assert run.of("Wait")["hv1"]["msg"] == "mute: no address: it has no NIC", str(run)
-    assert mute.state("hv1", "mute").startswith("running")
+    assert halted.state("hv1", "mute").startswith("running")
 
 
-def test_it_outlives_the_daemon(mute: Guests, ansible: Ansible, lab: Laboratory) -> None:
+def test_it_outlives_the_daemon(halted: Guests, ansible: Ansible, lab: Laboratory) -> None:
     units = "libvirtd.socket libvirtd-ro.socket libvirtd-admin.socket"
 
     def disturb() -> None:
@@ -315,25 +323,25 @@ def test_it_outlives_the_daemon(mute: Guests, ansible: Ansible, lab: Laboratory)
     run = disturbed(ansible, disturb)
     assert "hv1: cannot connect to libvirt at qemu:///system: " in run.stdout, str(run)
     assert run.of("Wait")["hv1"]["msg"] == "mute: no address: it has no NIC", str(run)
-    assert mute.state("hv1", "mute").startswith("running")
+    assert halted.state("hv1", "mute").startswith("running")
 
 
 def disturbed(ansible: Ansible, disturb: Callable[[], None]) -> Run:
-    """A wait for the mute guest that is disturbed when it is well under way.
+    """A wait for the guest ``mute`` that is disturbed when it is well under way.
 
-    That is after 12 seconds where a ping takes 1.5 s, on a busier machine in proportion.
+    That is after 7 seconds where a ping takes 1.5 s, on a busier machine in proportion.
     """
     began = time.monotonic()
     ansible.module("hv1", "ansible.builtin.ping")
     slower = max(1.0, (time.monotonic() - began) / 1.5)
 
     def later() -> None:
-        time.sleep(12 * slower)
+        time.sleep(7 * slower)
         disturb()
 
     thread = threading.Thread(target=later)
     thread.start()
-    run = waiting(ansible, "hv1", {"names": ["mute"], "wait_timeout": int(35 * slower), "slice": 3})
+    run = waiting(ansible, "hv1", {"names": ["mute"], "wait_timeout": int(25 * slower), "slice": 3})
     thread.join()
     return run
 

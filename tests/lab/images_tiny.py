@@ -42,8 +42,8 @@ ROOT_MODULES = (
 )
 # The second line saves about a tenth of the boot under emulation.
 COMMAND_LINE = (
-    "console=ttyS0,115200 quiet scsi_mod.scan=sync panic=5 "
-    "mitigations=off nokaslr no_timer_check cryptomgr.notests"
+    "console=ttyS0,115200 quiet scsi_mod.scan=manual panic=5 "
+    "mitigations=off nokaslr no_timer_check cryptomgr.notests lsm= audit=0"
 )
 
 FILES = {

@@ -153,18 +153,21 @@ def spawn(directory: Path, role: str, script: str, arguments: Sequence[str], log
     return int(pidfile.read_text())
 
 
+_EXEC_SECONDS = 15.0  # where three laboratories share a disk, reading a program can take seconds
+
+
 def started(directory: Path, role: str, log: Path) -> int | None:
     """The process that ``spawn`` started with this role and log, while it lives."""
     try:
         pid = int(log.with_suffix(".pid").read_text())
     except (FileNotFoundError, ValueError):
         return None
-    deadline = time.monotonic() + 1
+    deadline = time.monotonic() + _EXEC_SECONDS
     while not dead(pid):
         environment = _environment(pid)
         if environment:
             return pid if _role(environment, directory) == role else None
-        # In the middle of exec a process has no environment for a moment.
+        # In the middle of exec a process has no environment until its program is read.
         if time.monotonic() > deadline:
             break
         time.sleep(0.001)

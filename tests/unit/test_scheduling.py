@@ -29,17 +29,26 @@ def test_laboratories_come_first_and_the_longest_of_them() -> None:
     ]
 
 
-def test_what_leaves_something_behind_comes_last() -> None:
+def test_moves_come_before_all_others() -> None:
+    files = (f"{_FOLDER}/migration/test_m.py", f"{_FOLDER}/test_a.py")
+    tests = [f"{file}::test_1" for file in files]
+    assert scheduling.in_order(tests, {files[1]: 900.0}) == list(files)
+
+
+def test_what_leaves_something_behind_comes_last_one_by_one() -> None:
     last = f"{_FOLDER}/test_examples.py"
-    tests = [f"{last}::test_1", f"{_FOLDER}/test_x.py::test_1", "tests/unit/test_u.py::test_1"]
-    assert scheduling.in_order(tests, {last: 900.0})[:2] == [f"{_FOLDER}/test_x.py", last]
+    tests = [f"{last}::test_{name}" for name in "cab"]
+    others = [f"{_FOLDER}/test_x.py", "tests/unit/test_u.py"]
+    nodeids = [*tests, *(f"{file}::test_1" for file in others)]
+    # in their order: what the last ones share stays from then on
+    assert scheduling.in_order(nodeids, {last: 900.0}) == [others[0], *tests, others[1]]
 
 
 def test_what_any_process_can_take_is_left_to_the_end() -> None:
     files = ("test_lab.py", "test_examples.py", "test_x.py")
     tests = [*(f"{_FOLDER}/{name}::test_1" for name in files), "tests/unit/test_u.py::test_1"]
     found = scheduling.in_order(tests, {f"{_FOLDER}/test_lab.py": 900.0})
-    order = ("test_x.py", "test_examples.py", "test_lab.py")
+    order = ("test_x.py", "test_examples.py::test_1", "test_lab.py")
     assert found == [*(f"{_FOLDER}/{name}" for name in order), "tests/unit/test_u.py"]
 
 
@@ -51,12 +60,16 @@ def test_what_shares_a_fleet_stays_together() -> None:
     ]
 
 
-def test_one_process_has_no_laboratory() -> None:
+def test_two_processes_have_no_laboratory() -> None:
     assert scheduling.has_laboratory("gw0", 1)
-    assert [scheduling.has_laboratory(f"gw{number}", 3) for number in range(4)] == [
-        *(True, True, False),
+    assert [scheduling.has_laboratory(f"gw{number}", 2) for number in range(2)] == [True, False]
+    assert [scheduling.has_laboratory(f"gw{number}", 4) for number in range(5)] == [
+        *(True, True, False, False),
         True,  # it takes the place of one that died
     ]
+    ends = [scheduling.never_has_one(f"gw{number}", 4) for number in range(5)]
+    assert ends == [False, False, False, True, False]
+    assert not scheduling.never_has_one("gw1", 2)
 
 
 _TEST = """
@@ -70,9 +83,10 @@ def test_one() -> None:
 """
 
 
+@pytest.mark.parametrize("processes", [3, 4])
 @pytest.mark.parametrize("chosen", ["tests", "tests/integration"])
 def test_what_needs_no_laboratory_runs_beside_them(
-    checkout: Path, tmp_path: Path, chosen: str
+    checkout: Path, tmp_path: Path, chosen: str, processes: int
 ) -> None:
     ran = tmp_path / "ran"
     site = tmp_path / "site"
@@ -85,7 +99,7 @@ def test_what_needs_no_laboratory_runs_beside_them(
     for name in ("conftest.py", "scheduling.py", "__init__.py"):
         shutil.copy(checkout / "tests" / name, site / "tests")
     alone = ["-p", "no:cacheprovider", "--import-mode=importlib", "-c", "/dev/null"]
-    split = ["--numprocesses", "3", "--dist", "loadgroup", "--rootdir", str(site)]
+    split = ["--numprocesses", str(processes), "--dist", "loadgroup", "--rootdir", str(site)]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *alone, *split, chosen],
         cwd=site,
@@ -98,13 +112,13 @@ def test_what_needs_no_laboratory_runs_beside_them(
     assert len(lines) == count
     assert done.stdout.splitlines()[-1] == f"{count} passed, 0 failed, 0 skipped", done.stdout
     ((_, worker, own),) = [line for line in lines if "test_lab" in line[0]]
-    assert worker == "gw2"
+    *first, helper, last = [f"gw{number}" for number in range(processes)]
+    assert worker == helper
     lines = [line for line in lines if "test_lab" not in line[0]]
-    by_worker = {name: [one for one in lines if one[1] == name] for name in ("gw0", "gw1", "gw2")}
-    assert all("/integration/" in file for name in ("gw0", "gw1") for file, *_ in by_worker[name])
+    assert all("/integration/" in file for file, name, _ in lines if name in first)
+    assert all("ontract" in file for file, name, _ in lines if name == last)
     assert len({worker for file, worker, _ in lines if "/keys/" in file}) == 1
-    rest = ["ontract" in file for file, *_ in by_worker["gw2"]]
-    assert sum(rest) == (3 if chosen == "tests" else 0)
+    rest = ["ontract" in file for file, name, _ in lines if name == helper]
     assert rest == sorted(rest, reverse=True), "it helps the others after its own tests"
     nice = {int(nice) > os.nice(0) for file, _, nice in lines if "ontract" in file}
     assert nice == ({True} if chosen == "tests" else set())

@@ -191,10 +191,10 @@ def _movers(
     fleet.sweep()
 
 
-def bring(fleet: Fleet) -> None:
-    """The tiny image and the pools on both hypervisors."""
+def bring(fleet: Fleet, image: str = "tiny.qcow2") -> None:
+    """An image and the pools on both hypervisors."""
     brought = fleet.ansible.module(
-        "hypervisors", "virt_image", {"image": "tiny.qcow2"}, extra=fleet.variables
+        "hypervisors", "virt_image", {"image": image}, extra=fleet.variables
     )
     assert not [one for one in brought.values() if one["failed"]], brought
     for host in ("hv1", "hv2"):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.fleet.virt.tests.integration.support import blank
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Run
 
 from .conftest import IMAGES, Movers
@@ -316,7 +317,7 @@ _EFI = (
 
 def test_a_vm_gets_another_name(movers: Movers) -> None:
     """With what is called after it; the name is nobody's before and after."""
-    movers.make("web1", start=False)
+    movers.make("web1", image=blank.NAME, start=False)
     movers.make("other", host="hv2", start=False)
     movers.fleet.host("hv1", f"echo a word > {_LOGS}/web1-console.log")
     before = movers.listed("hv1", "web1")

@@ -9,8 +9,9 @@ Each rule by itself is among the unit tests of the plan; here is what needs real
 from __future__ import annotations
 
 from ansible_collections.fleet.virt.tests.integration import harness
+from ansible_collections.fleet.virt.tests.integration.support import blank
 
-from .conftest import IMAGES, MODULE, Movers
+from .conftest import IMAGES, MODULE, Movers, bring
 
 _MARK = "fleet-virt.maintenance"
 _TWIN = """
@@ -23,7 +24,8 @@ def test_everything_that_speaks_against_it_at_once(movers: Movers) -> None:
     """A bridge, a medium, the name, a file in the way, maintenance."""
     movers.fleet.host("hv1", "ip link show br9 >/dev/null 2>&1 || ip link add br9 type bridge")
     nics = [{"name": "eth0", "type": "bridge", "source": "br9"}]
-    movers.make("bad", nics=nics)
+    bring(movers.fleet, blank.NAME)
+    movers.make("bad", image=blank.NAME, nics=nics)
     movers.fleet.host(
         "hv1",
         f"truncate -s 1M {IMAGES}/i.iso; virsh -q attach-disk bad {IMAGES}/i.iso sdy --type cdrom"
@@ -59,7 +61,8 @@ def test_everything_that_speaks_against_it_at_once(movers: Movers) -> None:
 
 
 def test_states_and_names_that_do_not_move(movers: Movers) -> None:
-    movers.make("still")
+    bring(movers.fleet, blank.NAME)
+    movers.make("still", image=blank.NAME)
 
     def refused(name: str = "still", **options: object) -> str:
         vm = movers.module(name, **options)

@@ -10,6 +10,7 @@ import shlex
 from pathlib import Path
 
 from ansible_collections.fleet.virt.tests.contract import documentation
+from ansible_collections.fleet.virt.tests.integration.support import blank
 
 from .conftest import Movers
 
@@ -38,7 +39,7 @@ def test_the_guide_shows_these() -> None:
 
 
 def test_commands_of_the_guide(movers: Movers) -> None:
-    movers.make("web1")
+    movers.make("web1", image=blank.NAME)
     movers.make("db1", start=False)
     for command, pattern in COMMANDS.items():
         program, *words = shlex.split(command)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import subprocess
 import time
 
+from ansible_collections.fleet.virt.tests.integration.support import blank
 from ansible_collections.fleet.virt.tests.integration.support.killing import kill_tree
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 
@@ -20,6 +21,8 @@ from .conftest import Movers
 _NAMES = [f"leaves{number}" for number in range(5)]
 _OFF = _NAMES[1]
 _STUCK = "stuck"
+# The first to leave boots, so that its move takes long enough to be interrupted
+_IMAGE = dict.fromkeys(_NAMES[2:], blank.NAME)
 _HOST = {"virt_host": "hv1"}
 
 
@@ -70,7 +73,8 @@ def _begin_and_kill(movers: Movers) -> None:
 
 def test_emptied_and_filled_again(movers: Movers) -> None:
     for name in [*_NAMES, _STUCK]:
-        movers.make(name, start=name not in (_OFF, _STUCK))
+        image = _IMAGE.get(name, "tiny.qcow2")
+        movers.make(name, image=image, start=name not in (_OFF, _STUCK))
     movers.fleet.host("hv1", f"virsh -q snapshot-create-as {_STUCK} before")
     movers.lab.ssh("hv1", "virsh -q define /dev/stdin", input=_ILL)
     _made_on(movers, _OFF, "hv1", "hv2")

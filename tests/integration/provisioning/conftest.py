@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.fleet.virt.tests.integration.support import tls
+from ansible_collections.fleet.virt.tests.integration.support import blank, tls
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
@@ -58,6 +58,7 @@ class Fleet:
             "virt_ssh_public_key": str(key.with_suffix(".pub")),
         }
         (self.images / "tiny.qcow2").symlink_to(images.image("tiny"))
+        blank.make(self.images / blank.NAME)
 
     def raw_image(self, name: str, mib: int = 16, byte: bytes = b"") -> Path:
         """A raw image of ``mib`` MiB that begins with ``byte``, in the image folder."""

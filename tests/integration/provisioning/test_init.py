@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 from ansible_collections.fleet.virt.tests.integration import harness
+from ansible_collections.fleet.virt.tests.integration.support import blank
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 
 from .conftest import Fleet
@@ -345,7 +346,7 @@ def test_a_file_in_the_way_is_never_taken_over(fleet: Fleet) -> None:
 
 
 def test_a_running_vm_has_its_seed(fleet: Fleet) -> None:
-    _made(fleet.init("hv2", name="seeded", memory=96, image="tiny.qcow2"))
+    _made(fleet.init("hv2", name="seeded", memory=96, image=blank.NAME))
     medium = fleet.host("hv2", f"stat -c %a {_POOL}/seeded_seed.iso").strip()
     assert medium == "600"
     public = fleet.key.with_suffix(".pub").read_text().split()[1]

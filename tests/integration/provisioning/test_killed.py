@@ -18,7 +18,7 @@ import time
 from typing import Any
 
 import pytest
-from ansible_collections.fleet.virt.tests.integration.support import killing
+from ansible_collections.fleet.virt.tests.integration.support import blank, killing
 from ansible_collections.fleet.virt.tests.integration.support.killing import (
     kill_tree,
     killer,
@@ -32,7 +32,7 @@ _TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "1"))
 _SEED = int(os.environ.get("FLEET_VIRT_SEED", "20261121"))
 _NAME = "killed"
 _SEEDED = {"files": [{"path": "/etc/motd", "content": "x"}], "commands": ["true"]}
-_VM = {"name": _NAME, "memory": 96, "image": "tiny.qcow2", "wait": False, "seed": _SEEDED}
+_VM = {"name": _NAME, "memory": 96, "image": blank.NAME, "wait": False, "seed": _SEEDED}
 # A stranger who tries to start it all the time; a start while it is in creation is a "theft"
 _STRANGER = rf"""
 end=$(($(date +%s) + 60))
@@ -77,6 +77,7 @@ def _orphans(fleet: Fleet, host: str) -> list[str]:
     return found + ([backing] if backing else [])
 
 
+@pytest.mark.trials
 def test_the_module_killed_at_random_moments(fleet: Fleet) -> None:
     chance = random.Random(_SEED)  # noqa: S311 (where to kill, no secret)
 

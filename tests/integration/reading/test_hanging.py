@@ -53,7 +53,8 @@ def hung(guests: Guests) -> Iterator[Guests]:
         )
         guests.pool("hv1", "hung", "/srv/hung")
         for name in ("slow1", "stuck1"):
-            guests.define("hv1", name, paused=name == "slow1", devices=_DISK.format(name=name))
+            disk = _DISK.format(name=name)
+            guests.define("hv1", name, paused=name == "slow1", devices=disk, blank=True)
         guests.define("hv1", "well1", paused=True)
         guests.virsh("hv1", "pool-refresh", "default")
         guests.script("hv1", f"virsh -q resume slow1; systemctl kill -s STOP {_UNITS}")

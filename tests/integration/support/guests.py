@@ -15,12 +15,14 @@ from typing import Any
 
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
+from . import blank as blank_disk
 from .waiting import wait_for
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 IMAGES = "/var/lib/libvirt/images"
 CONSOLES = "/var/log/fleet-virt-test"
 BASE = f"{IMAGES}/tiny.qcow2"
+BLANK = f"{IMAGES}/{blank_disk.NAME}"
 
 _DOMAIN = """\
 <domain type='{type}'>
@@ -97,18 +99,19 @@ class Guests:
         return self.script(host, f"virsh -q -c qemu:///system {shlex.join(words)}", limit=limit)
 
     def prepare(self, host: str) -> None:
-        """Bring the tiny image to the host and have the pool ``default``, once a session."""
+        """Bring both images to the host and have the pool ``default``, once a session."""
         if host in self._prepared:
             return
         image = _tiny_image()
         with image.open("rb") as stream:
-            command = [*self.lab.login(host), "--", f"mkdir -p {CONSOLES}; cat > {BASE}"]
+            make = f"mkdir -p {CONSOLES}; cat > {BASE}; {blank_disk.script(BLANK)}"
+            command = [*self.lab.login(host), "--", make]
             subprocess.run(command, stdin=stream, check=True, timeout=60)
         self.pool(host, "default", IMAGES)
         self._prepared.add(host)
 
     def forget(self) -> None:
-        """The images were swept away: the tiny image has to be brought again."""
+        """The images were swept away: they have to be brought again."""
         self._prepared.clear()
 
     def pool(self, host: str, name: str, path: str, *, start: bool = True) -> None:
@@ -136,7 +139,7 @@ class Guests:
         top: str = "",
         on_crash: str = "destroy",
     ) -> str:
-        """The definition of a guest on an overlay of the tiny image."""
+        """The definition of a guest on an overlay of its own."""
         return _DOMAIN.format(
             type="kvm" if self.lab.record.kvm else "qemu",
             name=name,
@@ -151,18 +154,27 @@ class Guests:
         )
 
     def define(
-        self, host: str, name: str, *, start: bool = False, paused: bool = False, **options: Any
+        self,
+        host: str,
+        name: str,
+        *,
+        start: bool = False,
+        paused: bool = False,
+        blank: bool = False,
+        **options: Any,
     ) -> None:
         """Define a tiny guest, with :meth:`xml`'s options, and start it if asked.
 
-        The pool does not know its disk before it is refreshed.
+        A ``blank`` one has no operating system: for tests in which it only has to run. The pool
+        does not know its disk before it is refreshed.
         """
         self.prepare(host)
         self.made.append((host, name))
+        base = BLANK if blank else BASE
         begin = f"virsh -q start {name}{' --paused' if paused else ''}\n"
         self.script(
             host,
-            f"qemu-img create -q -f qcow2 -b {BASE} -F qcow2 {IMAGES}/{name}.qcow2\n"
+            f"qemu-img create -q -f qcow2 -b {base} -F qcow2 {IMAGES}/{name}.qcow2\n"
             "cat > /run/domain.xml; virsh -q define /run/domain.xml\n"
             + (begin if start or paused else ""),
             input=self.xml(name, **options),
