@@ -45,6 +45,23 @@ while [ "$(date +%s)" -lt "$end" ] && [ ! -e /run/stranger-stop ]; do
   fi
 done
 """
+# Kills who creates it as soon as its metadata say that its disk exists
+_KILLER = rf"""
+import os, re, time
+import libvirt
+libvirt.registerErrorHandler(lambda *_: None, None)
+connection, end = libvirt.open("qemu:///system"), time.monotonic() + 60
+while time.monotonic() < end:
+    try:
+        text = connection.lookupByName("{_NAME}").XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+    except libvirt.libvirtError:
+        continue
+    owner = re.search(r':owner [^>]* pid="([1-9][0-9]*)"', text)
+    if owner and re.search(r'role="disk" made="[0-9]', text):
+        os.kill(int(owner[1]), 9)
+        print("killed")
+        break
+"""
 
 
 def _orphans(fleet: Fleet, host: str) -> list[str]:
@@ -131,6 +148,31 @@ def test_the_playbook_killed_at_random_moments(fleet: Fleet) -> None:
         assert _orphans(fleet, "hv1") == [], f"seed {_SEED}, trial {trial}, {after:.1f} s"
         fleet.sweep()
     print(f"playbook killed {trials} times within {duration:.1f} s (seed {_SEED})")
+
+
+@pytest.mark.usefixtures("trusting")
+def test_the_playbook_goes_on_when_its_module_is_killed_in_mid_creation(fleet: Fleet) -> None:
+    """It withdraws claims then, but not what was begun: without the definition the disk would be
+    nobody's, and stand in the way of the next run."""
+    login = fleet.lab.login("hv1", user_root=True)
+    variables: dict[str, Any] = {"virt_vms": [{**_VM, "host": "hv1"}]}
+    with subprocess.Popen(
+        [*login, "exec /usr/bin/python3 -"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as killing_one:
+        assert killing_one.stdin is not None
+        killing_one.stdin.write(_KILLER)
+        killing_one.stdin.close()
+        run = fleet.provision(**variables)
+        assert killing_one.stdout is not None
+        assert killing_one.stdout.read().strip() == "killed"
+    assert run.returncode == 2, str(run)
+    assert f"{_NAME} on hv1: its module returned no result: it was killed (SIGKILL)" in run.stdout
+    assert fleet.domains()["hv1"] == [_NAME]
+    fleet.provision(**variables).succeeded()
+    assert _orphans(fleet, "hv1") == []
 
 
 def test_a_stranger_cannot_start_what_is_in_creation(fleet: Fleet) -> None:

@@ -133,7 +133,7 @@ def claim(host: Host, jobs: t.Sequence[Job], owner: Owner) -> PlacementEntry | N
             if not excess:
                 break
             job = claimed.pop().job
-            _withdraw(host.connection, job.domain.name, owner.run)
+            _withdraw(host.connection, job.domain.name, owner)
             job.changed = False
             job.fail(excess, refused=True)
     return facts
@@ -167,16 +167,23 @@ def _carry_out(works: t.Sequence[Work], stages: t.Collection[int]) -> list[Work]
 
 
 def withdraw(connection: Connection, names: t.Iterable[str], run: str) -> list[str]:
-    """Withdraw the claims of ``run`` on these names; returns those that existed."""
-    return [name for name in names if _withdraw(connection, name, run)]
+    """Withdraw the claims of ``run`` on these names that it has not begun to carry out; returns
+    those that existed.
+
+    A process that has begun may still be at work without anybody hearing from it; if it is dead,
+    only the definition names what it created, for the next run to remove.
+    """
+    with owners.host_lock():  # in which a process takes a claim over
+        return [name for name in names if _withdraw(connection, name, owners.reserved(run))]
 
 
-def _withdraw(connection: Connection, name: str, run: str) -> bool:
+def _withdraw(connection: Connection, name: str, claimer: Owner) -> bool:
     dom = find_domain(connection, name)
     stored = read_metadata(connection, dom) if dom is not None else None
     if dom is None or stored is None or stored.phase != "creating":
         return False
-    if stored.owner is None or stored.owner.run != run:
+    owner = stored.owner
+    if owner is None or (owner.run, owner.pid) != (claimer.run, claimer.pid):
         return False
     domains.undefine(connection, dom)
     return True

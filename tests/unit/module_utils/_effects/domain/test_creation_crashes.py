@@ -491,3 +491,27 @@ def test_a_run_takes_back_its_own_claims_only(machines: Machines) -> None:
         assert machine.call(lambda this: creation.withdraw(this, names, _RUN)) == ["web1"]
         assert machine.domains() == {}
         assert machine.faults() == []
+
+
+def test_a_creation_that_was_begun_is_no_claim_any_more(machines: Machines) -> None:
+    """A killed module looks to its controller like one that only claimed, and so does one that the
+    controller has lost: what it created would be nobody's without the definition."""
+    domains = _domains("web1")
+    number = found = 0
+    while True:
+        number += 1
+        with machines.new() as machine:
+            create = functools.partial(_create, domains=domains, root=machine.root)
+            machine.call(functools.partial(create, run=_RUN, stage="claim"))
+            finish = functools.partial(create, run=_RUN, stage="finish")
+            if machine.call(finish, kill_at=number) is not None:
+                break  # it was done before
+            files = machine.files()
+            found += bool(files)
+            withdrawn = machine.call(lambda this: creation.withdraw(this, ["web1"], _RUN))
+            assert withdrawn == [] or not files, machine.effects.done[-1]
+            result = machine.call(functools.partial(create, run=_NEXT_RUN))
+            assert result is not None
+            assert result.get("msg") is None, (machine.effects.done[-1], result["msg"])
+            assert _faults(machine, "web1") == [], machine.effects.done[-1]
+    assert found >= 3
