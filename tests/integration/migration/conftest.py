@@ -71,9 +71,11 @@ class Movers:
         """Whether the guest goes on where it has come to; if its kernel crashed, it is booted anew.
 
         QEMU's emulation, unlike KVM, now and then misses that a page was written while memory is
-        being copied, and the guest goes on with an old one (qemu-devel, 2015-09-03, "Page dirtying
-        and migration in pure-QEMU VM mode"). Only an emulated guest whose kernel says that it
-        crashed is excused so; whoever asks has a limit for how many of them.
+        being copied, and the guest goes on with an old one: before 9.0, collecting the pages that
+        were written (cpu_physical_memory_sync_dirty_bitmap) leaves the guest's TLB as it is, through
+        which it then writes unnoticed. ``count`` is made so that it hardly happens. Only an emulated
+        guest whose kernel says that it crashed is excused so; whoever asks has a limit for how many
+        of them.
 
         :raises AssertionError: it does not answer, and nothing tells that this is why.
         """

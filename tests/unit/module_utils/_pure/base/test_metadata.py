@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import typing as t
+from pathlib import Path
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils import _lxml
@@ -192,3 +193,71 @@ def test_coming_back_ends_the_note(
     before: tuple[str, ...], arrives: str, after: tuple[str, ...]
 ) -> None:
     assert metadata.arriving(Metadata(evacuated_from=before), arrives) == after
+
+
+_RECORDED = Path(__file__).parents[3] / "fixtures" / "metadata_2026_11_23"
+_IMAGES = "/var/lib/libvirt/images"
+_BOOT = "932371e9-3903-4e5e-bd09-8ddfa3a9f494"
+_CREATION = "9c167382-ae8d-4e19-a4f0-6423b23de65a"
+_MOVE = "bda79856-df55-4a3d-8c11-d1c2940fa971"
+_CREATOR = Owner(_BOOT, 1201, 531906, _CREATION)
+_MOVER = Owner(_BOOT, 1652, 612230, _MOVE)
+_HALF = Move("hv1", "hv2", _MOVE, "no", "running")
+_NO_KEY: dict[str, t.Any] = {
+    "home": "hv1",
+    "user": "ansible",
+    "image": ImageRef(
+        "tiny", "88b4384634a58f070db74a7f0f100d3b9f73c048f8343909ac6a67d27990824e", "qcow2"
+    ),
+}
+_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGFqbq7ki+/mmm8xsBqeGoFffoPw4f6cy0OezgsrVxKO web1"
+
+
+def _disk(made: str, target: str = "system") -> OwnVolume:
+    name = "web1_system.qcow2"
+    return OwnVolume("default", name, f"{_IMAGES}/{name}", target, "disk", made)
+
+
+def _medium(made: str) -> OwnVolume:
+    return OwnVolume("default", "web1_seed.iso", f"{_IMAGES}/web1_seed.iso", "seed", "seed", made)
+
+
+_SEEN = {
+    "claimed": Metadata(
+        "creating",
+        Owner(_BOOT, 0, 0, _CREATION),
+        volumes=(_disk("no"), _medium("no")),
+        **_NO_KEY,
+    ),
+    "creating": Metadata(
+        "creating", _CREATOR, volumes=(_disk("16474359"), _medium("begun")), **_NO_KEY
+    ),
+    "starting": Metadata(
+        "starting",
+        _CREATOR,
+        host_key=_KEY,
+        volumes=(_disk("16474359"), _medium("16474528")),
+        **_NO_KEY,
+    ),
+    "complete": Metadata(
+        host_key=_KEY, volumes=(_disk("16474359"), _medium("16474528")), **_NO_KEY
+    ),
+    "moving": Metadata(
+        "migrating", _MOVER, host_key=_KEY, volumes=(_disk("16474499"),), move=_HALF, **_NO_KEY
+    ),
+    "claimed_by_a_move": Metadata(
+        "creating", _MOVER, volumes=(_disk("yes", "vda"),), move=_HALF
+    ),
+}
+
+
+@pytest.mark.parametrize("state", _SEEN)
+def test_what_the_version_of_2026_11_23_wrote_is_read(state: str) -> None:
+    """Recorded on hypervisors, the VM's name and key shortened: a run of that version may have been
+    interrupted before the update, and its VMs are the user's."""
+    root = _lxml.parse((_RECORDED / f"{state}.xml").read_text(encoding="utf-8"), state)
+    assert metadata.parse(root) == _SEEN[state]
+
+
+def test_all_that_was_recorded_is_read() -> None:
+    assert {path.stem for path in _RECORDED.iterdir()} == _SEEN.keys()
