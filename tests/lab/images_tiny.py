@@ -40,12 +40,9 @@ ROOT_MODULES = (
     *("sr_mod", "ata_piix", "isofs", "vfat", "nls_cp437", "nls_ascii", "nls_iso8859_1"),
     *("evdev", "button", "pvpanic_mmio", "pvpanic_pci"),
 )
-# What takes the kernel a while under emulation and nobody needs here: tracing of kernel functions,
-# a file in /sys for each cache of the slab allocator, BPF's view of a congestion control, huge pages,
-# signatures of files
-_NOT_NEEDED = (
-    "init_kprobe_trace,slab_sysfs_init,cubictcp_register,init_hugetlbfs_fs,digsig_init"
-)
+# What takes the kernel a while under emulation and nobody needs here: tracing its functions, a file
+# in /sys for each cache of its allocator, BPF's view of congestion control, huge pages, signatures
+_NOT_NEEDED = "init_kprobe_trace,slab_sysfs_init,cubictcp_register,init_hugetlbfs_fs,digsig_init"
 # All but the first line saves about a sixth of the boot under emulation.
 COMMAND_LINE = (
     "console=ttyS0,115200 quiet scsi_mod.scan=manual panic=5 "
@@ -114,8 +111,8 @@ def unsigned(module: bytes) -> bytes:
     if not module.endswith(_SIGNED):
         return module
     signed = module[: -len(_SIGNED)]
-    # struct module_signature (kernel: scripts/sign-file.c): twelve bytes, the last four of which are
-    # the length of the signature before it, in network order
+    # struct module_signature (kernel: scripts/sign-file.c): twelve bytes, the last four of them the
+    # length of the signature before it, in network order
     return signed[: -12 - int.from_bytes(signed[-4:], "big")]
 
 

@@ -72,10 +72,10 @@ class Movers:
 
         QEMU's emulation, unlike KVM, now and then misses that a page was written while memory is
         being copied, and the guest goes on with an old one: before 9.0, collecting the pages that
-        were written (cpu_physical_memory_sync_dirty_bitmap) leaves the guest's TLB as it is, through
-        which it then writes unnoticed. ``count`` is made so that it hardly happens. Only an emulated
-        guest whose kernel says that it crashed is excused so; whoever asks has a limit for how many
-        of them.
+        were written (cpu_physical_memory_sync_dirty_bitmap) leaves the guest's TLB as it is, and
+        through it the guest then writes unnoticed. ``count`` is made so that this hardly happens.
+        Only an emulated guest whose kernel says that it crashed is excused so; whoever asks has a
+        limit for how many of them.
 
         :raises AssertionError: it does not answer, and nothing tells that this is why.
         """

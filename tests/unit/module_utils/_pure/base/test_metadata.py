@@ -245,9 +245,7 @@ _SEEN = {
     "moving": Metadata(
         "migrating", _MOVER, host_key=_KEY, volumes=(_disk("16474499"),), move=_HALF, **_NO_KEY
     ),
-    "claimed_by_a_move": Metadata(
-        "creating", _MOVER, volumes=(_disk("yes", "vda"),), move=_HALF
-    ),
+    "claimed_by_a_move": Metadata("creating", _MOVER, volumes=(_disk("yes", "vda"),), move=_HALF),
 }
 
 
