@@ -89,9 +89,16 @@ FAULTS = (
     Fault(
         "a run takes back claims of others",
         "domain/creation.py",
-        "    if stored.owner is None or stored.owner.run != run:\n        return False\n",
-        "    if stored.owner is None:\n        return False\n",
+        "    if owner is None or (owner.run, owner.pid) != (claimer.run, claimer.pid):\n",
+        "    if owner is None:\n",
         f"{_CREATION}::test_a_run_takes_back_its_own_claims_only",
+    ),
+    Fault(
+        "what was begun is withdrawn",
+        "domain/creation.py",
+        "(owner.run, owner.pid) != (claimer.run, claimer.pid)",
+        "owner.run != claimer.run",
+        f"{_CREATION}::test_a_creation_that_was_begun_is_no_claim_any_more",
     ),
     Fault(
         "what failed is not undone",
