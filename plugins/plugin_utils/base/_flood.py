@@ -4,8 +4,9 @@
 
 """Abort of endless output while Ansible is still reading it.
 
-Connection plugins collect all output without a limit. That grows this process's memory, which is
-checked while it works; a waiting process is not disturbed.
+Connection plugins collect all output without a limit. How much this process has read, where the
+system tells, and how its memory has grown is checked while it works; a waiting process is not
+disturbed.
 
 This file is private to the collection.
 """
@@ -27,6 +28,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._answers import MO
 # Connection plugins hold the output twice while they append to it
 MOST_READ = 4 * MOST_SAID
 _SECONDS = 0.05  # of CPU time between two checks
+_BESIDE = 1024 * 1024  # bytes that are read beside the output
 _UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
 
 
@@ -54,10 +56,10 @@ def bounded() -> t.Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    most = _peak() + MOST_READ
+    most, end = _peak() + MOST_READ, _read() + MOST_SAID + _BESIDE
 
     def look(_number: int, _frame: types.FrameType | None) -> None:
-        if _peak() > most:
+        if _peak() > most or _read() > end:
             raise _Over
 
     before = signal.signal(signal.SIGPROF, look)
@@ -82,3 +84,16 @@ def _pass(_number: int, _frame: types.FrameType | None) -> None:
 def _peak() -> int:
     """The peak memory of this process in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
+
+
+def _read() -> int:
+    """The bytes that this process has read; 0 where the system does not tell it.
+
+    Collecting takes time that grows with the square of the output, so this ends it several times
+    sooner than the memory does (proc(5), /proc/pid/io).
+    """
+    try:
+        with open("/proc/self/io", "rb") as file:
+            return int(file.readline().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
