@@ -45,8 +45,19 @@ def tunnel(login: Sequence[str], port: int) -> Iterator[int]:
 
 
 def first_frame(port: int) -> tuple[int, int]:
-    """Width and height of the screen, of which all pixels came."""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as link:
+    """Width and height of the screen, of which all pixels came.
+
+    A guest that has just been started changes the size of its screen, and a client that says that
+    it cannot follow never gets the rest of the one before: then it connects again.
+    """
+    for _ in range(2):
+        with contextlib.suppress(TimeoutError):
+            return _whole_frame(port)
+    return _whole_frame(port)
+
+
+def _whole_frame(port: int) -> tuple[int, int]:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as link:
         file = link.makefile("rwb")
 
         def read(form: str) -> tuple[int, ...]:
