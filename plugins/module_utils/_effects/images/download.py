@@ -116,10 +116,13 @@ class Download:
 @contextlib.contextmanager
 def opened(source: ImageSource, seconds: float, limit: int) -> t.Iterator[Download]:
     """Open the URL; raises PlanRefused if there is no response within ``seconds``."""
+    # its import takes longer than all others, and most calls download nothing; nor is it the
+    # server's time
+    from ansible.module_utils.urls import open_url
 
     def request() -> http.client.HTTPResponse:
         with _translated_errors(source, seconds):
-            return _answer(source.url, seconds)
+            return _answer(open_url, source.url, seconds)
 
     try:
         response = deadline.call(request, seconds=2 * seconds, what="open")
@@ -131,19 +134,18 @@ def opened(source: ImageSource, seconds: float, limit: int) -> t.Iterator[Downlo
         yield Download(source, response, seconds, limit)
 
 
-def _answer(image_url: str, seconds: float) -> http.client.HTTPResponse:
+def _answer(
+    open_url: t.Callable[..., http.client.HTTPResponse], image_url: str, seconds: float
+) -> http.client.HTTPResponse:
     """The server's response to Ansible's client, which handles proxies, CAs and netrc.
 
     Redirects are followed here and to https only: a target named in a response is not trusted, and
     each server must only get the password that is meant for it.
     """
-    # its import takes longer than all others, and most calls download nothing
-    from ansible.module_utils.urls import open_url
-
     url = image_url
     for followed in range(_MOST_REDIRECTS + 1):
         try:
-            answer: http.client.HTTPResponse = open_url(
+            return open_url(
                 url,
                 headers={"Accept-Encoding": "identity"},
                 http_agent="fleet.virt",
@@ -151,7 +153,6 @@ def _answer(image_url: str, seconds: float) -> http.client.HTTPResponse:
                 follow_redirects="none",
                 decompress=False,
             )
-            return answer
         except HTTPError as error:
             location = error.headers.get("location")
             if error.code not in _REDIRECTS or not location or followed == _MOST_REDIRECTS:

@@ -153,23 +153,23 @@ def test_a_server_that_stalls(server: _https.Server) -> None:
     image = server.put("/disk.raw", RAW)
     server.stalls.add("/disk.raw")
     started = time.monotonic()
-    with pytest.raises(PlanRefused, match=r"sent little or no data for 0\.5 seconds"):
-        fetch(image, 0.5)
+    with pytest.raises(PlanRefused, match=r"sent little or no data for 1 seconds"):
+        fetch(image, 1)
     assert time.monotonic() - started < 20
 
 
 def test_a_server_that_drips(server: _https.Server) -> None:
     image = server.put("/disk.raw", RAW)
     server.drips.add("/disk.raw")
-    with pytest.raises(PlanRefused, match=r"little or no data for 0\.5 seconds"):
-        fetch(image, 0.5)
+    with pytest.raises(PlanRefused, match=r"little or no data for 1 seconds"):
+        fetch(image, 1)
 
 
 def test_a_server_that_is_silent(server: _https.Server) -> None:
     image = server.put("/disk.raw", RAW)
     server.silent.add("/disk.raw")
-    with pytest.raises(PlanRefused, match=r"sent little or no data for 0\.5 seconds"):
-        fetch(image, 0.5)
+    with pytest.raises(PlanRefused, match=r"sent little or no data for 1 seconds"):
+        fetch(image, 1)
 
 
 def test_an_answer_that_is_cut(server: _https.Server) -> None:
@@ -281,7 +281,7 @@ def test_what_would_take_days_is_refused(
     server.drips.add("/disk.raw")
     begun = time.monotonic()
     with pytest.raises(PlanRefused, match="0 KiB a second and would take more than 6 hours"):
-        fetch(image, seconds=0.2)
+        fetch(image, seconds=2)
     assert time.monotonic() - begun < 20
 
 
