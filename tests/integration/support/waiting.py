@@ -15,13 +15,18 @@ Value = t.TypeVar("Value")
 def wait_for(condition: Callable[[], Value], limit: float, what: str, pause: float = 0.1) -> Value:
     """Call ``condition`` until it returns something true, and return that.
 
+    The pause is at least twice what the call took, up to a second: what is asked through ssh slows
+    down what it waits for.
+
     :raises AssertionError: it did not within ``limit`` seconds; says what it returned last.
     """
     end = time.monotonic() + limit
     while True:
+        begun = time.monotonic()
         value = condition()
         if value:
             return value
-        if time.monotonic() > end:
+        now = time.monotonic()
+        if now > end:
             raise AssertionError(f"{what}: not within {limit:g} s, last answer {value!r}")
-        time.sleep(pause)
+        time.sleep(max(pause, min(1.0, 2 * (now - begun))))
