@@ -82,8 +82,8 @@ namespaces = [ ]
 remember_owner = 0
 """
 
-# The default key exchange guards against computers that are yet to be built, and is the most of what
-# a connection costs.
+# The default key exchange guards against computers that are yet to be built, and is most of what a
+# connection costs.
 _SSHD_CONF = (
     "UseDNS no\nPermitRootLogin prohibit-password\nPasswordAuthentication no\n"
     "KexAlgorithms curve25519-sha256\n"
