@@ -281,6 +281,20 @@ class Spoofing:
         typed = "".join(f"{one}\n" for one in commands)
         self.reach.guests.script(_GUESTS[name][0], _TYPE.format(name=name), input=typed)
 
+    def on_console(self, name: str, lines: Sequence[str]) -> None:
+        """Have a guest print these lines on its console, and wait until they are there.
+
+        By one command: the terminal would echo a second one into the lines of the first.
+        """
+        self.at_console(
+            name, ["printf '" + "".join(f"{one}\\n" for one in lines) + "' >/dev/console"]
+        )
+        ask = f"grep -c '^{lines[-1]}' {CONSOLES}/{name}.log"
+        lab, host = self.reach.guests.lab, _GUESTS[name][0]
+        wait_for(
+            lambda: lab.ssh(host, ask, check=False).stdout.strip() not in ("", "0"), 60, lines[-1]
+        )
+
     def names(self) -> tuple[dict[str, str], str]:
         """What each machine that is reached calls itself, and what Ansible printed."""
         run = self.reach.run(*_GUESTS, "hv1", "hv2", **_LAX)
@@ -378,7 +392,7 @@ def test_twenty_claims_of_addresses_and_no_wrong_machine(reach: Reach) -> None:
     claimed = [has["lan1"], *machines]
     lines = [_DEVICE.format(address=one, mac=macs["near2"]) for one in claimed]
     lines.append(_DEVICE.format(address="::ffff:127.0.0.1", mac=macs["near2"]))
-    spoofing.at_console("near2", [f"echo '{one}' >/dev/console" for one in (_DEVICES, *lines)])
+    spoofing.on_console("near2", (_DEVICES, *lines))
     spoofing.dropped("console", "near2", claimed)
     for kind, claimant in (("metadata", "near1"), ("console", "near2")):
         spoofing.claims.append(f"{kind}: {claimant} claims ::ffff:127.0.0.1")
