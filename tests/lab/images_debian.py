@@ -45,7 +45,7 @@ OPTIONS = (
 )
 _COMMAND_LINE = (
     "root=LABEL=root ro console=tty0 console=ttyS0,115200 loglevel=4 scsi_mod.scan=sync "
-    "mitigations=off nokaslr no_timer_check cryptomgr.notests"
+    "mitigations=off nokaslr no_timer_check tsc=reliable hpet=disable cryptomgr.notests"
 )
 _FILES = {
     "etc/fstab": "LABEL=root / ext4 defaults,errors=remount-ro 0 1\n",
