@@ -79,7 +79,7 @@ def pytest_configure_node(node: Any) -> None:
     if node.config.getvalue("dist") == "loadgroup":
         worker, count = node.gateway.id, len(node.nodemanager.specs)
         node.workerinput["laboratory"] = scheduling.has_laboratory(worker, count)
-        node.workerinput["ready"] = scheduling.makes_ready(worker, count)
+        node.workerinput["ends"] = scheduling.never_has_one(worker, count)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -92,7 +92,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.hook.pytest_deselected(items=left_out)
     if hasattr(config, "workerinput"):
         scheduling.arrange(items)
-        if config.workerinput.get("ready", False):
+        # what one that ends early has begun would end with it
+        if not config.workerinput.get("laboratory", True) and not config.workerinput["ends"]:
             scheduling.make_ready(items)
 
 

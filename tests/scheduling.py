@@ -5,10 +5,10 @@
 
 Every process but the last two brings up a laboratory of its own and takes one file of tests after
 the other: moves, then those that last longest as far as ``durations.txt`` knows them, the rest by
-their names. The last two do the rest meanwhile, with what laboratories leave of the processors, and
-the first of them has made what laboratories will need. When the rest is done, they take those files
-whose laboratories are their own affair, which the others leave to the end, and bring up a
-laboratory as well: three wait too often to keep two processors busy.
+their names. The last two do the rest meanwhile, with what laboratories leave of the processors.
+When the rest is done, the last one ends. The other, which first has made what laboratories will
+need, then takes those files whose laboratories are their own affair, which the others leave to the
+end, and brings up a laboratory as well.
 """
 
 from __future__ import annotations
@@ -128,9 +128,9 @@ def has_laboratory(worker: str, count: int) -> bool:
     return worker not in [f"gw{number}" for number in range(count)][_beginning(count) :]
 
 
-def makes_ready(worker: str, count: int) -> bool:
-    """Whether it has made what laboratories need: the first that begins without one."""
-    return worker == f"gw{_beginning(count)}" and not has_laboratory(worker, count)
+def never_has_one(worker: str, count: int) -> bool:
+    """Whether it ends when all is begun that needs no laboratory: the last of three or more."""
+    return count >= _TWO_WITHOUT and worker == f"gw{count - 1}"
 
 
 def give_way() -> None:
@@ -184,7 +184,11 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
 
         def _assign_work_unit(self, node: Any) -> None:
             if not has_laboratory(node.gateway.id, self.numnodes):
-                chosen = _rest(self.workqueue) or next(filter(by_itself, self.workqueue), None)
+                rest = _rest(self.workqueue)
+                if rest is None and never_has_one(node.gateway.id, self.numnodes):
+                    node.shutdown()  # when it has done what it was given
+                    return
+                chosen = rest or next(filter(by_itself, self.workqueue), None)
                 if chosen is not None:
                     self.workqueue.move_to_end(chosen, last=False)
             super()._assign_work_unit(node)
