@@ -44,8 +44,8 @@ ROOT_MODULES = (
 # in /sys for each cache of its allocator, BPF's view of congestion control, huge pages, signatures
 _NOT_NEEDED = "init_kprobe_trace,slab_sysfs_init,cubictcp_register,init_hugetlbfs_fs,digsig_init"
 # All but the first line saves about a sixth of the boot under emulation. Without tsc=reliable, a
-# guest of two processors goes by the HPET, which is slow under emulation, and one in hundreds of
-# boots lost the timer of its first processor; virt-install gives its guests no HPET either.
+# guest of two processors goes by the HPET ("Marking TSC unstable due to TSCs unsynchronized"),
+# which is slow under emulation; of hundreds that did, one lost the timer of its first processor.
 COMMAND_LINE = (
     "console=ttyS0,115200 quiet scsi_mod.scan=manual panic=5 "
     "mitigations=off nokaslr no_timer_check tsc=reliable hpet=disable cryptomgr.notests lsm= "
