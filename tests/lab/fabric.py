@@ -53,6 +53,7 @@ _CABLE = """
 link add {link} type veth peer name machine netns {keeper}
 addr add {gateway}/24 dev {link}
 link set {link} up
+route change {network} dev {link} proto kernel scope link src {gateway} quickack 1
 """
 
 _DHCP = """\
@@ -144,7 +145,9 @@ def start(record: Record, progress: Progress) -> None:
             pause=0.01,
         )
     if not os.path.exists(f"/sys/class/net/{record.link}"):
-        batch = _CABLE.format(link=record.link, keeper=pid, gateway=record.gateway)
+        batch = _CABLE.format(
+            link=record.link, keeper=pid, gateway=record.gateway, network=record.network
+        )
         processes.run(["ip", "-batch", "-"], text=batch)
         inside(record, ["ip", "link", "set", "machine", "master", "br0", "up"])
         progress(f"network {record.network}, this machine is {record.gateway} ({record.link})")

@@ -54,6 +54,8 @@ exec systemd-nspawn --quiet --boot --directory="$folder/merged" --machine="$host
   --system-call-filter="@raw-io @module bpf keyctl add_key" --setenv="$mark" "$@"
 """
 
+# quickack: two thirds of the time that a login takes is waiting for acknowledgements that the other
+# side holds back
 _BRIDGED = """\
 auto lo
 iface lo inet loopback
@@ -69,6 +71,7 @@ iface br0 inet static
     bridge_stp off
     bridge_fd 0
     bridge_maxwait 0
+    up ip route change {network} dev br0 proto kernel scope link src {address} quickack 1
 """
 
 _PLAIN = """\
@@ -167,7 +170,12 @@ class Host:
         )
         style = _PLAIN if self.bare else _BRIDGED
         (etc / "network/interfaces").write_text(
-            style.format(address=self.address, gateway=self._record.gateway, mac=self.mac)
+            style.format(
+                address=self.address,
+                network=self._record.network,
+                gateway=self._record.gateway,
+                mac=self.mac,
+            )
         )
         apt = etc / "apt/apt.conf.d/91proxy"
         apt.parent.mkdir(parents=True, exist_ok=True)

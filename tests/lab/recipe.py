@@ -22,6 +22,8 @@ _NO_USER_MANAGER = (
     "--remove",
     "systemd",
 )
+# Nor the message of the day and a look for mail, which nobody reads.
+_NO_MESSAGE = ("sed", "-E", "-i", r"/pam_(motd|mail)\.so/d", "/etc/pam.d/sshd")
 
 # What the machine itself must have; command -> Debian package.
 MACHINE_PACKAGES = {
@@ -140,5 +142,5 @@ def recipe_for(suite: str, bare: bool) -> Recipe:
         packages=names,
         files=files,
         append={} if bare else {"etc/libvirt/qemu.conf": QEMU_CONF},
-        commands=((*adduser, *groups, "admin"), _NO_USER_MANAGER),
+        commands=((*adduser, *groups, "admin"), _NO_USER_MANAGER, _NO_MESSAGE),
     )
