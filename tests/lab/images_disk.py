@@ -109,8 +109,10 @@ def write_disk(disk: Disk, output: Path, name: uuid.UUID) -> None:
     drive = f"{raw}@@{BOOT_START}"
     serial = f"{name.int & 0xFFFFFFFF:08x}"
     geometry = ("-T", str(boot_size // SECTOR), "-h", "255", "-s", "63")
+    # SYSLINUX looks up each cluster of the kernel, emulated: eight sectors, with which it is FAT16
+    clusters = ("-c", "8")
     hidden = ("-H", str(BOOT_START // SECTOR))  # SYSLINUX adds it to every address it reads
-    run("mformat", "-i", drive, *geometry, *hidden, "-v", "boot", "-N", serial, "::")
+    run("mformat", "-i", drive, *geometry, *clusters, *hidden, "-v", "boot", "-N", serial, "::")
     for source, target in (
         (disk.kernel, "vmlinuz"),
         (disk.initramfs, "initrd"),
