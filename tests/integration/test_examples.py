@@ -446,8 +446,7 @@ def _shown() -> list[str]:
 
 # Run by test_demo.py, which runs the demonstration
 _OF_THE_DEMONSTRATION = (
-    f"{_PLAY}provision_vm -e vm_name=debian1 -e vm_vcpus=2 -e vm_memory=512"
-    " -e vm_image=debian12.qcow2",
+    f"{_PLAY}provision_vm -e vm_name=debian1 -e vm_memory=512 -e vm_image=debian12.qcow2",
 )
 
 

@@ -158,7 +158,7 @@ def test_b26_two_of_one_image_are_known_before_they_boot_and_stay_who_they_are(
 def test_a_first_boot_that_fails_is_told_until_it_is_acknowledged(fleet: Fleet) -> None:
     (fleet.images / "debian12.qcow2").unlink(missing_ok=True)
     (fleet.images / "debian12.qcow2").symlink_to(images.image("debian"))
-    vm = {"name": "fails", "vcpus": 2, "memory": 512, "image": "debian12.qcow2", "host": "hv1"}
+    vm = {"name": "fails", "memory": 512, "image": "debian12.qcow2", "host": "hv1"}
     # an archive that cannot be reached would be asked for minutes, and refuse every package
     empty = {"path": "/etc/apt/sources.list", "content": "# no archive\n"}
     commands = ["false", ["touch", "/var/tmp/after"]]
