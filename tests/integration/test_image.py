@@ -38,6 +38,7 @@ from ansible_collections.fleet.virt.tests.integration.support.waiting import wai
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 _TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "0"))
+_SEED = int(os.environ.get("FLEET_VIRT_SEED", "20261125"))
 
 
 @pytest.fixture
@@ -339,17 +340,19 @@ sys.exit("nothing to be killed")
 def test_killed_while_it_is_adopted(site: Site) -> None:
     """kill -9 of the module while it copies and checks; the next run ends right.
 
-    At its beginning, and with FLEET_VIRT_TRIALS at random moments.
+    As soon as it copies, then FLEET_VIRT_TRIALS times at random moments.
     """
+    chance = random.Random(_SEED)  # noqa: S311 (where to kill, no secret)
     path = site.convert("large", os.urandom(128 * MIB), 256 * MIB)
     where = site.put("hv1", path, "large.qcow2")
     volume = f"{digest(path)}-large.qcow2"
     site.run(where, check=True)
     killed = 0
-    for round_ in range(6):
-        if killed and not _TRIALS:
+    for round_ in range(max(6, 1 + _TRIALS)):
+        if killed and round_ > _TRIALS:
             break
-        delay = random.uniform(0, 0.4) if round_ else 0.0  # noqa: S311 - no secret
+        delay = chance.uniform(0, 0.4) if round_ else 0.0
+        print(f"seed {_SEED}, round {round_}: killed {delay:.2f} s after it began to copy")
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(site.run, where)
             ended = site.lab.ssh("hv1", ["python3", "-c", _KILL, str(delay)], check=False)

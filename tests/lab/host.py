@@ -55,7 +55,7 @@ exec systemd-nspawn --quiet --boot --directory="$folder/merged" --machine="$host
 """
 
 # quickack: two thirds of the time that a login takes is waiting for acknowledgements that the other
-# side holds back
+# side holds back. Not for a bare host: its interface is what the bridge's role rewrites.
 _BRIDGED = """\
 auto lo
 iface lo inet loopback

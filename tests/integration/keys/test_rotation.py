@@ -18,7 +18,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys import (
     KINDS,
     Rotation,
@@ -109,7 +108,6 @@ def _assert_right(keys: Keys, what: str) -> None:
         assert rotation.phase == "steady", what
 
 
-@pytest.mark.trials
 def test_the_playbook_killed_at_random_moments(bare: Keys) -> None:
     chance = random.Random(_SEED)  # noqa: S311 (where to kill, no secret)
     orders: list[dict[str, str]] = [{}] * _TRIALS + [{"libvirt_keys_rotate": "all"}] * _TRIALS
