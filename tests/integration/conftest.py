@@ -28,9 +28,9 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Laboratory]:
     """Two hypervisors: hv1 (Debian 12, reached as root), hv2 (Debian 13, as a user with sudo)."""
     kept = os.environ.get("FLEET_VIRT_LAB")
     laboratory = Laboratory(kept) if kept else Laboratory(f"t{os.getpid()}", os.getpid())
-    laboratory.compile_once = True
+    laboratory.preloaded = True
     laboratory.up(2)
-    laboratory.keep_connections = True
+    laboratory.directly = True
     guests = Guests(laboratory)
     request.config.stash[_KEY] = (laboratory, guests)
     yield laboratory

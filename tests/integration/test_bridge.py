@@ -167,7 +167,7 @@ class Fleet:
 def bridge_lab() -> Iterator[Laboratory]:
     """A laboratory of its own: its hosts lose their network."""
     laboratory = Laboratory(f"b{os.getpid()}", os.getpid())
-    laboratory.compile_once = True
+    laboratory.preloaded = True
     laboratory.up(1)
     yield laboratory
     laboratory.down()

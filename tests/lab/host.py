@@ -12,10 +12,10 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from . import cgroups, compiled, fabric, processes, proxy
+from . import cgroups, fabric, preloaded, processes, proxy
 from .errors import LabError
 from .recipe import QEMU_CONF
 from .record import HostRecord, Record
@@ -51,7 +51,7 @@ mount -t overlay -o "lowerdir=$root,upperdir=$folder/upper,workdir=$folder/work"
 exec systemd-nspawn --quiet --boot --directory="$folder/merged" --machine="$host" --register=no \
   --keep-unit --network-namespace-path=/proc/self/ns/net --resolv-conf=off --timezone=off \
   --link-journal=no --console=pipe --capability=all \
-  --system-call-filter="@raw-io @module bpf keyctl add_key" --setenv="$mark" "$@"
+  --system-call-filter="@raw-io @module bpf keyctl add_key pidfd_getfd" --setenv="$mark" "$@"
 """
 
 # quickack: two thirds of the time that a login takes is waiting for acknowledgements that the other
@@ -99,6 +99,16 @@ fi
 _AFTER_DPKG = 'DPkg::Post-Invoke { "sh /etc/lab/arrival"; };\n'
 
 
+# As sshd starts root's shell
+_ROOT = {
+    "HOME": "/root",
+    "LOGNAME": "root",
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "SHELL": "/bin/bash",
+    "USER": "root",
+}
+
+
 class Host:
     """A host of a laboratory: what is known of it and what can be done to it."""
 
@@ -141,6 +151,11 @@ class Host:
     @property
     def _public(self) -> Path:
         return self.directory / "host_key.pub"
+
+    @property
+    def python(self) -> str:
+        """Ansible's Python on it."""
+        return preloaded.python(Path(self._record.directory), self._entry)
 
     @property
     def state(self) -> str:
@@ -190,12 +205,13 @@ class Host:
             (upper / configuration).parent.mkdir(mode=0o755, exist_ok=True)
             shipped = (self.root / configuration).read_text()
             (upper / configuration).write_text(f'{shipped}\nhost_uuid = "{self.uuid}"\n')
-        compiled.bring(Path(self._record.directory), upper)
+        preloaded.bring(Path(self._record.directory), upper, self.bare)
         key = etc / "ssh/ssh_host_ed25519_key"
         key.unlink(missing_ok=True)
         processes.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(key)])
         for path in upper.rglob("*"):  # whatever the umask is here, it is not the host's
-            os.chmod(path, 0o755 if path.is_dir() else 0o644)
+            program = path.stat().st_mode & 0o100
+            os.chmod(path, 0o755 if path.is_dir() or program else 0o644)
         for home, owner, keys in (("root", 0, root_keys), ("home/admin", 1000, admin_keys)):
             if keys:
                 self._authorise(upper / home, owner, keys)
@@ -300,15 +316,48 @@ class Host:
         :raises subprocess.TimeoutExpired: it took longer than ``timeout`` seconds.
         """
         text = command if isinstance(command, str) else shlex.join(command)
+        return self._run([*login, "--", text], os.environ, input, timeout)
+
+    def entry(self) -> int | None:
+        """The first process inside the host, or None when it is off."""
+        leader = self.leader
+        try:
+            text = Path(f"/proc/{leader}/task/{leader}/children").read_text()
+        except OSError:
+            return None
+        inside = [int(pid) for pid in text.split()]
+        return inside[0] if inside else None
+
+    def execute_directly(
+        self,
+        entry: int,
+        command: str | Sequence[str],
+        *,
+        input: str | None = None,  # noqa: A002 - as subprocess names it
+        timeout: float = 60,
+    ) -> subprocess.CompletedProcess[str]:
+        """As :meth:`execute` for root, in the namespaces of ``entry``, a process inside the host.
+
+        :raises subprocess.TimeoutExpired: it took longer than ``timeout`` seconds.
+        """
+        text = command if isinstance(command, str) else shlex.join(command)
+        namespaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup")
+        enter = ["nsenter", "--target", str(entry), *namespaces, "--", "/bin/bash", "-c"]
+        return self._run([*enter, f"cd\n{text}"], _ROOT, input, timeout)
+
+    def _run(
+        self, command: Sequence[str], environment: Mapping[str, str], text: str | None, timeout: float
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*login, "--", text],
-            input=input,
-            stdin=subprocess.DEVNULL if input is None else None,
+            command,
+            input=text,
+            stdin=subprocess.DEVNULL if text is None else None,
             capture_output=True,
             text=True,
             errors="replace",
             timeout=timeout,
             check=False,
+            umask=0o022,
             # So that it is found, and does not wait for a dead host, when its starter is killed.
-            env={**os.environ, processes.MARK: f"{self._record.directory}:ssh"},
+            env={**environment, processes.MARK: f"{self._record.directory}:ssh"},
         )

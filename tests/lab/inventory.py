@@ -55,7 +55,7 @@ def write_inventory(
                 ("ansible_user", host.user),
                 ("ansible_ssh_private_key_file", str(key)),
                 ("ansible_ssh_common_args", arguments),
-                ("ansible_python_interpreter", "/usr/bin/python3"),
+                ("ansible_python_interpreter", host.python),
             ):
                 lines.append(f"      {name}: {json.dumps(value)}")
     _replace(folder / "10-hypervisors.yml", "\n".join(lines) + "\n")

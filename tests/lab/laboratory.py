@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from . import cleanup, compiled, diagnosis, fabric, kvm, processes, proxy, roots, starting
+from . import cleanup, diagnosis, fabric, kvm, preloaded, processes, proxy, roots, starting
 from .errors import LabError, Progress
 from .host import Host
 from .paths import RUN, Layout, locked, valid_name
@@ -37,12 +37,12 @@ class Laboratory:
         self.name = valid_name(name)
         self.owner = Identity.of(owner) if owner else None
         self.progress = progress or Progress(f"lab {name}")
-        # A connection of its own costs a command ten times the command: with this, those of
-        # :meth:`ssh` share one for each host. Not for tests of who is let in or of networks.
-        self.keep_connections = False
-        # Half of a short module's time is compiling it: with this, its hosts do that once. Not for
-        # benchmarks. What is up already stays as it is.
-        self.compile_once = False
+        # A connection costs a command ten times the command: with this, those of :meth:`ssh` that
+        # are root's do without. Not for tests of who is let in or of networks.
+        self.directly = False
+        # Two thirds of a short module's time are imports, the same each time: with this, its hosts
+        # do them once. Not for benchmarks. What is up already stays as it is.
+        self.preloaded = False
 
     # What there is
 
@@ -193,7 +193,6 @@ class Laboratory:
 
     def kill(self, name: str) -> None:
         """Cut a host's power. The page cache stays: this is no evidence of durability."""
-        self._disconnect(name)
         self.host(name).power_cut()
         self.progress(f"{name}: power cut (the page cache stays: no evidence of durability)")
 
@@ -207,7 +206,6 @@ class Laboratory:
 
     def stop(self, name: str) -> None:
         """Shut a host down in order."""
-        self._disconnect(name)
         self.host(name).shut_down()
         self.progress(f"{name}: stopped")
 
@@ -220,7 +218,7 @@ class Laboratory:
         self._cable(name, "up")
 
     def _cable(self, name: str, state: str) -> None:
-        self._disconnect(name)
+        self.host(name)
         fabric.inside(self.record, ["ip", "link", "set", name, state])
         self.progress(f"{name}: network {state}")
 
@@ -243,13 +241,19 @@ class Laboratory:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command on a host: a string as its shell reads it, a list word by word.
 
+        Over ssh, unless ``directly`` is set, it is root's, and the host runs.
+
         :param user_root: as root with the laboratory's own key; else as the inventory's user.
         :raises LabError: it failed (with ``check``).
         :raises subprocess.TimeoutExpired: it took longer than ``timeout`` seconds.
         """
-        program, *words = self.login(name, user_root)
-        login = [program, *self._shared(name, user_root), *words]
-        done = self.host(name).execute(login, command, input=input, timeout=timeout)
+        host = self.host(name)
+        entry = host.entry() if self.directly and user_root else None
+        if entry is None:
+            login = self.login(name, user_root)
+            done = host.execute(login, command, input=input, timeout=timeout)
+        else:
+            done = host.execute_directly(entry, command, input=input, timeout=timeout)
         if check and done.returncode:
             raise LabError(
                 f"{name}: {command!r} failed ({done.returncode})\n{done.stdout}{done.stderr}"
@@ -263,24 +267,6 @@ class Laboratory:
     def console(self, name: str, domain: str, lines: int = 60) -> str:
         """What a guest's console and its qemu said last, for a failed test."""
         return diagnosis.console(self.host(name), self._asker(name), domain, lines)
-
-    def _shared(self, name: str, user_root: bool) -> list[str]:
-        """ssh's options for the connection that commands on this host share, if any.
-
-        It is named after the host's present life: one to a host that was dead meanwhile is stale.
-        """
-        leader = self.host(name).leader if self.keep_connections else None
-        if leader is None:
-            return []
-        path = self.control / f"lab-{name}-{'root' if user_root else 'user'}-{leader}"
-        return ["-oControlMaster=auto", "-oControlPersist=60", f"-oControlPath={path}"]
-
-    def _disconnect(self, name: str) -> None:
-        """Begin no more commands over shared connections; those that go on are let be."""
-        self.host(name)
-        for path in self.control.glob(f"lab-{name}-*"):
-            command = ["ssh", "-F", "none", "-O", "stop", f"-oControlPath={path}", name]
-            subprocess.run(command, capture_output=True, check=False, timeout=10)
 
     def _asker(self, name: str) -> diagnosis.Run:
         return lambda command: self.ssh(name, command, check=False, timeout=20)
@@ -341,8 +327,8 @@ class Laboratory:
                 kvm=use_kvm,
             )
             record.save()
-            if self.compile_once:
-                compiled.keep(self.directory)
+            if self.preloaded:
+                preloaded.keep(self.directory)
             fabric.raise_inotify(self.progress)
         for path in (self.layout.key, self.layout.control_key):
             comment = f"fleet-virt-{self.name}"

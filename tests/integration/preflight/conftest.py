@@ -18,7 +18,7 @@ def site() -> Iterator[Laboratory]:
     """hv1 (Debian 12, root) and hv2 (Debian 13, sudo), ready; hv3 and hv4 the same, bare."""
     kept = os.environ.get("FLEET_VIRT_LAB")
     laboratory = Laboratory(kept) if kept else Laboratory(f"p{os.getpid()}", os.getpid())
-    laboratory.compile_once = True
+    laboratory.preloaded = True
     laboratory.up(2)
     there = {host.name for host in laboratory.hosts}
     for name, suite in (("hv3", "bookworm"), ("hv4", "trixie")):
