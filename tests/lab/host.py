@@ -346,7 +346,11 @@ class Host:
         return self._run([*enter, f"cd\n{text}"], _ROOT, input, timeout)
 
     def _run(
-        self, command: Sequence[str], environment: Mapping[str, str], text: str | None, timeout: float
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        text: str | None,
+        timeout: float,
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             command,

@@ -29,7 +29,6 @@ Description=A Python of which modules are forked
 
 [Service]
 ExecStart=/usr/bin/python3 /{_FOLDER}/lab_preloaded.py
-KillMode=process
 Restart=always
 """
 _UNITS = "usr/lib/systemd/system"

@@ -25,16 +25,15 @@ import types
 _SOCKET = "/run/lab-preloaded"
 _IMPORTS = (
     *("argparse", "ast", "base64", "bisect", "calendar", "collections.abc", "concurrent.futures"),
-    *("configparser", "copy", "ctypes.util", "dataclasses", "datetime", "decimal"),
-    *("difflib", "email.parser", "encodings.cp437", "encodings.idna"),
-    *("enum", "errno", "fcntl", "fnmatch", "functools", "getpass", "glob", "grp", "gzip"),
-    *("hashlib", "heapq", "hmac", "http.client", "http.cookiejar", "inspect", "io", "ipaddress"),
-    *("itertools", "json", "locale", "logging", "logging.handlers", "marshal", "netrc", "numbers"),
-    *("pathlib", "pickle", "pkgutil", "platform", "pwd", "queue", "random", "re", "runpy", "secrets"),
-    *("selectors", "shlex", "shutil", "ssl", "stat", "string", "struct", "subprocess", "syslog"),
-    *("tempfile", "textwrap", "time", "traceback", "typing", "unicodedata", "urllib.request"),
-    *("uuid", "warnings", "zipfile", "zipimport", "zlib"),
-    *("libvirt", "libvirt_qemu", "lxml.etree"),
+    *("configparser", "copy", "ctypes.util", "dataclasses", "datetime", "decimal", "difflib"),
+    *("email.parser", "encodings.cp437", "encodings.idna", "enum", "errno", "fcntl", "fnmatch"),
+    *("functools", "getpass", "glob", "grp", "gzip", "hashlib", "heapq", "hmac", "http.client"),
+    *("http.cookiejar", "inspect", "io", "ipaddress", "itertools", "json", "locale"),
+    *("logging.handlers", "marshal", "netrc", "numbers", "pathlib", "pickle", "pkgutil"),
+    *("platform", "pwd", "queue", "random", "re", "runpy", "secrets", "selectors", "shlex"),
+    *("shutil", "ssl", "stat", "string", "struct", "subprocess", "syslog", "tempfile"),
+    *("textwrap", "time", "traceback", "typing", "unicodedata", "urllib.request", "uuid"),
+    *("warnings", "zipfile", "zipimport", "zlib", "libvirt", "libvirt_qemu", "lxml.etree"),
 )
 _PIDFD_GETFD = 438  # of Linux (pidfd_getfd(2)); Python has no function for it
 _syscall = ctypes.CDLL(None).syscall
@@ -116,6 +115,9 @@ def become(asking):
         name, equals, value = entry.partition(b"=")
         if name and equals:
             os.environb[name] = value
+    locales = (os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    if next(filter(None, locales), "C") in ("C", "POSIX") and not os.environ.get("LC_ALL"):
+        os.environ["LC_CTYPE"] = "C.UTF-8"  # as Python does (PEP 538)
     with open(f"/proc/{asking}/status") as file:
         os.umask(int(dict(line.split(":", 1) for line in file)["Umask"], 8))
     os.chdir(f"/proc/{asking}/cwd")
@@ -134,9 +136,9 @@ def program():
         exec(compile(source, "<stdin>", "exec", dont_inherit=True), vars(main))  # noqa: S102
     except SystemExit as ending:
         status = ending.code
-    except BaseException:  # noqa: BLE001 - whatever it is, Python shows it and ends
+    except BaseException:  # whatever it is, Python shows it and ends
         kind, value, trace = sys.exc_info()
-        sys.excepthook(kind, value, trace.tb_next)
+        sys.excepthook(kind, value.with_traceback(trace.tb_next), trace.tb_next)
         status = 1
     if status is not None and not isinstance(status, int):
         print(status, file=sys.stderr)
