@@ -45,7 +45,7 @@ _ENDINGS = {
 
 
 def _run(lab: Laboratory, host: str, program: str, text: str) -> subprocess.CompletedProcess[str]:
-    command = f"cd /srv && umask 027 && GIVEN='a b' {program}"
+    command = f"cd /srv && umask 027 && trap '' HUP && GIVEN='a b' {program}"
     return lab.ssh(host, command, input=text, check=False)
 
 

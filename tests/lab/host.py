@@ -342,8 +342,10 @@ class Host:
         """
         text = command if isinstance(command, str) else shlex.join(command)
         namespaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup")
-        enter = ["nsenter", "--target", str(entry), *namespaces, "--", "/bin/bash", "-c"]
-        return self._run([*enter, f"cd\n{text}"], _ROOT, input, timeout)
+        enter = ["nsenter", "--target", str(entry), *namespaces, "--"]
+        # What is ignored here, say in the background of a shell, sshd would not hand on.
+        shell = ["env", "--default-signal", "/bin/bash", "-c"]
+        return self._run([*enter, *shell, f"cd\n{text}"], _ROOT, input, timeout)
 
     def _run(
         self,

@@ -4,8 +4,9 @@
 """For a hypervisor: programs run in forks of a Python that has imported what modules import.
 
 The standard library, libvirt and lxml only, which are half of what a module of Ansible costs; what
-Ansible sends is imported by the fork. A fork is given the files, folder, environment and umask of
-the process that asks for it (see python3 beside this file), and neither outlives the other.
+Ansible sends is imported by the fork. A fork is given the files, folder, environment, umask and
+ignored signals of the process that asks for it (see python3 beside this file), and neither outlives
+the other.
 """
 
 import atexit
@@ -119,7 +120,12 @@ def become(asking):
     if next(filter(None, locales), "C") in ("C", "POSIX") and not os.environ.get("LC_ALL"):
         os.environ["LC_CTYPE"] = "C.UTF-8"  # as Python does (PEP 538)
     with open(f"/proc/{asking}/status") as file:
-        os.umask(int(dict(line.split(":", 1) for line in file)["Umask"], 8))
+        status = dict(line.split(":", 1) for line in file)
+    os.umask(int(status["Umask"], 8))
+    ignored = int(status["SigIgn"], 16)
+    for number in range(1, 32):
+        if ignored >> (number - 1) & 1 and number != signal.SIGFPE:  # which Perl ignores itself
+            signal.signal(number, signal.SIG_IGN)
     os.chdir(f"/proc/{asking}/cwd")
     os.setsid()
     highest = max(map(int, os.listdir("/proc/self/fd")))
