@@ -12,7 +12,7 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from . import cgroups, fabric, preloaded, processes, proxy
@@ -99,14 +99,12 @@ fi
 _AFTER_DPKG = 'DPkg::Post-Invoke { "sh /etc/lab/arrival"; };\n'
 
 
-# As sshd starts root's shell
-_ROOT = {
-    "HOME": "/root",
-    "LOGNAME": "root",
-    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    "SHELL": "/bin/bash",
-    "USER": "root",
-}
+# How sshd starts root's shell: nothing is handed on of what is set or ignored here
+_AS_SSHD = (
+    *("--ignore-environment", "--default-signal", "--chdir=/root"),
+    *("HOME=/root", "LOGNAME=root", "SHELL=/bin/bash", "USER=root"),
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+)
 
 
 class Host:
@@ -303,6 +301,19 @@ class Host:
         words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
         return ["ssh", "-F", "none", "-i", str(key), *words, "-l", user, self.address]
 
+    def shell_command(self) -> list[str] | None:
+        """The start of a command by root's shell in its namespaces, or None when it is off."""
+        leader = self.leader
+        try:
+            inside = Path(f"/proc/{leader}/task/{leader}/children").read_text().split()
+        except OSError:
+            return None
+        if not inside:
+            return None
+        namespaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup")
+        enter = ["nsenter", "--target", inside[0], *namespaces]
+        return [*enter, "env", *_AS_SSHD, "/bin/bash", "-c"]
+
     def execute(
         self,
         login: Sequence[str],
@@ -311,53 +322,15 @@ class Host:
         input: str | None = None,  # noqa: A002 - as subprocess names it
         timeout: float = 60,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command on it over ssh; a list is quoted for its shell.
+        """Run a command on it behind the start of one; a list is quoted for its shell.
 
         :raises subprocess.TimeoutExpired: it took longer than ``timeout`` seconds.
         """
         text = command if isinstance(command, str) else shlex.join(command)
-        return self._run([*login, "--", text], os.environ, input, timeout)
-
-    def entry(self) -> int | None:
-        """The first process inside the host, or None when it is off."""
-        leader = self.leader
-        try:
-            text = Path(f"/proc/{leader}/task/{leader}/children").read_text()
-        except OSError:
-            return None
-        inside = [int(pid) for pid in text.split()]
-        return inside[0] if inside else None
-
-    def execute_directly(
-        self,
-        entry: int,
-        command: str | Sequence[str],
-        *,
-        input: str | None = None,  # noqa: A002 - as subprocess names it
-        timeout: float = 60,
-    ) -> subprocess.CompletedProcess[str]:
-        """As :meth:`execute` for root, in the namespaces of ``entry``, a process inside the host.
-
-        :raises subprocess.TimeoutExpired: it took longer than ``timeout`` seconds.
-        """
-        text = command if isinstance(command, str) else shlex.join(command)
-        namespaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup")
-        enter = ["nsenter", "--target", str(entry), *namespaces, "--"]
-        # What is ignored here, say in the background of a shell, sshd would not hand on.
-        shell = ["env", "--default-signal", "/bin/bash", "-c"]
-        return self._run([*enter, *shell, f"cd\n{text}"], _ROOT, input, timeout)
-
-    def _run(
-        self,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        text: str | None,
-        timeout: float,
-    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command,
-            input=text,
-            stdin=subprocess.DEVNULL if text is None else None,
+            [*login, "--", text],
+            input=input,
+            stdin=subprocess.DEVNULL if input is None else None,
             capture_output=True,
             text=True,
             errors="replace",
@@ -365,5 +338,5 @@ class Host:
             check=False,
             umask=0o022,
             # So that it is found, and does not wait for a dead host, when its starter is killed.
-            env={**environment, processes.MARK: f"{self._record.directory}:ssh"},
+            env={**os.environ, processes.MARK: f"{self._record.directory}:ssh"},
         )

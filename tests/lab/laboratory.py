@@ -248,12 +248,9 @@ class Laboratory:
         :raises subprocess.TimeoutExpired: it took longer than ``timeout`` seconds.
         """
         host = self.host(name)
-        entry = host.entry() if self.directly and user_root else None
-        if entry is None:
-            login = self.login(name, user_root)
-            done = host.execute(login, command, input=input, timeout=timeout)
-        else:
-            done = host.execute_directly(entry, command, input=input, timeout=timeout)
+        shell = host.shell_command() if self.directly and user_root else None
+        login = shell or self.login(name, user_root)
+        done = host.execute(login, command, input=input, timeout=timeout)
         if check and done.returncode:
             raise LabError(
                 f"{name}: {command!r} failed ({done.returncode})\n{done.stdout}{done.stderr}"

@@ -55,7 +55,10 @@ class Server:
         self.forks = {}  # by the connection's descriptor and by the fork's: both, and its number
 
     def serve(self):
-        """Wait for someone who asks, or is gone, or for the end of a fork."""
+        """Wait for someone who asks, or is gone, or for the end of a fork.
+
+        Who asks comes first, as first registered: then no descriptor that was closed is another's.
+        """
         while True:
             for descriptor, _event in self.waiting.poll():
                 if descriptor == self.listening.fileno():
