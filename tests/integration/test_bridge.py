@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -23,13 +22,10 @@ from typing import Any
 import pytest
 from ansible_collections.fleet.virt.tests.contract import documentation
 from ansible_collections.fleet.virt.tests.integration.support import networks
-from ansible_collections.fleet.virt.tests.integration.support.ansible import (
-    PROGRAMS,
-    SERVERS,
-    Ansible,
-)
+from ansible_collections.fleet.virt.tests.integration.support.ansible import SERVERS, Ansible
 from ansible_collections.fleet.virt.tests.integration.support.killing import kill_tree
 from ansible_collections.fleet.virt.tests.integration.support.networks import Probe
+from ansible_collections.fleet.virt.tests.integration.support.process import Process
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
@@ -113,18 +109,9 @@ class Fleet:
             for backend in lists
         }
 
-    def start(self, lists: Mapping[str, Any], window: int) -> subprocess.Popen[str]:
+    def start(self, lists: Mapping[str, Any], window: int) -> Process:
         """Start the play in a session of its own, to be killed."""
-        command = [str(PROGRAMS / "ansible-playbook"), "-i", str(self.lab.inventory)]
-        return subprocess.Popen(
-            [*command, *self._command(lists, window)],
-            env=self.ansible.environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
+        return self.ansible.begin("ansible-playbook", *self._command(lists, window))
 
     def states(self) -> dict[str, dict[str, Any]]:
         """Files, addresses, ports and routes of each, by backend."""

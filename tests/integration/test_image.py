@@ -289,18 +289,11 @@ def test_killed_while_it_travels(site: Site) -> None:
     """kill -9 of the whole run in the middle of the transfer; the next run ends right."""
     path = site.convert("large.qcow2", os.urandom(64 * MIB), 512 * MIB)
     slowly = "-l 40000"  # sftp's limit in kbit/s: 13 seconds
-    argv = [str(PROGRAMS / "ansible"), "-i", str(site.ansible.inventory), "hv1", "--become"]
-    argv += ["-m", MODULE, "-a", shlex.join(f"{k}={v}" for k, v in site.options.items())]
-    argv[-1] += " image=large.qcow2"
+    options = {"image": "large.qcow2", **site.options}
+    args = shlex.join(f"{key}={word}" for key, word in options.items())
+    words = ("hv1", "--become", "-m", MODULE, "-a", args)
     for number in (1, 2):
-        with subprocess.Popen(
-            argv,
-            env=site.ansible.environment(
-                FLEET_VIRT_RECORD=os.devnull, ANSIBLE_SFTP_EXTRA_ARGS=slowly
-            ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-        ) as run:
+        with site.ansible.begin("ansible", *words, ANSIBLE_SFTP_EXTRA_ARGS=slowly) as run:
             wait_for(lambda n=number: len(site.staged("hv1")) == n, 60, "the transfer begins")
             assert run.poll() is None
             kill_tree(run.pid)

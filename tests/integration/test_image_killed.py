@@ -34,6 +34,7 @@ from ansible_collections.fleet.virt.tests.integration.support.killing import (
     lifetime,
     seconds,
 )
+from ansible_collections.fleet.virt.tests.integration.support.process import Process
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 _TRIALS = int(os.environ.get("FLEET_VIRT_TRIALS", "1"))
@@ -48,7 +49,7 @@ def site(ansible: Ansible, lab: Laboratory, tmp_path: Path) -> Iterator[Site]:
         yield made
 
 
-def _begin(site: Site, image: str, **environment: str) -> subprocess.Popen[str]:
+def _begin(site: Site, image: str, **environment: str) -> Process:
     """The module as somebody types it."""
     options = {"image": image, **site.options}
     args = shlex.join(f"{key}={word}" for key, word in options.items())

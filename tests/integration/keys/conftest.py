@@ -17,6 +17,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys i
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys import _x509
 from ansible_collections.fleet.virt.plugins.plugin_utils.keys._key_store import KeyStore
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
+from ansible_collections.fleet.virt.tests.integration.support.process import Process
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 PKI = ("/etc/pki",)
@@ -83,7 +84,7 @@ class Keys:
         """The (task, host) pairs of a run that changed something."""
         return [(event.task, event.host) for event in run.events if event.result.get("changed")]
 
-    def start(self, **variables: Any) -> subprocess.Popen[str]:
+    def start(self, **variables: Any) -> Process:
         """The playbook as a process with a group of its own, to be killed."""
         given = {**self.variables, **variables}
         words = [word for key, value in given.items() for word in ("-e", f"{key}={value}")]

@@ -9,11 +9,11 @@ nothing about who comes back.
 
 from __future__ import annotations
 
-import subprocess
 import time
 
 from ansible_collections.fleet.virt.tests.integration.support import blank
 from ansible_collections.fleet.virt.tests.integration.support.killing import kill_tree
+from ansible_collections.fleet.virt.tests.integration.support.process import Process
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 
 from .conftest import Movers
@@ -51,7 +51,7 @@ def _domains(movers: Movers) -> dict[str, list[str]]:
     return {host: sorted(names) for host, names in movers.fleet.domains().items()}
 
 
-def _begin(movers: Movers, bandwidth: int, *, heard: bool = False) -> subprocess.Popen[str]:
+def _begin(movers: Movers, bandwidth: int, *, heard: bool = False) -> Process:
     words = ("-e", "virt_host=hv1", "-e", f"virt_bandwidth={bandwidth}")
     return movers.ansible.begin("ansible-playbook", "fleet.virt.evacuate", *words, heard=heard)
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import time
 from collections.abc import Callable
 
 import pytest
 from ansible_collections.fleet.virt.tests.integration.support.killing import kill_tree
+from ansible_collections.fleet.virt.tests.integration.support.process import Process
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 
 from .conftest import CONSOLE, IMAGES, KILL, Movers
@@ -33,7 +33,7 @@ _NAME = "hit"
 # Its data were all there when it was booted again
 CRASHED = "its kernel crashed after it had come, as emulated ones may"
 
-First = subprocess.Popen[str]  # the controller's process
+First = Process  # the controller's process
 Fault = Callable[[Movers, First], None]
 
 

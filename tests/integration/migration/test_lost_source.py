@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
 
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Run
 from ansible_collections.fleet.virt.tests.integration.support.killing import kill_tree
+from ansible_collections.fleet.virt.tests.integration.support.process import Process
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 
 from .conftest import IMAGES, KILL, Movers
@@ -22,7 +22,7 @@ _WHOLE, _LIVE, _LATE = "whole", "live", "late"
 _UNIT = "systemctl is-active fleet-virt-migrate-$(virsh domuuid {name}).service"
 
 
-def _begin(movers: Movers, name: str, bandwidth: int) -> subprocess.Popen[str]:
+def _begin(movers: Movers, name: str, bandwidth: int) -> Process:
     """A move that goes on."""
     args = json.dumps(movers.args(name, bandwidth=bandwidth))
     words = ("--become", "-m", "fleet.virt.virt_migrate", "-a", args)

@@ -18,6 +18,7 @@ import pytest
 from ansible_collections.fleet.virt.tests.integration.support import blank, tls
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
+from ansible_collections.fleet.virt.tests.integration.support.process import Process
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 from ansible_collections.fleet.virt.tests.lab import images
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
@@ -74,7 +75,7 @@ class Fleet:
             host
         ]
 
-    def begin(self, host: str, module: str, options: dict[str, Any]) -> subprocess.Popen[str]:
+    def begin(self, host: str, module: str, options: dict[str, Any]) -> Process:
         """A module ad hoc, which goes on beside the test and can be killed by its name."""
         words = ("-m", f"fleet.virt.{module}", "-a", json.dumps(options))
         variables = ("-e", json.dumps(self.variables))

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .preloaded import Servers
+from .process import Process
 
 # The programs of the environment that the tests run in
 PROGRAMS = Path(sys.executable).parent
@@ -108,14 +109,21 @@ class Ansible:
         heard: bool = False,
         inventory: Path | str | None = None,
         **environment: str,
-    ) -> subprocess.Popen[str]:
+    ) -> Process:
         """One of Ansible's programs that goes on beside the test, which waits for it or kills it.
+
+        It has a session of its own. Its command line may be a server's.
 
         ``heard``: the caller reads what it says, errors too, from its output.
         """
+        argv = [str(PROGRAMS / program), "-i", str(inventory or self.inventory), *words]
+        variables = self.environment(**environment)
+        server = self.servers and self.servers.serving(program, variables)
+        if server:
+            return server.begin(argv, variables, heard)
         return subprocess.Popen(
-            [str(PROGRAMS / program), "-i", str(inventory or self.inventory), *words],
-            env=self.environment(**environment),
+            argv,
+            env=variables,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if heard else subprocess.DEVNULL,
             stderr=subprocess.STDOUT,

@@ -9,10 +9,11 @@ import contextlib
 import os
 import secrets
 import signal
-import subprocess
 from pathlib import Path
 
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
+
+from .process import Process
 
 # Waits until Ansible has begun the module there, for so many times; its process is $pid then. The
 # shell that Ansible starts it with has the same words in its command line, and the module outlives
@@ -56,7 +57,7 @@ def begun(module: str, script: str, turn: int = 1) -> str:
     return _BEGUN.format(module=module, turn=turn) + script
 
 
-def meanwhile(run: subprocess.Popen[str], lab: Laboratory, host: str, script: str) -> str:
+def meanwhile(run: Process, lab: Laboratory, host: str, script: str) -> str:
     """What the script says on the hypervisor while Ansible runs a module there, to its end.
 
     Without ANSIBLE_PIPELINING the module's name is in its command line, for :func:`begun`.

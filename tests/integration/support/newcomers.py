@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from ansible_collections.fleet.virt.tests.lab.host import Host
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 from .ansible import Ansible, Run
+from .process import Process
 
 SETUP = "fleet.virt.setup_hypervisors"
 
@@ -56,7 +56,7 @@ class Newcomers:
             limit=900,
         )
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self) -> Process:
         """The playbook as a process, to be killed."""
         words = [
             word for name, value in self.variables.items() for word in ("-e", f"{name}={value}")
