@@ -134,7 +134,7 @@ def state_of(lab: Laboratory, name: str, watch: Sequence[str] = ()) -> State:
     """The snapshot of a hypervisor, in one command."""
     source = Path(snapshot.__file__).read_text(encoding="utf-8")
     options = json.dumps({"watch": list(watch)})
-    done = lab.ssh(name, ["/usr/bin/python3", "-", options], input=source)
+    done = lab.python(name, source, [options])
     return t.cast("State", json.loads(done.stdout))
 
 

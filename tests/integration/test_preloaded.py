@@ -76,6 +76,16 @@ def test_words_and_users_get_a_python_of_their_own(lab: Laboratory) -> None:
     assert lab.ssh("hv2", python, input=text).stdout == "True\n"
 
 
+@pytest.mark.parametrize("host", ["hv1", "hv2"])
+def test_a_program_of_the_tests_has_words(lab: Laboratory, host: str) -> None:
+    text = "from __future__ import annotations\nimport sys\n"
+    text += "print(sys.argv, __name__, 'libvirt' in sys.modules)"
+    words = ["it's", '{"a": "\\n"}']
+    assert lab.python(host, text, words).stdout == f"{['-', *words]} __main__ True\n"
+    done = lab.python(host, "import sys; sys.exit(len(sys.argv))", check=False)
+    assert done.returncode == 1
+
+
 def test_neither_outlives_the_other(lab: Laboratory) -> None:
     """Who asked is killed, as a module is; and the server, which nobody else does."""
     python = lab.host("hv1").python

@@ -224,8 +224,8 @@ class Guests:
 
         def answers(within: float) -> bool:
             nonlocal said
-            words = ["/usr/bin/python3", "-", name, str(within)]
-            done = self.lab.ssh(host, words, check=False, input=_ASK_AGENT, timeout=within + 30)
+            words = [name, str(within)]
+            done = self.lab.python(host, _ASK_AGENT, words, check=False, timeout=within + 30)
             said = (done.stdout + done.stderr).strip()
             return said == "yes"
 
