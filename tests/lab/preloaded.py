@@ -6,7 +6,8 @@
 Of what a short module costs, two thirds is the same each time: Python imports its library, libvirt
 and lxml, and compiles what Ansible sends, an archive of sources. Here Python gets a line that it
 reads whenever it starts, and a file that keeps what was compiled; and Ansible's Python is a program
-that has a server fork, which has imported the rest.
+that has a server fork, which has imported the rest, or a process of that server which has imported
+what is in the archive as well.
 """
 
 from __future__ import annotations

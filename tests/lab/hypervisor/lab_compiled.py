@@ -9,6 +9,7 @@ which the dataclasses in them write when they are imported, by its text.
 """
 
 import _imp
+import atexit
 import marshal
 import os
 import sys
@@ -30,6 +31,7 @@ class _Kept:
         self.new = {}
 
     def read(self):
+        self.reader = os.getpid()
         try:
             with open(self.path, "rb") as file:
                 return marshal.loads(file.read())  # noqa: S302 - in a folder of root alone
@@ -41,16 +43,18 @@ class _Kept:
         try:
             return marshal.loads(self.known[key])  # noqa: S302
         except (KeyError, EOFError, ValueError, TypeError):
+            if self.reader != os.getpid():  # another fork may have been here
+                self.known = self.read()
+                return self.code(key, make)
             code = make()
             if not self.new:
-                import atexit
-
                 atexit.register(self.write)
             self.new[key] = self.known[key] = marshal.dumps(code)
             return code
 
     def write(self):
         """Keep what is new, with what others have kept meanwhile."""
+        atexit.unregister(self.write)
         fresh = f"{self.path}.{os.getpid()}"
         try:
             os.makedirs(_FOLDER, mode=0o700, exist_ok=True)
@@ -59,6 +63,14 @@ class _Kept:
             os.replace(fresh, self.path)
         except OSError:
             pass
+        self.new = {}
+
+
+def write():
+    """Keep what is new now, not at exit: forks follow."""
+    for one in _archives.values():
+        if one.new:
+            one.write()
 
 
 def _kept(archive):
