@@ -40,6 +40,7 @@ sys.path.insert(0, str(_TREE))
 for _name in [name for name in os.environ if name.startswith("ANSIBLE_")]:
     del os.environ[_name]
 os.environ["ANSIBLE_COLLECTIONS_PATH"] = str(_TREE)
+os.environ["FLEET_VIRT_LAB_KERNEL"] = "1"  # a hundred guests are worth building one
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
 

@@ -158,7 +158,8 @@ def make_ready(items: Iterable[pytest.Item]) -> None:
     files = {item.path for item in items if in_laboratory(item.nodeid)}
     if len(files) < _MANY_FILES or os.geteuid() != 0:
         return
-    script = f"{sys.executable} -m tests.lab roots; {sys.executable} -m tests.lab.images debian"
+    made = ("lab roots", "lab.images tiny", "lab.images debian")
+    script = "; ".join(f"{sys.executable} -m tests.{one}" for one in made)
     subprocess.Popen(
         ["setpriv", "--pdeathsig", "TERM", "sh", "-c", script],
         cwd=_CHECKOUT,

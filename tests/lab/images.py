@@ -33,6 +33,7 @@ from . import (
     images_debian,
     images_disk,
     images_hypervisor,
+    images_kernel,
     images_packages,
     images_tiny,
     processes,
@@ -43,7 +44,6 @@ from .paths import cache, locked
 __all__ = ["Manifest", "file_digest", "image", "machine_packages", "manifest", "recipe_digest"]
 
 SUITE = "bookworm"
-UNUSED_DAYS = 14
 
 # Debian package -> the command or file by which we see that it is there
 MACHINE_NEEDS = {
@@ -61,6 +61,7 @@ RECIPES: dict[str, ModuleType] = {
     "debian": images_debian,
     "hypervisor": images_hypervisor,
 }
+_OWN_KERNEL = ("tiny",)  # where it is wanted
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ def recipe_digest(name: str) -> str:
     here = Path(__file__).parent
     modules = (recipe, images_disk, images_packages)
     sources = [Path(str(module.__file__)) for module in modules]
+    if name in _OWN_KERNEL and images_kernel.wanted():
+        digest.update(f"kernel {images_kernel.digest()}\n".encode())
     guest = sorted(path for path in recipe.GUEST_FILES.rglob("*") if path.is_file())
     for path in (*sources, *guest):
         mode = path.stat().st_mode & 0o100
@@ -166,7 +169,7 @@ def _clean(name: str, keep: Path) -> None:
     for path in _folder().glob(f".{name}-*"):
         processes.kill(path)
         shutil.rmtree(path)
-    oldest = time.time() - UNUSED_DAYS * 86400
+    oldest = time.time() - images_kernel.UNUSED_DAYS * 86400
     for path in _folder().glob(f"{name}-*"):
         if path != keep and path.stat().st_mtime < oldest:
             shutil.rmtree(path)
@@ -184,6 +187,8 @@ def _build(name: str, recipe: str, target: Path, progress: Progress) -> None:
         ready.mkdir(mode=0o755)
         path = ready / f"{name}.qcow2"
         disk = _recipe(name).prepare(tree, work)
+        if name in _OWN_KERNEL and images_kernel.wanted():
+            disk = dataclasses.replace(disk, kernel=images_kernel.kernel(suite, progress))
         images_disk.write_disk(disk, path, uuid.UUID(recipe[:32]))
         path.chmod(0o444)
         seconds = round(time.monotonic() - started, 1)
