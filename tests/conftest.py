@@ -39,6 +39,9 @@ sys.path.insert(0, str(_TREE))
 # What a developer set for other work must not decide what a test sees.
 for _name in [name for name in os.environ if name.startswith("ANSIBLE_")]:
     del os.environ[_name]
+# Nor what it costs: each process of a run, and the next run, would compile all tests again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 os.environ["ANSIBLE_COLLECTIONS_PATH"] = str(_TREE)
 os.environ["FLEET_VIRT_LAB_KERNEL"] = "1"  # a hundred guests are worth building one
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
