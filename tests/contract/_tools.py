@@ -12,11 +12,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.integration.support import preloaded
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = CHECKOUT / "tests" / "requirements"
@@ -69,6 +72,34 @@ def run(
         command = " ".join(str(word) for word in argv)
         pytest.fail(f"{command}\nexit status {done.returncode}\n{done.stdout}", pytrace=False)
     return done.stdout
+
+
+class Preloaded:
+    """Runs ``ansible`` and ``ansible-playbook`` of this environment in forks of one that has
+    imported ansible-core, which is most of what a command of a second does.
+
+    They share ``folder``, in which they run, and environment: a test names its files in full.
+    """
+
+    def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
+        # as in run()
+        self._env = {**env, "PYTHONDONTWRITEBYTECODE": "1"}
+        self._server = preloaded.Preloaded(self._env, folder)
+
+    def run(self, program: str, *words: str | Path, limit_s: float = 120) -> str:
+        """Run it as :func:`run` does."""
+        argv = [str(programs() / program), *map(str, words)]
+        with tempfile.TemporaryFile() as output:
+            status = self._server.run(argv, self._env, (output, output), limit_s)
+            output.seek(0)
+            said = output.read().decode(errors="replace")
+        if status != 0:
+            pytest.fail(f"{' '.join(argv)}\nexit status {status}\n{said}", pytrace=False)
+        return said
+
+    def close(self) -> None:
+        """End it."""
+        self._server.close()
 
 
 def _read_requirements(path: Path) -> str:

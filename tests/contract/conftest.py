@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,3 +42,12 @@ def installed(artifact: Path, lint: Path, tmp_path_factory: pytest.TempPathFacto
     command = [lint / "ansible-galaxy", "collection", "install", artifact, "-p", folder]
     _tools.run(command, folder, _tools.environment(lint))
     return folder
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_tools.Preloaded]:
+    """Return Ansible's programs with the checkout as the collection and a home of their own."""
+    home = tmp_path_factory.mktemp("home")
+    server = _tools.Preloaded(home, {**os.environ, "HOME": str(home)})
+    yield server
+    server.close()

@@ -58,7 +58,9 @@ def test_every_option_and_return_value_is_described(documented: dict[str, Any]) 
     assert not faults, "\n".join(faults)
 
 
-def play(folder: Path, tasks: list[dict[str, Any]], uri: str) -> dict[str, dict[str, Any]]:
+def play(
+    programs: _tools.Preloaded, folder: Path, tasks: list[dict[str, Any]], uri: str
+) -> dict[str, dict[str, Any]]:
     """Run tasks on a hypervisor of libvirt's test driver; return each task's result by its name."""
     hosts = {"hypervisors": {"hosts": {"hv1": HOST}}}
     (folder / "hosts.yml").write_text(json.dumps(hosts))
@@ -79,18 +81,16 @@ def play(folder: Path, tasks: list[dict[str, Any]], uri: str) -> dict[str, dict[
         "tasks": [*kept, keep],
     }
     (folder / "play.yml").write_text(json.dumps([whole]))
-    env = {**os.environ, "HOME": str(folder)}
-    command = ["ansible-playbook", "-i", folder / "hosts.yml", folder / "play.yml"]
-    _tools.run(command, folder, env, limit_s=120)
+    programs.run("ansible-playbook", "-i", folder / "hosts.yml", folder / "play.yml")
     results = json.loads((folder / "results.json").read_text())
     return {task["name"]: result for task, result in zip(tasks, results, strict=True)}
 
 
 @pytest.mark.parametrize("module", HERE)
-def test_examples_run_as_written(module: str, tmp_path: Path) -> None:
+def test_examples_run_as_written(module: str, programs: _tools.Preloaded, tmp_path: Path) -> None:
     shown = documentation.examples(module)
     assert any(f"fleet.virt.{module}" in example.task for example in shown)
-    results = play(tmp_path, [example.task for example in shown], EXAMPLES_HOST)
+    results = play(programs, tmp_path, [example.task for example in shown], EXAMPLES_HOST)
     assert list(results) == [example.name for example in shown]
     for name, result in results.items():
         assert not result.get("failed"), f"{name}: {result}"
@@ -116,10 +116,10 @@ def test_examples_are_run_on_the_laboratory(module: str) -> None:
     ],
 )
 def test_returns_what_is_documented(
-    module: str, options: dict[str, Any], uri: str, tmp_path: Path
+    module: str, options: dict[str, Any], uri: str, programs: _tools.Preloaded, tmp_path: Path
 ) -> None:
     task = {"name": "Read", f"fleet.virt.{module}": options}
-    result = play(tmp_path, [task], uri)["Read"]
+    result = play(programs, tmp_path, [task], uri)["Read"]
     assert documentation.undocumented(module, result) == []
     assert documentation.missing(module, result) == []
 

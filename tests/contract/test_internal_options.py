@@ -123,7 +123,7 @@ def test_tasks_give_what_exists() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def _shown(folder: Path, options: dict[str, Any]) -> str:
+def _shown(programs: _tools.Preloaded, folder: Path, options: dict[str, Any]) -> str:
     hosts = {
         "hypervisors": {
             "hosts": {
@@ -140,35 +140,38 @@ def _shown(folder: Path, options: dict[str, Any]) -> str:
     tasks = [{"name": "Read", **task}, {"name": "Show", **show}]
     play = {"hosts": "hypervisors", "gather_facts": False, "tasks": tasks}
     (folder / "play.yml").write_text(json.dumps([play]))
-    command = ["ansible-playbook", "-vvv", "-i", folder / "hosts.yml", folder / "play.yml"]
-    env = {**os.environ, "HOME": str(folder)}
-    return str(_tools.run(command, folder, env, limit_s=120))
+    words = ["-vvv", "-i", folder / "hosts.yml", folder / "play.yml"]
+    return programs.run("ansible-playbook", *words)
 
 
-def test_no_output_has_them(tmp_path: Path) -> None:
+def test_no_output_has_them(programs: _tools.Preloaded, tmp_path: Path) -> None:
     secrets = {"_passwords": {"web1": "xyzzy-plugh"}, "_seeds": "frotz-gnusto"}
     options = {"_stage": "read", "uri": "test:///default", **secrets}
-    shown = _shown(tmp_path, options)
+    shown = _shown(programs, tmp_path, options)
     assert '"uri": "test:///default"' in shown  # the invocation
     assert "capabilities" in shown or '"host"' in shown
     for hidden in ("xyzzy", "frotz", "_passwords", "_seeds", "_stage"):
         assert hidden not in shown, hidden
 
 
-def test_no_error_lists_them(tmp_path: Path) -> None:
-    shown = _shown(tmp_path, {"_stage": "read", "uri": "test:///default", "nonsense": 1})
+def test_no_error_lists_them(programs: _tools.Preloaded, tmp_path: Path) -> None:
+    shown = _shown(programs, tmp_path, {"_stage": "read", "uri": "test:///default", "nonsense": 1})
     assert "Unsupported parameters" in shown
     assert "nonsense" in shown
     assert "_seeds" not in shown
 
 
-def test_what_is_secret_in_them_is_not_in_results(tmp_path: Path) -> None:
+def test_what_is_secret_in_them_is_not_in_results(
+    programs: _tools.Preloaded, tmp_path: Path
+) -> None:
     """Also where the result would have it from elsewhere."""
     options = {"_stage": "read", "uri": "test:///xyzzy", "_passwords": {"web1": "xyzzy"}}
-    assert "'xyzzy'" not in _shown(tmp_path, options)
+    assert "'xyzzy'" not in _shown(programs, tmp_path, options)
 
 
-def test_a_wrong_value_of_theirs_fails(tmp_path: Path) -> None:
-    shown = _shown(tmp_path, {"_stage": "read", "_withdraw": {"a": 1}, "uri": "test:///default"})
+def test_a_wrong_value_of_theirs_fails(programs: _tools.Preloaded, tmp_path: Path) -> None:
+    shown = _shown(
+        programs, tmp_path, {"_stage": "read", "_withdraw": {"a": 1}, "uri": "test:///default"}
+    )
     assert "_withdraw" in shown
     assert "cannot be converted to a list" in shown or "is of type" in shown

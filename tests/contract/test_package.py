@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -72,43 +73,61 @@ def bare(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def ansible(bare: Path, tmp_path: Path, *argv: str) -> str:
-    """Run an Ansible program of this environment, which has libvirt's binding, with ``bare``."""
-    (tmp_path / "hosts.yml").write_text(
-        json.dumps({"hypervisors": {"hosts": {"here": {"ansible_connection": "local"}}}})
-    )
-    env = _tools.environment(
+@pytest.fixture(scope="module")
+def environment(bare: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return that of an Ansible of this environment, which has libvirt's binding, with ``bare``."""
+    return _tools.environment(
         _tools.programs(),
         ANSIBLE_COLLECTIONS_PATH=str(bare),
-        ANSIBLE_HOME=str(tmp_path / "ansible"),
+        ANSIBLE_HOME=str(tmp_path_factory.mktemp("ansible")),
         ANSIBLE_PYTHON_INTERPRETER=str(_tools.programs() / "python"),
         ANSIBLE_BECOME="false",
     )
-    return _tools.run(argv, tmp_path, env)
+
+
+@pytest.fixture(scope="module")
+def ansible(bare: Path, environment: dict[str, str]) -> Iterator[_tools.Preloaded]:
+    """Return Ansible's programs with ``bare``."""
+    server = _tools.Preloaded(bare, environment)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Path:
+    """Return an inventory of this machine."""
+    path = tmp_path / "hosts.yml"
+    path.write_text(
+        json.dumps({"hypervisors": {"hosts": {"here": {"ansible_connection": "local"}}}})
+    )
+    return path
 
 
 MODULES = sorted(path.stem for path in (_tools.CHECKOUT / "plugins" / "modules").glob("virt_*.py"))
 
 
-def test_documentation_is_shown(bare: Path, tmp_path: Path) -> None:
-    shown = ansible(bare, tmp_path, "ansible-doc", "--list", "--json", "fleet.virt")
+def test_documentation_is_shown(environment: dict[str, str], tmp_path: Path) -> None:
+    listed = ["ansible-doc", "--list", "--json", "fleet.virt"]
+    shown = _tools.run(listed, tmp_path, environment)
     assert {f"fleet.virt.{name}" for name in MODULES} <= set(json.loads(shown))
     names = [f"fleet.virt.{name}" for name in MODULES]
-    every = json.loads(ansible(bare, tmp_path, "ansible-doc", "--json", *names))
+    every = json.loads(_tools.run(["ansible-doc", "--json", *names], tmp_path, environment))
     for name in names:
         assert "uri" in every[name]["doc"]["options"], f"{name}: the action group sets uri for all"
 
 
 @pytest.mark.parametrize("module", ["virt_host_info", "virt_query"])
-def test_module_runs(bare: Path, tmp_path: Path, module: str) -> None:
-    command = ["ansible", "-i", "hosts.yml", "hypervisors", "-m", f"fleet.virt.{module}"]
-    shown = ansible(bare, tmp_path, *command, "-a", "uri=test:///default")
+def test_module_runs(ansible: _tools.Preloaded, hosts: Path, module: str) -> None:
+    words = ["-i", hosts, "hypervisors", "-m", f"fleet.virt.{module}"]
+    shown = ansible.run("ansible", *words, "-a", "uri=test:///default")
     result = json.loads(shown.partition("=>")[2])
     assert result["changed"] is False
     assert result["host" if module == "virt_host_info" else "domains"]
 
 
-def test_module_defaults_reach_the_group(bare: Path, tmp_path: Path) -> None:
+def test_module_defaults_reach_the_group(
+    ansible: _tools.Preloaded, hosts: Path, tmp_path: Path
+) -> None:
     defaults = {"group/fleet.virt.virt": {"uri": "test:///default"}}
     play = {
         "hosts": "hypervisors",
@@ -123,12 +142,13 @@ def test_module_defaults_reach_the_group(bare: Path, tmp_path: Path) -> None:
         ],
     }
     (tmp_path / "play.yml").write_text(json.dumps([play]))
-    ansible(bare, tmp_path, "ansible-playbook", "-i", "hosts.yml", "play.yml")
+    ansible.run("ansible-playbook", "-i", hosts, tmp_path / "play.yml")
 
 
 @pytest.mark.parametrize(
     "playbook", sorted(path.stem for path in (_tools.CHECKOUT / "playbooks").glob("*.yml"))
 )
-def test_playbook_is_found_by_its_full_name(bare: Path, tmp_path: Path, playbook: str) -> None:
-    command = ["ansible-playbook", "-i", "hosts.yml", f"fleet.virt.{playbook}", "--syntax-check"]
-    ansible(bare, tmp_path, *command)
+def test_playbook_is_found_by_its_full_name(
+    ansible: _tools.Preloaded, hosts: Path, playbook: str
+) -> None:
+    ansible.run("ansible-playbook", "-i", hosts, f"fleet.virt.{playbook}", "--syntax-check")

@@ -41,15 +41,19 @@ _WRITTEN = frozenset({"ANSIBLE_CONFIG", "ANSIBLE_LIBRARY", "ANSIBLE_ROLES_PATH"}
 
 
 class Preloaded:
-    """Runs Ansible's programs in one environment; ends with :meth:`close` or its starter."""
+    """Runs Ansible's programs in one environment; ends with :meth:`close` or its starter.
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    ``folder``: where they run, if not where its starter does.
+    """
+
+    def __init__(self, environment: Mapping[str, str], folder: Path | None = None) -> None:
         self.environment = _shared(environment)
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._server = subprocess.Popen(
             # -P: the folder of that file has an ansible.py of its own
             [sys.executable, "-P", str(_SERVER), str(theirs.fileno())],
             env=self.environment,
+            cwd=folder,
             # its own: Ansible refuses to share a stream that somebody's ssh has made non-blocking
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
