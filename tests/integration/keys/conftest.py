@@ -94,6 +94,13 @@ class Keys:
         """What a command prints on a hypervisor."""
         return self.lab.ssh(name, command).stdout
 
+    def daemon(self, name: str) -> str:
+        """The process of a hypervisor's libvirtd; a child that is yet to become what it runs has
+        the same name."""
+        pid = self.host(name, "systemctl show --property MainPID --value libvirtd").strip()
+        assert pid != "0", f"libvirtd does not run on {name}"
+        return pid
+
     def address(self, name: str) -> str:
         """A hypervisor's address."""
         return self.lab.host(name).address

@@ -199,7 +199,7 @@ def _connected(keys: Keys) -> list[str]:
 def test_a_hypervisor_that_was_revoked_is_refused_until_it_is_readmitted(
     keys: Keys, export: Export
 ) -> None:
-    pids = keys.host("hv1", "pidof libvirtd")
+    pids = keys.daemon("hv1")
     assert keys.virsh("hv1", source="hv2").returncode == 0
     assert export.read("/etc/pki/qemu").returncode == 0
     with _open_connections(keys):
@@ -213,7 +213,7 @@ def test_a_hypervisor_that_was_revoked_is_refused_until_it_is_readmitted(
     export.start()  # qemu reads its files when it begins
     assert export.read("/etc/pki/qemu").returncode != 0
     assert keys.virsh(keys.address("hv1")).returncode == 0, "the controller was not revoked"
-    assert keys.host("hv1", "pidof libvirtd") == pids
+    assert keys.daemon("hv1") == pids
 
     run = keys.run()
     assert run.returncode != 0

@@ -96,13 +96,13 @@ def test_b20_renewed_in_time_and_read_by_the_daemon_without_a_restart(keys: Keys
     """B20: what expires within the window is renewed and served; else nothing changes."""
     keys.run(libvirt_keys_renew=True, libvirt_keys_days=40).succeeded()
     assert keys.changed(keys.run().succeeded()) == []
-    process = {host: keys.host(host, "pidof libvirtd") for host in HOSTS}
+    process = {host: keys.daemon(host) for host in HOSTS}
     before = {host: _served(keys, host) for host in HOSTS}
     run = keys.run(["--limit", "hv1"], libvirt_keys_renew_days=45).succeeded()
     assert {event.host for event in run.events if event.result.get("issued")} == {"hv1"}
     reasons = [event.result["issued"] for event in run.events if event.result.get("issued")]
     assert reasons == [dict.fromkeys(("control", "data"), "it expires in 39 days")]
-    assert {host: keys.host(host, "pidof libvirtd") for host in HOSTS} == process
+    assert {host: keys.daemon(host) for host in HOSTS} == process
     assert _served(keys, "hv1") != before["hv1"]
     assert _served(keys, "hv2") == before["hv2"]
     keys.assert_all_connect()

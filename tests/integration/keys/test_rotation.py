@@ -55,7 +55,7 @@ def _client(keys: Keys, source: str | None) -> subprocess.Popen[str]:
 
 def test_an_exchange_fails_no_client(keys: Keys) -> None:
     """Ten new verified connections a second to each host, from the controller and from hv2."""
-    pids = {host: keys.host(host, "pidof libvirtd") for host in HOSTS}
+    pids = {host: keys.daemon(host) for host in HOSTS}
     before = {kind: keys.store().kind(kind).rotation() for kind in KINDS}
     keys.host("hv2", "rm -f /tmp/stop-tls-client")
     Path("/tmp/stop-tls-client").unlink(missing_ok=True)
@@ -85,7 +85,7 @@ def test_an_exchange_fails_no_client(keys: Keys) -> None:
         was = before[kind]
         assert was is not None
         assert keys.store().kind(kind).rotation() == Rotation("steady", was.new + 1)
-    assert {host: keys.host(host, "pidof libvirtd") for host in HOSTS} == pids
+    assert {host: keys.daemon(host) for host in HOSTS} == pids
     keys.assert_all_connect()
     assert keys.changed(keys.run().succeeded()) == []
 
