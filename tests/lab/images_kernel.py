@@ -24,15 +24,15 @@ from .errors import LabError, Progress
 from .images_disk import run
 from .paths import cache, locked
 
-__all__ = ["UNUSED_DAYS", "digest", "kernel", "wanted"]
+__all__ = ["UNUSED_DAYS", "VARIABLE", "digest", "kernel", "wanted"]
 
+VARIABLE = "FLEET_VIRT_LAB_KERNEL"  # of the environment, set by the tests
 UNUSED_DAYS = 14
 PACKAGES = ("linux-source-6.1",)
 VARIANT = "extract"
 OPTIONS: tuple[str, ...] = ()
 CONFIGURATION = Path(__file__).parent / "guest" / "kernel" / "config"
 
-_VARIABLE = "FLEET_VIRT_LAB_KERNEL"  # set by the tests
 _FOLDER = "kernels"
 _BUILD = ".kernel-"
 _SOURCE = "linux-source-6.1"
@@ -49,7 +49,7 @@ _LIMIT = 3600
 
 def wanted() -> bool:
     """Whether the tiny guest is to have this kernel: tests say so in the environment."""
-    return bool(os.environ.get(_VARIABLE))
+    return bool(os.environ.get(VARIABLE))
 
 
 def digest() -> str:

@@ -14,7 +14,12 @@ import pytest
 from ansible_collections.fleet.virt.tests.integration.support import blank
 from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
-from ansible_collections.fleet.virt.tests.lab import images, images_disk, images_tiny
+from ansible_collections.fleet.virt.tests.lab import (
+    images,
+    images_disk,
+    images_kernel,
+    images_tiny,
+)
 from ansible_collections.fleet.virt.tests.lab.images_disk import run
 
 from .conftest import Fleet
@@ -74,9 +79,13 @@ def test_a_tpm_where_it_can_be_emulated(fleet: Fleet) -> None:
 
 
 def _kernel(fleet: Fleet, host: str, folder: Path) -> dict[str, str]:
-    """The kernel of the tiny guest, given to a VM: its own disk boots with a BIOS alone."""
+    """Debian's kernel, given to a VM: the tiny guest's own knows neither UEFI nor TPM, and its disk
+    boots with a BIOS alone."""
     raw, there = folder / "tiny.raw", "/var/lib/libvirt/images"
-    run("qemu-img", "convert", "-O", "raw", images.image("tiny"), raw)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(images_kernel.VARIABLE)
+        image = images.image("tiny")
+    run("qemu-img", "convert", "-O", "raw", image, raw)
     for name in ("vmlinuz", "initrd"):
         run("mcopy", "-o", "-i", f"{raw}@@{images_disk.BOOT_START}", f"::/{name}", folder / name)
         with (folder / name).open("rb") as stream:

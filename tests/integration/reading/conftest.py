@@ -80,7 +80,7 @@ virsh -q pool-define-as cold dir --target /srv/cold
 systemd-run -q --unit=test-nbd qemu-nbd -f raw -x test -t -b 127.0.0.1 /srv/raw/nbd.raw
 """
 
-# What pvpanic's driver does when the guest's kernel panics; the tiny guest's kernel has none.
+# What pvpanic's driver does when the guest's kernel panics, without a panic.
 _PANIC = """
 for device in /sys/bus/pci/devices/*; do
   if grep -q 0x1b36 $device/vendor && grep -q 0x0011 $device/device; then
