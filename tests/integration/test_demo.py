@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.fleet.virt.tests.lab import cleanup
+from ansible_collections.fleet.virt.tests.lab import cleanup, images_kernel
 
 _NAME = f"d{os.getpid()}"
 _REBOOT = bool(int(os.environ.get("FLEET_VIRT_TRIALS", "0")))
@@ -45,7 +45,7 @@ _EXPECTED = (
 
 
 # The demonstration's guests have the kernel that they have for its users, Debian's
-_OF_TESTS = ("ANSIBLE_", "FLEET_VIRT_LAB_KERNEL")
+_OF_TESTS = ("ANSIBLE_", images_kernel.VARIABLE)
 
 
 def _run(command: list[str], limit: float = 300, cwd: Path | str = "/") -> str:

@@ -30,13 +30,13 @@ from pathlib import Path
 from types import ModuleType
 
 from . import (
+    images_cache,
     images_debian,
     images_disk,
     images_hypervisor,
     images_kernel,
     images_packages,
     images_tiny,
-    processes,
 )
 from .errors import LabError, Progress
 from .paths import cache, locked
@@ -115,13 +115,14 @@ def image(name: str, fresh: bool = False, progress: Progress | None = None) -> P
     target = _folder() / f"{name}-{recipe[:12]}"
     path = target / f"{name}.qcow2"
     if path.exists() and not fresh:
-        os.utime(target)  # see _clean
+        os.utime(target)  # for images_cache
         return path
     _check_machine()
     with locked(cache() / "locks" / f"image-{name}"):
         if fresh or not path.exists():
             _folder().mkdir(parents=True, exist_ok=True)
-            _clean(name, target)
+            others = (path for path in _folder().glob(f"{name}-*") if path != target)
+            images_cache.clean(_folder().glob(f".{name}-*"), others)
             _build(name, recipe, target, progress or Progress("images"))
     return path
 
@@ -162,17 +163,6 @@ def _check_machine() -> None:
         )
     if os.geteuid() != 0:
         raise LabError("images are built as root (their files belong to root); run as root")
-
-
-def _clean(name: str, keep: Path) -> None:
-    """Remove what killed builds left (we hold the lock: none is running) and long unused images."""
-    for path in _folder().glob(f".{name}-*"):
-        processes.kill(path)
-        shutil.rmtree(path)
-    oldest = time.time() - images_kernel.UNUSED_DAYS * 86400
-    for path in _folder().glob(f"{name}-*"):
-        if path != keep and path.stat().st_mtime < oldest:
-            shutil.rmtree(path)
 
 
 def _build(name: str, recipe: str, target: Path, progress: Progress) -> None:

@@ -16,18 +16,16 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-from . import images_packages, processes
+from . import images_cache, images_packages
 from .errors import LabError, Progress
 from .images_disk import run
 from .paths import cache, locked
 
-__all__ = ["UNUSED_DAYS", "VARIABLE", "digest", "kernel", "wanted"]
+__all__ = ["VARIABLE", "digest", "kernel", "wanted"]
 
 VARIABLE = "FLEET_VIRT_LAB_KERNEL"  # of the environment, set by the tests
-UNUSED_DAYS = 14
 PACKAGES = ("linux-source-6.1",)
 VARIANT = "extract"
 OPTIONS: tuple[str, ...] = ()
@@ -64,30 +62,21 @@ def kernel(suite: str, progress: Progress) -> Path:
     :raises LabError: a program is missing or failed, or the kernel lacks what is configured.
     """
     folder = cache() / _FOLDER
-    built = folder / f"{suite}-{digest()}"
+    kept = folder / f"{suite}-{digest()}"
+    built = kept / "bzImage"
     with locked(cache() / "locks" / "kernel"):
         if not built.exists():
             folder.mkdir(parents=True, exist_ok=True)
-            _clean(folder)
+            images_cache.clean(folder.glob(f"{_BUILD}*"), folder.glob("[!.]*"))
             progress("building the tiny guest's kernel, once; this takes minutes")
             work = Path(tempfile.mkdtemp(prefix=_BUILD, dir=folder))
             try:
+                kept.mkdir(exist_ok=True)
                 os.replace(_build(suite, work), built)
             finally:
                 shutil.rmtree(work)
-        os.utime(built)  # see _clean
+        os.utime(kept)  # for images_cache
     return built
-
-
-def _clean(folder: Path) -> None:
-    """Remove what killed builds left (we hold the lock: none is running), and unused kernels."""
-    oldest = time.time() - UNUSED_DAYS * 86400
-    for path in folder.iterdir():
-        if path.name.startswith(_BUILD):
-            processes.kill(path)
-            shutil.rmtree(path)
-        elif path.stat().st_mtime < oldest:
-            path.unlink()
 
 
 def _build(suite: str, work: Path) -> Path:
