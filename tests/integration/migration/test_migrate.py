@@ -96,7 +96,7 @@ def test_a_base_image_that_is_lacking_comes_first(movers: Movers) -> None:
     checked = movers.playbook(vm_name="lacks", check=True).succeeded()
     assert re.search(r"lacks +hv1 +hv2 +would move", checked.stdout), str(checked)
     assert before not in movers.fleet.files("hv2", BASES)
-    moved = movers.playbook(vm_name="lacks", virt_bandwidth=4).succeeded()
+    moved = movers.playbook(vm_name="lacks", virt_bandwidth=2).succeeded()
     lines = re.findall(r"^lacks: (\d+) %, .*MiB.*$", moved.stdout, re.MULTILINE)
     # after the move, three at most are shown
     assert len(lines) > 3, str(moved)
