@@ -95,7 +95,7 @@ def _evacuated(movers: Movers) -> None:
 def _interrupted(movers: Movers) -> None:
     movers.make("one")
     (python,) = killing.mortal(movers.lab, "hv1", "virt_migrate.2.moving")
-    killed = {"ansible_python_interpreter": python, "ansible_pipelining": "false"}
+    killed = {"ansible_python_interpreter": python}
     movers.ansible.playbook("migrate_vm", {"vm_name": "one", **killed}, limit=300)
 
 

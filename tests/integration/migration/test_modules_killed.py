@@ -141,7 +141,6 @@ def _run(movers: Movers, kill: Kill, interpreter: str) -> tuple[Run, str]:
         **movers.keys.variables,
         **kill.variables,
         "ansible_python_interpreter": interpreter,
-        "ansible_pipelining": "false",
     }
     run = movers.ansible.playbook(kill.playbook, variables, kill.args, check=kill.check, limit=300)
     failed = [

@@ -91,18 +91,23 @@ def kill_tree(top: int) -> None:
 
 # For Ansible it is the Python of a hypervisor. Its folder says which module dies there, in which of
 # its runs, and whether before it does anything, when it is done and has not said so yet, or while a
-# VM is noted as moving.
+# VM is noted as moving. What Ansible sends says of which module it is.
 _MORTAL = r"""#!/bin/sh
+python=PYTHON
+[ $# -eq 0 ] || exec $python "$@"
 folder=${0%/*}
 plan=${folder##*/}
-case "$*" in *AnsiballZ_${plan%%.*}.py*) ;; *) exec python3 "$@" ;; esac
+sent=$(mktemp)
+trap 'rm -f "$sent"' EXIT
+cat >"$sent"
+grep -q "^ansible_module='fleet.virt.${plan%%.*}',\$" "$sent" || { $python <"$sent"; exit; }
 plan=${plan#*.}
 echo >>"$folder/runs"
-[ "$(wc -l <"$folder/runs")" -eq "${plan%%.*}" ] || exec python3 "$@"
+[ "$(wc -l <"$folder/runs")" -eq "${plan%%.*}" ] || { $python <"$sent"; exit; }
 case "$plan" in
-  *.after.*) python3 "$@" >/dev/null 2>&1 ;;
+  *.after.*) $python <"$sent" >/dev/null 2>&1 ;;
   *.moving.*)
-    python3 "$@" >/dev/null 2>&1 &
+    $python <"$sent" >/dev/null 2>&1 &
     while kill -0 $! 2>/dev/null; do
       for name in $(virsh -q list --all --name); do
         ! virsh -q dumpxml --inactive "$name" 2>/dev/null | grep -q '>migrating<' || kill -9 $!
@@ -110,6 +115,7 @@ case "$plan" in
     done
     ;;
 esac
+rm "$sent"
 kill -9 $$
 """
 
@@ -119,18 +125,18 @@ def mortal(lab: Laboratory, host: str, *plans: str) -> list[str]:
     ``moving``.
 
     That run of the module ends on this hypervisor with SIGKILL; the others' Python is as it was.
-    They are for one run of Ansible each, without pipelining, so that modules have their names.
+    They are for one run of Ansible each, with pipelining, so that modules are their input.
     """
     names = [f"{plan}.{secrets.token_hex(4)}" for plan in plans]
     folders = " ".join(f"/run/killing/{name}" for name in names)
     for one in lab.hosts:
         if one.state == "running" and not one.bare:
-            text = _MORTAL if one.name == host else '#!/bin/sh\nexec python3 "$@"\n'
+            kills = _MORTAL.replace("PYTHON", one.python)
             lab.ssh(
                 one.name,
                 f"umask 022; mkdir -p {folders}; cat >/run/killing/python3;"
                 f" chmod 755 /run/killing/python3;"
                 f" for folder in {folders}; do cp -p /run/killing/python3 $folder; done",
-                input=text,
+                input=kills if one.name == host else f'#!/bin/sh\nexec {one.python} "$@"\n',
             )
     return [f"/run/killing/{name}/python3" for name in names]
