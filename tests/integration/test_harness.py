@@ -127,6 +127,12 @@ _LIARS = {
 }
 
 
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Ansible looks for modules; one folder for all tests, so that one process serves them."""
+    return tmp_path_factory.mktemp("library")
+
+
 @pytest.fixture
 def folder(lab: Laboratory) -> t.Iterator[str]:
     """An empty folder on the hypervisor."""
@@ -153,29 +159,29 @@ def _verify(
 
 
 def test_honest_module_passes(
-    ansible: Ansible, lab: Laboratory, folder: str, tmp_path: Path
+    ansible: Ansible, lab: Laboratory, folder: str, library: Path
 ) -> None:
-    done = _verify(ansible, lab, tmp_path, _HONEST, folder)
+    done = _verify(ansible, lab, library, _HONEST, folder)
     assert done.predicted[_HOST]["uuid"] == harness.GENERATED
     assert done.real[_HOST]["text"] == "wanted"
     assert [done.real[_HOST]["changed"], done.again[_HOST]["changed"]] == [True, False]
     assert lab.ssh(_HOST, ["cat", f"{folder}/file"]).stdout == "wanted"
     with pytest.raises(harness.Liar, match="expected changed=True"):
-        _verify(ansible, lab, tmp_path, _HONEST, folder)
-    _verify(ansible, lab, tmp_path, _HONEST, folder, expect_changed=False)
+        _verify(ansible, lab, library, _HONEST, folder)
+    _verify(ansible, lab, library, _HONEST, folder, expect_changed=False)
 
 
 @pytest.mark.parametrize("name", _LIARS)
 def test_liar_is_caught(
-    ansible: Ansible, lab: Laboratory, folder: str, tmp_path: Path, name: str
+    ansible: Ansible, lab: Laboratory, folder: str, library: Path, name: str
 ) -> None:
     line, lie, message = _LIARS[name]
     assert _HONEST.count(line) == 1
     with pytest.raises(harness.Liar, match=re.escape(message)):
-        _verify(ansible, lab, tmp_path, _HONEST.replace(line, lie), folder)
+        _verify(ansible, lab, library, _HONEST.replace(line, lie), folder)
 
 
-def test_refusal(ansible: Ansible, lab: Laboratory, folder: str, tmp_path: Path) -> None:
+def test_refusal(ansible: Ansible, lab: Laboratory, folder: str, library: Path) -> None:
     refusing = _HONEST.replace("failed = False", "failed = True").replace(
         "write = changed and not check", "write = False"
     )
@@ -192,7 +198,7 @@ def test_refusal(ansible: Ansible, lab: Laboratory, folder: str, tmp_path: Path)
         "says something else": (refusing.replace('"cannot"', '"no"'), "without 'cannot'"),
     }
     for code, message in cases.values():
-        (tmp_path / "keep_text.py").write_text(code, encoding="utf-8")
+        (library / "keep_text.py").write_text(code, encoding="utf-8")
 
         def refuse() -> harness.HarnessResult:
             return harness.refuse(
@@ -203,7 +209,7 @@ def test_refusal(ansible: Ansible, lab: Laboratory, folder: str, tmp_path: Path)
                 {"path": f"{folder}/file", "text": "wanted"},
                 match="cannot",
                 watch=[folder],
-                environment={"ANSIBLE_LIBRARY": str(tmp_path)},
+                environment={"ANSIBLE_LIBRARY": str(library)},
             )
 
         if message is None:
