@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import textwrap
 import typing as t
@@ -129,7 +130,7 @@ _LIARS = {
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where Ansible looks for modules; one folder for all tests, so that one process serves them."""
+    """Where Ansible looks for modules: one folder, so that one process serves all tests."""
     return tmp_path_factory.mktemp("library")
 
 
@@ -142,15 +143,21 @@ def folder(lab: Laboratory) -> t.Iterator[str]:
     lab.ssh(_HOST, ["rm", "-rf", _FOLDER])
 
 
+def _written(library: Path, code: str) -> str:
+    """The name of a module of that code, which no other has: Ansible packs it once."""
+    name = f"keep_text_{hashlib.sha256(code.encode()).hexdigest()[:16]}"
+    (library / f"{name}.py").write_text(code, encoding="utf-8")
+    return name
+
+
 def _verify(
     ansible: Ansible, lab: Laboratory, library: Path, code: str, folder: str, **options: t.Any
 ) -> harness.HarnessResult:
-    (library / "keep_text.py").write_text(code, encoding="utf-8")
     return harness.verify(
         ansible,
         lab,
         _HOST,
-        "keep_text",
+        _written(library, code),
         {"path": f"{folder}/file", "text": "wanted"},
         watch=[folder],
         environment={"ANSIBLE_LIBRARY": str(library)},
@@ -198,14 +205,14 @@ def test_refusal(ansible: Ansible, lab: Laboratory, folder: str, library: Path) 
         "says something else": (refusing.replace('"cannot"', '"no"'), "without 'cannot'"),
     }
     for code, message in cases.values():
-        (library / "keep_text.py").write_text(code, encoding="utf-8")
+        name = _written(library, code)
 
-        def refuse() -> harness.HarnessResult:
+        def refuse(name: str = name) -> harness.HarnessResult:
             return harness.refuse(
                 ansible,
                 lab,
                 _HOST,
-                "keep_text",
+                name,
                 {"path": f"{folder}/file", "text": "wanted"},
                 match="cannot",
                 watch=[folder],

@@ -123,7 +123,8 @@ class Servers:
     """A :class:`Preloaded` for each environment in which several commands are run, a few at once.
 
     Not where a command could find other files than the one before: with a configuration or a copy
-    of the collection that a test writes. Modules are looked for by each command.
+    of the collection that a test writes. A module that a test writes needs a name that no other
+    has: it is packed once for all commands of an environment.
     """
 
     def __init__(self) -> None:
