@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import textwrap
 import typing as t
@@ -127,6 +128,12 @@ _LIARS = {
 }
 
 
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Ansible looks for modules: one folder, so that one process serves all tests."""
+    return tmp_path_factory.mktemp("library")
+
+
 @pytest.fixture
 def folder(lab: Laboratory) -> t.Iterator[str]:
     """An empty folder on the hypervisor."""
@@ -136,15 +143,21 @@ def folder(lab: Laboratory) -> t.Iterator[str]:
     lab.ssh(_HOST, ["rm", "-rf", _FOLDER])
 
 
+def _written(library: Path, code: str) -> str:
+    """The name of a module of that code, which no other has: Ansible packs it once."""
+    name = f"keep_text_{hashlib.sha256(code.encode()).hexdigest()[:16]}"
+    (library / f"{name}.py").write_text(code, encoding="utf-8")
+    return name
+
+
 def _verify(
     ansible: Ansible, lab: Laboratory, library: Path, code: str, folder: str, **options: t.Any
 ) -> harness.HarnessResult:
-    (library / "keep_text.py").write_text(code, encoding="utf-8")
     return harness.verify(
         ansible,
         lab,
         _HOST,
-        "keep_text",
+        _written(library, code),
         {"path": f"{folder}/file", "text": "wanted"},
         watch=[folder],
         environment={"ANSIBLE_LIBRARY": str(library)},
@@ -153,29 +166,29 @@ def _verify(
 
 
 def test_honest_module_passes(
-    ansible: Ansible, lab: Laboratory, folder: str, tmp_path: Path
+    ansible: Ansible, lab: Laboratory, folder: str, library: Path
 ) -> None:
-    done = _verify(ansible, lab, tmp_path, _HONEST, folder)
+    done = _verify(ansible, lab, library, _HONEST, folder)
     assert done.predicted[_HOST]["uuid"] == harness.GENERATED
     assert done.real[_HOST]["text"] == "wanted"
     assert [done.real[_HOST]["changed"], done.again[_HOST]["changed"]] == [True, False]
     assert lab.ssh(_HOST, ["cat", f"{folder}/file"]).stdout == "wanted"
     with pytest.raises(harness.Liar, match="expected changed=True"):
-        _verify(ansible, lab, tmp_path, _HONEST, folder)
-    _verify(ansible, lab, tmp_path, _HONEST, folder, expect_changed=False)
+        _verify(ansible, lab, library, _HONEST, folder)
+    _verify(ansible, lab, library, _HONEST, folder, expect_changed=False)
 
 
 @pytest.mark.parametrize("name", _LIARS)
 def test_liar_is_caught(
-    ansible: Ansible, lab: Laboratory, folder: str, tmp_path: Path, name: str
+    ansible: Ansible, lab: Laboratory, folder: str, library: Path, name: str
 ) -> None:
     line, lie, message = _LIARS[name]
     assert _HONEST.count(line) == 1
     with pytest.raises(harness.Liar, match=re.escape(message)):
-        _verify(ansible, lab, tmp_path, _HONEST.replace(line, lie), folder)
+        _verify(ansible, lab, library, _HONEST.replace(line, lie), folder)
 
 
-def test_refusal(ansible: Ansible, lab: Laboratory, folder: str, tmp_path: Path) -> None:
+def test_refusal(ansible: Ansible, lab: Laboratory, folder: str, library: Path) -> None:
     refusing = _HONEST.replace("failed = False", "failed = True").replace(
         "write = changed and not check", "write = False"
     )
@@ -192,18 +205,18 @@ def test_refusal(ansible: Ansible, lab: Laboratory, folder: str, tmp_path: Path)
         "says something else": (refusing.replace('"cannot"', '"no"'), "without 'cannot'"),
     }
     for code, message in cases.values():
-        (tmp_path / "keep_text.py").write_text(code, encoding="utf-8")
+        name = _written(library, code)
 
-        def refuse() -> harness.HarnessResult:
+        def refuse(name: str = name) -> harness.HarnessResult:
             return harness.refuse(
                 ansible,
                 lab,
                 _HOST,
-                "keep_text",
+                name,
                 {"path": f"{folder}/file", "text": "wanted"},
                 match="cannot",
                 watch=[folder],
-                environment={"ANSIBLE_LIBRARY": str(tmp_path)},
+                environment={"ANSIBLE_LIBRARY": str(library)},
             )
 
         if message is None:

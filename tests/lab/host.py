@@ -153,7 +153,7 @@ class Host:
     @property
     def python(self) -> str:
         """Ansible's Python on it."""
-        return preloaded.python(Path(self._record.directory))
+        return preloaded.python(Path(self._record.directory), self._entry)
 
     @property
     def state(self) -> str:
@@ -203,7 +203,7 @@ class Host:
             (upper / configuration).parent.mkdir(mode=0o755, exist_ok=True)
             shipped = (self.root / configuration).read_text()
             (upper / configuration).write_text(f'{shipped}\nhost_uuid = "{self.uuid}"\n')
-        preloaded.bring(Path(self._record.directory), upper)
+        preloaded.bring(Path(self._record.directory), upper, self.bare)
         key = etc / "ssh/ssh_host_ed25519_key"
         key.unlink(missing_ok=True)
         processes.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(key)])

@@ -15,6 +15,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from .record import HostRecord
+
 __all__ = ["bring", "keep", "python"]
 
 _SOURCES = Path(__file__).parent / "hypervisor"
@@ -38,24 +40,27 @@ def keep(directory: Path) -> None:
     shutil.copytree(_SOURCES, directory / _KEPT, ignore=shutil.ignore_patterns("__pycache__"))
 
 
-def bring(directory: Path, upper: Path) -> None:
+def bring(directory: Path, upper: Path, bare: bool) -> None:
     """Write what a host that is prepared needs for it, if its laboratory's hosts are such.
 
-    A bare one's server has imported what is there; the rest is imported by forks, once it is.
+    What a bare one is to import is yet to be installed: it compiles once, and has no server.
     """
     if not (directory / _KEPT).exists():
         return
     (upper / "usr/lib/python3/dist-packages").mkdir(parents=True, exist_ok=True)
     (upper / "usr/lib/python3/dist-packages/lab-compiled.pth").write_text(_LINES)
     shutil.copytree(directory / _KEPT, upper / _FOLDER, dirs_exist_ok=True)
-    wanted = upper / _UNITS / "multi-user.target.wants"
-    wanted.mkdir(parents=True, exist_ok=True)
-    (upper / _UNITS / "lab-preloaded.service").write_text(_SERVICE)
-    link = wanted / "lab-preloaded.service"
-    link.unlink(missing_ok=True)
-    link.symlink_to("../lab-preloaded.service")
+    if not bare:
+        wanted = upper / _UNITS / "multi-user.target.wants"
+        wanted.mkdir(parents=True, exist_ok=True)
+        (upper / _UNITS / "lab-preloaded.service").write_text(_SERVICE)
+        link = wanted / "lab-preloaded.service"
+        link.unlink(missing_ok=True)
+        link.symlink_to("../lab-preloaded.service")
 
 
-def python(directory: Path) -> str:
-    """The Python that Ansible is to use on a laboratory's hosts."""
-    return f"/{_FOLDER}/python3" if (directory / _KEPT).exists() else "/usr/bin/python3"
+def python(directory: Path, host: HostRecord) -> str:
+    """The Python that Ansible is to use on a host."""
+    if host.bare or not (directory / _KEPT).exists():
+        return "/usr/bin/python3"
+    return f"/{_FOLDER}/python3"

@@ -37,7 +37,7 @@ _OWN = (
 _WORTH_IT = 3  # the command of an environment from which on a server saves more than it costs
 _MOST_SERVERS = 6
 # Variables that name files of a test's own
-_WRITTEN = frozenset({"ANSIBLE_CONFIG", "ANSIBLE_LIBRARY", "ANSIBLE_ROLES_PATH"})
+_WRITTEN = frozenset({"ANSIBLE_CONFIG", "ANSIBLE_ROLES_PATH"})
 
 
 class Preloaded:
@@ -122,8 +122,9 @@ class Preloaded:
 class Servers:
     """A :class:`Preloaded` for each environment in which several commands are run, a few at once.
 
-    Not where a command could find other files than the one before: with a configuration, modules or
-    a copy of the collection that a test writes.
+    Not where a command could find other files than the one before: with a configuration or a copy
+    of the collection that a test writes. A module that a test writes needs a name that no other
+    has: it is packed once for all commands of an environment.
     """
 
     def __init__(self) -> None:
