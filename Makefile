@@ -8,9 +8,6 @@ PYTEST := .venv/bin/python -m pytest
 # one helps then. Unit tests have so many processes.
 WORKERS ?= 2
 ARGS ?=
-# Unit tests make and remove tens of thousands of small files, which some disks take milliseconds for
-IN_MEMORY = $(shell [ "$$(df -m --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 2000 ] 2>/dev/null && echo \
-	PYTEST_DEBUG_TEMPROOT=/dev/shm)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down test unit faults check integration trials lab
@@ -32,7 +29,7 @@ test: ## every test: unit, contract and laboratory
 
 unit: ## tests that need no hypervisor
 	@tests/bootstrap unit
-	@$(IN_MEMORY) $(PYTEST) --numprocesses $(WORKERS) --dist loadfile tests/unit $(ARGS)
+	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile tests/unit $(ARGS)
 
 faults: ## tests of the tests: faults that are put into a copy, and found
 	@tests/bootstrap unit
