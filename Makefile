@@ -5,7 +5,7 @@
 SHELL := /bin/bash
 PYTEST := .venv/bin/python -m pytest
 # Laboratories at once, each with a process of tests; two processes more do what needs none, of which
-# one helps then. Unit tests have so many processes.
+# one helps then. Unit tests have so many processes and one more, since some of them wait.
 WORKERS ?= 2
 ARGS ?=
 
@@ -27,15 +27,15 @@ test: ## every test: unit, contract and laboratory
 	@tests/bootstrap all
 	@$(PYTEST) --numprocesses $$(($(WORKERS) + 2)) --dist loadgroup --durations 20 $(ARGS)
 
-unit: ## tests that need no hypervisor
+unit: ## tests that need neither a hypervisor nor a run of Ansible
 	@tests/bootstrap unit
-	@$(PYTEST) --numprocesses $(WORKERS) --dist loadfile tests/unit $(ARGS)
+	@$(PYTEST) --numprocesses $$(($(WORKERS) + 1)) --dist loadfile tests/unit $(ARGS)
 
 faults: ## tests of the tests: faults that are put into a copy, and found
 	@tests/bootstrap unit
 	@.venv/bin/python tests/seeded_faults.py $(ARGS)
 
-check: ## lint, types, documentation, licences, packaging, versions of Ansible
+check: ## lint, types, documentation, licences, packaging, runs and versions of Ansible
 	@tests/bootstrap all
 	@$(PYTEST) --durations 10 tests/contract $(ARGS)
 

@@ -26,6 +26,7 @@ import pytest
 DURATIONS = Path(__file__).with_name("durations.txt")
 _CHECKOUT = Path(__file__).resolve().parents[1]
 _CONTRACT = "tests/contract/"
+_CONTROLLER = "tests/contract/controller/"
 _VERSIONS = "tests/contract/test_versions.py"
 _LABORATORY = ("tests/integration/", "tests/faults/", "tests/lab/")
 # What shares more than a laboratory stays together: a folder's own fleet, hosts set up once
@@ -84,7 +85,7 @@ def _together(file: str) -> str:
 def scope(nodeid: str) -> str:
     """What a test is kept together with: all of one scope run in one process, in their order."""
     file = _file(nodeid)
-    if file.startswith(_CONTRACT) or file == _LAST:
+    if file == _LAST or (file.startswith(_CONTRACT) and not file.startswith(_CONTROLLER)):
         return nodeid  # slow, and independent of each other
     return _together(file)
 
@@ -140,12 +141,13 @@ def give_way() -> None:
 
 def go_by(nodeid: str) -> None:
     """What it does before each test: only those of the contract layer give way, unless they run
-    unit tests. Those have limits of time.
+    Ansible's programs or unit tests. Those have limits of time.
 
     Only root can have it back.
     """
     if os.geteuid() == 0:
-        gives_way = nodeid.startswith(_CONTRACT) and not nodeid.startswith(_VERSIONS)
+        limited = nodeid.startswith((_CONTROLLER, _VERSIONS))
+        gives_way = nodeid.startswith(_CONTRACT) and not limited
         os.setpriority(os.PRIO_PROCESS, 0, _USUAL_NICE + (_NICE if gives_way else 0))
 
 

@@ -88,14 +88,19 @@ class Preloaded:
 
     def run(self, program: str, *words: str | Path, limit_s: float = 120) -> str:
         """Run it as :func:`run` does."""
+        status, said = self.ended(program, *words, limit_s=limit_s)
+        if status != 0:
+            command = " ".join([program, *map(str, words)])
+            pytest.fail(f"{command}\nexit status {status}\n{said}", pytrace=False)
+        return said
+
+    def ended(self, program: str, *words: str | Path, limit_s: float = 120) -> tuple[int, str]:
+        """Run it; its exit status and what it said."""
         argv = [str(programs() / program), *map(str, words)]
         with tempfile.TemporaryFile() as output:
             status = self._server.run(argv, self._env, (output, output), limit_s)
             output.seek(0)
-            said = output.read().decode(errors="replace")
-        if status != 0:
-            pytest.fail(f"{' '.join(argv)}\nexit status {status}\n{said}", pytrace=False)
-        return said
+            return status, output.read().decode(errors="replace")
 
     def close(self) -> None:
         """End it."""

@@ -1,7 +1,8 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The unit tests on every supported version of Ansible, in root trees that have its Python.
+"""What needs no hypervisor, on every supported version of Ansible, in root trees that have its
+Python: unit tests, and those that run Ansible's programs.
 
 Those that import nothing of Ansible are run once, unless FLEET_VIRT_TRIALS is set: then again with
 each other Python.
@@ -33,6 +34,7 @@ PIP = "26.3"
 # Killing the first process kills all that it started, and with the last one the mounts go.
 NAMESPACES = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
 IN_ROOT = Path(__file__).with_name("in_root")
+FOLDERS = ("tests/unit", "tests/contract/controller")
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def python_runs_here(version: Version, request: pytest.FixtureRequest) -> bool:
-    """Whether this run itself is of every unit test, with this Python on this Debian."""
+    """Whether this run itself is of all these tests, with this Python on this Debian."""
     debian = platform.freedesktop_os_release().get("VERSION_CODENAME")
     python = ".".join(map(str, sys.version_info[:2]))
     if (debian, python) != (version.suite, version.python):
@@ -109,11 +111,13 @@ def python_runs_here(version: Version, request: pytest.FixtureRequest) -> bool:
     if request.config.option.keyword or request.config.option.markexpr:
         return False
     collected = {item.path for item in request.session.items}
-    return collected >= set((_tools.CHECKOUT / "tests" / "unit").rglob("test_*.py"))
+    return collected >= {
+        path for folder in FOLDERS for path in (_tools.CHECKOUT / folder).rglob("test_*.py")
+    }
 
 
 def runs_here(version: Version, request: pytest.FixtureRequest) -> bool:
-    """Whether this run itself is of every unit test, with this version on this Debian."""
+    """Whether this run itself is of all these tests, with this version on this Debian."""
     return ansible.release.__version__ == version.core and python_runs_here(version, request)
 
 
@@ -157,7 +161,7 @@ def test_what_imports_ansible_is_run_with_every_version() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda it: f"{it.core}-python{it.python}")
-def test_unit_tests_pass(version: Version, request: pytest.FixtureRequest) -> None:
+def test_they_pass(version: Version, request: pytest.FixtureRequest) -> None:
     if runs_here(version, request):
         return  # they are tests of this run, and it fails with any of them
     if os.geteuid() != 0:
@@ -168,7 +172,7 @@ def test_unit_tests_pass(version: Version, request: pytest.FixtureRequest) -> No
     ask = "import ansible.release, sys; print(ansible.release.__version__, *sys.version_info[:2])"
     told = inside(root, settings, venv, "python", "-c", ask).split()
     assert told == [version.core, *version.python.split(".")]
-    command = ["python", "-m", "pytest", "-p", "no:cacheprovider", "-q", "tests/unit"]
+    command = ["python", "-m", "pytest", "-p", "no:cacheprovider", "-q", *FOLDERS]
     if python_runs_here(version, request) or "FLEET_VIRT_TRIALS" not in os.environ:
         command += [f"--ignore={path}" for path in without_ansible()]
     last = inside(root, settings, venv, *command).splitlines()[-1]

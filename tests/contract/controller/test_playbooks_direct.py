@@ -7,14 +7,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from ansible_collections.fleet.virt.tests.contract import _tools
 
 _DOCUMENT = """\
 <node><domain type='test'>
@@ -52,6 +51,7 @@ class Fleet:
     """Three hypervisors, each of which is a document with one domain."""
 
     folder: Path
+    programs: _tools.Preloaded
 
     def uri(self, name: str) -> str:
         return f"test://{self.folder}/{name}.xml"
@@ -59,25 +59,18 @@ class Fleet:
     def run(self, playbook: str, hosts: dict[str, dict[str, t.Any]], *words: str) -> Shown:
         local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
         inventory = {"hypervisors": {"hosts": hosts, "vars": {**local, "virt_become": False}}}
-        (self.folder / "hosts.yml").write_text(json.dumps(inventory), encoding="utf-8")
-        done = subprocess.run(
-            ["ansible-playbook", "-i", "hosts.yml", f"fleet.virt.{playbook}", *words],
-            cwd=self.folder,
-            env={**os.environ, "ANSIBLE_NOCOLOR": "true", "ANSIBLE_HOME": str(self.folder)},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        return Shown(done.returncode, done.stdout + done.stderr)
+        hosts_file = self.folder / "hosts.yml"
+        hosts_file.write_text(json.dumps(inventory), encoding="utf-8")
+        words = ("-i", str(hosts_file), f"fleet.virt.{playbook}", *words)
+        return Shown(*self.programs.ended("ansible-playbook", *words))
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> Fleet:
+def fleet(tmp_path: Path, programs: _tools.Preloaded) -> Fleet:
     for number in (1, 2, 3):
         document = _DOCUMENT.format(name=f"vm{number}", number=number)
         (tmp_path / f"hv{number}.xml").write_text(document, encoding="utf-8")
-    return Fleet(tmp_path)
+    return Fleet(tmp_path, programs)
 
 
 _JSON = ("-e", "virt_output=json")

@@ -60,9 +60,10 @@ class Controller:
         return where
 
 
-@pytest.fixture
-def controller(tmp_path: Path) -> Controller:
-    collection = tmp_path / "ansible_collections" / "fleet" / "virt"
+@pytest.fixture(scope="module")
+def controller(tmp_path_factory: pytest.TempPathFactory) -> Controller:
+    folder = tmp_path_factory.mktemp("controller")
+    collection = folder / "ansible_collections" / "fleet" / "virt"
     collection.mkdir(parents=True)
     for name in ("meta", "plugins", "playbooks"):
         shutil.copytree(
@@ -71,12 +72,12 @@ def controller(tmp_path: Path) -> Controller:
     shutil.copy(_CHECKOUT / "galaxy.yml", collection)
     domain = collection / "plugins/module_utils/_pure/domain/domain.py"
     text = domain.read_text(encoding="utf-8")
-    domain.write_text(text + _COUNTED.format(path=tmp_path / "parsed"), encoding="utf-8")
+    domain.write_text(text + _COUNTED.format(path=folder / "parsed"), encoding="utf-8")
     here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     here.update({"virt_uri": "test:///default", "virt_become": "false"})
     hosts = {"hypervisors": {"hosts": {"hv1": here}}}
-    (tmp_path / "hosts.json").write_text(json.dumps(hosts), encoding="ascii")
-    return Controller(tmp_path)
+    (folder / "hosts.json").write_text(json.dumps(hosts), encoding="ascii")
+    return Controller(folder)
 
 
 def test_by_the_module_alone(controller: Controller) -> None:

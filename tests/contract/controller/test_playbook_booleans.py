@@ -12,18 +12,16 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import re
-import subprocess
-import sys
 import typing as t
 from pathlib import Path
 
 import pytest
 import yaml
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._variables import BOOLEANS_AMONG
+from ansible_collections.fleet.virt.tests.contract import _tools
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "playbooks").rglob("*.yml"))
 # Read by Ansible itself, or by roles, whose argument specs have them
 ELSEWHERE = {"virt_become", "libvirt_keys_renew", "libvirt_keys_replace"}
@@ -97,20 +95,15 @@ CONVERTED = [task for _path, task in TASKS if mentions(conditions(task))]
 CHECKED = [task for _path, task in TASKS if set(CHECKS) & set(task) and mentions(task)]
 
 
-def _run(play: Path, variables: list[str]) -> subprocess.CompletedProcess[str]:
+def _run(programs: _tools.Preloaded, play: Path, variables: list[str]) -> tuple[int, str]:
     given = [argument for one in variables for argument in ("-e", one)]
-    return subprocess.run(
-        [sys.executable, "-m", "ansible", "playbook", str(play), "-i", "localhost,", *given],
-        env={**os.environ, "ANSIBLE_HOME": str(play.parent), "ANSIBLE_NOCOLOR": "true"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return programs.ended("ansible-playbook", play, "-i", "localhost,", *given)
 
 
 @pytest.mark.parametrize("word", ["false", "no", "true", "yes", "ture", ""])
-def test_conditions_take_text_for_what_it_says(word: str, tmp_path: Path) -> None:
+def test_conditions_take_text_for_what_it_says(
+    word: str, tmp_path: Path, programs: _tools.Preloaded
+) -> None:
     """The playbooks' own checks and conditions, with every truth value given as text."""
     assert CONVERTED
     assert CHECKED
@@ -122,22 +115,24 @@ def test_conditions_take_text_for_what_it_says(word: str, tmp_path: Path) -> Non
     play = {"hosts": "localhost", "gather_facts": False, "connection": "local", "tasks": steps}
     path = tmp_path / "play.yml"
     path.write_text(json.dumps([play]), encoding="utf-8")
-    done = _run(path, [f"{name}={word}" for name in sorted(BOOLEANS_AMONG)])
-    held = done.stdout.count(" holds")
+    status, said = _run(programs, path, [f"{name}={word}" for name in sorted(BOOLEANS_AMONG)])
+    held = said.count(" holds")
     refused = word in ("ture", "")
     for name in ("virt_images_prune", "virt_images_verify", "virt_maintenance"):
         # once in the message of the check, which names it
-        assert (name in done.stdout + done.stderr) is refused, done.stdout + done.stderr
+        assert (name in said) is refused, said
     if not refused:
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert held == (len(CONVERTED) if word in ("true", "yes") else 0), done.stdout
+        assert status == 0, said
+        assert held == (len(CONVERTED) if word in ("true", "yes") else 0), said
 
 
 LIMITS = sorted({str(task["timeout"]) for _path, task in TASKS if "timeout" in task})
 NUMBERS = sorted(set(re.findall(r"\bvirt_\w*(?:timeout|minutes|follow)\b", " ".join(LIMITS))))
 
 
-def test_limits_take_text_for_the_number_that_it_is(tmp_path: Path) -> None:
+def test_limits_take_text_for_the_number_that_it_is(
+    tmp_path: Path, programs: _tools.Preloaded
+) -> None:
     """Those of which everything is given: the others are numbers that the playbooks make."""
     known = [
         one for one in LIMITS if not {*re.findall(r"\bvirt_\w+", one)} - {*NUMBERS, *BOOLEANS_AMONG}
@@ -148,6 +143,6 @@ def test_limits_take_text_for_the_number_that_it_is(tmp_path: Path) -> None:
     play = {"hosts": "localhost", "gather_facts": False, "connection": "local", "tasks": steps}
     path = tmp_path / "play.yml"
     path.write_text(json.dumps([play]), encoding="utf-8")
-    done = _run(path, [f"{name}=30" for name in NUMBERS])
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("a limit") == len(known), done.stdout
+    status, said = _run(programs, path, [f"{name}=30" for name in NUMBERS])
+    assert status == 0, said
+    assert said.count("a limit") == len(known), said

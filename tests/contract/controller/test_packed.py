@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-_CHECKOUT = Path(__file__).resolve().parents[4]
+_CHECKOUT = Path(__file__).resolve().parents[3]
 _MODULE = "plugins/modules/virt_query.py"
 _KEPT = "fleet-virt-modules"
 
