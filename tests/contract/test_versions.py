@@ -145,8 +145,10 @@ def without_ansible() -> list[Path]:
 
     They are the same for each version of it. Plugins are not looked at: Ansible loads them.
     """
-    folder = _tools.CHECKOUT / "tests" / "unit" / "module_utils"
-    tests = [path.relative_to(_tools.CHECKOUT) for path in sorted(folder.rglob("test_*.py"))]
+    unit = _tools.CHECKOUT / "tests" / "unit"
+    folders = (unit / "module_utils", unit / "plugin_utils")
+    found = sorted(path for folder in folders for path in folder.rglob("test_*.py"))
+    tests = [path.relative_to(_tools.CHECKOUT) for path in found]
     known: dict[Path, set[tuple[str, ...]]] = {}
     return [test for test in tests if all(name[0] != "ansible" for name in reached(test, known))]
 
@@ -156,6 +158,8 @@ def test_what_imports_ansible_is_run_with_every_version() -> None:
     effects = "tests/unit/module_utils/_effects"
     assert f"{effects}/base/test_locks.py" in left_out
     assert f"{effects}/images/test_download.py" not in left_out
+    assert "tests/unit/plugin_utils/base/test_peers.py" in left_out
+    assert "tests/unit/plugin_utils/reading/test_direct.py" not in left_out
     # whose steps fetch images
     assert f"{effects}/domain/test_creation_crashes.py" not in left_out
 
