@@ -52,6 +52,13 @@ def test_what_any_process_can_take_is_left_to_the_end() -> None:
     assert found == [*(f"{_FOLDER}/{name}" for name in order), "tests/unit/test_u.py"]
 
 
+def test_checks_go_one_by_one_and_runs_of_ansible_by_their_files() -> None:
+    checks = [f"tests/contract/test_tools.py::test_{name}" for name in "ba"]
+    runs = [f"tests/contract/controller/test_c.py::test_{name}" for name in "ba"]
+    scopes = set(map(scheduling.scope, [*checks, *runs]))
+    assert scopes == {*checks, "tests/contract/controller/test_c.py"}
+
+
 def test_what_shares_a_fleet_stays_together() -> None:
     tests = [f"{_FOLDER}/reading/test_{name}.py::test_1" for name in "abc"]
     assert scheduling.in_order([*tests, f"{_FOLDER}/test_x.py::test_1"], {}) == [

@@ -13,7 +13,6 @@ This file is private to the collection.
 
 from __future__ import annotations
 
-import functools
 import typing as t
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -95,14 +94,11 @@ def texts(element: Element, place: str) -> list[str]:
     return [value for value in (one.get(name) for one in found) if value is not None]
 
 
-# Places are those of the rows of tables, looked at thousands of times
-@functools.cache
 def _parts(place: str) -> tuple[str, str]:
     """The path of the element, and the attribute; ``timer[@name='rtc']`` has none."""
     below, _slash, last = place.rpartition("/")
     return (below, last[1:]) if last.startswith("@") else (place, "")
 
 
-@functools.cache
-def _tags(below: str) -> tuple[str, ...]:
-    return tuple(tag for tag in below.split("/") if tag)
+def _tags(below: str) -> list[str]:
+    return [tag for tag in below.split("/") if tag]
