@@ -198,9 +198,13 @@ class Guests:
     def execute(self, host: str, name: str, command: str, *, wait: bool = True) -> None:
         """Have the agent run a shell command inside the guest, and wait until it has ended.
 
+        Without waiting it begins a second after the agent was asked: one that stops the guest may
+        otherwise stop it before the agent has answered.
+
         :raises AssertionError: it failed, or did not end within 20 seconds.
         """
-        pid = self.agent(host, name, "guest-exec", path="/bin/sh", arg=["-c", command])["pid"]
+        words = ["-c", command if wait else f"sleep 1; {command}"]
+        pid = self.agent(host, name, "guest-exec", path="/bin/sh", arg=words)["pid"]
         if wait:
             status = wait_for(
                 lambda: (
