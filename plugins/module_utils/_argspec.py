@@ -19,6 +19,10 @@ from ansible.module_utils.common.respawn import (
     respawn_module,
 )
 
+from . import _bytecode
+
+_bytecode.cache()  # before the rest of the collection is imported
+
 from ._effects.base import company, requirements
 from ._errors import FleetVirtError, LibvirtFailure, SpecError
 from ._libvirt import LIBVIRT_IMPORT_ERROR
