@@ -31,7 +31,7 @@ if t.TYPE_CHECKING:
 
 _IMPORTED = f"{__name__.rpartition('.')[0]}."
 _FOLDER = "bytecode"
-_MOST_KEPT = 1000  # three versions of the collection, or 8 MiB
+_MOST_KEPT = 1000  # three versions of the collection, or 14 MiB
 _DIGEST = hashlib.sha256().digest_size
 
 
