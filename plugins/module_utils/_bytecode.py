@@ -5,7 +5,7 @@
 """Cache of the bytecode of this collection, for modules, which Ansible sends as archives.
 
 Python caches what it compiles of files in a folder, but not of files in an archive; and it compiles
-those twice, first to say where they are. A module that imports fifty would spend a third of its
+those twice, first to say where they are. A module that imports fifty would spend a quarter of its
 time on that. This cache lasts until the next boot, and only its user can read it. Its files are
 named after a digest of all that their content depends on, so none is ever out of date.
 
