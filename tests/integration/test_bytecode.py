@@ -1,7 +1,7 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The second run of a module on a hypervisor compiles nothing of the collection."""
+"""What a module compiles on a hypervisor is there for its second run, for root alone."""
 
 from __future__ import annotations
 

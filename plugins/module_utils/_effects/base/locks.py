@@ -61,7 +61,13 @@ def _place() -> Path:
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime.startswith("/"):
         return Path(runtime, "fleet-virt")
-    return Path("~/.cache/fleet.virt/run").expanduser()
+    try:
+        return Path("~/.cache/fleet.virt/run").expanduser()
+    except RuntimeError:
+        raise PlanRefused(
+            f"user {os.geteuid()} has no home directory for locks; set HOME, or XDG_RUNTIME_DIR to"
+            " a directory of this user"
+        ) from None
 
 
 def shared(

@@ -119,6 +119,15 @@ def test_a_folder_that_was_planted_is_refused(
         locks.own_folder()
 
 
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("getuid", "geteuid"):
+        monkeypatch.setattr(os, name, lambda: 47110815)
+    with pytest.raises(PlanRefused, match=r"user 47110815 has no home .* set HOME"):
+        locks.own_folder()
+
+
 def test_users_without_root_have_folders_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
