@@ -195,6 +195,14 @@ def test_one_file_starts_programs() -> None:
     assert [path.name for path in starting] == ["programs.py"]
 
 
+def test_one_file_reads_the_table_of_sockets() -> None:
+    """Its rows tell whose a socket is only in some states, which one function knows."""
+    table = re.compile(r"/proc/net/(tcp|\{)|_diag|PEERCRED")
+    reading = [path.name for path in PLUGINS if table.search((CHECKOUT / path).read_text())]
+    # listeners.py names the table in its documentation
+    assert sorted(set(reading)) == ["listeners.py", "tcp_table.py"]
+
+
 def test_one_file_renames() -> None:
     """It says what is flushed before and after, who may read it, and what a crash leaves."""
     ways = {"os.rename", "os.renames", "os.replace", "shutil.move"}

@@ -16,12 +16,15 @@ import contextlib
 import os
 import shutil
 import socket
-import sys
 import tempfile
 import threading
 from pathlib import Path
 
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base import programs
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base import (
+    programs,
+    tcp_table,
+)
+from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import listeners
 from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_session import Session
 
 VIEWER = "remote-viewer"
@@ -34,7 +37,6 @@ password={password}
 title={title}
 """
 _BLOCK = 65536
-_TCP = Path("/proc/net/tcp")
 
 
 class _Socket:
@@ -116,19 +118,8 @@ class Port:
 
 
 def owner(peer: tuple[str, int], here: tuple[str, int]) -> int | None:
-    """The user of the other end of a local connection, from the kernel's table."""
-    wanted = (_written(peer), _written(here))
-    for line in _TCP.read_text(encoding="ascii").splitlines()[1:]:
-        words = line.split()
-        if (words[1], words[2]) == wanted:
-            return int(words[7])
-    return None
-
-
-def _written(address: tuple[str, int]) -> str:
-    """An address in the table's format: its bytes as a number in native byte order."""
-    number = int.from_bytes(socket.inet_aton(address[0]), sys.byteorder)
-    return f"{number:08X}:{address[1]:04X}"
+    """The user of the other end of a local connection; None if it is not known, or has closed."""
+    return listeners.peer_uid(tcp_table.read(["tcp"]), peer, here)
 
 
 def _line(text: str) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from ..._errors import DeadlineExceeded, FleetVirtError
 from ..._pure.hypervisor import nft_rules, trial_guest
 from ..._pure.machine import listeners
-from ..base import programs
+from ..base import programs, tcp_table
 
 if t.TYPE_CHECKING:
     from ..._pure.hypervisor.preflight_facts import Bridge, Device, Port, Socket
@@ -116,10 +116,7 @@ def bridge_filter(bridges: t.Sequence[str]) -> list[str]:
 
 def open_sockets() -> list[Socket]:
     """The listening TCP sockets, each with its process."""
-    found: dict[int, tuple[str, int]] = {}
-    for table in ("tcp", "tcp6"):
-        with contextlib.suppress(FileNotFoundError):
-            found.update(listeners.parse(Path(f"/proc/net/{table}").read_text(encoding="ascii")))
+    found = listeners.listening(tcp_table.read())
     owners = _owners(set(found))
     return [
         {"address": address, "port": port, "process": owners.get(inode, "")}

@@ -12,54 +12,44 @@ from __future__ import annotations
 import os
 import typing as t
 
+from ..._pure.machine import listeners
+from ..base import tcp_table
+
 LIBVIRT = ("libvirtd", "virtproxyd", "virtqemud")
-_LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
+_ROOT = 0
 
 
 def ports(programs: t.Container[str]) -> list[int]:
-    """TCP ports on which a process of one of these names listens, on any address."""
-    found = _table()
-    return sorted({found[inode] for inode in _sockets(programs) if inode in found})
+    """TCP ports on which a process of root with one of these names listens, on any address.
+
+    Other users can name their processes as they like.
+    """
+    listening = _listening()
+    return sorted({listening[inode] for inode in _sockets(programs) if inode in listening})
 
 
 def is_open(port: int) -> bool:
     """Whether any program listens on this TCP port, including systemd for a daemon."""
-    return port in _table().values()
+    return port in _listening().values()
 
 
-def parse(table: str) -> dict[str, int]:
-    """Ports by the socket's inode for the listening rows of /proc/net/tcp or tcp6."""
-    found = {}
-    for line in table.splitlines()[1:]:
-        words = line.split()
-        if len(words) > 9 and words[3] == _LISTEN:
-            found[words[9]] = int(words[1].rpartition(":")[2], 16)
-    return found
+def _listening() -> dict[int, int]:
+    rows = listeners.listening(tcp_table.read())
+    return {inode: port for inode, (_address, port) in rows.items()}
 
 
-def _table() -> dict[str, int]:
-    found: dict[str, int] = {}
-    for name in ("tcp", "tcp6"):
-        try:
-            with open(f"/proc/net/{name}", encoding="ascii") as file:
-                found.update(parse(file.read()))
-        except FileNotFoundError:
-            continue  # no IPv6 here
-    return found
-
-
-def _sockets(programs: t.Container[str]) -> t.Iterator[str]:
+def _sockets(programs: t.Container[str]) -> t.Iterator[int]:
     for pid in os.listdir("/proc"):
         if not pid.isdigit():
             continue
         try:
             with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
                 name = file.read().strip()
-            if name not in programs:
+            if name not in programs or os.stat(f"/proc/{pid}").st_uid != _ROOT:
                 continue
             for descriptor in os.listdir(f"/proc/{pid}/fd"):
                 target = os.readlink(f"/proc/{pid}/fd/{descriptor}")
                 if target.startswith("socket:["):
-                    yield target[len("socket:[") : -1]
+                    yield int(target[len("socket:[") : -1])
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended meanwhile

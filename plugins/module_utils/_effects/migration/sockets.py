@@ -26,8 +26,12 @@ _PORT = ":16514"
 _SECONDS = 5.0  # in which libvirt opens it, or fails to
 _LOCK_SECONDS = 60.0
 _POLL = 0.05
-# State, queues, local address, peer address, processes
-_LINE = re.compile(r'\S+\s+\d+\s+\d+\s+\S*:(?P<port>\d+)\s+\S+:16514\s+users:\(\("(?P<who>[^"]+)"')
+# State, queues, local address, peer address, processes, details
+_LINE = re.compile(
+    r'\S+\s+\d+\s+\d+\s+\S*:(?P<port>\d+)\s+\S+:16514\s+users:\(\("(?P<who>[^"]+)".*\)\)(?P<more>.*)'
+)
+# Another user than root; no inode: the program has closed it, and the user is root's whoever it was
+_NOT_OF_ROOT = re.compile(r"\buid:[1-9]|\bino:0\b")
 
 
 def _file(uuid: str) -> Path:
@@ -35,13 +39,20 @@ def _file(uuid: str) -> Path:
 
 
 def ports(text: str) -> set[int]:
-    """Local ports of libvirt's connections to other hypervisors, as ss lists them."""
-    found = (_LINE.match(line) for line in text.splitlines())
-    return {int(match["port"]) for match in found if match and match["who"] in _DAEMONS}
+    """Local ports of libvirt's connections to other hypervisors, as ss lists them.
+
+    Only root's: other users can name their processes as they like.
+    """
+    lines = (_LINE.match(line) for line in text.splitlines())
+    return {
+        int(match["port"])
+        for match in lines
+        if match and match["who"] in _DAEMONS and not _NOT_OF_ROOT.search(match["more"])
+    }
 
 
 def _open() -> set[int]:
-    done = programs.attempt(["ss", "-Htanp", "dport", "=", _PORT])
+    done = programs.attempt(["ss", "-Htanpe", "dport", "=", _PORT])
     return ports(done.out) if done is not None else set()
 
 

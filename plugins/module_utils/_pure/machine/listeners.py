@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Listening TCP sockets (``/proc/net/tcp``), and those of libvirt or QEMU that should not be.
+"""TCP sockets (``/proc/net/tcp``), and listening ones of libvirt or QEMU that should not be.
 
 This file is private to the collection.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 TLS_PORT = 16514
 PLAIN_PORT = 16509
 MIGRATION_PORTS = (49152, 49215)
-_LISTEN = "0A"
+_ESTABLISHED, _LISTEN = 1, 10  # TCP_ESTABLISHED, TCP_LISTEN of the kernel's net/tcp_states.h
 _LIBVIRT = ("libvirtd", "virtproxyd", "virtqemud")
 _NBD = ("qemu-nbd", "qemu-storage-da", "nbd-server", "nbdkit")
 _QEMU = ("qemu-system-", "qemu-kvm", "kvm")
@@ -41,23 +41,57 @@ class Listener:
         return f"{self.process or 'a process'} on {host}:{self.port}"
 
 
-def parse(table: str) -> dict[int, tuple[str, int]]:
-    """Address and port of each listening socket by its inode."""
-    found = {}
+Address = tuple[str, int]  # an IP address and a port
+
+
+@dataclass(frozen=True)
+class TcpSocket:
+    """A row of the kernel's table: its own and the other end's address, TCP state, user, inode.
+
+    Once its program has closed a socket, the kernel lists it with the inode 0 and as root's while
+    the connection ends: ``uid`` says nothing then.
+    """
+
+    local: Address
+    peer: Address
+    state: int
+    uid: int
+    inode: int
+
+
+def sockets(table: str, byteorder: str = "little") -> t.Iterator[TcpSocket]:
+    """Every row of ``/proc/net/tcp`` or ``tcp6``; ``byteorder`` is that of the machine."""
     for line in table.splitlines()[1:]:
         fields = line.split()
-        if len(fields) > 9 and fields[3] == _LISTEN:
-            place, _colon, port = fields[1].partition(":")
-            found[int(fields[9])] = (_address(place), int(port, 16))
-    return found
+        if len(fields) > 9:
+            local, peer = (_address(field, byteorder) for field in fields[1:3])
+            yield TcpSocket(local, peer, int(fields[3], 16), int(fields[7]), int(fields[9]))
 
 
-def _address(digits: str) -> str:
-    """The address; the kernel prints it as machine words, which are little endian here."""
-    raw = b"".join(
-        bytes.fromhex(digits[start : start + 8])[::-1] for start in range(0, len(digits), 8)
-    )
-    return str(ipaddress.ip_address(raw))
+def listening(rows: t.Iterable[TcpSocket]) -> dict[int, Address]:
+    """Address and port of each listening socket by its inode."""
+    return {row.inode: row.local for row in rows if row.state == _LISTEN}
+
+
+def peer_uid(rows: t.Iterable[TcpSocket], peer: Address, local: Address) -> int | None:
+    """The user whose program is the other end of a connection within this machine.
+
+    ``peer`` and ``local`` are the addresses of the accepted socket. None for a connection that is
+    not, or no longer, established, of which no user is known.
+    """
+    for row in rows:
+        if (row.local, row.peer) == (peer, local):
+            return row.uid if row.state == _ESTABLISHED and row.inode else None
+    return None
+
+
+def _address(field: str, byteorder: str) -> Address:
+    """The address; the kernel prints it as words of four bytes."""
+    digits, _colon, port = field.partition(":")
+    words = [bytes.fromhex(digits[start : start + 8]) for start in range(0, len(digits), 8)]
+    if byteorder == "little":
+        words = [word[::-1] for word in words]
+    return str(ipaddress.ip_address(b"".join(words))), int(port, 16)
 
 
 def plain(listeners: t.Sequence[Listener]) -> list[Listener]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,16 +39,36 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert _console._python("viewer") == sys.executable
 
 
-def test_whose_the_other_end_is() -> None:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as server,
-        socket.create_connection(server.getsockname()) as link,
-    ):
+def _reset(link: socket.socket) -> None:
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    link.close()
+
+
+@pytest.mark.parametrize(
+    ("end", "known"),
+    [
+        (socket.socket.getsockname, True),
+        (lambda link: link.sendall(b"RFB 003.008\n"), True),
+        (lambda link: link.shutdown(socket.SHUT_WR), False),
+        (lambda link: link.close(), False),
+        (lambda link: (link.sendall(b"RFB 003.008\n"), link.close()), False),
+        (_reset, False),
+    ],
+    ids=["open", "sent", "shut", "closed", "sent-closed", "reset"],
+)
+def test_viewer_that_has_closed_belongs_to_no_user(
+    end: Callable[[socket.socket], object], known: bool
+) -> None:
+    """The kernel lists what is closed as root's, and what was sent before can still be read."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        link = socket.create_connection(server.getsockname())
         taken, peer = server.accept()
-        with taken:
-            assert _console_local.owner(peer, taken.getsockname()) == os.getuid()
-            assert _console_local.owner((peer[0], 1), taken.getsockname()) is None
-        assert link.getpeername() == server.getsockname()
+        with link, taken:
+            here = taken.getsockname()
+            assert _console_local.owner(peer, here) == os.getuid()
+            assert _console_local.owner((peer[0], 1), here) is None
+            end(link)
+            assert _console_local.owner(peer, here) == (os.getuid() if known else None)
 
 
 def test_the_program_is_whole() -> None:

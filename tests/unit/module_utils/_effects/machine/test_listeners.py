@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 from pathlib import Path
 
+import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import listeners
 
-TABLE = """\
-  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
-   0: 00000000:4082 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 3141 1 0
-   1: 0100007F:0016 0100007F:D2F0 01 00000000:00000000 00:00000000 00000000     0        0 2718 1 0
+_SERVE = """
+import ctypes, os, socket, sys
+if sys.argv[2] != "0":
+    os.setgid(int(sys.argv[2])), os.setuid(int(sys.argv[2]))
+ctypes.CDLL(None).prctl(15, sys.argv[1].encode())
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+sys.stdin.read()
 """
-
-
-def test_listening_rows_only() -> None:
-    assert listeners.parse(TABLE) == {"3141": 16514}
 
 
 def test_own_socket() -> None:
@@ -29,3 +31,20 @@ def test_own_socket() -> None:
         assert port in listeners.ports([name])
         assert port not in listeners.ports([f"{name}-{os.getpid()}"])
     assert port not in listeners.ports([name])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to act as another user")
+@pytest.mark.parametrize(("uid", "expected"), [(0, True), (65534, False)])
+def test_listener_named_libvirtd_counts_only_as_root(uid: int, expected: bool) -> None:
+    """Any user can give a process any name, and would make the role refuse its daemon's port."""
+    command = ["/usr/bin/python3", "-c", _SERVE, "libvirtd", str(uid)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        port = int(process.stdout.readline())
+        try:
+            assert (port in listeners.ports(listeners.LIBVIRT)) is expected
+        finally:
+            process.stdin.close()

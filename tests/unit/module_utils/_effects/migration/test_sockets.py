@@ -18,16 +18,20 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.migration impo
 )
 
 _LISTED = """\
-ESTAB 0 0 192.0.2.1:40001 192.0.2.2:16514 users:(("libvirtd",pid=612,fd=31))
-ESTAB 0 8 192.0.2.1:40002 192.0.2.2:16514 users:(("python3",pid=900,fd=9))
-ESTAB 0 0 [2001:db8::1]:40003 [2001:db8::2]:16514 users:(("virtqemud",pid=612,fd=32))
-SYN-SENT 0 1 192.0.2.1:40004 192.0.2.3:16514 users:(("libvirtd",pid=612,fd=33))
-ESTAB 0 0 192.0.2.1:16514 192.0.2.2:40005 users:(("libvirtd",pid=612,fd=34))
-TIME-WAIT 0 0 192.0.2.1:40006 192.0.2.2:16514
+ESTAB 0 0 192.0.2.1:40001 192.0.2.2:16514 users:(("libvirtd",pid=612,fd=31)) ino:71 sk:1 <->
+ESTAB 0 8 192.0.2.1:40002 192.0.2.2:16514 users:(("python3",pid=900,fd=9)) uid:1000 ino:72 sk:2 <->
+ESTAB 0 0 [2001:db8::1]:40003 [2001:db8::2]:16514 users:(("virtqemud",pid=612,fd=32)) ino:73 sk:3
+SYN-SENT 0 1 192.0.2.1:40004 192.0.2.3:16514 users:(("libvirtd",pid=612,fd=33)) ino:74 sk:4 <->
+ESTAB 0 0 192.0.2.1:16514 192.0.2.2:40005 users:(("libvirtd",pid=612,fd=34)) ino:75 sk:5 <->
+TIME-WAIT 0 0 192.0.2.1:40006 192.0.2.2:16514 ino:0 sk:6
+ESTAB 0 0 192.0.2.1:40007 192.0.2.2:16514 users:(("libvirtd",pid=901,fd=3)) uid:1000 ino:77 sk:7
+ESTAB 0 0 192.0.2.1:40008 192.0.2.2:16514 users:(("libvirtd",pid=902,fd=3),("x",pid=903,fd=3)) \
+timer:(keepalive,1min,0) uid:33 ino:78 sk:8
+FIN-WAIT-1 0 0 192.0.2.1:40009 192.0.2.2:16514 users:(("libvirtd",pid=901,fd=3)) ino:0 sk:9
 """
 
 
-def test_only_what_the_daemon_opened() -> None:
+def test_connections_of_roots_daemon_alone_are_the_moves() -> None:
     assert migration_sockets.ports(_LISTED) == {40001, 40003, 40004}
 
 

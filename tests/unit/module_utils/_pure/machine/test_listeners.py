@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Sockets that listen, as the kernel prints them."""
+"""TCP sockets, as the kernel prints them."""
 
 from __future__ import annotations
 
@@ -30,12 +30,27 @@ def line(place: str, state: str = "0A", inode: int = 7) -> str:
     ],
 )
 def test_address(place: str, expected: tuple[str, int]) -> None:
-    assert listeners.parse(line(place)) == {7: expected}
+    rows = listeners.sockets(line(place))
+    assert listeners.listening(rows) == {7: expected}
 
 
 def test_connections_are_left_out() -> None:
-    assert listeners.parse(line("0100007F:0016", state="01")) == {}
-    assert listeners.parse("") == {}
+    assert listeners.listening(listeners.sockets(line("0100007F:0016", state="01"))) == {}
+    assert list(listeners.sockets("")) == []
+
+
+@pytest.mark.parametrize("state", range(1, 13))  # all of net/tcp_states.h
+@pytest.mark.parametrize("inode", [0, 7])
+def test_peer_uid_is_known_only_while_established(state: int, inode: int) -> None:
+    peer, local = ("127.0.0.1", 40000), ("127.0.0.1", 5900)
+    others = [
+        listeners.TcpSocket(local, peer, 1, 1000, 8),
+        listeners.TcpSocket(("127.0.0.1", 40001), local, 1, 1000, 9),
+    ]
+    rows = [*others, listeners.TcpSocket(peer, local, state, 0, inode)]
+    expected = 0 if state == 1 and inode else None
+    assert listeners.peer_uid(rows, peer, local) == expected
+    assert listeners.peer_uid(others, peer, local) is None
 
 
 @pytest.mark.parametrize(
