@@ -198,6 +198,8 @@ class Machine:
                     return self._update(function.__self__, str(args[0]))
                 if name == "createWithFlags" and function.__self__.isActive():
                     raise LibvirtFailure(action, "it runs", code=ERR_OPERATION_INVALID)
+                if name == "resize":  # nor does it grow volumes
+                    return os.truncate(function.__self__.path(), args[0])
                 if name == "create":  # nor makes it folders
                     args = (0,)
                 if name == "snapshotCreateXML" and args[1] & _DISK_ONLY:  # nor files for snapshots

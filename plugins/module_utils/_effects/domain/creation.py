@@ -129,13 +129,14 @@ def claim(host: Host, jobs: t.Sequence[Job], owner: Owner) -> PlacementEntry | N
             work.job.changed = True
         # withdraw the last claims first: earlier ones may then stay
         while claimed:
-            excess, facts = creation_capacity.excess(host)
-            if not excess:
+            jobs = [work.job for work in claimed]
+            last, reason, facts = creation_capacity.exceeding(host, jobs)
+            if last is None:
                 break
-            job = claimed.pop().job
-            _withdraw(host.connection, job.domain.name, owner)
-            job.changed = False
-            job.fail(excess, refused=True)
+            claimed = [work for work in claimed if work.job is not last]
+            _withdraw(host.connection, last.domain.name, owner)
+            last.changed = False
+            last.fail(reason, refused=True)
     return facts
 
 

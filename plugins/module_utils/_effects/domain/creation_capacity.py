@@ -69,13 +69,12 @@ def grown(host: Host, growths: t.Sequence[Growth]) -> dict[str, str]:
                 for pool in candidate.pools
             ),
         )
-        before = {entry.filter for entry in placement.excess(candidate, _policy(host))}
-        after = placement.excess(more, _policy(host))
-        asked = {"memory": one.memory, "vcpus": one.vcpus, "storage": sum(one.disks.values())}
+        pools = [name for name, size in one.disks.items() if size > 0]
+        asked = {"memory": one.memory, "vcpus": one.vcpus, "storage": len(pools)}
         reasons += [
             entry.reason
-            for entry in after
-            if entry.filter not in before or asked.get(entry.filter, 0) > 0
+            for entry in placement.excess(more, pools, _policy(host))
+            if asked.get(entry.filter, 0) > 0
         ]
         if reasons:
             found[one.name] = "; ".join(reasons)
@@ -112,11 +111,17 @@ def _nic_problems(
             yield f"there is no network {nic.network!r} for NIC {nic.name!r}; there are: {known}"
 
 
-def excess(host: Host) -> tuple[str, PlacementEntry]:
-    """What exceeds a limit now, empty if nothing does; and the host's facts."""
+def exceeding(host: Host, jobs: t.Sequence[Job]) -> tuple[Job | None, str, PlacementEntry]:
+    """The last of the claimed ``jobs`` whose claim exceeds a limit now, if any, and why; and the
+    host's facts. Each counts in its own pools, with all that others have promised there."""
     facts = _read(host)
-    found = placement.excess(_candidate(host, facts), _policy(host))
-    return "; ".join(entry.reason for entry in found), facts
+    candidate, policy = _candidate(host, facts), _policy(host)
+    for job in reversed(jobs):
+        pools = [plan.key for plan in job.disks]
+        found = placement.excess(candidate, pools, policy)
+        if found:
+            return job, "; ".join(entry.reason for entry in found), facts
+    return None, "", facts
 
 
 def _read(host: Host) -> PlacementEntry:

@@ -121,11 +121,15 @@ def name_rejection(fleet: FleetLoad, load: HostLoad, request: Request) -> Reject
     return Rejection(host, "name", reason)
 
 
-def excess(host: PlacementHost, policy: Policy | None = None) -> tuple[Rejection, ...]:
+def excess(
+    host: PlacementHost, pools: t.Collection[str], policy: Policy | None = None
+) -> tuple[Rejection, ...]:
     """What is promised beyond the hypervisor's limits, checked after a claim was made.
 
     Unlike placement it looks at the hypervisor as it is, including the claim; any entry means
-    that the claim has to be withdrawn. A host that did not report enough has an entry too.
+    that the claim has to be withdrawn. ``pools`` are those of the claim, as its request names them:
+    others may be over-promised for reasons that no claim can change. A host that did not report
+    enough has an entry too.
     """
     if host.problem is not None:
         return (Rejection(host.name, host.problem_filter, host.problem),)
@@ -135,7 +139,12 @@ def excess(host: PlacementHost, policy: Policy | None = None) -> tuple[Rejection
         found.append(Rejection(host.name, "memory", _memory_reason(load, 0)))
     if load.vcpus > load.vcpus_limit:
         found.append(Rejection(host.name, "vcpus", _vcpus_reason(load, 0)))
-    for facts in host.pools:
+    claimed = {
+        pool.facts.name: pool.facts
+        for name in pools
+        if (pool := load.pools.get(name)) and pool.facts
+    }
+    for facts in claimed.values():
         if facts.problem is None and facts.promised_mib > facts.limit_mib:
             left = _left(facts.limit_mib - facts.promised_mib, facts.limit_mib, "MiB", 0)
             found.append(Rejection(host.name, "storage", f"pool {facts.name}: {left}"))

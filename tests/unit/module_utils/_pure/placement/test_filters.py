@@ -372,10 +372,25 @@ EXCESS: list[tuple[dict[str, t.Any], list[tuple[str, str]]]] = [
 
 @pytest.mark.parametrize(("host", "expected"), EXCESS)
 def test_excess(host: dict[str, t.Any], expected: list[tuple[str, str]]) -> None:
-    found = excess(replace(HOST, **host))
+    found = excess(replace(HOST, **host), ["default"])
     assert [entry.filter for entry in found] == [name for name, _ in expected]
     for entry, (_, reason) in zip(found, expected):
         assert reason in entry.reason
+
+
+@pytest.mark.parametrize(
+    ("pools", "expected"),
+    [((), []), (("default",), []), (("iso",), ["iso"]), (("media", "default"), ["iso"])],
+)
+def test_excess_counts_the_pools_of_the_claim_only(
+    pools: tuple[str, ...], expected: list[str]
+) -> None:
+    """``media`` is what the request calls the pool that libvirt calls ``iso``."""
+    full = replace(POOL, name="iso", path="/srv/iso", promised_mib=2 * 1024 * 1024)
+    host = replace(HOST, pools=(BASE, POOL, full))
+    found = excess(host, pools, Policy(pool_paths={"media": "/srv/iso"}))
+    assert [entry.filter for entry in found] == ["storage"] * len(expected)
+    assert all(f"pool {name}: " in entry.reason for name, entry in zip(expected, found))
 
 
 def claimed(**changes: t.Any) -> PlacementHost:
