@@ -1,7 +1,7 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""For all tests: the collection under its own name, a clean environment, and the last line."""
+"""For all tests: the collection under its own name, a clean environment, and the last lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests import scheduling
+from tests import counting, scheduling
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -139,10 +139,12 @@ class LastLine:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Count in the process that reports, not in xdist's workers."""
+    config.pluginmanager.register(counting.Counting(), "counting")
     if hasattr(config, "workerinput"):
         if not config.workerinput.get("laboratory", True):
             scheduling.give_way()
         return
+    config.pluginmanager.register(counting.Counts(), "counts")
     config.pluginmanager.register(LastLine(), "last-line")
     config.pluginmanager.register(scheduling.Timing(), "timing")
 
@@ -154,4 +156,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if last_line is not None and terminal is not None:
         terminal.ensure_newline()
+        for line in config.pluginmanager.get_plugin("counts").lines():
+            terminal.write_line(line)
         terminal.write_line(last_line.line())

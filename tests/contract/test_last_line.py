@@ -61,3 +61,54 @@ def test_last_line(files: list[str], line: str, status: int, workers: str, tmp_p
     assert done.stdout.endswith(f"\n{line}\n"), done.stdout + done.stderr
     assert done.returncode == (1 if workers != "0" and files == [UNREADABLE] else status)
     assert ("the reason" in done.stdout) == (SKIPS in files)
+
+
+COUNTED = """\
+import json, os, pathlib, subprocess, sys
+import pytest
+from tests.lab import counts
+UPPER = pathlib.Path(__file__).with_name("lab-{0}") / "hosts/hv1/upper"
+LOGS = UPPER / "var/log/libvirt/qemu"
+def boot(name):
+    with (LOGS / (name + ".log")).open("a") as file:
+        file.write("2026: starting up libvirt version: 11.3.0\\n")
+@pytest.fixture(scope="module")
+def lab():
+    LOGS.mkdir(parents=True)
+    counts.bring(UPPER)
+    counts.note(UPPER.parents[2], fresh=True)
+    boot("of-the-fixture")
+    boot("of-the-fixture")
+def test_boots(lab):
+    boot("web1")
+    (UPPER / "var/lib/lab-python/runs").write_text("...")
+    with pytest.raises(FileNotFoundError):
+        subprocess.run(["/nowhere/ansible-playbook", "x"])
+    sys.audit("fleet_virt.ansible", ["ansible", "x"])
+    boot("web1")
+    boot("web1")
+def test_boots_nothing(lab): pass
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_counts_of_all_processes_come_before_the_last_line(workers: str, tmp_path: Path) -> None:
+    for number in range(2):
+        (tmp_path / f"test_{number}.py").write_text(COUNTED.format(number))
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", "pytest.ini"]
+    command += ["--numprocesses", workers, "--dist", "loadgroup", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, tmp_path], cwd=_tools.CHECKOUT, capture_output=True, text=True, check=False
+    )
+    lines = done.stdout.splitlines()
+    place = next(n for n, line in enumerate(lines) if line.startswith("runs of Ansible"))
+    assert lines[place : place + 3] == [
+        "runs of Ansible: 4",
+        "module runs on hypervisors: 6",
+        "guest boots: 10 (arrived by a move or restored: 0)",
+    ]
+    shown = [line.split(maxsplit=1) for line in lines[place + 3 : -1]]
+    assert [count for count, _who in shown] == ["3", "3", "2", "2"]
+    assert shown[0][1].endswith("test_0.py::test_boots")
+    assert shown[2][1].endswith("test_0.py::lab (fixture)")
+    assert lines[-1] == "4 passed, 0 failed, 0 skipped"

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import cgroups, fabric, processes, roots
+from . import cgroups, counts, fabric, processes, roots
 from .errors import LabError, Progress
 from .paths import RUN, cache, control_folder, locked
 from .record import Record
@@ -108,6 +108,7 @@ def remove(name: str, directory: Path, progress: Progress) -> int:
     count = processes.kill(directory, control=control_folder(name))
     fabric.remove_link(fabric.link_name(name))
     cgroups.remove(name)
+    counts.keep(directory)
     _force_remove(directory)
     with locked(RUN / "lock"):
         _force_remove(control_folder(name))

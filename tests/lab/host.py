@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import cgroups, fabric, preloaded, processes, proxy
+from . import cgroups, counts, fabric, preloaded, processes, proxy
 from .errors import LabError
 from .recipe import QEMU_CONF
 from .record import HostRecord, Record
@@ -204,12 +204,14 @@ class Host:
             shipped = (self.root / configuration).read_text()
             (upper / configuration).write_text(f'{shipped}\nhost_uuid = "{self.uuid}"\n')
         preloaded.bring(Path(self._record.directory), upper, self.bare)
+        counts.bring(upper)
         key = etc / "ssh/ssh_host_ed25519_key"
         key.unlink(missing_ok=True)
         processes.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(key)])
         for path in upper.rglob("*"):  # whatever the umask is here, it is not the host's
             program = path.stat().st_mode & 0o100
             os.chmod(path, 0o755 if path.is_dir() or program else 0o644)
+        counts.open_to_all(upper)
         for home, owner, keys in (("root", 0, root_keys), ("home/admin", 1000, admin_keys)):
             if keys:
                 self._authorise(upper / home, owner, keys)

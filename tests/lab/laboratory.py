@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from . import cleanup, diagnosis, fabric, kvm, preloaded, processes, proxy, roots, starting
+from . import cleanup, counts, diagnosis, fabric, kvm, preloaded, processes, proxy, roots, starting
 from .errors import LabError, Progress
 from .host import Host
 from .paths import RUN, Layout, locked, valid_name
@@ -138,6 +138,7 @@ class Laboratory:
             fresh = record is None
             try:
                 record = record or self._begin(kvm.usable(self.progress))
+                counts.note(self.directory, fresh)
                 if fabric.keeper(record) is None:
                     for host in (Host(record, entry) for entry in record.hosts):
                         host.power_cut()  # its cable went with the namespace

@@ -104,6 +104,7 @@ class Preloaded:
         *,
         session: bool,
     ) -> Forked:
+        sys.audit("fleet_virt.ansible", list(argv))
         own = {name: environment[name] for name in _OWN if name in environment}
         order = {"argv": list(argv), "environment": own, "session": session}
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -21,7 +21,7 @@ import sys
 import lab_compiled
 
 _FOLDER = "/var/cache/lab-python"
-_MARK = b"\n_ANSIBALLZ_WRAPPER = True\n"
+MARK = b"\n_ANSIBALLZ_WRAPPER = True\n"
 _CALL = b'\n\nif __name__ == "__main__":\n    _ansiballz_main(\n'
 _ARCHIVE = b"\nzip_data='"
 _END = b"',\n)\n"
@@ -40,7 +40,7 @@ class Program:
         start, _, end = source.rpartition(_ARCHIVE)
         self.wrapper, _, call = start.partition(_CALL)
         names = dict(_NAME.findall(call))
-        if _MARK not in self.wrapper or not end.endswith(_END) or len(names) != 2:
+        if MARK not in self.wrapper or not end.endswith(_END) or len(names) != 2:
             raise ValueError
         self.source = source
         self.name, self.module = (names[n].decode() for n in (b"ansible_module", b"module_fqn"))

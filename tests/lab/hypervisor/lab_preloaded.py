@@ -26,6 +26,7 @@ import threading
 import types
 
 import lab_archives
+import lab_counted
 
 _SOCKET = "/run/lab-preloaded"
 _IMPORTS = (
@@ -303,6 +304,8 @@ def program(source, before=None, names=()):
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     sys.argv, sys.path[0] = [""], ""
     status = 0
+    if before or lab_archives.MARK in source:
+        lab_counted.add()
     try:
         if before:
             exec(before, vars(main))  # noqa: S102
@@ -328,6 +331,7 @@ def program(source, before=None, names=()):
 
 
 if __name__ == "__main__":
+    lab_counted.leave()
     for name in _IMPORTS:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
