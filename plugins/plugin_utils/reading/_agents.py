@@ -51,8 +51,7 @@ def ask(connection: Connection, uuids: t.Sequence[str]) -> list[deadline.Outcome
         try:
             conn = free.pop()
         except IndexError:
-            with _libvirt.calling("connect"):
-                conn = _libvirt.open_connection(connection.uri)
+            conn = connection.open_again()
             opened.append(conn)
         try:
             return _query(conn, uuid)

@@ -97,15 +97,23 @@ def read_all(
 def read(reached: _ssh.Reached, settings: Settings) -> list[Guest]:
     """The guests of one hypervisor. Raises FleetVirtError."""
     with connect(reached.uri, settings.timeout) as connection:
-        domains = [
-            entry
-            for entry in _domains(connection)
-            if _guests.is_listed(entry["metadata"], settings.unmanaged)
-        ]
-        search = _Search(reached, connection, settings, domains)
-        if settings.addresses:
-            search.run()
-        return [search.guest(entry) for entry in domains]
+        budget = connection.limit(settings.host_timeout)
+        guests = read_from(connection, reached, settings)
+        budget.require()  # one of many errors until here
+        return guests
+
+
+def read_from(connection: Connection, reached: _ssh.Reached, settings: Settings) -> list[Guest]:
+    """The guests of the hypervisor that ``connection`` leads to."""
+    domains = [
+        entry
+        for entry in _domains(connection)
+        if _guests.is_listed(entry["metadata"], settings.unmanaged)
+    ]
+    search = _Search(reached, connection, settings, domains)
+    if settings.addresses:
+        search.run()
+    return [search.guest(entry) for entry in domains]
 
 
 def _domains(connection: Connection) -> list[DomainEntry]:

@@ -17,11 +17,11 @@ from ... import _libvirt
 from ..._errors import (
     NO_CODE,
     DeadlineExceeded,
-    FleetVirtError,
     HostUnreachable,
     LibvirtFailure,
 )
 from . import deadline
+from .budget import MOST_READ, Budget
 from .deadline import Item, Value
 
 if t.TYPE_CHECKING:
@@ -31,11 +31,6 @@ if t.TYPE_CHECKING:
     from ..._libvirt import VirConnect
 
     Given = TypeVarTuple("Given")
-
-    class Described(t.Protocol):
-        """An object that libvirt describes in XML."""
-
-        def XMLDesc(self, flags: int) -> str: ...
 
 
 _PERMISSION = "run as root there (become), or add the user to the group libvirt"
@@ -53,28 +48,18 @@ _REMEDIES = (
 # The number of calls of one client that a daemon processes at once (the default of
 # max_client_requests in libvirtd.conf): when that many hang, every further call would hang too.
 _MOST_HANGING = 5
-
-
-class ResponseTooLarge(FleetVirtError):
-    """The responses describe more than any hypervisor has."""
-
-    def __init__(self, uri: str, most: int) -> None:
-        super().__init__(
-            f"{uri}: its responses exceed {most} characters and were discarded; check what is"
-            " listening there"
-        )
+_GRACE = 0.5
 
 
 class Connection:
     """One open connection: ``conn`` is libvirt's ``virConnect``; every limit is ``timeout``."""
 
     def __init__(self, conn: VirConnect, uri: str, timeout: float) -> None:
-        self.conn = conn
+        self.conn = self._opened = conn
+        self._budget: Budget | None = None
         self.uri = uri
         self.timeout = timeout
         self.hanging = 0
-        self.most: int | None = None  # limit of all descriptions together, in characters
-        self._described = 0
 
     @property
     def local(self) -> bool:
@@ -139,18 +124,20 @@ class Connection:
                 self.hanging += isinstance(outcome.error, DeadlineExceeded)
         return outcomes
 
-    def description(self, of: Described) -> str:
-        """The XML of a domain, network or the like; raises ResponseTooLarge beyond the limit."""
-        self.require_bounded()
-        text = of.XMLDesc(0)
-        self._described += len(text)
-        self.require_bounded()
-        return text
+    def limit(self, seconds: float, most: int = MOST_READ) -> Budget:
+        """Let no more than ``most`` characters be read, and nothing once ``seconds`` are over.
 
-    def require_bounded(self) -> None:
-        """Raise ResponseTooLarge if the descriptions exceed ``most``."""
-        if self.most is not None and self._described > self.most:
-            raise ResponseTooLarge(self.uri, self.most)
+        Those are what another thread waits for this one; it is the first to say so.
+        """
+        self._budget = budget = Budget(self.uri, most, seconds + _GRACE)
+        self.conn = budget.metered(self._opened)
+        return budget
+
+    def open_again(self) -> VirConnect:
+        """A further connection to the same hypervisor, under the same limits; not closed here."""
+        with _libvirt.calling("connect"):
+            conn = _libvirt.open_connection(self.uri)
+        return conn if self._budget is None else self._budget.metered(conn)
 
     def each_there(
         self,
@@ -178,9 +165,9 @@ class Connection:
         """Close the connection, unless a call is stuck in it: closing would wait for that call."""
         if not self.hanging:
             with contextlib.suppress(LibvirtFailure, DeadlineExceeded):
-                self.call("close the connection", self.conn.close)
+                self.call("close the connection", self._opened.close)
         if self.hanging:
-            self.conn._o = None  # the binding's destructor closes, and would hang at exit
+            self._opened._o = None  # the binding's destructor closes, and would hang at exit
 
 
 def is_local(uri: str) -> bool:

@@ -88,7 +88,7 @@ def read_domains(connection: Connection, wanted: Wanted) -> list[DomainEntry]:
     entries: list[DomainEntry] = []
     readable: list[_Read] = []
     outcomes = connection.each(
-        lambda domain: _describe(connection, domain, host),
+        lambda domain: _describe(domain, host),
         domains,
         lambda one: f"read domain {one.name()}",
     )
@@ -130,7 +130,7 @@ def _note(entry: DomainEntry, problem: str) -> None:
 
 
 def _chosen(domains: list[VirDomain], wanted: Wanted) -> list[VirDomain]:
-    names = wanted.names or ()
+    names = dict.fromkeys(wanted.names or ())
     known = {str(domain.name()) for domain in domains}
     unknown = [name for name in names if name not in known]
     if unknown and not wanted.ignore_missing:
@@ -145,7 +145,7 @@ def _chosen(domains: list[VirDomain], wanted: Wanted) -> list[VirDomain]:
                 for name in unknown
             ]
         )
-    return [domain for domain in domains if str(domain.name()) in set(names)]
+    return [domain for domain in domains if str(domain.name()) in names]
 
 
 def _flagged(connection: Connection) -> dict[str, set[str] | None]:
@@ -231,10 +231,10 @@ def _ask_the_busy_again(
         host.stats.update(connection.call("read statistics of busy domains", read, chosen))
 
 
-def _describe(connection: Connection, domain: VirDomain, host: _Host) -> DomainEntry:
+def _describe(domain: VirDomain, host: _Host) -> DomainEntry:
     """The entry as far as libvirt has it in memory: no disk is accessed."""
     name, uuid = str(domain.name()), str(domain.UUIDString())
-    info = domain_info.parse(connection.description(domain), f"domain {name}")
+    info = domain_info.parse(domain.XMLDesc(0), f"domain {name}")
     entry = domain_entry.described(info, name, uuid)
     entry["autostart"] = host.has("autostart", uuid)
     entry["persistent"] = host.has("persistent", uuid)

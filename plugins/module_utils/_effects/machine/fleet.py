@@ -21,7 +21,6 @@ if t.TYPE_CHECKING:
     from ..._pure.machine.snapshot import DomainEntry
 
 _PARALLEL = 64
-_MOST_DESCRIBED = 64 * 1024 * 1024  # characters; a thousand VMs need a tenth
 
 Value = t.TypeVar("Value")
 
@@ -45,15 +44,15 @@ def read_each(
 
     ``call_timeout`` (seconds) limits a single call to libvirt, ``host_timeout`` all of one
     hypervisor: a dead one costs at most that, and is an outcome like any other. So is one whose
-    replies make our own code fail.
+    replies make our own code fail, or that has more to say than any hypervisor.
     """
 
     def read(target: Target) -> Value:
         try:
             with connect(target.uri, call_timeout) as connection:
-                connection.most = _MOST_DESCRIBED
+                budget = connection.limit(host_timeout)
                 found = function(connection)
-                connection.require_bounded()  # one of many errors until here
+                budget.require()  # one of many errors until here
                 return found
         except FleetVirtError:
             raise

@@ -153,7 +153,7 @@ def _networks(connection: Connection) -> list[NetworkEntry]:
 
     def read(network: VirNetwork) -> NetworkEntry:
         name = str(network.name())
-        info = network_info.network(connection.description(network), f"network {name}")
+        info = network_info.network(network.XMLDesc(0), f"network {name}")
         return {
             "name": name,
             "bridge": info["bridge"],
@@ -199,7 +199,7 @@ def _bridges(connection: Connection) -> list[str] | None:
 
     def read(interface: VirInterface) -> str | None:
         name = str(interface.name())
-        info = network_info.interface(connection.description(interface), f"interface {name}")
+        info = network_info.interface(interface.XMLDesc(0), f"interface {name}")
         return name if info["type"] == _INTERFACE_BRIDGE else None
 
     outcomes = connection.each(read, interfaces, lambda one: f"read interface {one.name()}")

@@ -53,7 +53,7 @@ def pool_entries(connection: Connection) -> list[PoolEntry]:
     """One entry per pool as ``virt_host_info`` returns it; a broken pool has ``error``."""
 
     def read(pool: VirStoragePool) -> PoolEntry:
-        info = storage_info.pool(connection.description(pool))
+        info = storage_info.pool(pool.XMLDesc(0))
         return {
             "name": str(pool.name()),
             "type": info["type"],

@@ -115,21 +115,29 @@ def ordered(snapshots: t.Iterable[Snapshot]) -> tuple[Snapshot, ...]:
     """The oldest first. libvirt stores whole seconds; within one second, a child is newer than its
     parent."""
     by_name = {one.name: one for one in snapshots}
-
-    def depth(one: Snapshot) -> int:
-        found, seen = 0, {one.name}
-        while one.parent in by_name and one.parent not in seen:
-            one = by_name[one.parent]
-            seen.add(one.name)
-            found += 1
-        return found
-
-    return tuple(sorted(by_name.values(), key=lambda one: (one.created, depth(one), one.name)))
+    depths: dict[str | None, int] = {}
+    for one in by_name.values():
+        unknown = []  # up to the first of which the depth is known; each is visited once
+        name: str | None = one.name
+        while name in by_name and name not in depths:
+            unknown.append(name)
+            depths[name] = 0  # also ends a circle, which no libvirt has
+            name = by_name[name].parent
+        above = depths.get(name, -1)
+        for child in reversed(unknown):
+            above = depths[child] = above + 1
+    return tuple(
+        sorted(by_name.values(), key=lambda one: (one.created, depths[one.name], one.name))
+    )
 
 
 def below(facts: Facts, name: str) -> list[Snapshot]:
     """The descendants of the snapshot ``name``, the nearest first."""
-    found = [one for one in facts.snapshots if one.parent == name]
-    for one in list(found):
-        found += below(facts, one.name)
+    children: dict[str | None, list[Snapshot]] = {}
+    for one in facts.snapshots:
+        if one.name != name:
+            children.setdefault(one.parent, []).append(one)
+    found = children.pop(name, [])
+    for one in found:  # which grows meanwhile
+        found += children.pop(one.name, [])
     return found

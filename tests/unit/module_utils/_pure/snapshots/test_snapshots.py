@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 import typing as t
 
 import pytest
@@ -26,10 +27,14 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.snapshots import 
     plan,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.snapshots.facts import (
+    ABSENT,
+    INTERNAL,
     Disk,
     Facts,
     Snapshot,
     Wanted,
+    below,
+    ordered,
 )
 
 _DISK = Disk("vda", "/p/a.qcow2")
@@ -260,3 +265,56 @@ def test_who_said_nothing_has_failed() -> None:
     text, failures = decision.report({"hv1": ["a", "b"]}, answers, check=False)
     assert "failed" in text
     assert failures[0].startswith("b on hv1: ")
+
+
+_SHAPES: dict[str, t.Callable[[int], list[Snapshot]]] = {
+    "chain": lambda count: [
+        Snapshot(f"{number:06}", f"{number - 1:06}", created=1, ours=True)
+        for number in range(count)
+    ],
+    "reversed": lambda count: _SHAPES["chain"](count)[::-1],
+    "circle": lambda count: [
+        dataclasses.replace(one, parent=f"{(number - 1) % count:06}")
+        for number, one in enumerate(_SHAPES["chain"](count))
+    ],
+    "star": lambda count: [
+        dataclasses.replace(one, parent="root") for one in _SHAPES["chain"](count)
+    ],
+    "unrelated": lambda count: [
+        dataclasses.replace(one, parent=None) for one in _SHAPES["chain"](count)
+    ],
+}
+_USES: dict[str, t.Callable[[Facts], object]] = {
+    "sorted": lambda facts: ordered(facts.snapshots),
+    "descendants": lambda facts: below(facts, facts.snapshots[0].name),
+    "of one kind": lambda facts: facts.of_kind(INTERNAL),
+    "removed with its children": lambda facts: plan.plan(
+        facts, Wanted(facts.snapshots[0].name, ABSENT, children=True)
+    ),
+    "kept": lambda facts: plan.plan(facts, Wanted(facts.snapshots[0].name, keep=1)),
+}
+
+
+@pytest.mark.parametrize("use", _USES)
+@pytest.mark.parametrize("shape", _SHAPES)
+def test_twice_as_many_snapshots_take_about_twice_as_long(shape: str, use: str) -> None:
+    def seconds(count: int) -> float:
+        facts = dataclasses.replace(_facts(), snapshots=tuple(_SHAPES[shape](count)), current=None)
+        times = []
+        for _attempt in range(3):
+            begun = time.process_time()  # not the clock's: others may have the processors
+            _USES[use](facts)
+            times.append(time.process_time() - begun)
+        return min(times)
+
+    few = seconds(5_000)
+    assert seconds(10_000) < 3.2 * few + 0.02
+
+
+@pytest.mark.parametrize("shape", ["chain", "reversed"])
+def test_child_of_the_same_second_comes_after_its_parent(shape: str) -> None:
+    snapshots = _SHAPES[shape](20_000)
+    assert [one.name for one in ordered(snapshots)] == [f"{n:06}" for n in range(20_000)]
+    chain = ordered(snapshots)
+    facts = dataclasses.replace(_facts(), snapshots=tuple(snapshots))
+    assert tuple(below(facts, chain[0].name)) == chain[1:]
