@@ -78,6 +78,7 @@ class ActionModule(FleetAction):
             shares(options["_round"]),
             registered(task_vars, options["_results"], "brought"),
             state_decision.told_earlier(options["_earlier"]),
+            check=self.check,
         )
         return {"changed": False, **vars(noted)}
 

@@ -24,6 +24,8 @@ description:
     memory to keep.
   - A domain that another run is creating, moving or removing is left unchanged, with an error that
     says so.
+  - A domain that libvirt certainly would not start is refused before anything is changed, also in
+    check mode. It lacks a file or backing file of a disk, a bridge, or an active network.
   - If one of several domains cannot be brought to the state, none is touched.
   - Several domains are started in the order of their C(start_order), equal numbers at the same time
     and those without a number last, and shut down, paused and saved in reverse order. After
@@ -136,9 +138,15 @@ vms:
       description: UUID of the domain.
       type: str
     state:
-      description: Its present state, in libvirt's own terms; a saved one is V(shutoff).
+      description:
+        - The state that it is in afterwards, in libvirt's own terms; V(saved) for one that is off
+          with its memory saved. In check mode, the one it would be in.
       type: str
       sample: running
+    before:
+      description: The state that libvirt reported before anything was done, in the same terms.
+      type: str
+      sample: paused
     autostart:
       description: Whether it starts with its hypervisor.
       type: bool

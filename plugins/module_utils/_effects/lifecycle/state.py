@@ -182,9 +182,23 @@ def _plan(connection: Connection, dom: VirDomain, wanted: Wanted) -> _Job:
     facts = read_facts(connection, dom, media=True)
     job = _Job(connection, wanted, dom, facts, facts, str(dom.UUIDString()))
     job.plan = state_plan.plan(facts, wanted)
-    if job.plan.refusals:
-        job.fail("; ".join(job.plan.refusals))
+    refusals = job.plan.refusals or start_refusals(connection, dom, facts, job.plan)
+    if refusals:
+        job.plan = Plan(refusals=tuple(refusals))
+        job.fail("; ".join(refusals))
     return job
+
+
+def start_refusals(
+    connection: Connection, dom: VirDomain, facts: Facts, plan: Plan[Facts]
+) -> list[str]:
+    """Why a start that ``plan`` has would fail; empty if it has none."""
+    if not any(step.kind in state_plan.STARTS for step in plan.steps):
+        return []
+    from . import start_blockers  # few runs start something
+
+    blockers = start_blockers.read(connection, dom)
+    return [f"{facts.name!r} cannot start: {'; '.join(blockers)}"] if blockers else []
 
 
 def _step(connection: Connection, job: _Job, step: Step[Facts], wanted: Wanted) -> Turns:
@@ -336,7 +350,8 @@ def _result(jobs: t.Sequence[_Job]) -> dict[str, object]:
         {
             "name": job.before.name,
             "uuid": job.uuid,
-            "state": job.after.state,
+            "state": job.after.shown_state,
+            "before": job.before.shown_state,
             "autostart": job.after.autostart,
             "changed": _changed(job),
             "steps": [step.text for step in job.plan.steps] if _changed(job) else [],

@@ -23,7 +23,7 @@ from .pools import pool_entries
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirInterface, VirNetwork
-    from ..._pure.machine.snapshot import DomainEntry, HostEntry, NetworkEntry, NumaEntry
+    from ..._pure.machine.snapshot import DomainEntry, HostEntry, NetworkEntry, NumaEntry, PoolEntry
 
 MAINTENANCE_VOLUME = "fleet-virt.maintenance"
 _INTERFACE_BRIDGE = "bridge"
@@ -50,9 +50,6 @@ def read_host(connection: Connection, base_pool: str, base_path: str | None = No
     domains = still_there(read_domains(connection, Wanted(storage=False)))
     active = [entry for entry in domains if entry["state"] in ACTIVE_STATES]
     pools = pool_entries(connection)
-    names = {str(pool["name"]) for pool in pools}
-    by_path = (str(pool["name"]) for pool in pools if base_path and pool["path"] == base_path)
-    marked_pool = base_pool if base_pool in names else next(by_path, base_pool)
     return {
         "name": str(connection.call("read the host name", conn.getHostname)),
         "uri": connection.uri,
@@ -81,7 +78,7 @@ def read_host(connection: Connection, base_pool: str, base_path: str | None = No
         "networks": _networks(connection),
         "bridges": _bridges(connection),
         "domains": _counts(domains),
-        "maintenance": _maintenance(connection, marked_pool),
+        "maintenance": _maintenance(connection, _marked_pool(pools, base_pool, base_path)),
         "errors": [f"{entry['name']}: {entry['error']}" for entry in domains if entry["error"]],
     }
 
@@ -204,6 +201,20 @@ def _bridges(connection: Connection) -> list[str] | None:
 
     outcomes = connection.each(read, interfaces, lambda one: f"read interface {one.name()}")
     return sorted(o.value for o in outcomes if not isinstance(o, Failed) and o.value)
+
+
+def is_in_maintenance(
+    connection: Connection, base_pool: str, base_path: str | None = None
+) -> bool | None:
+    """Whether the mark is set, as :func:`read_host` says; None if that is unknown."""
+    pool = _marked_pool(pool_entries(connection), base_pool, base_path)
+    return _maintenance(connection, pool)
+
+
+def _marked_pool(pools: t.Sequence[PoolEntry], base_pool: str, base_path: str | None) -> str:
+    names = {str(pool["name"]) for pool in pools}
+    by_path = (str(pool["name"]) for pool in pools if base_path and pool["path"] == base_path)
+    return base_pool if base_pool in names else next(by_path, base_pool)
 
 
 def _maintenance(connection: Connection, base_pool: str) -> bool | None:

@@ -142,8 +142,13 @@ def tell(
     shares: t.Mapping[str, t.Sequence[str]],
     answers: t.Mapping[str, Answer],
     earlier: Told,
+    *,
+    check: bool = False,
 ) -> Told:
-    """The outcomes for the ``shares`` of a round, after ``earlier``. A failure stops the rest."""
+    """The outcomes for the ``shares`` of a round, after ``earlier``. A failure stops the rest.
+
+    The state of each is libvirt's own: in ``check`` mode, the one that nothing has changed.
+    """
     rows, failures = list(earlier.rows), dict(earlier.failures)
     failed = [str(row[0]) for row in rows if row[3] == "failed"]
     if failed:
@@ -163,7 +168,8 @@ def tell(
             word = "changed"
         note = as_text(entry.get("msg")) if one.problem is None else None
         told = "; ".join([*map(str, as_list(entry.get("steps"))), *([note] if note else [])])
-        rows.append([one.name, one.host, as_text(entry.get("state")), word, told])
+        state = entry.get("before") if check else entry.get("state")
+        rows.append([one.name, one.host, as_text(state), word, told])
     return Told(rows, failures)
 
 

@@ -21,6 +21,9 @@ OFF = ("shutoff",)
 # States that can be requested: libvirt's, and one for memory saved to disk (managed save)
 WANTED = ("running", "shutoff", "paused", "saved")
 
+# Kinds of steps that start a domain
+STARTS = ("start", "restore", "boot")
+
 # Reasons for paused with which libvirt itself is at work on the domain
 _BUSY = {
     "migration": "it is being migrated",
@@ -72,6 +75,11 @@ class Facts:
     reboots: int = 0
     order: int | None = None  # start_order
     delay: int = 0  # seconds after its start
+
+    @property
+    def shown_state(self) -> str:
+        """libvirt's state, or ``saved`` for one that is off with its memory saved."""
+        return "saved" if self.state in OFF and self.managed_save else self.state
 
 
 @dataclass(frozen=True)

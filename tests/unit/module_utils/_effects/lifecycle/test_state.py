@@ -58,7 +58,7 @@ def test_from_every_state(connection: Connection, name: str, wanted: str) -> Non
     assert state.read_facts(connection, connection.conn.lookupByName(name)).state == name
     real = bring(connection, name, state=wanted)
     assert real == predicted
-    assert real["state"] == wanted
+    assert (real["before"], real["state"]) == (name, wanted)
     assert not real["failed"]
     assert real["changed"] == (name != wanted)
     assert bool(real["steps"]) == (name != wanted) == bool(real["diff"])
@@ -70,6 +70,8 @@ def test_from_every_state(connection: Connection, name: str, wanted: str) -> Non
 
 def test_saved_memory(connection: Connection) -> None:
     connection.conn.lookupByName("running").managedSave(0)
+    assert bring(connection, "running", state="running", check=True)["before"] == "saved"
+    assert bring(connection, "running", state="saved")["state"] == "saved"
     assert not bring(connection, "running", state="shutoff")["changed"]
     assert bring(connection, "running", state="running")["steps"] == ["start from its saved memory"]
 
@@ -135,7 +137,7 @@ def test_a_reset_is_a_change_each_time(connection: Connection, check: bool) -> N
 def test_paused_saved_and_back(connection: Connection) -> None:
     for wanted, state_after, step in (
         ("paused", "paused", "pause"),
-        ("saved", "shutoff", "save its memory and stop"),
+        ("saved", "saved", "save its memory and stop"),
         ("running", "running", "start from its saved memory"),
     ):
         predicted = bring(connection, "running", state=wanted, check=True)

@@ -101,6 +101,14 @@ def test_every_name_has_a_row_and_whoever_said_nothing_has_failed() -> None:
     assert "would change" in report(tell({"hv1": ["a"]}, answers, Told()), "", check=True)[0]
 
 
+def test_report_of_check_mode_shows_the_present_state() -> None:
+    answers = {"hv1": {"vms": [entry("a", before="saved", steps=["start from its saved memory"])]}}
+    for check, state in ((True, "saved"), (False, "running")):
+        told = tell({"hv1": ["a"]}, answers, Told(), check=check)
+        (_heads, row) = report(told, "", check=check)[0].splitlines()
+        assert row.split()[2] == state
+
+
 def test_who_may_have_more_of_a_group_is_a_failure() -> None:
     told = tell({"hv1": ["a"]}, {"hv1": {"vms": [entry("a")]}}, Told())
     _text, failures = report(told, "hv2: gone", check=False)
