@@ -23,6 +23,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values 
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import show
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.results import GENERATED
+from ansible_collections.fleet.virt.plugins.module_utils._pure.change import power
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Domain
 from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import fleet_seen
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import demand, placement
@@ -244,7 +245,8 @@ class _Work:
         ]
 
     def _waits(self, shares: t.Mapping[str, t.Collection[str]]) -> dict[str, list[str]]:
-        """The VMs to wait for, by hypervisor: seeded, started, and not shut off before."""
+        """The VMs to wait for, by hypervisor: seeded, started, and not shut off before, unless the
+        request says that they are started. Those that do not run then are left out later."""
         again = {domain.name for domain in self.domains}
         before = shares_of(self.options["_earlier"].get("waits"))
         waits = {host: [name for name in before[host] if name not in again] for host in before}
@@ -253,6 +255,7 @@ class _Work:
             for domain in self.domains:
                 vm = defined.get(domain.name)
                 runs = vm is None or vm["active"] or vm["phase"] is not None
+                runs = runs or power.says_start(domain)
                 wanted = domain.start and domain.wait and domain.seed is not None
                 if domain.name in names and wanted and runs:
                     waits.setdefault(host, []).append(domain.name)

@@ -645,7 +645,9 @@ options:
     default: true
   start:
     description:
-      - Start the VM once it is complete.
+      - Start the VM once it is complete. Where V(true) is written, an existing VM that is shut off
+        or has saved memory is started too, unless its hypervisor is in maintenance. What is paused
+        stays paused, and V(false) stops nothing.
     type: bool
     default: true
   autostart:
@@ -1424,6 +1426,21 @@ vms:
       type: list
       elements: str
       sample: [memory_max, disks.vda.cache]
+    state:
+      description:
+        - The state that the VM is left in, in libvirt's own terms, or V(saved); in check mode, the
+          one it would be left in. Null if it failed.
+      type: str
+      sample: running
+    started:
+      description:
+        - Whether it existed and was started, or would be in check mode, because its request says
+          O(start=true).
+      type: bool
+    note:
+      description: What is unexpected about that state, and why it was left so; null if nothing is.
+      type: str
+      sample: shut off
     seed:
       description: How it is seeded, with C(method), C(reason) and, if its disk was inspected,
         C(found), as RV(fleet.virt.virt_seed#module:seed); null if it is not seeded, or existed

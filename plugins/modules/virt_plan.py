@@ -119,7 +119,9 @@ vms:
           V(conflict), several have it, or a VM that this collection did not create has its name.
         - V(finish), a run is working on it or died while doing so; V(change), it differs from the
           request; V(drift), it was created as requested and has been changed since by someone else;
-          V(restart), it is defined as requested, and the running VM has to be restarted.
+          V(start), it is defined as requested, and does not run although its request says
+          C(start=true); V(restart), it is defined as requested, and the running VM has to be
+          restarted.
         - V(surplus), this collection created it and it is not requested; V(unmanaged), it was
           created by other means; V(unchanged), it is as requested.
       type: str

@@ -200,7 +200,7 @@ class Machine:
                     raise LibvirtFailure(action, "it runs", code=ERR_OPERATION_INVALID)
                 if name == "resize":  # nor does it grow volumes
                     return os.truncate(function.__self__.path(), args[0])
-                if name == "create":  # nor makes it folders
+                if name == "create" and args:  # nor makes it folders of pools
                     args = (0,)
                 if name == "snapshotCreateXML" and args[1] & _DISK_ONLY:  # nor files for snapshots
                     return self._take_alone(function.__self__, str(args[0]))

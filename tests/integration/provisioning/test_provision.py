@@ -49,6 +49,27 @@ def test_one_vm_by_plain_variables_answers_at_the_end(fleet: Fleet) -> None:
     again = fleet.provision(**variables).succeeded()
     assert all(not event.result.get("changed") for event in again.events), str(again)
     assert fleet.domains()[host] == ["centos1"]
+    _power_is_cut_and_comes_back(fleet, host, variables)
+
+
+def _power_is_cut_and_comes_back(fleet: Fleet, host: str, variables: dict[str, str]) -> None:
+    """Off, the VM is started and waited for as its request says, and told of where it says nothing.
+
+    One more boot of the guest: only it proves that the playbook waits for a VM that it started.
+    """
+
+    def last_row(run: Run) -> str:
+        return [line for line in run.stdout.splitlines() if line.startswith("centos1 ")][-1]
+
+    fleet.host(host, "virsh -q destroy centos1")
+    silent = {key: value for key, value in variables.items() if key != "vm_start"}
+    left = fleet.provision(**silent).succeeded()
+    assert last_row(left).endswith("unchanged, shut off")
+    predicted = fleet.provision(check=True, **variables).succeeded()
+    assert last_row(predicted).endswith("would be started")
+    assert fleet.host(host, "virsh domstate centos1").strip() == "shut off"
+    started = fleet.provision(**variables).succeeded()
+    assert re.search(r"198\.1[89]\.\d+\.\d+ +started$", last_row(started)), started.stdout
 
 
 def test_b08_a_batch_is_placed_where_it_fits_and_check_mode_says_where(fleet: Fleet) -> None:

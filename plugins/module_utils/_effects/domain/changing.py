@@ -23,13 +23,17 @@ from ..._libvirt import (
 )
 from ..._pure.base.metadata import BEGUN, Metadata, OwnVolume
 from ..._pure.base.settings import Setting
+from ..._pure.base.states import reason_name, state_name
 from ..._pure.change import plan as change_plan
+from ..._pure.change import power
 from ..._pure.change.definition import Wanted
 from ..._pure.change.pending import pending
 from ..._pure.change.plan import Converged, Facts
+from ..._pure.change.power import Power
 from ..._pure.domain import difference, settings
 from ..._pure.domain.devices import Disk
 from ..._pure.domain.domain import Domain
+from ..._pure.lifecycle import state_plan
 from ..._pure.placement import demand
 from ..._pure.plan.steps import predict
 from ..._units import MIB
@@ -55,6 +59,7 @@ class Change:
     volumes: dict[str, OwnVolume] = field(default_factory=dict)
     plans: dict[str, DiskPlan] = field(default_factory=dict)
     converged: Converged = field(default_factory=Converged)
+    power: Power = field(default_factory=lambda: Power("running"))
 
     @property
     def texts(self) -> list[str]:
@@ -73,7 +78,11 @@ class Change:
     def diff(self) -> tuple[dict[str, str], dict[str, str]]:
         """The settings before and after."""
         changes = self.converged.changes
-        return {one.path: one.real for one in changes}, {one.path: one.asked for one in changes}
+        before = {one.path: one.real for one in changes}
+        after = {one.path: one.asked for one in changes}
+        if self.power.steps:
+            before["state"], after["state"] = self.power.state, self.power.after
+        return before, after
 
 
 def look(
@@ -116,7 +125,36 @@ def look(
         from . import schema  # few VMs have a fragment
 
         schema.require_valid(domain, predict(facts, found.converged.plan.steps).inactive)
+    found.power = _power(host, found)
     return found
+
+
+def _power(host: Host, change: Change) -> Power:
+    """Whether the VM is to be started once it is changed, and may be."""
+    facts, domain = change.facts, change.domain
+    now = state_plan.Facts(
+        facts.name,
+        facts.state,
+        facts.reason,
+        active=facts.live is not None,
+        managed_save=facts.saved,
+    )
+    if not (power.says_start(domain) and power.is_off(now)):
+        return power.decide(domain, now, first=facts.metadata.first_boot)
+    from ..lifecycle import start_blockers  # few VMs are off and to be started
+    from ..machine.host import is_in_maintenance
+
+    settings = host.settings
+    after = predict(facts, change.converged.plan.steps).inactive
+    coming = [*(one.path for one in change.volumes.values()), *change.wanted.bases.values()]
+    return power.decide(
+        domain,
+        now,
+        maintenance=is_in_maintenance(
+            host.connection, settings.base_pool, settings.pool_paths.get(settings.base_pool)
+        ),
+        blockers=start_blockers.read(host.connection, change.dom, after, coming),
+    )
 
 
 def _require_sources(host: Host, missing: t.Sequence[Disk], uuid: str) -> None:
@@ -169,8 +207,9 @@ def read(
     live = (
         connection.call(f"read domain {name}", dom.XMLDesc, DOMAIN_XML_SECURE) if active else None
     )
-    state = connection.call(f"read the state of {name}", dom.state, 0)[0] if active else 0
-    running = state == DOMAIN_RUNNING
+    number, reason = connection.call(f"read the state of {name}", dom.state, 0)[:2]
+    state = state_name(number)
+    running = number == DOMAIN_RUNNING
     sizes = {}
     for target, path in difference.sized_disks(domain, inactive, stored).items():
         found = connection.call(f"read disk {target} of {name}", dom.blockInfo, path, 0)
@@ -187,6 +226,8 @@ def read(
         balloon=running
         and _has_other_memory(live, domain)
         and _has_balloon_driver(connection, dom),
+        state=state,
+        reason=reason_name(state, reason),
     )
 
 

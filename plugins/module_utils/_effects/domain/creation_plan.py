@@ -146,15 +146,23 @@ def _changing(host: Host, job: Job, dom: VirDomain, stored: Metadata) -> None:
             f"{name!r} exists on {host.settings.home} and cannot be changed this way:"
             f" {'; '.join(change.converged.plan.refusals)}"
         )
-    if not change.converged.plan.steps:
+    job.power = change.power
+    if change.power.refusals:
+        raise PlanRefused(
+            f"{name!r} exists on {host.settings.home} and cannot be started, as its request says:"
+            f" {'; '.join(change.power.refusals)}"
+        )
+    texts = [*change.texts, *change.power.steps]
+    if not texts:
         job.state = "same"
         return
     if not host.settings.converge:
         raise PlanRefused(
-            f"{name!r} exists on {host.settings.home} and differs: {'; '.join(change.texts)}. It is"
+            f"{name!r} exists on {host.settings.home} and differs:"
+            f" {'; '.join([*change.texts, *filter(None, [change.power.text])])}. It is"
             " left as it is, because virt_converge is false"
         )
-    job.state, job.change, job.steps = "change", change, change.texts
+    job.state, job.change, job.steps = "change", change, texts
 
 
 def _open_screen(domain: Domain) -> list[str]:

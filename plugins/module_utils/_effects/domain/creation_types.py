@@ -23,6 +23,7 @@ from ..base.connection import Connection
 
 if t.TYPE_CHECKING:
     from ..._pure.change.creation import Facts
+    from ..._pure.change.power import Power
     from ..._pure.machine.fleet_seen import Seen
     from ..._pure.seed.guest_image import Seeded
     from ..images.images import BaseImage
@@ -119,6 +120,7 @@ class Job:
     changed: bool = False
     change: object = None  # a changing.Change, of one that exists
     waits: list[str] = field(default_factory=list)  # settings that wait for its next start
+    power: Power | None = None  # of one that exists: whether it is started
     refused: bool = False
 
     def fail(self, msg: str, *, refused: bool = False) -> None:

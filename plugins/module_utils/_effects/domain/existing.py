@@ -23,6 +23,7 @@ from .creation_types import Host, Settings
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain
     from ..._pure.base.metadata import Metadata
+    from ..._pure.change.power import Power
 
 
 def compare(
@@ -32,7 +33,9 @@ def compare(
 
     ``differences`` is None for one that this collection did not create, or has not finished.
     ``drift``: it was created to this specification, so the change was made outside the collection.
-    ``pending`` are the settings that wait for its next start, changed by any means.
+    ``pending`` are the settings that wait for its next start, changed by any means. ``condition``
+    says what state it is in and what becomes of that, empty if there is nothing to tell;
+    ``not_running``: its specification says that it runs, and it does not.
     """
     host = Host(connection, settings)
     found: list[dict[str, object]] = []
@@ -43,24 +46,28 @@ def compare(
         stored = read_metadata(host.connection, dom)
         entry: dict[str, object] = {"name": domain.name, "differences": None, "drift": False}
         entry["pending"] = []
+        entry.update(condition="", not_running=False)
         if stored is not None and stored.request is not None and stored.phase is None:
-            lines, entry["pending"] = _differences(host, dom, stored, domain)
+            lines, entry["pending"], power = _differences(host, dom, stored, domain)
             entry["differences"] = lines
             entry["drift"] = bool(lines) and request.repeats(stored.request, domain)
+            if power is not None:
+                entry.update(condition=power.text, not_running=power.differs)
         found.append(entry)
     return found
 
 
 def _differences(
     host: Host, dom: VirDomain, stored: Metadata, domain: Domain
-) -> tuple[list[str], list[str]]:
-    """What would be changed or refused; and what already waits for the next start."""
+) -> tuple[list[str], list[str], Power | None]:
+    """What would be changed or refused, what already waits for the next start, and what its state
+    means; None if that could not be read."""
     try:
         change = changing.look(host, dom, stored, domain)
     except FleetVirtError as error:
-        return [told(error)], []
+        return [told(error)], [], None
     texts = [one.text for one in change.converged.changes]
     refused = [one for one in change.converged.plan.refusals if one not in texts]
     xml_unchanged = "xml" not in {one.path for one in change.converged.changes}
     waits = pending(change.facts.inactive, change.facts.live, domain.xml if xml_unchanged else None)
-    return texts + refused, waits
+    return texts + refused, waits, change.power

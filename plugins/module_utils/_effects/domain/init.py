@@ -108,6 +108,9 @@ class Entry(t.TypedDict):
     steps: list[str]
     restart_required: bool
     pending: list[str]
+    state: str | None
+    started: bool
+    note: str | None
     seed: Seeded | None
     failed: bool
     refused: bool
@@ -193,11 +196,22 @@ def _finish(host: Host, jobs: t.Sequence[Job]) -> None:
 
 
 def _change(host: Host, jobs: t.Sequence[Job]) -> None:
+    """Change the VMs that exist, then start those that are to run."""
     changes = [job for job in jobs if job.state == "change"]
-    if changes:
+    differing = [job for job in changes if t.cast("Change", job.change).converged.plan.steps]
+    if differing:
         from . import changing_steps  # few runs change something
 
-        changing_steps.carry_out(host, changes, host.settings.run)
+        changing_steps.carry_out(host, differing, host.settings.run)
+    starting = [
+        job
+        for job in changes
+        if job.state != "failed" and job.power is not None and job.power.steps
+    ]
+    if starting:
+        from . import starting as start  # few runs find a VM that is off
+
+        start.carry_out(host.connection, starting)
 
 
 def _may_stay(jobs: t.Sequence[Job], settings: Settings, facts: PlacementEntry | None) -> bool:
@@ -284,6 +298,9 @@ def _result(jobs: t.Sequence[Job]) -> Result:
             "steps": job.steps if job.changed or job.state == "change" else [],
             "restart_required": bool(job.waits),
             "pending": job.waits,
+            "state": _state(job),
+            "started": job.changed and job.power is not None and bool(job.power.steps),
+            "note": job.power.note or None if job.power is not None else None,
             "seed": job.seeded,
             "failed": job.state == "failed",
             "refused": job.refused,
@@ -300,6 +317,15 @@ def _result(jobs: t.Sequence[Job]) -> Result:
         result["failed"] = True
         result["msg"] = "; ".join(f"{job.domain.name}: {job.msg}" for job in failed)
     return result
+
+
+def _state(job: Job) -> str | None:
+    """The state that the VM is left in; in check mode, the one it would be left in."""
+    if job.state == "failed":
+        return None
+    if job.power is not None:
+        return job.power.after
+    return "running" if job.domain.start or job.state == "complete" else "shutoff"
 
 
 def _diff(job: Job) -> Diff:

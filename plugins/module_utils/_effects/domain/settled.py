@@ -91,7 +91,8 @@ def read(connection: Connection, params: Options, asked: list[dict[str, object]]
         except FleetVirtError:
             continue
         plan = change.converged.plan
-        if plan.steps or plan.refusals:
+        power = change.power
+        if plan.steps or plan.refusals or power.steps or power.refusals:
             continue
         found.append(
             {
@@ -102,6 +103,9 @@ def read(connection: Connection, params: Options, asked: list[dict[str, object]]
                 "steps": [],
                 "restart_required": bool(change.waits),
                 "pending": change.waits,
+                "state": power.state,
+                "started": False,
+                "note": power.note or None,
                 "seed": None,
                 "failed": False,
                 "refused": False,

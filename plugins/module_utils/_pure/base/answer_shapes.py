@@ -159,6 +159,15 @@ _PURGED: Fields = {
 }
 _VOLUME: Fields = {"path": _TEXT, "shared": _FLAG, "pool_id": _TEXT}
 _MADE: Fields = {"name": str, "changed": _FLAG, "failed": _FLAG, "msg": _TEXT}
+_PROVISIONED: Fields = {
+    **_MADE,
+    "existed?": _FLAG,
+    "restart_required?": _FLAG,
+    "steps?": _TEXTS,
+    "state?": _TEXT,
+    "started?": _FLAG,
+    "note?": _TEXT,
+}
 
 _ADOPTED: Fields = {
     **_MADE,
@@ -185,7 +194,7 @@ SHAPES: t.Mapping[str, Fields] = {
     "host_info": {"host": _HOST_INFO},
     "images": {"images": [_IMAGE]},
     "pools": {"pool_ids": _TEXTS},
-    "made": {"vms": [{**_MADE, "existed?": _FLAG, "restart_required?": _FLAG}]},
+    "made": {"vms": [_PROVISIONED]},
     "waited": {
         "vms": [
             {
@@ -200,11 +209,20 @@ SHAPES: t.Mapping[str, Fields] = {
     "placing": {"host": _HOST},
     "compared": {
         "host": _HOST,
-        "vms": [{"name": str, "differences": (_TEXTS, _NONE), "drift": _FLAG, "pending": _TEXTS}],
+        "vms": [
+            {
+                "name": str,
+                "differences": (_TEXTS, _NONE),
+                "drift": _FLAG,
+                "pending": _TEXTS,
+                "condition?": _TEXT,
+                "not_running?": _FLAG,
+            }
+        ],
     },
     "claims": {
         "host": _HOST,
-        "vms": [{**_MADE, "existed?": _FLAG, "restart_required?": _FLAG, "refused": _FLAG}],
+        "vms": [{**_PROVISIONED, "refused": _FLAG}],
     },
     "purge_look": {
         "vms": [{"name": str, "uuid?": _TEXT, "phase?": _TEXT, "volumes": [_VOLUME]}],
@@ -328,7 +346,16 @@ SHAPES: t.Mapping[str, Fields] = {
         ],
     },
     "brought": {
-        "vms": [{"name": str, "state": _TEXT, "changed?": _FLAG, "steps?": _TEXTS, "msg?": _TEXT}]
+        "vms": [
+            {
+                "name": str,
+                "state": _TEXT,
+                "before?": _TEXT,
+                "changed?": _FLAG,
+                "steps?": _TEXTS,
+                "msg?": _TEXT,
+            }
+        ]
     },
     "migrate_look": {
         "host": _SOURCE,

@@ -282,8 +282,11 @@ def _became(vm: Entry, predicted: bool) -> str:
     if vm.get("failed"):
         return "failed"
     done = "changed" if vm.get("existed") is True else "created"
+    if vm.get("started") is True:  # the last step, perhaps of several
+        done = "started" if len(vm.get("steps") or ()) < 2 else f"{done} and started"
     done = f"would be {done}" if predicted else done
     words = [str(vm["msg"] or (done if vm["changed"] else "unchanged"))]
+    words += [str(vm["note"])] if vm.get("note") else []
     if vm.get("restarted") is True:
         words = [*(word for word in words if word != "unchanged"), "restarted"]
     if vm.get("restart_required") is True:

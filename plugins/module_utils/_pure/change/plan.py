@@ -50,7 +50,8 @@ class Facts:
 
     ``files`` are the paths of existing volumes, of those that are its own or will be; ``stays``
     says by path why a volume must not be removed. ``saved``: it has saved memory.
-    ``balloon``: the running guest has a working memory balloon.
+    ``balloon``: the running guest has a working memory balloon. ``state`` and ``reason`` are
+    libvirt's.
     """
 
     name: str
@@ -64,6 +65,8 @@ class Facts:
     running: bool = False
     saved: bool = False
     balloon: bool = False
+    state: str = "shutoff"
+    reason: str = "unknown"
 
 
 @dataclass(frozen=True)

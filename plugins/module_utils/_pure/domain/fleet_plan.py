@@ -25,6 +25,7 @@ ACTIONS = {
     "finish": "unfinished",
     "change": "differs",
     "drift": "drifted",
+    "start": "not running",
     "restart": "needs a restart",
     "surplus": "surplus",
     "unmanaged": "unmanaged",
@@ -49,12 +50,15 @@ class Compared:
     """The differences from the request: None for a VM that could not be compared.
 
     ``drift``: it was created as requested and changed since. ``pending``: settings that take
-    effect at its next start.
+    effect at its next start. ``condition`` tells of its state, if there is anything to tell;
+    ``not_running``: the request says that it runs, and it does not.
     """
 
     differences: tuple[str, ...] | None
     drift: bool
     pending: tuple[str, ...] = ()
+    condition: str = ""
+    not_running: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,10 @@ def _compared(entry: t.Mapping[str, object]) -> Compared:
     lines = entry["differences"]
     differences = None if lines is None else tuple(map(str, as_list(lines)))
     pending = tuple(map(str, as_list(entry.get("pending"))))
-    return Compared(differences, bool(entry["drift"]), pending)
+    condition = as_text(entry.get("condition")) or ""
+    return Compared(
+        differences, bool(entry["drift"]), pending, condition, bool(entry.get("not_running"))
+    )
 
 
 @dataclass(frozen=True)
@@ -165,9 +172,12 @@ def _entry(
         return Entry(name, "conflict", host, (why,))
     waits = tuple(f"{path} waits for the next start" for path in one.pending)
     action = "restart" if waits else "unchanged"
+    if one.not_running:
+        action = "start"
     if one.differences:
         action = "drift" if one.drift else "change"
-    return Entry(name, action, host, (*one.differences, *waits), bool(waits))
+    told = (one.condition,) if one.condition else ()
+    return Entry(name, action, host, (*one.differences, *told, *waits), bool(waits))
 
 
 def is_empty(entries: t.Sequence[Entry]) -> bool:

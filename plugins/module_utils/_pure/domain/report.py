@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from ..base import outcomes
 from ..base.json_values import as_list
 from ..base.outcomes import Answer
+from ..lifecycle.state_plan import RUNNING
 
 Shares = Mapping[str, Sequence[str]]
 
@@ -48,9 +49,9 @@ def report(made: Made, *, check: bool) -> tuple[list[dict[str, object]], list[st
     answers = {host: _with_done(made, host) for host in made.requested}
     found = outcomes.outcomes(made.requested, answers)
     failures = [one.problem for one in found if one.problem]
-    there = {(one.host, one.name) for one in found if not one.problem}
+    running = {(one.host, one.name) for one in found if not one.problem and _runs(one.entry or {})}
     waits = {
-        host: [name for name in names if (host, name) in there]
+        host: [name for name in names if (host, name) in running]
         for host, names in ({} if check else made.waits).items()
     }
     heard = {(one.host, one.name): one for one in outcomes.outcomes(waits, made.waited)}
@@ -78,6 +79,11 @@ def report(made: Made, *, check: bool) -> tuple[list[dict[str, object]], list[st
         for host, entries in vms.items()
     ]
     return hypervisors, failures + _left(made, check=check)
+
+
+def _runs(entry: Answer) -> bool:
+    """Whether the VM was left running, so that it is waited for."""
+    return entry.get("state") in (None, *RUNNING)
 
 
 def _with_done(made: Made, host: str) -> Answer:

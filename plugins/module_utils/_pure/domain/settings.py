@@ -156,7 +156,13 @@ OVERLAY = Boolean(
     default=True,
     change=never(MADE_ONCE),
 )
-START = Boolean("start", "Start the VM once it is complete.", default=True)
+START = Boolean(
+    "start",
+    "Start the VM once it is complete. Where V(true) is written, an existing VM that is shut off or"
+    " has saved memory is started too, unless its hypervisor is in maintenance. What is paused"
+    " stays paused, and V(false) stops nothing.",
+    default=True,
+)
 AUTOSTART = Boolean(
     "autostart", "Start the VM when its hypervisor boots.", default=False, change=LIVE
 )
