@@ -19,8 +19,9 @@ description:
     (image, seed) are compared with the original request. Each option says whether it is changed at
     once, at the next start, or never; if any change in a batch is impossible, nothing is changed.
     Disks and NICs that are not listed are kept. Placement is not compared.
-  - A change that fails is rolled back; what could not be rolled back is named. One that was killed
-    is completed by running it again.
+  - A change that fails is rolled back. Then the VM is read again, running and defined, and what
+    remains of the change is named. Such a VM stays marked as being changed, with its volumes, until
+    it is completed by running it again, as is a change that was killed.
   - On a hypervisor of the inventory group C(hypervisors) the controller asks the others of the
     group whether they have a VM of that name, and nothing is created while one of them does not
     respond. This needs libvirt's Python binding on the controller. The playbook

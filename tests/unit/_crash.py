@@ -42,6 +42,8 @@ _DISK_ONLY = 16  # VIR_DOMAIN_SNAPSHOT_CREATE_DISK_ONLY
 _READS = ("ask", "close", "connect", "find", "list", "look", "open", "read")
 _CHANGES = ("os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir")
 _CHANGES += ("os.symlink", "os.truncate")
+_PLUG = ("attachDeviceFlags", "detachDeviceFlags", "updateDeviceFlags", "setBlockIoTune")
+_PLUG += ("blockResize",)
 _NODE = """
 <node>
  <cpu><nodes>1</nodes><sockets>2</sockets><cores>8</cores><threads>1</threads><mhz>2000</mhz>
@@ -66,10 +68,10 @@ class Killed(BaseException):
 class Effects:
     """Counts effects; before that with the number ``kill_at`` the process is killed.
 
-    ``fail_at`` is the number of the one that fails instead, which the verb is told.
+    ``fail_at`` are the numbers of those that fail instead, which the verb is told.
     """
 
-    def __init__(self, root: Path, kill_at: int = 0, fail_at: int = 0) -> None:
+    def __init__(self, root: Path, kill_at: int = 0, *fail_at: int) -> None:
         self.root = str(root)
         self.kill_at, self.fail_at = kill_at, fail_at
         self.done: list[str] = []
@@ -84,8 +86,8 @@ class Effects:
         if len(self.done) == self.kill_at:
             self.dead = True
             raise Killed(what)
-        if len(self.done) == self.fail_at:
-            self.failed = what
+        if len(self.done) in self.fail_at:
+            self.failed = self.failed or what
             raise LibvirtFailure(what, "it fails here")
 
     def audit(self, event: str, given: tuple[t.Any, ...]) -> None:
@@ -137,6 +139,7 @@ class Machine:
         self.root, self.pool, self.connection = root, root / "pool", connection
         self._patch = monkeypatch
         self._theirs = self._definition("theirs")
+        self.plugged: dict[str, ElementTree.Element] = {}
         self.effects = Effects(root)
 
     def call(
@@ -145,13 +148,14 @@ class Machine:
         *,
         kill_at: int = 0,
         fail_at: int = 0,
+        fail_too: int = 0,
         other: Machine | None = None,
     ) -> Value | None:
         """What ``verb`` returns, None if it was killed; its effects are in ``effects``.
 
-        ``other`` is a hypervisor that it works on as well.
+        ``fail_too`` is another that fails. ``other`` is a hypervisor that it works on as well.
         """
-        self.effects = effects = Effects(self.root, kill_at, fail_at)
+        self.effects = effects = Effects(self.root, kill_at, fail_at, fail_too)
         if other is not None:
             other.effects = effects
         with living() as number, self._patch.context() as patch:
@@ -186,14 +190,22 @@ class Machine:
                 return [os.stat(args[0]).st_size] * 3
             if name == "jobInfo":  # it has no jobs
                 return [0]
+            machine = other if other is not None and this is other.connection else self
+            if (
+                name == "XMLDesc"
+                and not args[0] & 2
+                and function.__self__.name() in machine.plugged
+            ):
+                return machine.live(str(function.__self__.name()), args[0])
             if action.split(maxsplit=1)[0] in _READS:
                 return real(this, action, function, *args, **more)
-            machine = other if other is not None and this is other.connection else self
             machine.effects.next(action)
             before = machine.volumes()
             with counted(None):
                 if name == "undefineFlags":  # the test driver has no NVRAM and no checkpoints
                     args = (args[0] & 3,)
+                if name in _PLUG and machine.plugged:  # nor does it plug devices
+                    return machine.plug(name, function.__self__, *args)
                 if name == "updateDeviceFlags":  # nor does it change devices
                     return self._update(function.__self__, str(args[0]))
                 if name == "createWithFlags" and function.__self__.isActive():
@@ -252,6 +264,48 @@ class Machine:
         for other in raw.listAllSnapshots(0):
             if other.getName() != snapshot.getName():
                 raw.snapshotCreateXML(_xml_of(other).replace(old, new), 1)
+
+    def run_devices(self, name: str) -> None:
+        """From now on the running VM's devices are what is plugged into it and out of it."""
+        self.plugged[name] = ElementTree.fromstring(self.live(name))
+
+    def live(self, name: str, flags: int = 1) -> str:
+        """The description of the running VM."""
+        raw = self.connection.conn.lookupByName(name)
+        text = str(raw.XMLDesc(flags))
+        devices = self.plugged[name].find("devices") if name in self.plugged else None
+        if devices is None or not raw.isActive():
+            return text
+        root = ElementTree.fromstring(text)
+        there = root.find("devices")
+        assert there is not None
+        there[:] = list(devices)
+        return ElementTree.tostring(root, encoding="unicode")
+
+    def plug(self, call: str, raw: t.Any, *given: t.Any) -> None:
+        """Do to the running VM's devices what libvirt's call would do."""
+        devices = self.plugged[str(raw.name())].find("devices")
+        assert devices is not None
+        if call == "blockResize":
+            os.truncate(given[0], given[1])
+            return
+        if call == "setBlockIoTune":
+            (old,) = (one for one in devices if _key_of(one) == ("disk", given[0]))
+            for tune in old.findall("iotune"):
+                old.remove(tune)
+            limits = {limit: value for limit, value in given[1].items() if value}
+            tune = ElementTree.SubElement(old, "iotune") if limits else old
+            for limit, value in limits.items():
+                ElementTree.SubElement(tune, limit).text = str(value)
+            return
+        new = ElementTree.fromstring(given[0])
+        at = next((at for at, one in enumerate(devices) if _key_of(one) == _key_of(new)), None)
+        if (at is None) != (call == "attachDeviceFlags"):
+            raise LibvirtFailure(call, "no such device" if at is None else "target is in use")
+        if at is not None:
+            del devices[at]
+        if call != "detachDeviceFlags":
+            devices.insert(len(devices) if at is None else at, new)
 
     def _update(self, raw: t.Any, xml: str) -> None:
         """A disk of the definition becomes this one."""
@@ -358,6 +412,14 @@ class Machine:
         if self._definition("theirs") != self._theirs:
             found.append("somebody else's VM was changed")
         return found
+
+
+def _key_of(device: ElementTree.Element) -> tuple[str, str]:
+    """What libvirt knows a device by: the target of a disk, the address of a NIC."""
+    target, mac = device.find("target"), device.find("mac")
+    if device.tag == "interface" and mac is not None:
+        return device.tag, mac.get("address", "").lower()
+    return device.tag, target.get("dev", "") if target is not None else ""
 
 
 def _xml_of(raw: t.Any) -> str:

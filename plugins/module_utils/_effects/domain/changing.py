@@ -30,6 +30,7 @@ from ..._pure.change.definition import Wanted
 from ..._pure.change.pending import pending
 from ..._pure.change.plan import Converged, Facts
 from ..._pure.change.power import Power
+from ..._pure.change.remains import is_attached
 from ..._pure.domain import difference, settings
 from ..._pure.domain.devices import Disk
 from ..._pure.domain.domain import Domain
@@ -66,7 +67,7 @@ class Change:
         """The changes, for users."""
         texts = [one.text for one in self.converged.changes]
         if self.converged.plan.steps and not texts:
-            return ["finish what a run that was killed has begun"]
+            return ["complete what an earlier run has begun"]
         return texts
 
     @property
@@ -93,9 +94,8 @@ def look(
     bases = {key: base.path for key, base in host.settings.images.items() if base is not None}
     facts = read(host.connection, dom, stored, domain, inactive)
     differing = change_plan.differences(facts, Wanted(domain, ""), facts.inactive)
-    missing = [
-        disk for disk in domain.disks if f"disks.{disk.name}" in {one.path for one in differing}
-    ]
+    paths = {one.path for one in differing} | _unplugged(facts, domain)
+    missing = [disk for disk in domain.disks if f"disks.{disk.name}" in paths]
     sizes, problems = demand.disk_sizes(domain, host.settings.facts)
     if problems:
         raise PlanRefused("; ".join(map(str, problems)))
@@ -109,11 +109,11 @@ def look(
         name: OwnVolume(one.pool.name, one.volume, one.path, name, "new", BEGUN)
         for name, one in plans.items()
     }
-    paths = [one.path for one in (*volumes.values(), *stored.volumes)]
-    there = frozenset(path for path in paths if os.path.lexists(path))
+    own = [one.path for one in (*volumes.values(), *stored.volumes)]
+    there = frozenset(path for path in own if os.path.lexists(path))
     text = (
         _rendered(host, domain, missing, list(plans.values()), str(dom.UUIDString()))
-        if differing
+        if paths
         else ""
     )
     wanted = Wanted(domain, text, tuple(disk.name for disk in missing), bases)
@@ -155,6 +155,16 @@ def _power(host: Host, change: Change) -> Power:
         ),
         blockers=start_blockers.read(host.connection, change.dom, after, coming),
     )
+
+
+def _unplugged(facts: Facts, domain: Domain) -> set[str]:
+    """The requested devices that the running VM has not, whatever its definition says."""
+    if facts.live is None:
+        return set()
+    devices = {f"disks.{disk.name}" for disk in domain.disks}
+    devices |= {f"nics.{nic.name}" for nic in domain.nics}
+    found = change_plan.differences(facts, Wanted(domain, ""), facts.live)
+    return devices & {one.path for one in found}
 
 
 def _require_sources(host: Host, missing: t.Sequence[Disk], uuid: str) -> None:
@@ -299,6 +309,7 @@ def remove(
     """Remove a volume that the VM owns; raises PlanRefused if it must stay."""
     from ..machine import owned, ownership  # few VMs lose a disk
 
+    _require_detached(host, dom, own)
     references = ownership.read(host.connection)
     uuid = str(dom.UUIDString())
     stays = owned.remove(
@@ -306,6 +317,17 @@ def remove(
     )
     if stays is not None:
         raise PlanRefused(str(stays))
+
+
+def _require_detached(host: Host, dom: VirDomain, own: OwnVolume) -> None:
+    """Raise PlanRefused if the VM itself still has the volume, running or in its definition."""
+    name = str(dom.name())
+    for flags, where in ((_WHOLE, "the definition of"), (0, "the running VM")):
+        if not flags and not host.connection.call(f"read the state of {name}", dom.isActive):
+            continue
+        text = host.connection.call(f"read domain {name}", dom.XMLDesc, flags)
+        if is_attached(_lxml.parse(text, f"domain {name}"), own):
+            raise PlanRefused(f"{own.path} is attached to {where} {name!r}")
 
 
 def require_room(host: Host, changes: t.Sequence[Change]) -> dict[str, str]:

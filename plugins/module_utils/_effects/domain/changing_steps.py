@@ -18,7 +18,7 @@ from ... import _libvirt, _lxml
 from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused, told
 from ..._libvirt import DOMAIN_AFFECT_LIVE
 from ..._pure.base import metadata
-from ..._pure.change import definition
+from ..._pure.change import definition, remains
 from ..._pure.change.definition import Device
 from ..._pure.change.pending import pending
 from ..._pure.change.plan import PHASE, Facts
@@ -41,6 +41,7 @@ if t.TYPE_CHECKING:
 _SECONDS = 300.0
 _GUEST_SECONDS = 30.0  # in which a guest returns memory, or releases a device
 _AGAIN = 5.0
+_PAUSE = 0.25
 
 
 _Text = t.Literal["title", "description"]
@@ -55,11 +56,18 @@ class Work:
         self.original = change.facts
         self.facts = change.facts  # after the steps so far
         self.problems: list[str] = []  # of rolling back
-        self.held = False
+        self.owner = owners.myself(run)
+        self.held = self.begun = self.undoing = False
 
     def do(self, step: Step[Facts]) -> Turns:
-        yield from _DO[step.kind](self, step)
+        try:
+            yield from _DO[step.kind](self, step)
+        except BaseException:
+            if not step.forward:
+                self.undo(step)  # it may be done, or partly done
+            raise
         self.facts = self.after(step)
+        self.begun = True
 
     def after(self, step: Step[Facts]) -> Facts:
         """The facts after ``step``, with the owner and the created files, known to the run only."""
@@ -77,14 +85,15 @@ class Work:
         action = _UNDO.get(step.kind)
         if action is None:
             return
+        self.undoing = True
         try:
             action(self, step)
-        except FleetVirtError as error:
+        except Exception as error:  # the other steps are to be undone nevertheless
             self.problems.append(f"could not roll back {step.text!r}: {told(error)}")
 
     def finish(self) -> None:
-        """Release the VM, however its run ended."""
-        if not self.held:
+        """Release the VM, unless its steps were undone, which :func:`_forget` ends."""
+        if not self.held or self.undoing:
             return
         stored = lookup.read_metadata(self.host.connection, self.dom)
         if (
@@ -112,6 +121,11 @@ class Work:
         stored = self.facts.metadata
         return definition.located(root, self.change.domain, device, stored)
 
+    def remains(self, facts: Facts) -> list[str]:
+        """How the VM differs from what it was before this run."""
+        paths = [one.path for one in self.change.converged.changes]
+        return remains.remains(self.original, facts, self.change.wanted, paths)
+
     def write(self, stored: metadata.Metadata, flags: int = lookup.AFFECT_CONFIG) -> None:
         lookup.write_metadata(self.host.connection, self.dom, stored, flags)
 
@@ -126,25 +140,19 @@ def carry_out(host: Host, jobs: t.Sequence[Job], run: str) -> None:
             work.job.changed = True
             work.job.waits = _waits(work)
             continue
-        still = _left(work)
-        texts = [one.what for one in work.change.converged.changes]
-        changed = [text for text in texts if text not in still] if still is not None else texts
-        msg = told(done.problem)
-        msg += f"; moreover, {'; '.join(work.problems)}" if work.problems else ""
-        msg += f"; changed nevertheless: {', '.join(changed)}" if changed else ""
-        msg += "" if changed else "; the VM is unchanged"
-        work.job.changed = bool(changed)
-        work.job.fail(msg)
+        facts = _reread(work) if work.begun else work.original
+        left = None if facts is None else work.remains(facts)
+        marked = facts is not None and facts.metadata.phase == PHASE
+        work.job.changed = left is None or bool(left)
+        work.job.fail(remains.message(told(done.problem), left, marked, work.problems))
 
 
-def _left(work: Work) -> list[str] | None:
-    """What still differs; None if that is unknown."""
+def _reread(work: Work) -> Facts | None:
+    """The VM as it is now; None if it cannot be read."""
     try:
-        facts = changing.reread(work.host, work.change)
+        return changing.reread(work.host, work.change)
     except FleetVirtError:
         return None
-    found = plan_again(facts, work.change.wanted, work.change.volumes)
-    return [one.what for one in found.changes]
 
 
 def _waits(work: Work) -> list[str]:
@@ -160,7 +168,7 @@ def _note(work: Work, step: Step[Facts]) -> Turns:
     yield from ()
     _require_bases(work)
     noted = step.effect(work.facts).metadata
-    noted = dataclasses.replace(noted, owner=owners.myself(work.run))
+    noted = dataclasses.replace(noted, owner=work.owner)
     with owners.host_lock():
         stored = lookup.read_metadata(work.host.connection, work.dom)
         if stored != work.facts.metadata or owners.is_alive(stored.owner):
@@ -172,7 +180,6 @@ def _note(work: Work, step: Step[Facts]) -> Turns:
     facts = dataclasses.replace(facts, metadata=work.original.metadata)
     replanned = plan_again(facts, work.change.wanted, work.change.volumes)
     if replanned.changes != work.change.converged.changes:
-        work.write(work.original.metadata)
         raise PlanRefused(f"{work.name!r} was changed by others meanwhile; run this again")
 
 
@@ -189,7 +196,16 @@ def _require_bases(work: Work) -> None:
 
 
 def _forget(work: Work, _step: Step[Facts]) -> None:
-    work.write(work.original.metadata)
+    """Release the VM, the last of all that is undone. What is still there says whether all is."""
+    stored = lookup.read_metadata(work.host.connection, work.dom)
+    if stored is None or stored.phase != PHASE or stored.owner != work.owner:
+        return
+    before = work.original
+    kept = before.metadata
+    if work.begun:
+        facts = changing.reread(work.host, work.change)
+        kept = remains.kept(stored, before, facts) if work.remains(facts) else kept
+    work.write(kept)
 
 
 def _clear(work: Work, step: Step[Facts]) -> Turns:
@@ -215,11 +231,7 @@ def _volume(work: Work, step: Step[Facts]) -> Turns:
         work.write(stored)
         work.facts = dataclasses.replace(work.facts, metadata=stored)
 
-    try:
-        creation_volumes.add(work.host, plan, noted)
-    except BaseException:
-        _unmade(work, step)
-        raise
+    creation_volumes.add(work.host, plan, noted)
 
 
 def _unmade(work: Work, step: Step[Facts]) -> None:
@@ -236,17 +248,21 @@ def _vcpus(work: Work, step: Step[Facts]) -> Turns:
 
 def _vcpus_back(work: Work, _step: Step[Facts]) -> None:
     before = settings.VCPUS.found(_lxml.parse(work.original.live or "", work.name))
+    if settings.VCPUS.found(work.live()) == before:
+        return
     work.call("change the vCPUs", work.dom.setVcpusFlags, before, DOMAIN_AFFECT_LIVE)
 
 
 def _memory(work: Work, step: Step[Facts]) -> Turns:
     """Set the memory, and wait until the guest has returned or taken it."""
-    wanted = t.cast("int", step.about)
+    yield from _set_memory(work, t.cast("int", step.about))
+
+
+def _set_memory(work: Work, wanted: int) -> Turns:
     work.call("change the memory", work.dom.setMemoryFlags, wanted * 1024, DOMAIN_AFFECT_LIVE)
     limit = time.monotonic() + _GUEST_SECONDS
     while (has := settings.MEMORY.found(work.live())) != wanted:
         if time.monotonic() > limit:
-            _memory_back(work, step)
             raise PlanRefused(
                 f"the guest of {work.name!r} has {has} MiB after {_GUEST_SECONDS:g} seconds, not"
                 f" {wanted}: it needs a memory balloon driver, and enough free memory; shut the VM"
@@ -257,7 +273,8 @@ def _memory(work: Work, step: Step[Facts]) -> Turns:
 
 def _memory_back(work: Work, _step: Step[Facts]) -> None:
     before = t.cast("int", settings.MEMORY.found(_lxml.parse(work.original.live or "", work.name)))
-    work.call("change the memory", work.dom.setMemoryFlags, before * 1024, DOMAIN_AFFECT_LIVE)
+    for _turn in _set_memory(work, before):
+        time.sleep(_PAUSE)
 
 
 def _text(work: Work, step: Step[Facts]) -> Turns:
@@ -285,6 +302,10 @@ def _system_back(work: Work, _step: Step[Facts]) -> None:
 
 def _attach(work: Work, step: Step[Facts]) -> Turns:
     yield from ()
+    stored = work.after(step).metadata
+    if stored != work.facts.metadata:  # from here on the guest may write to its volume
+        work.write(stored)
+        work.facts = dataclasses.replace(work.facts, metadata=stored)
     element = definition.addition(work.live(), work.change.wanted, t.cast("Device", step.about))
     _plug(work, element)
 
@@ -296,7 +317,7 @@ def _plug(work: Work, element: Element) -> None:
 
 def _attach_back(work: Work, step: Step[Facts]) -> None:
     for _turn in _unplug(work, t.cast("Device", step.about)):
-        time.sleep(0.25)
+        time.sleep(_PAUSE)
 
 
 def _detach(work: Work, step: Step[Facts]) -> Turns:
@@ -326,6 +347,8 @@ def _unplug(work: Work, device: Device) -> Turns:
 
 def _detach_back(work: Work, step: Step[Facts]) -> None:
     device = t.cast("Device", step.about)
+    if work.located(work.live(), device) is not None:  # the guest has not released it
+        return
     element = work.located(_lxml.parse(work.original.live or "", work.name), device)
     if element is not None:
         _plug(work, element)
@@ -355,7 +378,7 @@ def _limit(work: Work, step: Step[Facts]) -> Turns:
 
 
 def _put_limits(work: Work, element: Element) -> None:
-    disk, limits = str(_key(element, "target", "dev")), definition.limits(element)
+    disk, limits = str(definition.attribute(element, "target", "dev")), definition.limits(element)
     work.call("limit a disk", work.dom.setBlockIoTune, disk, limits, DOMAIN_AFFECT_LIVE)
 
 
@@ -408,42 +431,26 @@ def _define(work: Work, step: Step[Facts]) -> Turns:
     after = work.after(step)
     root = _lxml.parse(after.inactive, work.name)
     if work.original.live is not None:
-        _same_addresses(root, work.live())
+        definition.keep_addresses(root, work.live())
     metadata.put(root, after.metadata)
     text = _lxml.tostring(root)
     dom = domains.define(work.host.connection, f"define {work.name}", text)
     if work.change.domain.xml is not None:
         from . import schema  # few VMs have a fragment
 
-        try:
-            schema.require_kept(work.host.connection, dom, work.change.domain)
-        except BaseException:
-            _define_back(work, step)
-            raise
-
-
-def _same_addresses(root: Element, live: Element) -> None:
-    """Keep the address of a hot-plugged device for the next start, if it is free there."""
-    keys = (("devices/disk", "target", "dev"), ("devices/interface", "mac", "address"))
-    used = [one.items() for one in root.iterfind("devices/*/address")]
-    for place, tag, key in keys:
-        running = {_key(one, tag, key): one.find("address") for one in live.iterfind(place)}
-        for element in root.iterfind(place):
-            address = running.get(_key(element, tag, key))
-            if address is None or element.find("address") is not None:
-                continue
-            if address.items() not in used:
-                element.append(copy.deepcopy(address))
-
-
-def _key(element: Element, tag: str, key: str) -> str | None:
-    place = element.find(tag)
-    return place.get(key) if place is not None else None
+        schema.require_kept(work.host.connection, dom, work.change.domain)
 
 
 def _define_back(work: Work, _step: Step[Facts]) -> None:
-    text = work.original.inactive
-    domains.define(work.host.connection, f"define {work.name}", text)
+    """Restore the definition, but for what says that the VM is being changed, until all is undone,
+    and what its volumes are."""
+    root = _lxml.parse(work.original.inactive, work.name)
+    volumes = work.facts.metadata.volumes
+    stored = dataclasses.replace(
+        work.original.metadata, phase=PHASE, owner=work.owner, volumes=volumes
+    )
+    metadata.put(root, stored)
+    domains.define(work.host.connection, f"define {work.name}", _lxml.tostring(root))
 
 
 def _grow(work: Work, step: Step[Facts]) -> Turns:

@@ -18,6 +18,7 @@ import time
 import typing as t
 from dataclasses import dataclass, field
 
+from ..._errors import PlanRefused, told
 from ..._pure.plan.steps import Snapshot, Step
 
 _POLL = 0.25
@@ -42,8 +43,9 @@ class Work(t.Protocol[Snapshot]):
 class Run(t.Generic[Snapshot]):
     """One plan that is carried out: the steps that were done, and the problem, if any.
 
-    ``forward``: a step has begun after which nothing is undone. ``stage`` is the current one of all
-    runs, ``following`` that of its next step.
+    ``forward``: a step has begun after which nothing is undone. ``rollback`` says what could not be
+    undone, if so; what was done before that stays, for the next run. ``stage`` is the current one
+    of all runs, ``following`` that of its next step.
     """
 
     steps: t.Sequence[Step[Snapshot]]
@@ -51,6 +53,7 @@ class Run(t.Generic[Snapshot]):
     done: list[Step[Snapshot]] = field(default_factory=list)
     problem: Exception | None = None
     forward: bool = False
+    rollback: str = ""
     stage: int = 0
     following: int = 0
 
@@ -65,11 +68,19 @@ class Run(t.Generic[Snapshot]):
                 self.done.append(step)
         except BaseException:  # an interruption too
             if not self.forward:
-                for step in reversed(self.done):
-                    self.work.undo(step)
+                self._undo()
             raise
         finally:
             self.work.finish()
+
+    def _undo(self) -> None:
+        """Undo what was done; a failure of that ends it, and does not hide the first one."""
+        for step in reversed(self.done):
+            try:
+                self.work.undo(step)
+            except Exception as error:
+                self.rollback = f"could not roll back {step.text!r}: {told(error)}"
+                return
 
 
 def carry_out(runs: t.Iterable[Run[Snapshot]]) -> None:
@@ -105,5 +116,7 @@ def _goes_on(run: Run[Snapshot], turns: t.Generator[None, None, None]) -> bool:
         return False
     except Exception as error:
         run.problem = error
+        if run.rollback:
+            run.problem = PlanRefused(f"{told(error)}; moreover, {run.rollback}; run this again")
         return False
     return True

@@ -65,6 +65,7 @@ class Work:
         self.host_key: str | None = None
         self.made: OwnVolume | None = None  # a volume of that name is not ours before it is made
         self.before = ""  # the definition before it was changed
+        self.stuck = False  # rolling back ended at the step that had failed
 
     @property
     def seed(self) -> Seed:
@@ -81,11 +82,23 @@ class Work:
             _DO[step.kind](self, step)
         except BaseException:
             if not step.forward:
-                self.undo(step)  # libvirt may have done what it gave no answer to
+                self._undo_failed(step)
             raise
+
+    def _undo_failed(self, step: Step[Facts]) -> None:
+        """Undo a step that failed: libvirt may have done what it gave no answer to.
+
+        If that fails too, what was done before it stays: it may be in use by what is left.
+        """
+        try:
+            self.undo(step)
+        except Exception:
+            self.stuck = True
 
     def undo(self, step: Step[Facts]) -> None:
         action = _UNDO.get(step.kind)
+        if self.stuck and action is not None:
+            raise PlanRefused("a later step could not be rolled back")
         if action is not None:
             action(self, step)
 

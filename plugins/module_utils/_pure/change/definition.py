@@ -226,6 +226,26 @@ def addition(root: Element, wanted: Wanted, device: Device) -> Element:
     return copy.deepcopy(element)
 
 
+def keep_addresses(root: Element, live: Element) -> None:
+    """Keep the address of a hot-plugged device for the next start, if it is free there."""
+    keys = (("devices/disk", "target", "dev"), ("devices/interface", "mac", "address"))
+    used = [one.items() for one in root.iterfind("devices/*/address")]
+    for place, tag, key in keys:
+        running = {attribute(one, tag, key): one.find("address") for one in live.iterfind(place)}
+        for element in root.iterfind(place):
+            address = running.get(attribute(element, tag, key))
+            if address is None or element.find("address") is not None:
+                continue
+            if address.items() not in used:
+                element.append(copy.deepcopy(address))
+
+
+def attribute(element: Element, tag: str, key: str) -> str | None:
+    """The attribute ``key`` of the child ``tag``."""
+    place = element.find(tag)
+    return place.get(key) if place is not None else None
+
+
 def free_target(root: Element, name: str) -> str:
     """``name`` if no disk has it, else the first free target of that kind."""
     used = {str(one.get("dev")) for one in root.iterfind("devices/disk/target")}

@@ -344,7 +344,13 @@ class _Planner:
         kind = "detach" if device.spec is None else "attach" if not device.key else "update"
         if device.key in definition.LIMITS:
             kind = "limit"
-        return Step(kind, one.text, _mended(wanted, one), about=device)
+        own = self.volumes.get(device.name) if kind == "attach" and device.kind == "disks" else None
+        if own is None:
+            return Step(kind, one.text, _mended(wanted, one), about=device)
+        owned, mended = _owned(own.path), _mended(wanted, one)
+        return Step(
+            kind, one.text, lambda before: mended(owned(before)), torn=(owned,), about=device
+        )
 
     def _defined(self, changes: t.Sequence[Changed]) -> Effect[Facts]:
         stored = list(self.stored)
@@ -437,6 +443,21 @@ def _emptied(path: str) -> Effect[Facts]:
         )
         stored = dataclasses.replace(before.metadata, volumes=volumes)
         return dataclasses.replace(before, files=before.files - {path}, metadata=stored)
+
+    return effect
+
+
+def _owned(path: str) -> Effect[Facts]:
+    """The volume is one of the VM's disks: once its guest may write to it, no run removes it for
+    having been left by a change that was not completed."""
+
+    def effect(before: Facts) -> Facts:
+        volumes = tuple(
+            dataclasses.replace(one, role="disk") if one.path == path else one
+            for one in before.metadata.volumes
+        )
+        stored = dataclasses.replace(before.metadata, volumes=volumes)
+        return dataclasses.replace(before, metadata=stored)
 
     return effect
 

@@ -31,6 +31,7 @@ class Work:
     heard: list[str] = field(default_factory=list)
     name: str = ""
     fails: str = ""
+    stays: str = ""
     waits: int = 0
     interrupted: bool = False
 
@@ -42,6 +43,8 @@ class Work:
         self.heard.append(self.name + one.kind)
 
     def undo(self, one: Step[Seen]) -> None:
+        if one.kind == self.stays:
+            raise ValueError(f"{one.kind} stays")
         self.heard.append(f"{self.name}not {one.kind}")
 
     def finish(self) -> None:
@@ -70,6 +73,15 @@ def test_a_failure_is_undone_backwards() -> None:
     assert heard == ["a", "b", "not b", "not a", "end"]
     assert str(run.problem) == "c"
     assert not run.forward
+
+
+def test_failed_rollback_keeps_the_first_error_and_what_was_done_before() -> None:
+    work = Work(fails="go", stays="b")
+    run = executor.Run((A, B, C, step("go")), work)
+    executor.carry_out([run])
+    assert work.heard == ["a", "b", "c", "not c", "end"]
+    assert str(run.problem).startswith("unexpected ValueError: go")
+    assert "could not roll back 'b': unexpected ValueError: b stays" in str(run.problem)
 
 
 def test_nothing_is_undone_once_there_is_no_way_back() -> None:
