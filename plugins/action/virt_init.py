@@ -55,6 +55,7 @@ class ActionModule(FleetAction):
         variables = _batch.Variables(task_vars, self._templar)
         given.setdefault("pool_paths", variables.pool_paths())
         given.setdefault("base_pool", variables.base_pool())
+        given.setdefault("_image_paths", _batch.image_paths(given, variables))
         return given
 
     def _looking(self, task_vars: Values) -> Answer:
@@ -161,6 +162,7 @@ class ActionModule(FleetAction):
             "limits": variables.limits(),
             "converge": _converges(common.get("converge"), variables),
             "_home": str(task_vars["inventory_hostname"]),
+            "_image_paths": _batch.image_paths(common, variables) if comparing else [],
             "_images": {
                 name: dataclasses.asdict(facts)
                 for name, facts in {

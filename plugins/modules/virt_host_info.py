@@ -343,6 +343,10 @@ host:
         volumes:
           description: Names of the volumes of each active pool, by its name.
           type: dict
+        absent_files:
+          description: Images that placement asked for by their path and that it does not have.
+          type: list
+          elements: str
         devices:
           description: All paths of block devices.
           type: list

@@ -11,6 +11,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import json
 import typing as t
 from collections.abc import Mapping
 from pathlib import Path
@@ -132,6 +133,37 @@ def requested(options: Mapping[str, object], variables: Variables) -> list[Json]
         return vms
     only = set(as_list(options["_only"]))
     return [vm for vm in vms if isinstance(vm, dict) and str(vm.get("name")) in only]
+
+
+def image_paths(options: Mapping[str, object], variables: Variables) -> list[str]:
+    """The absolute paths of images that the batch and its disk profiles name, as written.
+
+    Which hypervisors have these files decides where a VM can be created. Nothing is validated here:
+    placement does that, and reports every problem of every VM at once.
+    """
+    try:
+        vms = requested(options, variables)
+    except SpecError:
+        return []
+    profiles = to_plain(options.get("disk_profiles") or variables.get("virt_disk_profiles"))
+    entries = [
+        *vms,
+        *(disk for vm in vms if isinstance(vm, dict) for disk in _disks(vm.get("disks"))),
+    ]
+    entries += [disk for disks in as_mapping(profiles).values() for disk in _disks(disks)]
+    images = [entry.get("image") for entry in entries if isinstance(entry, dict)]
+    paths = {one for one in images if isinstance(one, str) and one.startswith("/")}
+    return sorted(path for path in paths if path.isprintable())
+
+
+def _disks(value: object) -> list[Json]:
+    """A list of disks, which ``-e`` may give as JSON text; empty if it is none."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return []
+    return value if isinstance(value, list) else []
 
 
 def warn_of_ignored(options: Mapping[str, object], variables: Variables) -> None:

@@ -30,6 +30,7 @@ if t.TYPE_CHECKING:
         """With the batch as the controller packed it; empty if it is not to be compared."""
 
         _asked: str
+        _image_paths: list[str]
 
 
 class _Found(t.TypedDict, total=False):
@@ -47,7 +48,8 @@ def facts(connection: Connection, params: Options) -> Facts:
     """This hypervisor's facts for placement, and the VMs of the batch that are up to date."""
     base = params["base_pool"]
     path = str(params["pool_paths"].get(base, ""))
-    found: Facts = {"changed": False, "host": placement_facts.read(connection, base, path)}
+    host = placement_facts.read(connection, base, path, params["_image_paths"])
+    found: Facts = {"changed": False, "host": host}
     if params["_asked"]:
         asked = here(params["_asked"], found["host"]["vms"])
         found["vms"] = read(connection, params, asked) if asked else []

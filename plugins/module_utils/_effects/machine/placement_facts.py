@@ -41,11 +41,14 @@ if t.TYPE_CHECKING:
 _TAGS_ON_BRIDGES = 11_000_000  # libvirt 11.0.0 sets VLAN tags on Linux bridges that filter VLANs
 
 
-def read(connection: Connection, base_pool: str, base_path: str) -> PlacementEntry:
+def read(
+    connection: Connection, base_pool: str, base_path: str, files: t.Collection[str] = ()
+) -> PlacementEntry:
     """``read_host`` with ``vms``, ``machines``, ``images`` and the pools' promises, and more.
 
     ``firmwares`` are what libvirt can choose among, ``tpms`` what it can emulate,
     ``tagging_networks`` and ``tagging_bridges`` those on which it sets the VLAN tags of NICs.
+    ``files`` are absolute paths, those of which that are no files here become ``absent_files``.
     ``promised_mib`` is the sum of virtual sizes in a pool, ``claimed_mib`` that of the disks of
     VMs in creation, whose volumes may not exist yet, ``volume_allocation_mib`` what they take.
     """
@@ -67,7 +70,7 @@ def read(connection: Connection, base_pool: str, base_path: str) -> PlacementEnt
         "tpms": tpms,
         "tagging_bridges": tagging_bridges,
         "tagging_networks": _tagging_networks(connection, host, tagging_bridges),
-        "offers": _offers(connection, secure_boot),
+        "offers": _offers(connection, secure_boot, files),
         "images": [],
     }
     listed: set[str] = set()
@@ -120,11 +123,15 @@ def _offered(
         return None, None, None
 
 
-def _offers(connection: Connection, secure_boot: bool | None) -> OffersEntry:
+def _offers(
+    connection: Connection, secure_boot: bool | None, files: t.Collection[str]
+) -> OffersEntry:
     """Features that not every hypervisor has; ``volumes`` are filled in later."""
     local = connection.local
+    there = paths.probe(files, connection.timeout).files if local and files else {}
     return {
         "volumes": {},
+        "absent_files": [path for path in files if path not in there] if local else [],
         "devices": placement_devices.block_devices() if local else None,
         "interfaces": placement_devices.interfaces() if local else None,
         "openvswitch": placement_devices.openvswitch_bridges() if local else None,

@@ -40,6 +40,8 @@ INTERNAL: Spec = {
     "_run": {"type": "str"},
     "_only": {"type": "list", "elements": "str"},
     "_asked": {"type": "str", "default": "", "no_log": True},
+    # Absolute paths of images, of which the hypervisor says which it does not have
+    "_image_paths": {"type": "list", "elements": "str", "default": []},
     "_withdraw": {"type": "list", "elements": "str", "default": []},
     "_home": {"type": "str", "default": ""},
     "_fleet_machine": {"type": "str"},

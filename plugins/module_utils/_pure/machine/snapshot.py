@@ -478,9 +478,11 @@ class HugepagesEntry(t.TypedDict):
 
 
 class OffersEntry(t.TypedDict):
-    """What not every hypervisor has; None if unknown. ``volumes`` are names by pool."""
+    """What not every hypervisor has; None if unknown. ``volumes`` are names by pool,
+    ``absent_files`` those that it was asked for and does not have."""
 
     volumes: dict[str, list[str]]
+    absent_files: list[str]
     devices: list[str] | None
     interfaces: list[str] | None
     openvswitch: list[str] | None

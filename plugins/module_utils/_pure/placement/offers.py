@@ -26,6 +26,7 @@ class Wants:
     """``hugepages`` are the size in KiB (0: the default) and MiB in all, None for none."""
 
     volumes: tuple[tuple[str, str], ...] = ()
+    files: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     interfaces: tuple[str, ...] = ()
     openvswitch: tuple[str, ...] = ()
@@ -39,10 +40,11 @@ class Wants:
 class Offers:
     """What a hypervisor has; ``hugepages`` are size in KiB, total and free, the default first.
 
-    None means unknown.
+    None means unknown. ``absent_files`` are files that it was asked for and does not have.
     """
 
     volumes: Mapping[str, frozenset[str]] | None = None
+    absent_files: frozenset[str] = frozenset()
     devices: frozenset[str] | None = None
     interfaces: frozenset[str] | None = None
     openvswitch: frozenset[str] | None = None
@@ -58,12 +60,17 @@ NOTHING_WANTED, NOTHING_KNOWN = Wants(), Offers()
 def wants_of(domain: Domain) -> Wants:
     """What the VM demands."""
     disks = [disk for disk in domain.disks if disk.exists]
+    images = [disk.image for disk in domain.disks if disk.image is not None]
     backing = domain.memory_backing
     pages = None
     if backing is not None and (backing.hugepages or backing.page_size):
         pages = ((backing.page_size or 0) * _MIB_KIB, domain.memory_max or domain.memory)
     return Wants(
-        volumes=tuple((disk.pool, disk.volume) for disk in disks if disk.volume is not None),
+        volumes=(
+            *((disk.pool, disk.volume) for disk in disks if disk.volume is not None),
+            *(one.pool_and_volume for one in images if one.kind == "volume"),
+        ),
+        files=tuple(dict.fromkeys(one.value for one in images if one.kind == "path")),
         devices=tuple(disk.dev for disk in disks if disk.dev is not None),
         interfaces=tuple(nic.source for nic in domain.nics if nic.type == "direct"),
         openvswitch=tuple(nic.source for nic in domain.nics if nic.virtualport == "openvswitch"),
@@ -86,6 +93,7 @@ def offers_from(value: object) -> Offers:
         volumes=None
         if not isinstance(volumes, Mapping)
         else {str(pool): _names(names) or frozenset() for pool, names in volumes.items()},
+        absent_files=_names(value.get("absent_files")) or frozenset(),
         devices=_names(value.get("devices")),
         interfaces=_names(value.get("interfaces")),
         openvswitch=_names(value.get("openvswitch")),
@@ -116,7 +124,7 @@ def _boolean(value: object) -> bool | None:
 
 
 def disks(wants: Wants, offers: Offers) -> str | None:
-    """Why the VM's existing disks cannot be attached there."""
+    """Why the VM's existing disks, or the images of its new ones, cannot be used there."""
     lost = [
         f"{pool}/{name}"
         for pool, name in wants.volumes
@@ -124,6 +132,12 @@ def disks(wants: Wants, offers: Offers) -> str | None:
     ]
     if lost:
         return f"has no volume {', '.join(lost)}; create it there, or refresh its pool"
+    files = [path for path in wants.files if path in offers.absent_files]
+    if files:
+        return (
+            f"has no file {', '.join(files)}; copy it there, or put it into virt_image_dir on the"
+            " controller and name it without its path"
+        )
     known = offers.devices
     gone = [path for path in wants.devices if known is not None and path not in known]
     if gone:

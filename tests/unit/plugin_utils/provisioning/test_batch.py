@@ -117,3 +117,20 @@ def test_public_keys_are_text_or_a_list(given: object, keys: list[str]) -> None:
 def test_public_keys_of_another_type_are_refused(given: object) -> None:
     with pytest.raises(SpecError, match="is neither a public key nor a list"):
         _batch.defaults(_batch.Variables({"virt_ssh_public_key": given}, _Templar()))
+
+
+def test_image_paths_of_vms_disks_and_profiles_are_collected_as_written() -> None:
+    vms = [
+        {"name": "a", "image": "/srv/a.qcow2", "disks": '[{"name": "x", "image": "/srv/x.iso"}]'},
+        {"name": "b", "image": "b.qcow2", "disks": [{"image": "/srv/a.qcow2"}, "wrong", None]},
+        {"name": "c", "image": {"url": "https://example.com/c"}, "disks": "not JSON"},
+        {"name": "d", "image": "/srv/\0"},
+        "wrong",
+    ]
+    profiles = {"db": [{"name": "cd", "image": "/srv/db.iso"}], "none": None}
+    options = {"vms": vms, "disk_profiles": profiles}
+    found = _batch.image_paths(options, _batch.Variables({}, _Templar()))
+    assert found == ["/srv/a.qcow2", "/srv/db.iso", "/srv/x.iso"]
+    assert _batch.image_paths({}, _batch.Variables({}, _Templar())) == []
+    single = _batch.Variables({"vm_name": "a", "vm_image": "/srv/one.qcow2"}, _Templar())
+    assert _batch.image_paths({}, single) == ["/srv/one.qcow2"]

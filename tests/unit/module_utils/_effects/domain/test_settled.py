@@ -60,6 +60,7 @@ def _facts(machine: Machine, *vms: t.Mapping[str, object]) -> settled.Facts:
         "fleet": "",
         "_home": "hv1",
         "_asked": asked if vms else "",
+        "_image_paths": [],
     }
     found = machine.call(lambda one: settled.facts(one, t.cast("settled.Options", params)))
     assert found is not None

@@ -6,7 +6,13 @@
 
 from __future__ import annotations
 
-from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import connect
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connection import (
+    Connection,
+    connect,
+)
 from ansible_collections.fleet.virt.plugins.module_utils._effects.machine import placement_facts
 
 _NETWORKS = {
@@ -31,3 +37,15 @@ def test_networks_that_carry_vlan_tags_and_what_the_driver_does_not_tell() -> No
     assert host["tagging_bridges"] == []
     assert host["firmwares"] is None
     assert host["tpms"] is None
+
+
+def test_files_that_are_asked_for_are_absent_unless_they_are_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Connection, "local", True)
+    present, absent = tmp_path / "a.qcow2", tmp_path / "b.qcow2"
+    present.write_bytes(b"image")
+    asked = [str(present), str(absent), str(tmp_path)]
+    with connect("test:///default", 5) as connection:
+        host = placement_facts.read(connection, "base", "", asked)
+    assert host["offers"]["absent_files"] == [str(absent), str(tmp_path)]

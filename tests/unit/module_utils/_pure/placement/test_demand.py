@@ -85,3 +85,14 @@ def test_a_request_counts_what_is_promised() -> None:
     assert request.tpm == "tpm-tis"
     assert (request.groups, request.anti_affinity) == (("web",), ("web",))
     assert (request.image, request.image_mib) == ("ab" * 32, 64)
+
+
+def test_images_of_hypervisors_are_demanded_of_every_disk() -> None:
+    """Also those of CDs; images of the controller and downloads can be brought anywhere."""
+    cd = {"name": "cd", "device": "cdrom", "image": "/srv/cd.iso"}
+    more = {"name": "more", "image": "iso/tools.iso", "device": "cdrom"}
+    own = {"name": "own", "image": "small.img", "device": "cdrom"}
+    domain = _domain(image="/srv/a.qcow2", disks=[{"name": "system"}, cd, more, own])
+    wants = demand.request_of(domain, {"small.img": _IMAGE}).wants
+    assert set(wants.files) == {"/srv/a.qcow2", "/srv/cd.iso"}
+    assert wants.volumes == (("iso", "tools.iso"),)

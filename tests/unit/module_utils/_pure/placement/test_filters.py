@@ -162,6 +162,12 @@ REJECTED: list[tuple[dict[str, t.Any], dict[str, t.Any], str, str]] = [
         "has no volume default/b, fast/a; create it there",
     ),
     (
+        {"offers": Offers(absent_files=frozenset({"/srv/a.iso", "/srv/b.iso"}))},
+        {"wants": Wants(files=("/srv/a.iso", "/srv/c.iso"))},
+        "disks",
+        "has no file /srv/a.iso; copy it there",
+    ),
+    (
         {"offers": Offers(devices=frozenset())},
         {"wants": Wants(devices=("/dev/vg/a",))},
         "disks",
