@@ -128,7 +128,7 @@ class ActionModule(FleetAction):
         diffs: list[object] = []
         for base in options["_bases"]:
             volume = base["volume"]
-            Display().display(f"{host}: fetching base image {volume} from {base['peers'][0]}")
+            Display().display(f"{host}: ensuring base image {volume}")
             source = migration_bases.as_source(volume)
             arguments = {
                 "uri": options["uri"],
@@ -145,7 +145,7 @@ class ActionModule(FleetAction):
                 why = answer.get("msg") or answer.get("alone") or "; ".join(steps)
                 Display().display(f"{host}: base image {volume} could not be transferred: {why}")
                 continue
-            present.append(volume)
+            present.append(str(as_mapping(answer.get("image")).get("path")))
             changed = changed or bool(answer.get("changed"))
             diffs += [answer["diff"]] if answer.get("diff") else []
             Display().display(
@@ -228,6 +228,7 @@ class ActionModule(FleetAction):
     def _destination(name: str, answers: t.Mapping[str, MigrateLook], task_vars: Values) -> Answer:
         found: Answer = {"name": name, "address": _peers.address(name, task_vars)}
         found["expired"] = answers[name].get("expired") or []
+        found["missing_keys"] = answers[name].get("missing_keys") or []
         host = answers[name].get("host")
         bridges = None if host is None else host.get("bridges")
         return found if bridges is None else {**found, "bridges": bridges}

@@ -93,9 +93,16 @@ options:
             type: list
             elements: str
             default: []
+          missing_keys:
+            description:
+              - Descriptions of certificates that QEMU would need there and that do not exist. They
+                are reasons against the move.
+            type: list
+            elements: str
+            default: []
           coming:
             description:
-              - In check mode, volumes of base images that do not exist there yet but will.
+              - In check mode, paths of base images that do not exist there yet but will.
             type: list
             elements: str
             default: []
@@ -296,6 +303,11 @@ expired:
   returned: in playbooks of this collection
   type: list
   elements: str
+missing_keys:
+  description: Descriptions of certificates that QEMU needs when a VM arrives and that do not exist.
+  returned: in playbooks of this collection
+  type: list
+  elements: str
 claims:
   description: VMs for which this hypervisor holds a claim while they move to it, each with C(name),
     C(source) and C(destination).
@@ -308,7 +320,7 @@ host:
   type: dict
 bases:
   description: For each hypervisor that lacks some, the base images that VMs need there; or a list
-    of the volumes that exist now.
+    of the paths that exist now.
   returned: in playbooks of this collection
   type: raw
 shares:

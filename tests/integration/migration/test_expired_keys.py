@@ -1,8 +1,8 @@
 # Copyright (c) 2026 Fleet Virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Certificates that have expired are found before anything changes, on either end and of either
-CA, and what the message says to do helps."""
+"""Certificates that have expired or are missing are found before anything changes, on either end
+and of either CA, and what the message says to do helps."""
 
 from __future__ import annotations
 
@@ -83,3 +83,24 @@ def test_keys_that_have_expired(movers: Movers) -> None:
         vm = movers.module("web1")
         assert (vm["failed"], vm["flow"]) == (False, "offline"), vm
     movers.clean("hv1", "web1")
+
+
+def test_keys_of_qemu_missing_are_refused_before_copying(movers: Movers) -> None:
+    """On either end, also in check mode, with the role that brings them."""
+    movers.make("lacks", start=False)
+    files = {"hv1": "client-key.pem", "hv2": "server-cert.pem"}
+    for host, name in files.items():
+        movers.fleet.host(host, f"mv /etc/pki/qemu/{name} /etc/pki/qemu/{name}.away")
+    try:
+        for check in (True, False):
+            run = movers.playbook(vm_name="lacks", check=check)
+            assert run.returncode == 2, str(run)
+            for host, name in files.items():
+                text = f"QEMU's certificates {name} are not in /etc/pki/qemu on {host}; bring them"
+                assert text in run.stdout, str(run)
+            assert "(role fleet.virt.libvirt_keys)" in run.stdout, str(run)
+            assert movers.state("hv1", "lacks") == "shut off"
+            movers.clean("hv2", "lacks")
+    finally:
+        for host, name in files.items():
+            movers.fleet.host(host, f"mv /etc/pki/qemu/{name}.away /etc/pki/qemu/{name}")

@@ -102,6 +102,41 @@ def test_a_base_image_that_is_lacking_comes_first(movers: Movers) -> None:
     assert movers.survived("hv2", "lacks")
 
 
+def test_move_base_under_another_name_is_copied(movers: Movers) -> None:
+    """The overlay's header names its base: the destination gets that file from its own copy of the
+    same bytes, and keeps both as long as they are used. The guest never runs."""
+    fleet = movers.fleet
+    movers.make("twin", start=False)
+    before = _tiny(fleet.files("hv2", BASES))
+    other = before.replace("-tiny.qcow2", "-cloud.img.qcow2")
+    fleet.host(
+        "hv2",
+        f"cd {BASES} && chattr -i {before} && mv {before} {other} && chattr +i {other}"
+        " && virsh -q pool-refresh base",
+    )
+    checked = movers.playbook(vm_name="twin", check=True).succeeded()
+    assert re.search(r"twin +hv1 +hv2 +would move", checked.stdout), str(checked)
+    said = f"hv2: base image {before}: copied from {other}"
+    assert said in checked.stdout, str(checked)
+    assert before not in fleet.files("hv2", BASES)
+    moved = movers.playbook(vm_name="twin").succeeded()
+    assert said in moved.stdout, str(moved)
+    sums = fleet.host("hv2", f"cd {BASES} && sha256sum {before} {other}").split()
+    assert sums == [before[:64], before, before[:64], other]
+    flags = fleet.host("hv2", f"lsattr {BASES}/{before} {BASES}/{other}").split("\n")
+    assert ["i" in line.split()[0] for line in flags if line] == [True, True]
+    assert fleet.host("hv2", f"stat -c %h {BASES}/{before}").strip() == "1"
+    movers.qemu_check("hv2", "twin")
+    # both are listed, and only what is unused is removed
+    listed = fleet.ansible.module("hv2", "virt_image_info", {"verify": True})["hv2"]["images"]
+    users = {one["volume"]: (one["intact"], bool(one["users"])) for one in listed}
+    assert (users[before], users[other]) == ((True, True), (True, False))
+    pruned = fleet.ansible.module("hv2", "virt_image", {"state": "pruned"})["hv2"]
+    assert other in [one["volume"] for one in pruned["images"]], pruned
+    assert before in fleet.files("hv2", BASES)
+    movers.clean("hv1", "twin")
+
+
 def test_how_far_it_is_is_shown_meanwhile(movers: Movers) -> None:
     """Of a slow move; whether the guest survives that is not asked (see ``Movers.survived``)."""
     movers.make("shows")

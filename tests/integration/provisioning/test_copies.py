@@ -178,9 +178,11 @@ def test_as_documented(copies: Fleet) -> None:
         assert re.search(printed, run.stdout), f"{command}\n{run}"
     tasks = [example.task for example in documentation.examples("virt_template")]
     examples = fleet.ansible.play(tasks, "hv1", become=True).succeeded()
-    # by now both disks are base images
-    assert [event.result["changed"] for event in examples.events] == [False, False]
+    # by now both disks are base images, but none is called web-data
+    assert [event.result["changed"] for event in examples.events] == [False, True]
     assert examples.events[1].result["image"]["target"] == "vdb"
+    (data,) = _bases(fleet, "hv1", "-web-data")
+    assert len([name for name in fleet.files("hv1", BASE) if name.startswith(data[:64])]) == 2
     assert fleet.host("hv1", f"sha256sum {' '.join(disks)}") == before
     _intact(fleet, "hv1")
     # without libguestfs nothing is copied, unless it is asked for

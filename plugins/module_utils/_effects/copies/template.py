@@ -82,6 +82,7 @@ class _Job:
     wanted: Wanted
     pool: Pool
     existing: bool
+    every: bool
     held: contextlib.ExitStack
     files: dict[str, base_file.NewFile] = field(default_factory=dict)
     made: dict[str, BaseImage] = field(default_factory=dict)
@@ -117,7 +118,7 @@ def run(connection: Connection, asked: Options, *, check: bool) -> dict[str, obj
         raise PlanRefused("; ".join(plan.refusals))
     known = {one.name: one for one in there}
     with contextlib.ExitStack() as held:
-        job = _Job(connection, dom, facts, wanted, pool, existing is not None, held)
+        job = _Job(connection, dom, facts, wanted, pool, existing is not None, asked.every, held)
         if asked.quiesce != "never" and facts.agent:
             job.consistency = "quiesced"
         elif facts.active:
@@ -259,7 +260,9 @@ def _publish(job: _Job, step: Step[Facts]) -> None:
         os.fchown(new.descriptor, 0, 0)  # libvirt gave it to its QEMU
         digest = digests.sha256(new.descriptor)
         with base_file.folder_lock(job.pool.path, _LOCK_SECONDS):
-            return images.publish(job.connection, job.pool, new, name, digest)
+            # a template keeps the name that its user gave it, whatever else has its content
+            volume = None if job.every else images.base_volume_name(name, digest, "qcow2")
+            return images.publish(job.connection, job.pool, new, name, digest, volume=volume)
 
     base = images.file_work(f"make base image {name}", work)
     images.settle(job.connection, job.pool, base)

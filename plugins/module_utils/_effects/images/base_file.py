@@ -182,6 +182,21 @@ def free_space(folder: str) -> tuple[int, int]:
     return space.f_bavail * space.f_frsize, min(_MOST_RESERVE, reserve)
 
 
+def require_room(folder: str, needed: int) -> None:
+    """Raise PlanRefused if ``needed`` bytes do not fit into the folder's file system, apart from
+    its reserve. The folder may be yet to be created."""
+    there = folder
+    while not os.path.isdir(there):
+        there = os.path.dirname(there) or "/"
+    free, reserve = free_space(there)
+    if needed > max(0, free - reserve):
+        raise PlanRefused(
+            f"an image of {-(-needed // MIB)} MiB does not fit into {folder}: {free // MIB} MiB are"
+            f" free, of which {-(-reserve // MIB)} MiB must stay free; free some space, or remove"
+            " unused base images (fleet.virt.images -e virt_images_prune=true)"
+        )
+
+
 def _require_space(folder: str, written: int) -> int:
     """How many bytes may be written before asking again; raises PlanRefused if it is not even one
     block. ``written`` are those of the file so far."""

@@ -138,12 +138,14 @@ def list_bases(connection: Connection, pool: Pool) -> list[BaseImage]:
     return bases
 
 
-def find_base(connection: Connection, pool: Pool, digest: str) -> BaseImage | None:
-    """The base image with that content, regardless of its name."""
+def find_base(
+    connection: Connection, pool: Pool, digest: str, volume: str | None = None
+) -> BaseImage | None:
+    """The base image with that content, regardless of its name; with ``volume``, only that file."""
 
     def read() -> BaseImage | None:
         for name in _names(pool.path):
-            if name.startswith(f"{digest}-"):
+            if name == volume if volume is not None else name.startswith(f"{digest}-"):
                 return _read_base(pool, name)
         return None
 
@@ -198,6 +200,30 @@ def adopt_file(
     if consume:
         _consume(path)
     return base
+
+
+def copy_base(connection: Connection, pool: Pool, base: BaseImage, volume: str) -> BaseImage:
+    """A copy of ``base`` as the file ``volume``, which an overlay that comes from another
+    hypervisor names as its backing file; the digest is that of what was copied.
+
+    No link: base images are immutable. The caller settles it (:func:`settle`). Raises PlanRefused
+    if the content of ``base`` has another digest, or the copy does not fit.
+    """
+
+    def work() -> BaseImage:
+        with base_file.folder_lock(pool.path, _LONG):
+            base_file.remove_abandoned(pool.path)
+            with _image(base.path) as source, base_file.new_file(pool.path) as new:
+                base_file.require_room(pool.path, os.fstat(source).st_blocks * 512)
+                came = new.fill(unpack.file_blocks(source))
+                if came != base.digest:
+                    raise PlanRefused(
+                        f"base image {base.volume} has the SHA-256 {came} and not that of its"
+                        " name; it is damaged: restore it from another hypervisor or its source"
+                    )
+                return publish(connection, pool, new, base.name, came, volume=volume)
+
+    return file_work(f"copy base image {base.volume} to {volume}", work)
 
 
 def examine_path(
@@ -320,18 +346,27 @@ def publish(
     name: str,
     digest: str,
     last: t.Callable[[], None] = lambda: None,
+    *,
+    volume: str | None = None,
 ) -> BaseImage:
     """Give the complete file its final name, if it is valid; ``last`` is called just before.
 
+    A base image with the same content is used instead, unless ``volume`` requires that file name.
     The caller holds the folder's lock.
     """
-    present = find_base(connection, pool, digest)
+    present = find_base(connection, pool, digest, volume)
     if present is not None:
         return present
     found = image_check.read_format(new.descriptor, name)
     os.fchmod(new.descriptor, 0o644)  # qemu-img reads it as nobody
     image_check.check_structure(new.descriptor, found, name)
-    volume = base_volume_name(name, digest, found.format)
+    exact = base_name.parts(volume) if volume is not None else None
+    if exact is not None and (exact["digest"], exact["format"]) != (digest, found.format):
+        raise PlanRefused(
+            f"{volume}: the content is {found.format} with the SHA-256 {digest}, which is not what"
+            " the name says; the hypervisor that it comes from has a damaged or renamed file"
+        )
+    volume = volume or base_volume_name(name, digest, found.format)
     last()
     new.publish(volume)  # False without a lock, if another call published the same file first
     return _describe(pool, volume, found)

@@ -71,14 +71,16 @@ def take(
     peers: t.Sequence[str],
     *,
     name: str | None = None,
+    volume: str | None = None,
     limits: Limits | None = None,
 ) -> Brought:
     """Get the base image with this SHA-256 from the first of ``peers`` that has it.
 
     ``peers`` are addresses of hypervisors, queried in this order. ``name`` is the image's name
     here, by default its name on the peer, which makes it the same volume. An image that exists
-    here already is used as it is. The caller settles it (:func:`images.settle`). Raises
-    PlanRefused for an invalid address; FleetVirtError if the disk here is full.
+    here already is used as it is, with ``volume`` only if its file has that name. The caller
+    settles it (:func:`images.settle`). Raises PlanRefused for an invalid address; FleetVirtError
+    if the disk here is full.
     """
     images.require_local(connection)
     uris = peer_uris(peers)
@@ -88,7 +90,7 @@ def take(
         steps: list[str] = []
         with base_file.content_lock(f"sha256:{digest}"):
             pool = images.find_pool(connection, base_pool, base_path, check=False)
-            base = images.find_base(connection, pool, digest) if pool else None
+            base = images.find_base(connection, pool, digest, volume) if pool else None
             if base is not None:
                 return Brought(base, ())
             if uris and _missing_keys():
@@ -96,13 +98,15 @@ def take(
             for peer, uri in uris.items():
                 try:
                     with connect(uri, connection.timeout) as far:
-                        volume = _find(far, base_pool, base_path, digest)
-                        if volume is None:
+                        raw = _find(far, base_pool, base_path, digest)
+                        if raw is None:
                             steps.append(f"{peer} does not have it")
                             continue
+                        folder = pool.path if pool else base_path
+                        base_file.require_room(folder, _occupied(far, raw))
                         pool = pool or images.ensure_pool(connection, base_pool, base_path)
-                        incoming = _Incoming(far, volume, seconds)
-                        base = _receive(connection, pool, incoming, digest, name)
+                        incoming = _Incoming(far, raw, seconds)
+                        base = _receive(connection, pool, incoming, digest, name, volume)
                     return Brought(base, (*steps, f"{incoming} from {peer}"))
                 except FleetVirtError as error:
                     steps.append(f"{peer}: {error}")
@@ -112,9 +116,15 @@ def take(
 
 
 def look(
-    base_pool: str, base_path: str, digest: str, peers: t.Sequence[str], timeout: float
+    base_pool: str,
+    base_path: str,
+    digest: str,
+    peers: t.Sequence[str],
+    timeout: float,
+    folder: str,
 ) -> tuple[bool, list[str]]:
-    """Whether one of ``peers`` has the image, and the steps that :func:`take` would return."""
+    """Whether one of ``peers`` has the image, and it fits into ``folder`` here; and the steps that
+    :func:`take` would return."""
     steps: list[str] = []
     uris = peer_uris(peers)
     if uris and _missing_keys():
@@ -125,6 +135,7 @@ def look(
                 volume = _find(far, base_pool, base_path, digest)
                 if volume is not None:
                     size = _size(far, volume)
+                    base_file.require_room(folder, _occupied(far, volume))
                     return True, [*steps, f"{_progress(size, size)} from {peer}"]
             steps.append(f"{peer} does not have it")
         except FleetVirtError as error:
@@ -149,12 +160,22 @@ def _size(far: Connection, volume: VirStorageVol) -> int:
     return int(far.call("read volume", volume.infoFlags, _libvirt.STORAGE_VOL_GET_PHYSICAL)[2])
 
 
+def _occupied(far: Connection, volume: VirStorageVol) -> int:
+    """Bytes that the volume's file occupies there: holes are transferred as holes."""
+    return int(far.call("read volume", volume.info)[2])
+
+
 def _progress(came: int, size: int) -> str:
     return f"{came} of {size} bytes ({100 * came // size if size else 100} %)"
 
 
 def _receive(
-    connection: Connection, pool: Pool, incoming: _Incoming, digest: str, name: str | None
+    connection: Connection,
+    pool: Pool,
+    incoming: _Incoming,
+    digest: str,
+    name: str | None,
+    volume: str | None,
 ) -> BaseImage:
     with base_file.folder_lock(pool.path, _LONG):
         base_file.remove_abandoned(pool.path)
@@ -167,7 +188,8 @@ def _receive(
                 " hypervisor with fleet.virt.virt_image_info and verify"
             )
         with base_file.folder_lock(pool.path, _LONG):
-            return images.publish(connection, pool, new, name or incoming.name, digest)
+            called = name or incoming.name
+            return images.publish(connection, pool, new, called, digest, volume=volume)
 
 
 class _Incoming:

@@ -14,7 +14,7 @@ import os
 import typing as t
 from dataclasses import dataclass
 
-from ..._errors import PlanRefused
+from ..._errors import FleetVirtError, PlanRefused
 from ..._pure.base.options import show
 from ..._pure.base.results import GENERATED
 from ..._pure.base.xml_values import mib_up
@@ -23,7 +23,7 @@ from ..._pure.images.source import ImageSource, parse_image
 from ..._pure.machine import base_name
 from ..base.connection import Connection
 from ..machine.storage import Pool
-from . import images
+from . import base_file, images
 from .images import BaseImage, Examined
 
 if t.TYPE_CHECKING:
@@ -32,13 +32,18 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """A controller's file, described by the action plugin; ``received``: its path here."""
+    """A controller's file, described by the action plugin; ``received``: its path here.
+
+    ``volume`` is the file name that the base image must have here, whatever else has its content:
+    an overlay that comes from another hypervisor names it.
+    """
 
     name: str
     digest: str
     format: str
     virtual_bytes: int
     received: str | None = None
+    volume: str | None = None
 
 
 class _Details(t.TypedDict, total=False):
@@ -88,9 +93,14 @@ def present(
     changed = base is None or not images.is_known(connection, pool, base)
     found = base is not None
     steps: list[str] = []
-    if base is None and peers:
+    if base is None and source is not None and source.volume is not None:
+        found, base, steps = _of_twin(connection, pool, source.digest, source.volume, check=check)
+    if not found and peers:
         wanted = _digests(source, image)
-        found, base, steps = _of_peers(connection, place, wanted, peers, seen.name, limits, check)
+        called = _Called(seen.name, source.volume if source is not None else None)
+        folder = pool.path if check else None
+        found, base, tried = _of_peers(connection, place, wanted, peers, called, limits, folder)
+        steps += tried
     missing = not found and make is None
     if not found and make is not None:
         if not check:
@@ -108,7 +118,7 @@ def present(
             f"image {show(parsed.value)}: no hypervisor provided it ({'; '.join(steps)});"
             " hypervisors exchange images over libvirt's TLS (role libvirt_keys)"
         )
-    entry = _entry(pool, seen, base)
+    entry = _entry(pool, seen, base, source.volume if source is not None else None)
     result: Result = {"changed": changed, "image": entry, "steps": steps}
     if missing:
         from . import peer as image_peer  # not needed by a call that has the image
@@ -128,7 +138,7 @@ _Found = tuple[Examined, t.Union[t.Callable[[], BaseImage], None]]  # and what c
 def _of_controller(
     connection: Connection, pool: Pool, source: Source, place: _Place, limits: Limits
 ) -> _Found:
-    base = images.find_base(connection, pool, source.digest)
+    base = images.find_base(connection, pool, source.digest, source.volume)
     seen = Examined(source.name, source.digest, source.format, source.virtual_bytes, base)
     received = source.received
     if received is None:
@@ -208,27 +218,55 @@ def _digests(source: Source | None, image: object) -> list[str]:
     return image_url.digests(parsed)
 
 
+class _Called(t.NamedTuple):
+    """The name of an image here, and the file name that it must have, if any."""
+
+    name: str
+    volume: str | None
+
+
+def _of_twin(
+    connection: Connection, pool: Pool, digest: str, volume: str, *, check: bool
+) -> tuple[bool, BaseImage | None, list[str]]:
+    """The same for a base image that exists here under another name, of which a copy is made."""
+    twin = images.find_base(connection, pool, digest)
+    if twin is None:
+        return False, None, []
+    try:
+        if check:
+            base_file.require_room(pool.path, os.stat(twin.path).st_blocks * 512)
+            made = None
+        else:
+            made = images.copy_base(connection, pool, twin, volume)
+    except FleetVirtError as error:  # another hypervisor may still provide it
+        return False, None, [str(error)]
+    return True, made, [f"copied from {twin.volume}"]
+
+
 def _of_peers(
     connection: Connection,
     place: _Place,
     digests: t.Sequence[str],
     peers: t.Sequence[str],
-    name: str,
+    called: _Called,
     limits: Limits,
-    check: bool,
+    folder: str | None,
 ) -> tuple[bool, BaseImage | None, list[str]]:
-    """Whether another hypervisor has it, the base image created from it, and the steps."""
+    """Whether another hypervisor has it, the base image created from it, and the steps; with
+    ``folder``, in which it would be, nothing is created."""
     from . import peer as image_peer
 
     steps: list[str] = []
     for digest in digests:
-        if check:
-            found, looked = image_peer.look(*place, digest, peers, connection.timeout)
+        if folder is not None:
+            found, looked = image_peer.look(*place, digest, peers, connection.timeout, folder)
             steps += looked
             if found:
                 return True, None, steps
             continue
-        brought = image_peer.take(connection, *place, digest, peers, name=name, limits=limits)
+        brought = image_peer.take(
+            connection, *place, digest, peers, **called._asdict(), limits=limits
+        )
         steps += brought.steps
         if brought.base is not None:
             return True, brought.base, steps
@@ -254,11 +292,13 @@ def path_of(connection: Connection, image: ImageSource) -> str:
     )
 
 
-def _entry(pool: Pool, seen: Examined, base: BaseImage | None) -> BaseEntry:
+def _entry(
+    pool: Pool, seen: Examined, base: BaseImage | None, exact: str | None = None
+) -> BaseEntry:
     if base is not None:
         volume, path = base.volume, base.path
     elif seen.digest:
-        volume = images.base_volume_name(seen.name, seen.digest, seen.format)
+        volume = exact or images.base_volume_name(seen.name, seen.digest, seen.format)
         path = pool.volume_path(volume)
     else:
         volume = path = GENERATED  # a download whose name depends on its entire content

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Expired certificates of source and destination.
+"""Expired and missing certificates of source and destination.
 
 libvirt reports only that its peer's certificate was not verified, and QEMU reports it when volumes
 have been created already.
@@ -14,17 +14,53 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
+from pathlib import Path
 
 from ..._errors import FleetVirtError
+from ..._pure.base import config_block
 from ..hypervisor import preflight_tls
 
-# libvirt uses the first one that exists (migrate_tls_x509_cert_dir in qemu.conf)
-_DATA = ("/etc/pki/libvirt-migrate", "/etc/pki/qemu")
+_QEMU_CONF = "/etc/libvirt/qemu.conf"
+# As libvirt has it (virQEMUDriverConfigSetDefaults): the folder that its configuration names for
+# migration, else the one for migration if it exists, else the one for everything
+_FOR_MIGRATION = "/etc/pki/libvirt-migrate"
+_FOR_EVERYTHING = "/etc/pki/qemu"
 
 
 def _data() -> str:
-    return next((folder for folder in _DATA if os.path.isdir(folder)), _DATA[-1])
+    """The folder of the certificates that QEMU uses for moves."""
+    text = ""
+    with contextlib.suppress(OSError):
+        text = Path(_QEMU_CONF).read_text(encoding="utf-8", errors="replace")
+    # the first of two assignments counts
+    settings = dict(reversed(config_block.assignments(text.splitlines())))
+
+    def named(key: str) -> str:
+        value = re.match(r'"([^"]*)"', settings.get(key, ""))
+        return value[1].rstrip("/") if value else ""
+
+    usual = named("default_tls_x509_cert_dir") or _FOR_EVERYTHING
+    existing = _FOR_MIGRATION if os.path.isdir(_FOR_MIGRATION) else usual
+    return named("migrate_tls_x509_cert_dir") or existing
+
+
+def missing_for_outgoing() -> list[str]:
+    """Describe certificates that QEMU here needs for VMs that leave and that do not exist."""
+    return _missing("client")
+
+
+def missing_for_incoming() -> list[str]:
+    """Describe certificates that QEMU here needs for VMs that arrive and that do not exist."""
+    return _missing("server")
+
+
+def _missing(end: str) -> list[str]:
+    folder = _data()
+    names = ("ca-cert.pem", f"{end}-cert.pem", f"{end}-key.pem")
+    lacking = [name for name in names if not os.path.exists(f"{folder}/{name}")]
+    return [f"QEMU's certificates {', '.join(lacking)} are not in {folder}"] if lacking else []
 
 
 def for_control() -> list[str]:

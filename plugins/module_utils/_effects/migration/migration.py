@@ -214,7 +214,11 @@ class _Mover:
     def _source(self, dom: VirDomain, spent: str | None) -> Source:
         """Read the source, without a seed medium that is spent: that is removed first."""
         source = migration_facts.read_source(self.connection, dom, self.settings.here)
-        source = dataclasses.replace(source, expired=tuple(migration_keys.for_outgoing()))
+        source = dataclasses.replace(
+            source,
+            expired=tuple(migration_keys.for_outgoing()),
+            missing_keys=tuple(migration_keys.missing_for_outgoing()),
+        )
         return migration_plan.without_seed_medium(source) if spent else source
 
     def _watch(self, remote: Connection, dom: VirDomain, seconds: float) -> migration_job.Watched:

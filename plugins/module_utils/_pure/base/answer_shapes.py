@@ -362,6 +362,7 @@ SHAPES: t.Mapping[str, Fields] = {
         "vms": [(_MOVING, _UNREAD)],
         "claims": [{"name": str, **_ENDS}],
         "expired": ([str], _NONE),
+        "missing_keys": ([str], _NONE),
     },
     "moved": {"vms": [_MOVED]},
     "named": {"vms": [{"name": str, "address?": _TEXT}]},

@@ -140,7 +140,7 @@ def media(
         asked, base = disk.image.value, existing.bases.get(disk.image.value)
         made = (request.get("disks", {}).get(disk.name, {}).get("image") or {}).get("value")
         if base is not None:
-            same = real == base
+            same = base_name.have_same_content(real, base)
         elif real is None or base_name.parts(posixpath.basename(real)) is None:
             same = False
         else:

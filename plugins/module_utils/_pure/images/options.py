@@ -32,6 +32,7 @@ SOURCE: Spec = {
     "format": {"type": "str", "required": True, "choices": ["qcow2", "raw"]},
     "virtual_bytes": {"type": "int", "required": True},
     "received": {"type": "path"},
+    "volume": {"type": "str"},
 }
 INTERNAL: Spec = {
     "_source": {"type": "dict", "options": SOURCE},

@@ -9,6 +9,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import posixpath
 import re
 
 _BASE = re.compile(r"(?P<digest>[0-9a-f]{64})-(?P<name>.+\.(?P<format>qcow2|raw))")
@@ -18,3 +19,11 @@ def parts(volume: str) -> dict[str, str] | None:
     """``digest``, ``name`` with its ending, and ``format``; None if not a base image's name."""
     match = _BASE.fullmatch(volume)
     return None if match is None else match.groupdict()
+
+
+def have_same_content(path: str | None, other: str | None) -> bool:
+    """Whether two paths are one file, or base images of one digest, whatever their names."""
+    if path is None or other is None or path == other:
+        return path == other
+    ours, theirs = parts(posixpath.basename(path)), parts(posixpath.basename(other))
+    return ours is not None and theirs is not None and ours["digest"] == theirs["digest"]

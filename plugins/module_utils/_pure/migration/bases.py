@@ -20,7 +20,10 @@ def lacking(
     answers: t.Mapping[str, t.Mapping[str, t.Any]],
 ) -> dict[str, dict[str, list[str]]]:
     """By destination: the volumes of base images that it lacks, each with the hypervisors that have
-    it, the source of the VM first.
+    its content under any name, the source of the VM first.
+
+    The overlay's header names the volume, so the destination lacks it even if it has the same
+    content under another name: it is copied there from that.
 
     ``shares`` are those of a decision, ``answers`` the results of reading each hypervisor.
     """
@@ -36,16 +39,25 @@ def lacking(
                 # an image elsewhere, such as on shared storage, is not among those of the source
                 if volume not in images[source] or volume in images[to]:
                     continue
-                if base_name.parts(volume) and volume not in found.get(to, ()):
-                    have = sorted(host for host in images if volume in images[host])
-                    rest = [host for host in have if host != source]
+                parts = base_name.parts(volume)
+                if parts and volume not in found.get(to, ()):
+                    rest = [
+                        host
+                        for host in sorted(images)
+                        if host not in (source, to) and _has(images[host], parts["digest"])
+                    ]
                     found.setdefault(to, {})[volume] = [source, *rest]
     return found
 
 
+def _has(volumes: t.Collection[str], digest: str) -> bool:
+    return any(volume.startswith(f"{digest}-") for volume in volumes)
+
+
 def as_source(volume: str) -> dict[str, object]:
-    """What ``virt_image`` needs to get a base image from another hypervisor."""
+    """What ``virt_image`` needs to get a base image from another hypervisor, or to copy it from
+    the same content there, as exactly this volume."""
     parts = base_name.parts(volume)
     if parts is None:
         raise ValueError(f"{volume!r} is no base image")
-    return {**parts, "virtual_bytes": 0}
+    return {**parts, "virtual_bytes": 0, "volume": volume}

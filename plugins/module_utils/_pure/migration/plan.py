@@ -16,7 +16,7 @@ import uuid as uuids
 from ..base.metadata import Metadata, Owner
 from ..base.names import CLAIM
 from .plan_disks import is_seed, lacking_space, volume_of
-from .types import RENEW, Defined, Options, Plan, Source, Target
+from .types import DEPLOY, RENEW, Defined, Options, Plan, Source, Target
 
 DETACHED = "made for it, but no longer one of its disks"
 _FOREIGN = "it is unknown which files belong to it, so it is not moved"
@@ -224,9 +224,13 @@ def _host(source: Source, target: Target) -> list[str]:
 
 
 def _keys(source: Source, target: Target) -> list[str]:
-    """Certificates for memory and disks that QEMU would not accept."""
-    ends = ((source.host, source.expired), (target.destination.name, target.destination.expired))
-    return [f"{text} on {where}; {RENEW}" for where, expired in ends for text in expired]
+    """Certificates for memory and disks that QEMU lacks or would not accept."""
+    there = target.destination
+    found = []
+    for where, end in ((source.host, source), (there.name, there)):
+        found += [f"{text} on {where}; {DEPLOY}" for text in end.missing_keys]
+        found += [f"{text} on {where}; {RENEW}" for text in end.expired]
+    return found
 
 
 def _family(machine: str) -> str:

@@ -104,13 +104,20 @@ def _backing(disk: Disk, target: Target) -> tuple[str | None, tuple[str, str] | 
             f"disk {disk.target} is an overlay of {below}, which is no base image named by its"
             f" digest, so it is unknown whether {where} has the same; flatten it (virsh blockpull)"
         ), None
-    there = any(path in pool.volumes for pool in target.pools if pool.active)
-    if there or name in target.destination.coming:
+    there = [*(one for pool in target.pools if pool.active for one in pool.volumes)]
+    there += target.destination.coming
+    if path in there:
         return None, (path, kind)
     digest = name.partition("-")[0]
+    other = next((one for one in there if posixpath.basename(one) == name), None)
+    if other is not None:
+        return (
+            f"base image {digest} of disk {disk.target} is on {where} as {other}, and the disk"
+            f" names {path}; give {where} the same folder of base images (virt_base_path)"
+        ), None
     return (
-        f"base image {digest} of disk {disk.target} is not on {where} as {path}; bring it there"
-        " (fleet.virt.images, or virt_image on it), then move the VM"
+        f"base image {digest} of disk {disk.target} is not on {where} as {path}; the playbooks"
+        " that move VMs bring it there and report what prevents that: run fleet.virt.migrate_vm"
     ), None
 
 

@@ -33,6 +33,7 @@ class DestinationOptions(DestinationOption, total=False):
     bridges: list[str] | None
     marked: bool | None
     expired: list[str] | None
+    missing_keys: list[str] | None
     coming: list[str] | None
 
 
@@ -114,7 +115,8 @@ def moves(
             known,
             marked=bool(to.get("marked")),
             expired=tuple(str(text) for text in to.get("expired") or ()),
-            coming=tuple(str(volume) for volume in to.get("coming") or ()),
+            missing_keys=tuple(str(text) for text in to.get("missing_keys") or ()),
+            coming=tuple(str(path) for path in to.get("coming") or ()),
         )
         gone = None if lost is None else LostSource(lost["name"], tuple(lost["addresses"]))
         found.append((name, there, gone))

@@ -19,6 +19,10 @@ if t.TYPE_CHECKING:
 
 # What to do about certificates that have expired
 RENEW = "renew it with the playbook fleet.virt.renew_keys"
+# What to do about certificates that are missing
+DEPLOY = (
+    "bring them there with the playbook fleet.virt.setup_hypervisors (role fleet.virt.libvirt_keys)"
+)
 
 
 @dataclass(frozen=True)
@@ -27,9 +31,9 @@ class Destination:
     source reaches it (its certificate has to name that), and its bridges (None: unknown).
 
     ``listen`` is its IP address as resolved by the source: the destination itself may resolve its
-    own name to 127.0.1.1. ``marked``: it may have the maintenance mark. ``expired`` describes its
-    expired certificates for incoming VMs. ``coming`` are volumes of base images that do not exist
-    there yet, as in check mode, and will.
+    own name to 127.0.1.1. ``marked``: it may have the maintenance mark. ``expired`` and
+    ``missing_keys`` describe its expired and missing certificates for incoming VMs. ``coming`` are
+    paths of base images that do not exist there yet, as in check mode, and will.
     """
 
     name: str
@@ -38,6 +42,7 @@ class Destination:
     listen: str = ""
     marked: bool = False
     expired: tuple[str, ...] = ()
+    missing_keys: tuple[str, ...] = ()
     coming: tuple[str, ...] = ()
 
 
@@ -89,8 +94,8 @@ class Disk:
 
 @dataclass(frozen=True)
 class Source:
-    """The VM where it is. ``expired`` describes the expired certificates there for outgoing
-    VMs."""
+    """The VM where it is. ``expired`` and ``missing_keys`` describe the expired and missing
+    certificates there for outgoing VMs."""
 
     name: str
     uuid: str
@@ -120,6 +125,7 @@ class Source:
     host_uuid: str = ""
     qemu: int = 0
     expired: tuple[str, ...] = ()
+    missing_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -271,16 +277,19 @@ class ClaimEntry(t.TypedDict):
 
 
 class LookAnswer(t.TypedDict):
-    """What a hypervisor answers before moves; ``expired`` are its expired certificates."""
+    """What a hypervisor answers before moves; ``expired`` and ``missing_keys`` describe its
+    expired and missing certificates for incoming VMs."""
 
     changed: bool
     host: PlacementEntry
     vms: list[UnreadEntry | MovingEntry]
     claims: list[ClaimEntry]
     expired: list[str] | None
+    missing_keys: list[str] | None
 
 
 __all__ = [
+    "DEPLOY",
     "RENEW",
     "ClaimEntry",
     "Defined",

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.base.connectio
     Connection,
     connect,
 )
-from ansible_collections.fleet.virt.plugins.module_utils._effects.images import images
+from ansible_collections.fleet.virt.plugins.module_utils._effects.images import base_file, images
 from ansible_collections.fleet.virt.plugins.module_utils._effects.machine.storage import Pool
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 
@@ -97,3 +98,68 @@ def test_what_only_looks_like_a_base_is_refused(connection: Connection, tmp_path
     os.mkfifo(name)
     with pytest.raises(PlanRefused, match="is not a file"):
         images.find_base(connection, pool, DIGEST)
+
+
+def _base(folder: Path, name: str, content: bytes) -> str:
+    volume = f"{hashlib.sha256(content).hexdigest()}-{name}"
+    (folder / volume).write_bytes(content)
+    return volume
+
+
+def test_copy_base_under_exact_name_keeps_both(connection: Connection, tmp_path: Path) -> None:
+    content = bytes(512 * 1024) + b"end".ljust(512, b"\0")
+    first = _base(tmp_path, "r2.img.raw", content)
+    digest = first[:64]
+    pool = Pool("base", str(tmp_path))
+    twin = images.find_base(connection, pool, digest)
+    wanted = f"{digest}-r1.img.raw"
+    assert twin is not None
+    assert images.find_base(connection, pool, digest, wanted) is None
+    made = images.copy_base(connection, pool, twin, wanted)
+    assert (made.volume, made.name, made.digest) == (wanted, "r1.img", digest)
+    assert sorted(os.listdir(tmp_path)) == sorted([first, wanted])
+    assert (tmp_path / wanted).read_bytes() == content
+    assert not os.path.samefile(tmp_path / first, tmp_path / wanted)
+    assert images.find_base(connection, pool, digest, wanted) == made
+    assert [base.volume for base in images.list_bases(connection, pool)] == sorted([first, wanted])
+    # another call changes nothing
+    assert images.copy_base(connection, pool, twin, wanted) == made
+
+
+def test_copy_base_of_damaged_file_is_refused(connection: Connection, tmp_path: Path) -> None:
+    volume = _base(tmp_path, "r2.img.raw", bytes(1024))
+    (tmp_path / volume).write_bytes(b"x" * 1024)
+    pool = Pool("base", str(tmp_path))
+    twin = images.find_base(connection, pool, volume[:64])
+    assert twin is not None
+    with pytest.raises(PlanRefused, match="it is damaged: restore it"):
+        images.copy_base(connection, pool, twin, f"{volume[:64]}-r1.img.raw")
+    assert os.listdir(tmp_path) == [volume]
+
+
+def test_copy_base_under_name_of_another_format_is_refused(
+    connection: Connection, tmp_path: Path
+) -> None:
+    volume = _base(tmp_path, "r2.img.raw", bytes(1024))
+    pool = Pool("base", str(tmp_path))
+    twin = images.find_base(connection, pool, volume[:64])
+    assert twin is not None
+    with pytest.raises(PlanRefused, match="not what the name says"):
+        images.copy_base(connection, pool, twin, f"{volume[:64]}-r1.qcow2")
+    assert os.listdir(tmp_path) == [volume]
+
+
+def test_copy_base_without_space_is_refused_before_copying(
+    connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume = _base(tmp_path, "r2.img.raw", b"x" * 4096)
+    pool = Pool("base", str(tmp_path))
+    twin = images.find_base(connection, pool, volume[:64])
+    assert twin is not None
+    monkeypatch.setattr(base_file, "free_space", lambda _folder: (1 << 20, 1 << 20))
+    with pytest.raises(PlanRefused, match="does not fit into"):
+        images.copy_base(connection, pool, twin, f"{volume[:64]}-r1.img.raw")
+    with pytest.raises(PlanRefused, match="does not fit into"):
+        base_file.require_room(str(tmp_path / "yet" / "to" / "come"), 1)
+    base_file.require_room(str(tmp_path), 0)
+    assert os.listdir(tmp_path) == [volume]

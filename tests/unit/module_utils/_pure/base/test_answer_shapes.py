@@ -387,7 +387,13 @@ GOOD: dict[str, Answer] = {
     },
     "purge_look": LOOK,
     "purged": {"vms": [PURGED]},
-    "migrate_look": {"host": HOST, "vms": [MOVING, UNREAD], "claims": [CLAIM], "expired": []},
+    "migrate_look": {
+        "host": HOST,
+        "vms": [MOVING, UNREAD],
+        "claims": [CLAIM],
+        "expired": [],
+        "missing_keys": [],
+    },
     "moved": {"vms": [MOVED]},
     "named": {"vms": [{"name": "web1", "address": None}]},
     "wait": {

@@ -175,6 +175,8 @@ _ISO = f"/base/{'a' * 64}-a.iso.raw"
         ("a.iso", None, {"a.iso": _ISO}, ["disks.cd.image: requested a.iso, is none"]),
         ("a.iso", "/mnt/x.iso", {}, ["disks.cd.image: requested a.iso, is /mnt/x.iso"]),
         ("a.iso", _ISO, {"a.iso": "/base/b"}, [f"disks.cd.image: requested a.iso, is {_ISO}"]),
+        # the same content, which a move brought under the name it has on another hypervisor
+        ("a.iso", _ISO, {"a.iso": f"/base/{'a' * 64}-b.iso.raw"}, []),
         ("b.iso", _ISO, {}, ["disks.cd.image: requested b.iso, is a.iso"]),
     ],
 )

@@ -13,6 +13,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import 
 )
 
 A, B = f"{'a' * 64}-debian12.qcow2", f"{'b' * 64}-data.raw"
+TWIN = f"{'a' * 64}-bookworm.qcow2"  # the same content as A
 
 
 def _vm(name: str, *backing: str | None) -> dict[str, Any]:
@@ -34,6 +35,24 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"hv2": [("web1", "hv3")]},
         {"hv1": _host([A]), "hv2": _host([A, B], _vm("web1", f"/base/{A}")), "hv3": _host([B])},
         {"hv3": {A: ["hv2", "hv1"]}},
+    ),
+    "the destination has its content under another name": (
+        {"hv1": [("web1", "hv2")]},
+        {"hv1": _host([A], _vm("web1", f"/base/{A}")), "hv2": _host([TWIN])},
+        {"hv2": {A: ["hv1"]}},
+    ),
+    "a third has its content under another name": (
+        {"hv1": [("web1", "hv2")]},
+        {"hv1": _host([A], _vm("web1", f"/base/{A}")), "hv2": _host([B]), "hv3": _host([TWIN, B])},
+        {"hv2": {A: ["hv1", "hv3"]}},
+    ),
+    "both names of one content, each used": (
+        {"hv1": [("web1", "hv2"), ("web2", "hv2")]},
+        {
+            "hv1": _host([A, TWIN], _vm("web1", f"/base/{A}"), _vm("web2", f"/base/{TWIN}")),
+            "hv2": _host([TWIN]),
+        },
+        {"hv2": {A: ["hv1"]}},
     ),
     "two VMs and two disks, each image once": (
         {"hv1": [("web1", "hv2"), ("web2", "hv2")]},
@@ -75,6 +94,7 @@ def test_what_virt_image_is_told() -> None:
         "name": "debian12.qcow2",
         "format": "qcow2",
         "virtual_bytes": 0,
+        "volume": A,
     }
     with pytest.raises(ValueError, match="is no base image"):
         migration_bases.as_source("debian12.qcow2")

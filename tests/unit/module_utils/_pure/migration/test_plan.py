@@ -186,6 +186,21 @@ def test_keys_that_have_expired() -> None:
     assert tunnelled.findings == []
 
 
+def test_keys_missing_on_either_end_are_refused_with_the_role() -> None:
+    vm = source(missing_keys=("QEMU's certificates client-key.pem are not in /a",))
+    there = target(destination=Destination("hv2", "a", missing_keys=("Q are not in /b",)))
+    remedy = (
+        "bring them there with the playbook fleet.virt.setup_hypervisors"
+        " (role fleet.virt.libvirt_keys)"
+    )
+    assert plan(vm, there, Options()).findings == [
+        f"QEMU's certificates client-key.pem are not in /a on hv1; {remedy}",
+        f"Q are not in /b on hv2; {remedy}",
+    ]
+    tunnelled = plan(dataclasses.replace(vm, disks=()), there, Options(tunnelled=True))
+    assert tunnelled.findings == []
+
+
 def test_parallel_connections() -> None:
     argv = command(SOURCE, TARGET, plan(SOURCE, TARGET, Options()), Options(), "x")
     assert "--parallel" not in argv
@@ -316,9 +331,9 @@ VM_REFUSED: dict[str, tuple[Source, str]] = {
 
 
 def test_a_base_image_that_is_coming_counts_as_there() -> None:
-    volume = BASE.replace("0", "1").rpartition("/")[2]
-    vm = disk(chain=((f"/base/{volume}", "qcow2"),))
-    coming = dataclasses.replace(TARGET.destination, coming=(volume,))
+    path = BASE.replace("0", "1")
+    vm = disk(chain=((path, "qcow2"),))
+    coming = dataclasses.replace(TARGET.destination, coming=(path,))
     found = plan(vm, dataclasses.replace(TARGET, destination=coming), Options())
     assert (list(found.findings), found.flow) == ([], "overlay")
 
