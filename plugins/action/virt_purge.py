@@ -16,6 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle.purge_o
     ARGUMENTS,
     INTERNAL,
 )
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered
@@ -50,7 +51,9 @@ class ActionModule(FleetAction):
             answers = registered(task_vars, variable, "purge_look")
             return purge_decision.fleet(answers, key, options["_expected"], options["_lost"])
 
-        decision = purge_decision.decide(options["names"], fleet(options["_results"], "vms"))
+        seen = fleet(options["_results"], "vms")
+        hypervisors = _peers.hypervisors(task_vars)
+        decision = purge_decision.decide(options["names"], seen, hypervisors)
         if options["_users"] and decision.files:
             purge_decision.require_unused(decision, fleet(options["_users"], "users"))
         return {"changed": False, **vars(decision)}

@@ -86,8 +86,16 @@ options:
       - No guest is added to a group that contains a hypervisor, to a child of such a group, or to
         one with the name of a host or of the controller, neither this way nor by O(groups) or
         O(keyed_groups).
+      - A group that an earlier file of the inventory defines, with other hosts or empty, is joined
+        only if O(guest_groups) names it. O(groups) and O(keyed_groups) may add guests to it.
     type: bool
     default: true
+  guest_groups:
+    description:
+      - Groups defined in earlier files of the inventory that guests may join by their metadata.
+    type: list
+    elements: str
+    default: []
   filters:
     description:
       - Jinja2 expressions on a guest's variables, without braces. A guest is listed if it matches
@@ -424,7 +432,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         hypervisors: dict[str, _reading.Hypervisor],
         path: str,
     ) -> None:
-        guard = _group_guard.Guard(self.inventory, hypervisors, self._text("group"))
+        permitted = [str(name) for name in as_list(self.get_option("guest_groups"))]
+        guard = _group_guard.Guard(self.inventory, hypervisors, self._text("group"), permitted)
         added = []
         for name, guest in chosen:
             host = self._add(hypervisors[name], guest)
@@ -433,7 +442,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         for host, _name, guest in added:
             if self._flag("metadata_groups"):
                 for group in map(self._sanitize_group_name, guest["metadata"]["groups"]):
-                    guard.add_host(host.name, guard.add_group(group))
+                    guard.add_by_metadata(host.name, group)
         strict = self._flag("strict")
         compose, groups, keyed = map(self.get_option, ("compose", "groups", "keyed_groups"))
         ssh_args: dict[tuple[str, ...], _ssh.Arguments] = {}

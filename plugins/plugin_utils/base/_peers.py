@@ -25,6 +25,12 @@ def names(group: str, task_vars: Values) -> list[str]:
     return [str(name) for name in as_list(as_mapping(task_vars.get("groups")).get(group))]
 
 
+def hypervisors(task_vars: Values) -> list[str]:
+    """The hypervisors of the inventory and those of the play, which may not be in that group."""
+    play = as_list(task_vars.get("ansible_play_hosts_all"))
+    return list(dict.fromkeys([*names("hypervisors", task_vars), *(str(host) for host in play)]))
+
+
 def of_host(name: str, task_vars: Values) -> Values:
     """The variables of a host of the inventory; refuses those that facts override."""
     found = as_mapping(as_mapping(task_vars["hostvars"])[name])
@@ -51,8 +57,7 @@ def _variable(name: str, variable: str, task_vars: Values) -> str | None:
 
 def refuse_hypervisors(vms: t.Iterable[str], task_vars: Values) -> None:
     """Raise PlanRefused if a VM would have the name of a hypervisor of the play or the group."""
-    hosts = [*names("hypervisors", task_vars), *as_list(task_vars.get("ansible_play_hosts_all"))]
-    taken = {str(host).lower() for host in hosts}
+    taken = {host.lower() for host in hypervisors(task_vars)}
     for vm in vms:
         if vm.lower() in taken:
             raise PlanRefused(

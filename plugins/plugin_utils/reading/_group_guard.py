@@ -20,6 +20,8 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.reading import _guests
 _MOST_NAMED = 3  # hosts in one warning
 # Always closed; the playbooks use the name hypervisors
 _ALWAYS = ("all", "ungrouped", "hypervisors")
+# The attribute of Ansible's inventory with the groups that guards have added to it
+_ADDED = "_fleet_virt_added_groups"
 
 
 class Guard:
@@ -28,12 +30,24 @@ class Guard:
     It has all other methods of the inventory's data.
     """
 
-    def __init__(self, inventory: InventoryData, hypervisors: t.Iterable[str], group: str) -> None:
+    def __init__(
+        self,
+        inventory: InventoryData,
+        hypervisors: t.Iterable[str],
+        group: str,
+        guest_groups: t.Collection[str] = (),
+    ) -> None:
         self._inventory = inventory
         self._closed = {*_ALWAYS, group}
+        for name in (group, "hypervisors"):  # also without any host
+            known = inventory.groups.get(name)
+            self._closed.update(str(one.name) for one in (known.get_ancestors() if known else ()))
         for name in hypervisors:
             host = inventory.hosts.get(name)
             self._closed.update(str(one.name) for one in (host.get_groups() if host else ()))
+        self._added: set[str] = vars(inventory).setdefault(_ADDED, set())
+        # the administrator's, which no guest joins by its own word
+        self._defined = {str(name) for name in inventory.groups} - self._added - {*guest_groups}
         self._refused: dict[tuple[str, str], list[str]] = {}
 
     def __getattr__(self, name: str) -> object:
@@ -55,7 +69,24 @@ class Guard:
 
     def add_group(self, group: str) -> str:
         """Add a group like Ansible does, unless it is closed."""
-        return group if self.problem(group) else str(self._inventory.add_group(group))
+        if self.problem(group):
+            return group
+        if group not in self._inventory.groups:
+            self._added.add(group)
+        return str(self._inventory.add_group(group))
+
+    def add_by_metadata(self, host: str, group: str) -> None:
+        """Add a guest to a group that its metadata names, unless an earlier file defines that."""
+        problem = self.problem(group)
+        if problem is None and group in self._defined:
+            problem = (
+                "an earlier file of the inventory defines it, and a guest's metadata does not"
+                " suffice to join it; name it in the plugin's option guest_groups to permit that"
+            )
+        if problem is not None:
+            self._refuse(group, problem, host)
+            return
+        self.add_host(host, self.add_group(group))
 
     def add_host(self, host: str, group: str | None = None, port: int | None = None) -> str:
         problem = None if group is None else self.problem(group)

@@ -223,6 +223,29 @@ CASES = {
             )
         },
     ),
+    # groups of the administrator, with and without hosts, and what only metadata names
+    "groups of earlier files": Case(
+        plugin={"guest_groups": ["web"], "keyed_groups": [{"key": "virt_tags", "separator": ""}]},
+        hosts={"hv1": {}},
+        nodes={
+            "hv1": [
+                domain("web1", group=["spare_hosts", "dbservers", "web", "estate", "own"]),
+                domain("web2", group=["own"], tag="tagged"),
+            ]
+        },
+        files={
+            "11-more.yml": json.dumps(
+                {
+                    "spare_hosts": {},
+                    "dbservers": {"hosts": {"db1": {}}},
+                    "web": {},
+                    "tagged": {},
+                    "estate": {"children": {"hypervisors": {}}},
+                }
+            ),
+            "21-again.virt.yml": json.dumps({"plugin": "fleet.virt.virt", "uris": []}),
+        },
+    ),
     "names of machines": Case(
         hosts={"hv1": {"ansible_host": "node1.example.org"}},
         nodes={
@@ -473,6 +496,25 @@ def test_no_guest_gets_among_the_hypervisors(inventories: dict[str, Read]) -> No
         "web4 is not added to group 'ungrouped': it contains hypervisors",
     ):
         assert any(words in text for text in said), said
+
+
+def test_guest_joins_group_of_earlier_file_only_if_permitted(
+    inventories: dict[str, Read],
+) -> None:
+    """Whatever it is for: plays for its hosts would run on the guest. Its own groups stay."""
+    read = inventories["groups of earlier files"]
+    groups = {name: set(hosts) for name, hosts in read.groups.items()}
+    assert groups["spare_hosts"] == groups["estate"] - {"hv1"} == set()
+    assert groups["dbservers"] == {"db1"}
+    assert groups["web"] == {"web1"}
+    assert groups["own"] == {"web1", "web2"}
+    assert groups["tagged"] == {"web2"}
+    said = [text for text in read.said if "not added to group" in text]
+    for name in ("spare_hosts", "dbservers"):
+        words = f"web1 is not added to group '{name}': an earlier file of the inventory defines it"
+        assert any(words in text and "guest_groups" in text for text in said), said
+    assert any("'estate': it contains hypervisors" in text for text in said), said
+    assert len(said) == 3
 
 
 def test_no_guest_has_the_name_of_another_machine(inventories: dict[str, Read]) -> None:

@@ -65,10 +65,13 @@ def sort(
 
 
 def locate(
-    names: t.Sequence[str], there: t.Mapping[str, t.Sequence[Vm]], silent: Silences
+    names: t.Sequence[str],
+    there: t.Mapping[str, t.Sequence[Vm]],
+    silent: Silences,
+    hypervisors: t.Collection[str] = (),
 ) -> Located[Vm]:
     """Where each of ``names`` is, by the VMs of each hypervisor; raises PlanRefused if there is no
-    name."""
+    name. ``hypervisors`` are those of the inventory, also outside of the play."""
     if not names:
         raise PlanRefused("no VM is named; give -e vm_name=web1, or virt_names for several")
     require_named(names)
@@ -81,7 +84,7 @@ def locate(
             found.problems.append(twice.text(name, phases, uuids))
         elif places:
             found.places[name] = next(iter(places.items()))
-        elif name in (*there, *silent):
+        elif name in (*there, *silent, *hypervisors):
             found.problems.append(
                 f"{name!r} is a hypervisor, not a VM; fleet.virt.list shows the VMs"
             )

@@ -104,10 +104,10 @@ def fleet(
     return Fleet({name: _seen(answer) for name, answer in answers.items()}, silent)
 
 
-def decide(names: t.Sequence[str], seen: Fleet) -> Decision:
+def decide(names: t.Sequence[str], seen: Fleet, hypervisors: t.Collection[str] = ()) -> Decision:
     """Where each of ``names`` is; raises PlanRefused with everything that is unproven."""
     there = {host: answer.vms for host, answer in seen.answers.items()}
-    located = locate(names, there, seen.silent)
+    located = locate(names, there, seen.silent, hypervisors)
     found, problems = Decision(absent=located.absent), located.problems
     for name, (host, vm) in located.places.items():
         found.shares.setdefault(host, []).append(name)

@@ -46,6 +46,12 @@ def test_names() -> None:
     assert _peers.names("hypervisors", {}) == []
 
 
+def test_hypervisors_are_those_of_group_and_play() -> None:
+    task_vars = {**variables(), "ansible_play_hosts_all": ["hv3", "hv1"]}
+    assert _peers.hypervisors(task_vars) == ["hv1", "hv3"]
+    assert _peers.hypervisors({}) == []
+
+
 @pytest.mark.parametrize("name", ["hv1", "HV1", "hv2"])
 def test_a_vm_does_not_take_a_hypervisors_name(name: str) -> None:
     """hv2 is not in the group, only in the play."""

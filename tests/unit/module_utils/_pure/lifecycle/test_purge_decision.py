@@ -120,6 +120,16 @@ def test_a_file_that_is_used_elsewhere() -> None:
         require_unused(decision, fleet({"hv1": {"users": []}, "hv2": SILENT}, "users", None, []))
 
 
+def test_purge_hypervisor_outside_of_play_is_refused() -> None:
+    """A play on a part of the fleet does not make it a VM that is gone."""
+    everywhere = ["hv1", "hv2", "hv3"]
+    with pytest.raises(PlanRefused, match="'hv3' is a hypervisor, not a VM"):
+        decide(["hv3"], seen(HERE, NOTHING), everywhere)
+    assert decide(["web9"], seen(HERE, NOTHING), everywhere).absent == ["web9"]
+    # a VM that has such a name is removed
+    assert decide(["web1"], seen(HERE, NOTHING), ["web1"]).shares == {"hv1": ["web1"]}
+
+
 def test_a_hypervisor_that_purges_another_vm_is_asked_as_well() -> None:
     decision = decide(["web1", "web2"], seen(SHARED, look(("web2", {}))))
     assert decision.shares == {"hv1": ["web1"], "hv2": ["web2"]}
