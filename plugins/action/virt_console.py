@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible.utils.display import Display
-from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import located
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import console
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.console import (
@@ -19,7 +19,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Con
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered, sound
 from ansible_collections.fleet.virt.plugins.plugin_utils.console import _console
-from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _become, _ssh
 
 
 class Options(Connected):
@@ -47,18 +47,23 @@ class ActionModule(FleetAction):
         given = registered(task_vars, options["_results"], "console_look")
         answers, silent = located.sort(given, "consoles", options["_expected"], options["_lost"])
         chosen = console.choose(names, answers, silent, options["_view"])
-        reached = _ssh.login(chosen.host, _peers.of_host(chosen.host, task_vars), 10.0)
+        hostvars = _peers.of_host(chosen.host, task_vars)
+        asked = None
+        if not any(name in task_vars for name in _become.PASSWORDS):
+            # what --ask-become-pass read, and not the password of the play's first host
+            asked = getattr(self._play_context, "become_pass", None) or None
+        reached = _ssh.login(chosen.host, hostvars, 10.0, asked)
         name = f"{chosen.vm.name} on {chosen.host}"
         if self.check:
             text = f"{name}: its console ({chosen.kind}) would be opened"
             Display().display(text)
             return {"changed": False, "output": f"{text}\n"}
-        held = _console.hold(
-            reached,
-            _console.Screen(options["uri"], str(chosen.vm.uuid), chosen.kind, name),
-            options["_view"],
-            options["_minutes"],
-        )
+        screen = _console.Screen(options["uri"], str(chosen.vm.uuid), chosen.kind, name)
+        try:
+            held = _console.hold(reached, screen, options["_view"], options["_minutes"])
+        except FleetVirtError as error:
+            remedy = _become.remedy(str(error), chosen.host)
+            raise FleetVirtError(f"{error}{remedy}") from None
         found: Answer = {"changed": False, "output": held.output}
         if held.problem is not None:
             raise PlanRefused(f"{name}: {held.problem}")

@@ -206,7 +206,7 @@ import typing as t
 from dataclasses import asdict
 from pathlib import Path
 
-from ansible.errors import AnsibleParserError
+from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.inventory.data import InventoryData
 from ansible.inventory.group import Group
 from ansible.inventory.helpers import get_group_vars, sort_groups
@@ -236,7 +236,7 @@ from ansible_collections.fleet.virt.plugins.plugin_utils.reading import (
     _machines,
     _reading,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _become, _ssh
 
 _LOST = "virt_hypervisors_lost"
 # Variables of a hypervisor that are used here, in addition to those for connecting
@@ -340,12 +340,16 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         extra = self._vars or {}
         if _LOST in extra:  # these override the inventory's
             raw = {**raw, _LOST: extra[_LOST]}
+        given = {key: extra[key] for key in _become.PASSWORDS if key in extra}
+        raw = {**raw, **given}
         self.templar.available_variables = raw
-        return {
-            key: to_plain(self.templar.template(value))
-            for key, value in raw.items()
-            if _ssh.is_for_connecting(key) or key in _WANTED
-        }
+        found = {}
+        for key, value in raw.items():
+            if _ssh.is_for_connecting(key) or key in _WANTED:
+                # one that cannot be templated here is left out: sudo may ask for no password
+                with contextlib.suppress(*((AnsibleError,) if key in _become.PASSWORDS else ())):
+                    found[key] = to_plain(self.templar.template(value))
+        return found
 
     def _groups_of(self, host: Host) -> list[Group]:
         """Return a host's groups and ``all``, which Ansible adds only after reading everything."""
@@ -416,6 +420,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return key is not None and self._flag("strict_host_keys")
 
     def _mark(self, name: str, reason: str) -> None:
+        reason += _become.remedy(reason, name)
         self.display.warning(f"hypervisor {name}: {reason}")
         self._set_unreachable(name, reason)
 

@@ -102,6 +102,7 @@ def _silences(
     ``--limit`` plays no part: all of them were contacted.
     """
     from ansible_collections.fleet.virt.plugins.module_utils._effects.base import deadline, ports
+    from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _become
 
     def reached(name: str) -> bool:
         port = as_number(to_plain(_peers.of_host(name, task_vars).get("ansible_port")))
@@ -110,7 +111,7 @@ def _silences(
 
     found = {
         name: proofs.Silence(
-            str(error),
+            f"{error}{_become.remedy(str(error), name)}",
             reached=not isinstance(error, (DeadlineExceeded, HostUnreachable))
             or proofs.answers(str(error)),
         )

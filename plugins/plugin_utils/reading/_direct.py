@@ -31,7 +31,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVir
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options import show
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import _alive, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
-from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _ssh
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _become, _ssh
 
 Reader = t.Callable[[Connection], Answer]
 
@@ -77,19 +77,19 @@ def answers(
                     raise PlanRefused(_alive.lost(name))
                 targets.append(fleet.Target(name, _uri(name, task_vars, Path(folder), number)))
             except FleetVirtError as error:
-                found[name] = _failed(error)
+                found[name] = _failed(error, name)
         outcomes = fleet.read_each(
             targets, reader, call_timeout=_CALL_SECONDS, host_timeout=seconds or _DAY
         )
     for target, outcome in zip(targets, outcomes):
         found[target.name] = (
-            _failed(outcome.error) if isinstance(outcome, Failed) else outcome.value
+            _failed(outcome.error, target.name) if isinstance(outcome, Failed) else outcome.value
         )
     return found
 
 
-def _failed(error: FleetVirtError) -> Answer:
-    return {"failed": True, "msg": str(error)}
+def _failed(error: FleetVirtError, name: str) -> Answer:
+    return {"failed": True, "msg": f"{error}{_become.remedy(str(error), name)}"}
 
 
 def _uri(name: str, task_vars: Values, folder: Path, number: int) -> str:

@@ -14,18 +14,20 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import parse_qs, quote, unquote, urlsplit, urlunsplit
 
 from ansible import context
+from ansible.errors import AnsibleError
 from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import connection_loader
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import to_plain
-from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _control_path
+from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _become, _control_path
 
 # libvirt 6.8 and newer has virt-ssh-helper; otherwise netcat works, if it supports Unix sockets
 _REMOTE = """\
@@ -55,7 +57,10 @@ OPTIONS = (
 
 @dataclass(frozen=True)
 class Ssh:
-    """What Ansible's ssh connection would use; ``arguments`` are passed to ssh as they are."""
+    """What Ansible's ssh connection would use; ``arguments`` are passed to ssh as they are.
+
+    ``password`` is the one that sudo there asks for, None if it asks for none.
+    """
 
     host: str
     user: str | None = None
@@ -63,6 +68,7 @@ class Ssh:
     key_file: str | None = None
     arguments: tuple[str, ...] = ()
     become: bool = False
+    password: str | None = field(default=None, repr=False)
     timeout: int = 10
     executable: str = "ssh"
     python: str = "python3"
@@ -85,6 +91,7 @@ class Reached:
 _FOR_CONNECTING = frozenset(
     {
         "ansible_become",
+        *_become.PASSWORDS,
         "ansible_connection",
         "ansible_host",
         "ansible_host_key_checking",
@@ -103,8 +110,16 @@ def is_for_connecting(variable: str) -> bool:
 
 
 def connection_variables(hostvars: t.Mapping[str, object]) -> dict[str, object]:
-    """The variables that determine the connection to a host, as plain data."""
-    return {str(key): to_plain(hostvars[key]) for key in hostvars if is_for_connecting(str(key))}
+    """The variables that determine the connection to a host, as plain data.
+
+    A password that cannot be templated is left out: sudo may ask for none.
+    """
+    found: dict[str, object] = {}
+    for key in map(str, hostvars):
+        if is_for_connecting(key):
+            with contextlib.suppress(*((AnsibleError,) if key in _become.PASSWORDS else ())):
+                found[key] = to_plain(hostvars[key])
+    return found
 
 
 def ansible_options(variables: t.Mapping[str, object]) -> dict[str, object]:
@@ -188,6 +203,7 @@ def from_options(
         key_file=str(Path(str(key_file)).expanduser()) if key_file else None,
         arguments=tuple(arguments),
         become=user != "root" if become is None else _true(become),
+        password=_become.password_of(variables),
         timeout=max(1, int(timeout)),
         executable=str(options.get("ssh_executable") or "ssh"),
         python=python if python.startswith("/") else "python3",
@@ -218,22 +234,35 @@ def _command(ssh: Ssh) -> list[str]:
 
 def script(ssh: Ssh, uri: str) -> str:
     """The shell script that connects its standard input and output to libvirt there."""
-    remote = _REMOTE.format(become="sudo -n " if ssh.become else "", uri=shlex.quote(uri))
-    command = [*_command(ssh), "--", ssh.host, f"sh -c {shlex.quote(remote)}"]
+    become = "sudo -n " if ssh.become and ssh.password is None else ""
+    remote = _REMOTE.format(become=become, uri=shlex.quote(uri))
+    command = _as_root(ssh, remote, f"sh -c {shlex.quote(remote)}")
     return f"#!/bin/sh\nexec {shlex.join(command)}\n"
 
 
 def python_command(ssh: Ssh) -> list[str]:
     """The command that runs a Python program there, which it reads from its standard input."""
-    remote = f"{'sudo -n ' if ssh.become else ''}{shlex.quote(ssh.python)} -"
-    return [*_command(ssh), "--", ssh.host, remote]
+    return _python(ssh, "-")
 
 
 def program_command(ssh: Ssh) -> list[str]:
     """The same for a program that keeps reading its input; FROM_INPUT loads it."""
-    become = "sudo -n " if ssh.become else ""
-    remote = f"{become}{shlex.quote(ssh.python)} -c {shlex.quote(FROM_INPUT)}"
-    return [*_command(ssh), "--", ssh.host, remote]
+    return _python(ssh, f"-c {shlex.quote(FROM_INPUT)}")
+
+
+def _python(ssh: Ssh, arguments: str) -> list[str]:
+    command = f"{shlex.quote(ssh.python)} {arguments}"
+    return _as_root(ssh, f"exec {command}", f"{'sudo -n ' if ssh.become else ''}{command}")
+
+
+def _as_root(ssh: Ssh, with_password: str, without: str) -> list[str]:
+    """The command that runs a shell command there: the first one as root, with the password that
+    sudo asks for, or the second one if there is none."""
+    if not ssh.become or ssh.password is None:
+        return [*_command(ssh), "--", ssh.host, without]
+    return _become.here(
+        [*_command(ssh), "--", ssh.host, _become.there(with_password)], ssh.password
+    )
 
 
 def proxy_command(ssh: Ssh) -> str:
@@ -246,13 +275,19 @@ def proxy_command(ssh: Ssh) -> str:
     return f"{shlex.join(words)} '[%h]:%p' -- {shlex.quote(host)}"
 
 
-def login(name: str, hostvars: t.Mapping[str, object], timeout: float) -> Reached:
-    """The login to the machine of inventory host ``name``, independent of libvirt's connection."""
+def login(
+    name: str, hostvars: t.Mapping[str, object], timeout: float, password: str | None = None
+) -> Reached:
+    """The login to the machine of inventory host ``name``, independent of libvirt's connection.
+
+    ``password`` is for sudo there if its variables have none.
+    """
     variables = connection_variables(hostvars)
     if variables.get("ansible_connection") in ("local", "ansible.builtin.local"):
         return Reached("", local=True)
     options = ansible_options({**variables, "inventory_hostname": name})
-    return Reached("", from_options(options, variables, timeout))
+    ssh = from_options(options, variables, timeout)
+    return Reached("", ssh if ssh.password else replace(ssh, password=password))
 
 
 def uri_for(
