@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,44 @@ def _listed(run: Run) -> dict[str, Any]:
 def _vars(listed: dict[str, Any], host: str) -> dict[str, Any]:
     found: dict[str, Any] = listed["_meta"]["hostvars"][host]
     return found
+
+
+@contextlib.contextmanager
+def _asking_for_a_password(lab: Laboratory, password: str) -> Iterator[None]:
+    """The sudo of hv2's user asks for that password."""
+    rule = "/etc/sudoers.d/admin"
+    lab.ssh("hv2", f"cp -a {rule} /root/admin.rule; cp -a /etc/shadow /root/shadow.right")
+    try:
+        lab.ssh("hv2", "chpasswd", input=f"admin:{password}\n")
+        lab.ssh("hv2", f"cat >{rule}", input="admin ALL=(ALL:ALL) ALL\n")
+        yield
+    finally:
+        lab.ssh("hv2", f"mv /root/admin.rule {rule}; mv /root/shadow.right /etc/shadow")
+
+
+@pytest.mark.usefixtures("fleet")
+def test_hypervisor_whose_sudo_asks_for_password_is_read(
+    lab: Laboratory, ansible: Ansible, folder: Path, tmp_path: Path
+) -> None:
+    """With ansible_become_password, which is in no file of the cache; without, it says so."""
+    password = "se'cret $word"  # noqa: S105 - of a user in the laboratory
+    stored = tmp_path / "cache"
+    plugin = f"{_PLUGIN}cache: true\ncache_plugin: jsonfile\ncache_connection: {stored}\n"
+    (folder / "20-guests.virt.yml").write_text(plugin, encoding="utf-8")
+    with _asking_for_a_password(lab, password):
+        run = ansible.run("ansible-inventory", ["--list"], inventory=folder).succeeded()
+        assert not set(HV2) & set(_listed(run)["_meta"]["hostvars"]), str(run)
+        said = " ".join(str(run).split())
+        assert "sudo on hv2 asks for a password: set the variable ansible_become_password" in said
+        (folder / "host_vars").mkdir()
+        text = json.dumps({"ansible_become_password": password})
+        (folder / "host_vars" / "hv2.yml").write_text(text, encoding="utf-8")
+        run = ansible.run("ansible-inventory", ["--list"], inventory=folder).succeeded()
+        assert set(HV2) <= set(_listed(run)["_meta"]["hostvars"]), str(run)
+    assert all("virt_unreachable" not in one for one in _listed(run)["_meta"]["hostvars"].values())
+    texts = [path.read_text(encoding="utf-8") for path in stored.iterdir()]
+    assert any(HV2[0] in text for text in texts)
+    assert not any(password in text for text in texts)
 
 
 def test_guests_of_both_hypervisors(ansible: Ansible, fleet: Fleet, folder: Path) -> None:
