@@ -389,6 +389,11 @@ domains:
         start_delay:
           description: Seconds to wait after its start before the next ones are started.
           type: int
+        problem:
+          description:
+            - Why the metadata cannot be used, and what to do; null normally. Nothing changes such a
+              domain. Its name, UUID, MAC addresses, memory and disks count like those of others.
+          type: str
         addresses:
           description: Static addresses that the guest was given.
           type: list

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._errors import LibvirtFailure, Problem, SpecError
+from ..._errors import LibvirtFailure, PlanRefused, Problem, SpecError
 from ..._libvirt import (
     DOMAIN_AFFECT_CONFIG,
     DOMAIN_AFFECT_LIVE,
@@ -101,7 +101,12 @@ def restore_metadata(connection: Connection, dom: VirDomain, stored: Metadata | 
 
 
 def write_metadata(connection: Connection, dom: VirDomain, stored: Metadata, flags: int) -> None:
-    """Replace our metadata and nothing else (virDomainSetMetadata)."""
+    """Replace our metadata and nothing else (virDomainSetMetadata).
+
+    Raises PlanRefused for metadata that were read from the domain and cannot be used.
+    """
+    if stored.broken:
+        raise PlanRefused("; ".join(metadata.metadata_problems(str(dom.name()), stored)))
     element = tostring(metadata.to_plain_element(stored))
     action = f"change the metadata of {dom.name()}"
     domains.set_metadata(connection, action, dom, element, flags)

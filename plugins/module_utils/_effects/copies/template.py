@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from ..._errors import DependencyMissing, PlanRefused, told
 from ..._pure.base import durations
+from ..._pure.base.metadata import metadata_problems
 from ..._pure.base.results import GENERATED
 from ..._pure.base.states import state_name
 from ..._pure.base.xml_values import mib_up
@@ -167,6 +168,7 @@ def _read(
         state=state,
         active=active,
         phase=stored.phase if stored is not None else None,
+        broken="; ".join(metadata_problems(name, stored)) or None,
         disks=tuple(chosen),
         targets=tuple(one.target for one in disks),
         present=frozenset(one.name for one in there),

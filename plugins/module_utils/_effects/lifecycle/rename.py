@@ -54,6 +54,7 @@ class _Job:
     plan: Plan[Facts]
     done: list[Step[Facts]] = field(default_factory=list)
     now: str = ""  # its current name
+    noted: bool = False  # whether it has written ``stored``, its metadata now
     stored: Metadata | None = None
     before: str = ""  # the definition before it was changed
 
@@ -73,7 +74,7 @@ class _Job:
         elif step.kind == "rename":
             before, after = t.cast("tuple[str, str]", step.about)
             _call(self, after, before)
-        elif self.facts.stored is not None:
+        else:
             _write(self, self.facts.stored)
 
     def finish(self) -> None:
@@ -246,12 +247,12 @@ def _files(root: Element, old: str, new: str, uuid: str) -> t.Iterator[File]:
 
 
 def _note(job: _Job, step: Step[Facts]) -> None:
-    ours: Metadata = t.cast("Metadata", step.about)
-    if ours.phase is None:
+    ours = t.cast("Metadata | None", step.about)
+    if ours is not None and ours.phase is None:
         _look_again(job, ours)
     with owners.host_lock():
         dom = find_domain(job.connection, job.now)
-        expected = job.stored or job.facts.stored
+        expected = job.stored if job.noted else job.facts.stored
         if dom is None or read_metadata(job.connection, dom) != expected:
             raise PlanRefused(f"{job.now!r} was changed by another run meanwhile; try again")
         _write(job, ours)
@@ -267,14 +268,17 @@ def _look_again(job: _Job, ours: Metadata) -> None:
             storage.patiently(job.connection, f"refresh pool {name}", refresh)
 
 
-def _write(job: _Job, ours: Metadata) -> None:
+def _write(job: _Job, ours: Metadata | None) -> None:
     dom = find_domain(job.connection, job.now)
     if dom is None:
         raise PlanRefused(f"{job.now!r} was removed or renamed meanwhile; try again")
-    active = bool(job.connection.call(f"read the state of {job.now}", dom.isActive))
-    flags = lookup.AFFECT_CONFIG | (lookup.AFFECT_LIVE if active else 0)
-    lookup.write_metadata(job.connection, dom, ours, flags)
-    job.stored = ours
+    if ours is None:
+        lookup.restore_metadata(job.connection, dom, None)
+    else:
+        active = bool(job.connection.call(f"read the state of {job.now}", dom.isActive))
+        flags = lookup.AFFECT_CONFIG | (lookup.AFFECT_LIVE if active else 0)
+        lookup.write_metadata(job.connection, dom, ours, flags)
+    job.stored, job.noted = ours, True
 
 
 def _rename(job: _Job, step: Step[Facts]) -> None:

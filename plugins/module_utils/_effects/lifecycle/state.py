@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from ... import _libvirt
 from ..._errors import DeadlineExceeded, LibvirtFailure, PlanRefused, told
 from ..._libvirt import ERR_OPERATION_INVALID
+from ..._pure.base.metadata import metadata_problems
 from ..._pure.base.results import json_diff
 from ..._pure.base.states import reason_name, state_name
 from ..._pure.lifecycle import start_order, state_plan
@@ -170,6 +171,7 @@ def read_facts(connection: Connection, dom: VirDomain, *, media: bool = False) -
     stored = read_metadata(connection, dom)
     more: dict[str, t.Any] = {"managed_save": is_saved(connection, dom)}
     if stored is not None:
+        more["broken"] = "; ".join(metadata_problems(name, stored)) or None
         more.update(phase=stored.phase, order=stored.start_order, delay=stored.start_delay or 0)
     if media and facts.state in state_plan.RUNNING and stored is not None and stored.host_key:
         from ..seed import spent as seed_spent

@@ -114,7 +114,16 @@ def read_domains(connection: Connection, wanted: Wanted) -> list[DomainEntry]:
             _note(entry, _reason(done.error))
     if wanted.addresses:
         _add_addresses(connection, readable)
+    for entry in entries:
+        problem = entry["metadata"]["problem"]
+        if problem is not None:
+            _note(entry, problem)
     return entries
+
+
+def was_read(entry: DomainEntry) -> bool:
+    """Whether all was read that is promised to the domain; its metadata promise nothing."""
+    return entry["error"] in (None, entry["metadata"]["problem"])
 
 
 def still_there(entries: t.Iterable[DomainEntry]) -> list[DomainEntry]:

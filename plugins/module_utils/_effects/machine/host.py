@@ -18,7 +18,7 @@ from ..._pure.base.states import ACTIVE_STATES, STATES
 from ..._pure.machine import host_info, network_info
 from ..base.connection import Connection
 from ..base.deadline import Failed, Value
-from .domains import Wanted, read_domains, still_there
+from .domains import Wanted, read_domains, still_there, was_read
 from .pools import pool_entries
 
 if t.TYPE_CHECKING:
@@ -79,7 +79,9 @@ def read_host(connection: Connection, base_pool: str, base_path: str | None = No
         "bridges": _bridges(connection),
         "domains": _counts(domains),
         "maintenance": _maintenance(connection, _marked_pool(pools, base_pool, base_path)),
-        "errors": [f"{entry['name']}: {entry['error']}" for entry in domains if entry["error"]],
+        "errors": [
+            f"{entry['name']}: {entry['error']}" for entry in domains if not was_read(entry)
+        ],
     }
 
 

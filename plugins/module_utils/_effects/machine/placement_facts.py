@@ -10,7 +10,6 @@ This file is private to the collection.
 from __future__ import annotations
 
 import contextlib
-import json
 import typing as t
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from ..._libvirt import CONNECT_LIST_DOMAINS_ACTIVE, ERR_NO_DOMAIN
 from ..._lxml import parse
 from ..._pure.base import machines
 from ..._pure.base import metadata as own_metadata
+from ..._pure.base.json_values import disk_sizes
 from ..._pure.base.metadata import Metadata
 from ..._pure.machine import host_info, network_info
 from ..base import paths
@@ -216,11 +216,7 @@ def _claimed(
     for _name, _uuid, _macs, stored in domains:
         if stored is None or stored.phase != "creating":
             continue
-        try:
-            disks = json.loads(stored.request or "")["disks"]
-            sizes = {str(disk["name"]): int(disk["size"] or 0) for disk in disks}
-        except (ValueError, KeyError, TypeError):
-            continue  # not written by us: what it claims is unknown
+        sizes = disk_sizes(stored.request)  # of a request that cannot be read, nothing is known
         for volume in stored.volumes:
             if volume.pool == pool["name"] and volume.path not in listed:
                 total += sizes.get(volume.target, 0)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from ..._errors import PlanRefused
 from ..base import proofs, twice
 from ..base.json_values import as_list, as_mappings, as_text
-from ..base.names import require_named
+from ..base.names import playbook_command, require_named, valid_vm_name
 from ..base.outcomes import Answer, outcomes
 from ..base.tables import clean, table
 from ..domain.domain import Defaults, from_options
@@ -150,7 +150,13 @@ def decide(
                 continue
             problems = [*vm.problems, *_clashes(vm, where, everybody)]
             if vm.name.lower() in taken:
-                problems.append(f"{vm.name!r} is the name of a hypervisor; rename the VM")
+                command = playbook_command(
+                    "rename", vm_name=vm.name, vm_new_name=valid_vm_name(f"{vm.name}-vm")
+                )
+                problems.append(
+                    f"{vm.name!r} is the name of a hypervisor; rename the VM, while it is shut off,"
+                    f" with {command}"
+                )
             problems += _unread(vm, defaults)
             if problems:
                 found.refused.append(f"{vm.name} on {where}: {clean('; '.join(problems))}")
@@ -177,13 +183,16 @@ def _clashes(vm: Vm, where: str, everybody: t.Sequence[Defined]) -> list[str]:
     mine = next((one for one in everybody if (one.host, one.name) == (where, vm.name)), None)
     named = [one for one in others if one.name.lower() == vm.name.lower()]
     if named:
+        other_name = playbook_command(
+            "rename", vm_name=vm.name, vm_new_name=valid_vm_name(f"{vm.name}-2")
+        )
         phases = {one.host: one.phase for one in named if one.name == vm.name}
         if phases:
             uuids = [vm.uuid, *(one.uuid for one in named if one.name == vm.name)]
             found.append(twice.text(vm.name, {**phases, where: vm.phase}, uuids))
         found += [
             f"{one.name!r} on {one.host} differs only in case; VM names are unique, ignoring case:"
-            " rename one of them"
+            f" rename one of them, while it is shut off: {other_name}"
             for one in named
             if one.name != vm.name
         ]

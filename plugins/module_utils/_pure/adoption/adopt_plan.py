@@ -12,7 +12,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from ..base.metadata import Metadata, OwnVolume
+from ..base.metadata import Metadata, OwnVolume, metadata_problems
+from ..base.names import check_vm_name, playbook_command, valid_vm_name
 from ..domain import request
 from ..machine import base_name
 from ..plan.steps import Plan, Step
@@ -173,8 +174,8 @@ def _why_not(disk: Disk, facts: Facts, options: Options) -> str | None:
 
 def _refusals(facts: Facts) -> list[str]:
     name, stored = facts.name, facts.stored
-    found = []
-    if stored is not None and stored.phase is not None:
+    found = metadata_problems(name, stored, facts.live)
+    if stored is not None and stored.phase is not None and not found:
         work = _AT_WORK.get(stored.phase)
         if work is not None and facts.owner_alive:
             found.append(f"{name!r} is being {work} by a run on its hypervisor; wait for it")
@@ -196,4 +197,7 @@ def _refusals(facts: Facts) -> list[str]:
         )
     if is_candidate(stored):
         found += [f"{name!r} cannot be adopted: {one}" for one in facts.description.problems]
+        if check_vm_name(name, "", host_name=False):
+            command = playbook_command("rename", vm_name=name, vm_new_name=valid_vm_name(name))
+            found.append(f"{name!r} is renamed, while it is shut off, with {command}")
     return found

@@ -30,7 +30,7 @@ class Every:
 
 @dataclass(frozen=True)
 class NotEmpty:
-    """Text of at least one character."""
+    """Text that is more than spaces."""
 
 
 # Several types are a tuple, a list is a list: both are sequences to the type checker
@@ -42,6 +42,7 @@ _TEXT = (str, _NONE)
 _NUMBER = (int, float, _NONE)
 _FLAG = (bool, _NONE)
 _TEXTS = [str]
+_NAME = NotEmpty()  # of a VM: without one, nothing can be said of it, and its hypervisor is silent
 
 _GRAPHICS: Fields = {"type": _TEXT, "port": _NUMBER, "tls_port?": _NUMBER, "socket?": _TEXT}
 _DISK: Fields = {"target": _TEXT, "size_mib": _NUMBER, "source": _TEXT, "format": _TEXT}
@@ -55,7 +56,7 @@ _KEPT: Fields = {
     "tags?": (_TEXTS, _NONE),
 }
 _DOMAIN: Fields = {
-    "name": str,
+    "name": _NAME,
     "uuid?": _TEXT,
     "persistent?": _FLAG,
     "metadata?": (_KEPT, _NONE),
@@ -89,7 +90,7 @@ _IMAGE: Fields = {
 }
 # A hypervisor as placement sees it; placement checks the rest itself
 _DEFINED: Fields = {
-    "name": str,
+    "name": _NAME,
     "uuid?": _TEXT,
     "macs": _TEXTS,
     "active": _FLAG,
@@ -113,7 +114,7 @@ _SOURCE: Fields = {
     "vms": [{**_DEFINED, "uuid": _TEXT}],
 }
 _THERE: Fields = {
-    "name": str,
+    "name": _NAME,
     "uuid": str,
     "phase": _TEXT,
     "move": (_ENDS, _NONE),
@@ -137,7 +138,7 @@ _MOVING: Fields = {
     "disks": [{"path": _TEXT, "bytes": int, "backing": _TEXT}],
 }
 _MOVED: Fields = {
-    "name": str,
+    "name": _NAME,
     "failed": _FLAG,
     "changed": _FLAG,
     "msg": _TEXT,
@@ -151,14 +152,14 @@ _MOVED: Fields = {
     "downtime_ms": (int, float, str, _NONE),
 }
 _PURGED: Fields = {
-    "name": str,
+    "name": _NAME,
     "failed": _FLAG,
     "msg": _TEXT,
     "removed": [{"kind": _TEXT, "path": _TEXT, "name": _TEXT, "size_mib": _NUMBER}],
     "kept": [{"path": _TEXT, "reason": _TEXT}],
 }
 _VOLUME: Fields = {"path": _TEXT, "shared": _FLAG, "pool_id": _TEXT}
-_MADE: Fields = {"name": str, "changed": _FLAG, "failed": _FLAG, "msg": _TEXT}
+_MADE: Fields = {"name": _NAME, "changed": _FLAG, "failed": _FLAG, "msg": _TEXT}
 _PROVISIONED: Fields = {
     **_MADE,
     "existed?": _FLAG,
@@ -177,7 +178,7 @@ _ADOPTED: Fields = {
     "kept": [{"path": str, "reason": str}],
 }
 _WAITING: Fields = {
-    "name": str,
+    "name": _NAME,
     "address": _TEXT,
     "source": _TEXT,
     "seconds": _NUMBER,
@@ -198,7 +199,7 @@ SHAPES: t.Mapping[str, Fields] = {
     "waited": {
         "vms": [
             {
-                "name": str,
+                "name": _NAME,
                 "address": _TEXT,
                 "answered": _FLAG,
                 "first_boot?": _TEXT,
@@ -211,7 +212,7 @@ SHAPES: t.Mapping[str, Fields] = {
         "host": _HOST,
         "vms": [
             {
-                "name": str,
+                "name": _NAME,
                 "differences": (_TEXTS, _NONE),
                 "drift": _FLAG,
                 "pending": _TEXTS,
@@ -225,7 +226,7 @@ SHAPES: t.Mapping[str, Fields] = {
         "vms": [{**_PROVISIONED, "refused": _FLAG}],
     },
     "purge_look": {
-        "vms": [{"name": str, "uuid?": _TEXT, "phase?": _TEXT, "volumes": [_VOLUME]}],
+        "vms": [{"name": _NAME, "uuid?": _TEXT, "phase?": _TEXT, "volumes": [_VOLUME]}],
         "pool_ids": _TEXTS,
         "users": [{"file": str, "users": _TEXTS}],
     },
@@ -233,7 +234,7 @@ SHAPES: t.Mapping[str, Fields] = {
     "consoles": {
         "consoles": [
             {
-                "name": str,
+                "name": _NAME,
                 "lines": _TEXTS,
                 "read_to?": _NUMBER,
                 "failed?": _FLAG,
@@ -244,7 +245,7 @@ SHAPES: t.Mapping[str, Fields] = {
     "console_look": {
         "consoles": [
             {
-                "name": str,
+                "name": _NAME,
                 "uuid": _TEXT,
                 "state": _TEXT,
                 "phase": _TEXT,
@@ -256,7 +257,7 @@ SHAPES: t.Mapping[str, Fields] = {
     "screens": {
         "screens": [
             {
-                "name": str,
+                "name": _NAME,
                 "content?": _TEXT,
                 "file?": _TEXT,
                 "width?": _NUMBER,
@@ -269,7 +270,7 @@ SHAPES: t.Mapping[str, Fields] = {
     "adopt_look": {
         "vms": [
             {
-                "name": str,
+                "name": _NAME,
                 "uuid": _TEXT,
                 "phase": _TEXT,
                 "candidate": _FLAG,
@@ -277,20 +278,20 @@ SHAPES: t.Mapping[str, Fields] = {
                 "problems": _TEXTS,
             }
         ],
-        "defined": [{"name": str, "uuid": _TEXT, "macs": _TEXTS, "phase": _TEXT}],
+        "defined": [{"name": _NAME, "uuid": _TEXT, "macs": _TEXTS, "phase": _TEXT}],
         "pool_ids": _TEXTS,
     },
     "adopted": {"vms": [_ADOPTED]},
     "rename_look": {
         "defined": [
-            {"name": str, "uuid": _TEXT, "phase": _TEXT, "managed": _FLAG, "renamed_from": _TEXT}
+            {"name": _NAME, "uuid": _TEXT, "phase": _TEXT, "managed": _FLAG, "renamed_from": _TEXT}
         ],
     },
     "renamed": {"vms": [{**_MADE, "steps": _TEXTS}]},
     "snapshot_look": {
         "vms": [
             {
-                "name": str,
+                "name": _NAME,
                 "uuid": _TEXT,
                 "phase": _TEXT,
                 "snapshots": [
@@ -307,17 +308,17 @@ SHAPES: t.Mapping[str, Fields] = {
             }
         ],
     },
-    "snapshot": {"vms": [{"name": str, "changed?": _FLAG, "steps?": _TEXTS, "msg?": _TEXT}]},
+    "snapshot": {"vms": [{"name": _NAME, "changed?": _FLAG, "steps?": _TEXTS, "msg?": _TEXT}]},
     "template_look": {
-        "defined": [{"name": str, "uuid": _TEXT, "phase": _TEXT}],
+        "defined": [{"name": _NAME, "uuid": _TEXT, "phase": _TEXT}],
         "volumes": _TEXTS,
     },
     "clone_look": {
-        "defined": [{"name": str, "uuid": _TEXT, "phase": _TEXT}],
+        "defined": [{"name": _NAME, "uuid": _TEXT, "phase": _TEXT}],
         "alone": _TEXT,
         "sources": [
             {
-                "name": str,
+                "name": _NAME,
                 "phase": _TEXT,
                 "specification": (dict, _NONE),
                 "problems": _TEXTS,
@@ -331,7 +332,7 @@ SHAPES: t.Mapping[str, Fields] = {
         "images": [
             {
                 "target": str,
-                "name": str,
+                "name": _NAME,
                 "digest": str,
                 "format": str,
                 "volume": str,
@@ -342,13 +343,13 @@ SHAPES: t.Mapping[str, Fields] = {
     },
     "state_look": {
         "vms": [
-            {"name": str, "uuid": _TEXT, "phase": _TEXT, "groups": _TEXTS, "start_order": _NUMBER}
+            {"name": _NAME, "uuid": _TEXT, "phase": _TEXT, "groups": _TEXTS, "start_order": _NUMBER}
         ],
     },
     "brought": {
         "vms": [
             {
-                "name": str,
+                "name": _NAME,
                 "state": _TEXT,
                 "before?": _TEXT,
                 "changed?": _FLAG,
@@ -360,12 +361,12 @@ SHAPES: t.Mapping[str, Fields] = {
     "migrate_look": {
         "host": _SOURCE,
         "vms": [(_MOVING, _UNREAD)],
-        "claims": [{"name": str, **_ENDS}],
+        "claims": [{"name": _NAME, **_ENDS}],
         "expired": ([str], _NONE),
         "missing_keys": ([str], _NONE),
     },
     "moved": {"vms": [_MOVED]},
-    "named": {"vms": [{"name": str, "address?": _TEXT}]},
+    "named": {"vms": [{"name": _NAME, "address?": _TEXT}]},
     "wait": {"vms": [_WAITING], "waiting": _TEXTS},
     # What hosts are compared by; preflight checks the rest for each host
     "facts": {
@@ -423,7 +424,7 @@ def _problem(value: object, shape: Shape, path: str) -> str | None:
         nested = [one for one in shape if not isinstance(one, type)]
         return _problem(value, nested[0], path) if nested else _wrong(value, path)
     if isinstance(shape, NotEmpty):
-        return None if isinstance(value, str) and value else _wrong(value, path)
+        return None if isinstance(value, str) and value.strip() else _wrong(value, path)
     if isinstance(shape, list):
         if not isinstance(value, list):
             return _wrong(value, path)

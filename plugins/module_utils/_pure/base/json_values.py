@@ -7,14 +7,24 @@
 ``Json`` is for values known to be of these types. Where not even that is known, use ``object``.
 Either is checked with ``isinstance``, or with the readers here, before it is used.
 
+Anyone who may define domains can write the JSON that is kept in their metadata. Python reads more:
+NaN and infinite numbers, integers of any length, and lists so deep that reading, comparing or
+writing them fails; :func:`stored_problem` says what makes such a text unusable.
+
 This file is private to the collection.
 """
 
 from __future__ import annotations
 
+import json
 import typing as t
 from collections.abc import Mapping
 
+from ..._units import MOST
+
+_MAX_SIZE = 1 << 43  # MiB, of a disk: 8 EiB, where libvirt's own numbers end
+_MAX_DEPTH = 32  # levels; a request with network configuration has about ten
+_MAX_DIGITS = 400  # of an integer; Python limits conversion to 4,300 in some versions only
 Json = t.Union[None, bool, int, float, str, t.Sequence["Json"], t.Mapping[str, "Json"]]
 
 
@@ -41,3 +51,78 @@ def as_text(value: object) -> str | None:
 def as_number(value: object) -> int | None:
     """The integer, None for anything else, including a boolean."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+class _UnusableError(ValueError):
+    """A value that is not JSON, or out of any plausible range."""
+
+
+def stored_problem(text: str) -> str | None:
+    """Why ``text`` is not a usable JSON object; None if it is one."""
+    try:
+        value: Json = json.loads(text, parse_constant=_constant, parse_int=_integer)
+    except _UnusableError as error:
+        return str(error)
+    except RecursionError:
+        return _too_deep()
+    except ValueError:
+        return "not JSON"
+    if not isinstance(value, dict):
+        return "not a JSON object"
+    return _value_problem(value) or _disk_problem(value.get("disks"))
+
+
+def disk_sizes(text: str | None) -> dict[str, int]:
+    """MiB by disk name in a request; empty if it cannot be read."""
+    if text is None or stored_problem(text) is not None:
+        return {}
+    disks = json.loads(text).get("disks") or ()
+    return {disk["name"]: disk.get("size") or 0 for disk in disks}
+
+
+def _constant(name: str) -> t.NoReturn:
+    raise _UnusableError(f"{name} is not a number")
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
+        raise _UnusableError(f"a number of {len(digits)} digits")
+    return int(digits)
+
+
+def _too_deep() -> str:
+    return f"nested deeper than {_MAX_DEPTH} levels"
+
+
+def _value_problem(value: Json) -> str | None:
+    """The first value out of range, or the depth; not recursive, since the depth may be any."""
+    level: list[Json] = [value]
+    for _depth in range(_MAX_DEPTH + 1):
+        below: list[Json] = []
+        for item in level:
+            if isinstance(item, dict):
+                below += item.values()
+            elif isinstance(item, list):
+                below += item
+            elif isinstance(item, (int, float)) and not -MOST <= item <= MOST:
+                return "a number out of any plausible range"
+        if not below:
+            return None
+        level = below
+    return _too_deep()
+
+
+def _disk_problem(disks: Json) -> str | None:
+    """What is wrong with the disks of a request, whose sizes count while it is being created."""
+    if disks is None:
+        return None
+    if not isinstance(disks, list):
+        return "disks is not a list"
+    for number, disk in enumerate(disks):
+        if not isinstance(disk, dict) or not isinstance(disk.get("name"), str):
+            return f"disks[{number}] has no name"
+        size = disk.get("size")
+        whole = isinstance(size, int) and not isinstance(size, bool)
+        if size is not None and not (whole and 0 <= size <= _MAX_SIZE):
+            return f"disks[{number}].size is not a size in MiB"
+    return None

@@ -6,9 +6,10 @@
 
 It is part of the domain's definition, so it migrates and is removed with the VM. Anyone with
 read-only access to libvirt can read it, so it holds no secrets. Anyone who may define domains can
-write it: a value that is too long or contains control characters is ignored when reading (a host
+write it: a value that is too long or contains control characters is left out when reading (a host
 key with a line break must not become two lines of a known_hosts file) and refused when writing, so
-that whatever is written is read back exactly.
+that whatever is written is read back exactly. What was left out is in ``broken``: nothing changes
+such a VM, and what could be read of it still counts.
 
 This file is private to the collection.
 """
@@ -16,12 +17,15 @@ This file is private to the collection.
 from __future__ import annotations
 
 import re
+import shlex
 import typing as t
 from dataclasses import dataclass, fields, replace
 
 from ..._errors import XmlError
 from ..._lxml import add, new
 from ..._lxml import parse as parse_xml
+from .json_values import stored_problem
+from .names import playbook_command
 from .xml_values import number
 
 if t.TYPE_CHECKING:
@@ -47,9 +51,14 @@ NOT_MADE, BEGUN, MADE = "no", "begun", "yes"
 _MAX_LINE = 4096  # characters of any value but the long ones: PATH_MAX
 _MAX_REQUEST = 256 * 1024
 _MAX_ITEMS = 1024  # in any list
+_MAX_DEPTH = 8  # levels of elements; libvirt itself cannot define a domain again with 256
+_MAX_TOTAL = 256 * 1024  # characters of all values but the long ones
 MAX_ORDER = 9999
 MAX_DELAY = 3600  # seconds; of the numbers, the larger is the limit of either when reading
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# What stands for a phase, or a request, that is there and cannot be used
+UNREADABLE, _NO_OBJECT = "unreadable", "null"
+_SHOWN_FAULTS = 3
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -129,6 +138,7 @@ class Metadata:
     adopted: str | None = None  # "yes" for a VM that was adopted, not created
     renamed_from: str | None = None  # its previous name
     clone_of: str | None = None  # the VM that it was copied from
+    broken: str | None = None  # why it cannot be relied on, only when read
 
     @property
     def made_here(self) -> bool:
@@ -209,74 +219,71 @@ def parse(element: Element) -> Metadata | None:
     """The metadata in a ``<domain>``, a ``<metadata>`` or our own element; None if there is none.
 
     Our own element is also accepted without a namespace, as virDomainGetMetadata returns it.
-    Invalid values are ignored.
+    Invalid values are left out, and named in ``broken``. Then there is a phase too, so that no run
+    begins anything; and a request that is there is never None.
     """
     ours = _find(element)
     if ours is None:
         return None
-    known: set[str] = set()
-    texts: dict[str, str] = {}
-    numbers: dict[str, int] = {}
-    lists: dict[str, list[str]] = {name: [] for name in _LISTS.values()}
-    volumes: list[OwnVolume] = []
-    owner: Owner | None = None
-    image: ImageRef | None = None
-    move: Move | None = None
+    faults: list[str] = []
+    values: dict[str, t.Any] = {}
+    lists: dict[str, list[t.Any]] = {name: [] for name in (*_LISTS.values(), "volumes")}
+    total = 0
     for child in ours:
         tag = _local(child)
-        if tag in _LISTS:
-            text = child.text
-            if text and _problem(text) is None:
-                lists[_LISTS[tag]].append(text)
-        elif tag == "volume":
-            volume = _volume(child)
-            if volume is not None:
-                volumes.append(volume)
-        elif tag in known:
-            continue
-        elif tag in _TEXTS:
-            text = child.text or ""
-            if _problem(text, long=tag in _LONG) is None:
-                texts[tag] = text
-                known.add(tag)
-        elif tag in _NUMBERS:
-            found = number(child.text)
-            if found is not None and 0 <= found <= max(MAX_ORDER, MAX_DELAY):
-                numbers[tag] = found
-                known.add(tag)
-        elif tag == "owner":
-            owner = _owner(child)
-            known.add(tag)
-        elif tag == "image":
-            image = _image(child)
-            known.add(tag)
-        elif tag == "move":
-            move = _move(child)
-            known.add(tag)
+        name = _LISTS.get(tag, "volumes")
+        if tag not in _READERS and tag not in _LISTS:
+            continue  # written by a later version, or by others
+        try:
+            value = _READERS.get(tag, _item)(child)
+            total += 0 if tag in _LONG else len(child.text or "") + sum(map(len, child.values()))
+            if tag not in _LISTS and tag != "volume":
+                if tag in values:
+                    raise XmlError("it is there twice")
+                values[tag] = value
+            elif len(lists[name]) >= _MAX_ITEMS:
+                raise XmlError(f"more than {_MAX_ITEMS} items")
+            else:
+                lists[name].append(value)
+        except XmlError as error:
+            faults.append(f"{tag}: {error}")
+            if tag in _STAND_INS:
+                values.setdefault(tag, _STAND_INS[tag])
+    if _is_deep(ours):
+        faults.append(f"nested deeper than {_MAX_DEPTH} levels")
+    if total > _MAX_TOTAL:
+        faults.append(f"{total} characters; at most {_MAX_TOTAL} are allowed")
+        # a response with those of many VMs would be too long
+        lists = {name: lists[name] if name == "volumes" else [] for name in lists}
+    if faults:
+        values.setdefault("phase", UNREADABLE)
+    values.update({name: tuple(items) for name, items in lists.items()})
     return Metadata(
-        phase=texts.get("phase"),
-        owner=owner,
-        home=texts.get("home"),
-        image=image,
-        groups=tuple(lists["groups"][:_MAX_ITEMS]),
-        anti_affinity=tuple(lists["anti_affinity"][:_MAX_ITEMS]),
-        tags=tuple(lists["tags"][:_MAX_ITEMS]),
-        zone=texts.get("zone"),
-        user=texts.get("user"),
-        host_key=texts.get("host_key"),
-        volumes=tuple(volumes[:_MAX_ITEMS]),
-        request=texts.get("request"),
-        addresses=tuple(lists["addresses"][:_MAX_ITEMS]),
-        evacuated_from=tuple(lists["evacuated_from"][:_MAX_ITEMS]),
-        seed=texts.get("seed"),
-        move=move,
-        first_boot=texts.get("first_boot"),
-        start_order=numbers.get("start_order"),
-        start_delay=numbers.get("start_delay"),
-        adopted=texts.get("adopted"),
-        renamed_from=texts.get("renamed_from"),
-        clone_of=texts.get("clone_of"),
+        **values,
+        broken="; ".join(list(dict.fromkeys(faults))[:_SHOWN_FAULTS]) or None,
     )
+
+
+def _is_deep(ours: Element) -> bool:
+    level = [child for child in ours if len(child)]
+    for _depth in range(_MAX_DEPTH):
+        level = [below for element in level for below in element if len(below)]
+    return bool(level)
+
+
+def remedy(name: str, broken: str) -> str:
+    """Why the metadata of the VM ``name`` cannot be used, and what to do."""
+    return (
+        f"its metadata cannot be used ({broken}). If no run is working on it, remove them: virsh"
+        f" metadata {shlex.quote(name)} {NAMESPACE} --remove --config (while it runs, again with"
+        f" --live), and adopt it: {playbook_command('adopt', vm_name=name)}"
+    )
+
+
+def metadata_problems(name: str, *stored: Metadata | None) -> list[str]:
+    """Why nothing may be done to the VM ``name`` with this metadata; empty if all can be used."""
+    broken = dict.fromkeys(one.broken for one in stored if one is not None and one.broken)
+    return [f"{name!r}: {remedy(name, one)}" for one in broken if one]
 
 
 def to_element(metadata: Metadata) -> Element:
@@ -344,35 +351,86 @@ def _problem(text: str, long: bool = False) -> str | None:
     return None
 
 
-def _attributes(element: Element, names: t.Sequence[str]) -> dict[str, str] | None:
+def _attributes(element: Element, names: t.Sequence[str], *needed: str) -> dict[str, str]:
     values = {name: element.get(name, "") for name in names}
-    return None if any(_problem(value) for value in values.values()) else values
+    for name, value in values.items():
+        problem = _problem(value)
+        if problem is not None:
+            raise XmlError(f"{name}: {problem}")
+    missing = [name for name in needed if not values[name]]
+    if missing:
+        raise XmlError(f"{missing[0]} is missing")
+    return values
 
 
-def _owner(element: Element) -> Owner | None:
-    values = _attributes(element, ("boot_id", "run"))
+def _text(element: Element) -> str:
+    text = element.text or ""
+    problem = _problem(text, long=_local(element) in _LONG)
+    if problem is not None:
+        raise XmlError(problem)
+    return text
+
+
+def _item(element: Element) -> str:
+    text = _text(element)
+    if not text:
+        raise XmlError("it is empty")
+    return text
+
+
+def _object(element: Element) -> str:
+    text = _text(element)
+    problem = stored_problem(text)
+    if problem is not None:
+        raise XmlError(problem)
+    return text
+
+
+def _number(element: Element) -> int:
+    value = number(element.text)
+    if value is None or value > max(MAX_ORDER, MAX_DELAY):
+        raise XmlError("it is not a number, or too large")
+    return value
+
+
+def _owner(element: Element) -> Owner:
+    values = _attributes(element, ("boot_id", "run"), "boot_id")
     pid, start_time = number(element.get("pid")), number(element.get("start_time"))
-    if values is None or not values["boot_id"] or pid is None or start_time is None:
-        return None
+    if pid is None or start_time is None:
+        raise XmlError("pid or start_time is not a number")
     return Owner(values["boot_id"], pid, start_time, values["run"])
 
 
-def _image(element: Element) -> ImageRef | None:
-    values = _attributes(element, _IMAGE)
-    return ImageRef(**values) if values and values["name"] else None
+def _image(element: Element) -> ImageRef:
+    return ImageRef(**_attributes(element, _IMAGE, "name"))
 
 
-def _move(element: Element) -> Move | None:
-    values = _attributes(element, _MOVE)
-    return Move(**values) if values and values["source"] and values["destination"] else None
+def _move(element: Element) -> Move:
+    return Move(**_attributes(element, _MOVE, "source", "destination"))
 
 
-def _volume(element: Element) -> OwnVolume | None:
-    values = _attributes(element, _VOLUME)
-    return OwnVolume(**values) if values and values["pool"] and values["name"] else None
+def _volume(element: Element) -> OwnVolume:
+    return OwnVolume(**_attributes(element, _VOLUME, "pool", "name"))
+
+
+# How each element but the items of lists is read; raises XmlError for what cannot be used
+_READERS: dict[str, t.Callable[[Element], object]] = {
+    **dict.fromkeys(_TEXTS, _text),
+    **dict.fromkeys(_LONG, _object),
+    **dict.fromkeys(_NUMBERS, _number),
+    "phase": _item,
+    "owner": _owner,
+    "image": _image,
+    "move": _move,
+    "volume": _volume,
+}
+_STAND_INS = {"phase": UNREADABLE, "request": _NO_OBJECT}
 
 
 def _fill(root: Element, metadata: Metadata, namespace: str) -> None:
+    if metadata.broken:
+        raise XmlError(f"metadata that cannot be used are not written: {metadata.broken}")
+
     def put(tag: str, text: str | None = None, **attributes: str) -> None:
         for name, value in {"": text or "", **attributes}.items():
             problem = _problem(value, long=tag in _LONG)
@@ -397,10 +455,9 @@ def _fill(root: Element, metadata: Metadata, namespace: str) -> None:
             put(tag, item)
     for volume in _bounded("volumes", metadata.volumes):
         put("volume", **vars(volume))
-    if parse(root) != metadata:  # such as a volume without a pool, an owner with a negative pid
-        raise XmlError(
-            "metadata: an owner, image, volume or list item is incomplete, or a number is too large"
-        )
+    back = parse(root)
+    if back != metadata:  # such as a volume without a pool, an owner with a negative pid
+        raise XmlError(f"metadata would not be read back: {back.broken if back else 'nothing'}")
 
 
 def _bounded(name: str, items: tuple[Item, ...]) -> tuple[Item, ...]:

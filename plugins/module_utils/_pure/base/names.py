@@ -13,7 +13,9 @@ This file is private to the collection.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+import shlex
 from collections.abc import Iterable
 
 from ..._errors import PlanRefused, Problem
@@ -24,6 +26,12 @@ _NAME_LENGTH = 128
 _RESERVED = frozenset(("all", "ungrouped", "localhost"))  # Ansible's own
 _ENDINGS = {"qcow2": "qcow2", "raw": "raw"}  # AppArmor's helper recognises disks by these endings
 
+# What ansible-playbook -e name=value reads unchanged: it splits at spaces and interprets quotes
+_PLAIN = re.compile(r"[A-Za-z0-9_./:@%+-]+")
+
+
+# Ansible would evaluate it, even in JSON; a name comes from anyone who may define domains
+_TEMPLATE = re.compile(r"\{[{%#]")
 # The ending of a claim's name on the destination of a move; the VM's own name arrives with the VM
 CLAIM = ".migration"
 NAME_PART = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}"
@@ -116,6 +124,19 @@ def _findings(value: str, *, host_name: bool) -> list[str]:
     return found
 
 
+def valid_vm_name(value: str) -> str:
+    """A valid name that is close to ``value``: ``Windows-Server-2019``."""
+    name = re.sub(r"[^A-Za-z0-9.-]+", "-", value)
+    name = re.sub(r"[-.]*\.[-.]*", ".", name)[:_HOST_LENGTH].strip("-.")
+    if (
+        name.lower().endswith(CLAIM)
+        or name.lower() in _RESERVED
+        or not re.search("[a-z]", name, re.I)
+    ):
+        name = f"vm-{name.replace('.', '-')}"
+    return name.strip("-")[:_HOST_LENGTH]
+
+
 def volume_name(vm: str, disk: str, volume_format: str) -> str:
     """The name of a VM's own volume: ``web1_system.qcow2``."""
     return f"{vm}_{disk}.{_ENDINGS[volume_format]}"
@@ -136,3 +157,16 @@ def mac_address(fleet: str, vm: str, nic: str) -> str:
     """
     digest = hashlib.sha256("\0".join((fleet, vm, nic)).encode("utf-8", "surrogateescape")).digest()
     return ":".join(f"{byte:02x}" for byte in b"\x52" + digest[:5])
+
+
+def playbook_command(name: str, **variables: str) -> str:
+    """``ansible-playbook fleet.virt.rename -e vm_name=web1 -e vm_new_name=web2``.
+
+    The variables are JSON if a value needs that; for a value that is a template there is ``NAME``.
+    """
+    given = {key: "NAME" if _TEMPLATE.search(one) else one for key, one in variables.items()}
+    if all(_PLAIN.fullmatch(value) for value in given.values()):
+        words = [f"-e {key}={value}" for key, value in given.items()]
+    else:
+        words = [f"-e {shlex.quote(json.dumps(given, ensure_ascii=False))}"]
+    return " ".join([f"ansible-playbook fleet.virt.{name}", *words])

@@ -19,7 +19,7 @@ import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..base.metadata import BEGUN, MADE, NOT_MADE, Metadata, Owner, OwnVolume
+from ..base.metadata import BEGUN, MADE, NOT_MADE, Metadata, Owner, OwnVolume, metadata_problems
 from ..base.results import GENERATED
 from ..domain import request
 from ..domain.domain import Domain
@@ -134,6 +134,9 @@ def _refusals(facts: Facts, wanted: Wanted) -> list[str]:
             " remove or rename it, or choose another name"
             for path in facts.taken
         ]
+    broken = metadata_problems(name, stored)
+    if broken:
+        return broken
     if stored is None or stored.request is None:
         return [
             f"a domain {name!r} is already defined on {wanted.home} and was not made by this"

@@ -19,7 +19,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ..base.metadata import BEGUN, MADE, Metadata, OwnVolume
+from ..base.metadata import BEGUN, MADE, Metadata, OwnVolume, metadata_problems
 from ..base.results import GENERATED
 from ..domain import request, seed_domain
 from ..plan.steps import Effect, Plan, Step
@@ -152,6 +152,8 @@ def _is_seeded(facts: Facts, wanted: Seed) -> bool:
 def _refusal(facts: Facts, wanted: Seed | None) -> str | None:
     """The first reason that concerns the VM itself."""
     name, phase = facts.name, facts.noted.phase
+    if facts.noted.broken:
+        return "; ".join(metadata_problems(name, facts.noted))
     if not facts.persistent:
         return f"{name!r} is transient: it has no persistent definition; define it"
     if phase not in (None, PHASE):

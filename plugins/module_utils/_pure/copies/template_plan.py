@@ -42,15 +42,17 @@ class Disk:
 class Facts:
     """The VM and what exists of its copies.
 
-    ``disks`` are those to be copied. ``present`` are the names of existing images. ``left`` are
-    files of interrupted runs, ``dead_backup`` is a job of such a run on this VM; ``job`` is any
-    other job. ``resettable``: the hypervisor has what resetting an identity needs.
+    ``broken`` is why its metadata cannot be used. ``disks`` are those to be copied. ``present`` are
+    the names of existing images. ``left`` are files of interrupted runs, ``dead_backup`` is a job
+    of such a run on this VM; ``job`` is any other job. ``resettable``: the hypervisor has what
+    resetting an identity needs.
     """
 
     name: str
     state: str = "shutoff"
     active: bool = False
     phase: str | None = None
+    broken: str | None = None
     disks: tuple[Disk, ...] = ()
     targets: tuple[str, ...] = ()
     present: frozenset[str] = frozenset()
@@ -160,7 +162,9 @@ def _refusals(facts: Facts, wanted: Wanted) -> list[str]:
         found.append(f"disk: {name!r} has no disk {wanted.disk!r}; it has: {there}")
     elif not facts.disks:
         found.append(f"{name!r} has no disk that can be copied")
-    if facts.phase is not None:
+    if facts.broken:
+        found.append(facts.broken)
+    elif facts.phase is not None:
         found.append(
             f"{name!r} is in phase {facts.phase}: another run is working on it or was interrupted;"
             " let it end, or run it again to finish it, before the VM is copied"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from ..base import twice
 from ..base.json_values import as_list, as_mapping, as_mappings, as_text
+from ..base.metadata import UNREADABLE
 from ..base.tables import csv_text, table
 
 # What has to be done about a VM, or its condition, in display order
@@ -31,6 +32,7 @@ ACTIONS = {
     "unmanaged": "unmanaged",
     "unchanged": "unchanged",
 }
+_BROKEN = "its metadata cannot be used; fleet.virt.list shows why, and what to do"
 # With only these there is nothing to do
 _AT_REST = ("unchanged", "unmanaged")
 
@@ -137,9 +139,12 @@ def compare(
         for vm in answer.vms:
             if vm.name not in names:
                 action = "surplus" if vm.managed else "unmanaged"
-                action = "finish" if vm.phase is not None else action
-                phase = (f"in phase {vm.phase}",) if vm.phase is not None else ()
-                found.append(Entry(vm.name, action, host, phase))
+                notes: tuple[str, ...] = ()
+                if vm.phase == UNREADABLE:
+                    notes = (_BROKEN,)
+                elif vm.phase is not None:
+                    action, notes = "finish", (f"in phase {vm.phase}",)
+                found.append(Entry(vm.name, action, host, notes))
     order = list(ACTIONS)
     return sorted(found, key=lambda one: (order.index(one.action), one.name, one.hypervisor or ""))
 
@@ -161,6 +166,8 @@ def _entry(
         text = twice.text(name, phases, [vm.uuid for vm in there.values()])
         return Entry(name, "conflict", " ".join(sorted(there)), (text,))
     host, vm = next(iter(there.items()))
+    if vm.phase == UNREADABLE:
+        return Entry(name, "conflict", host, (_BROKEN,))
     if vm.phase is not None:
         return Entry(name, "finish", host, (f"in phase {vm.phase}",))
     compared = answers[host].compared

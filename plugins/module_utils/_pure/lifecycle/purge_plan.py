@@ -10,10 +10,12 @@ This file is private to the collection.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import typing as t
 from dataclasses import dataclass, field
 
-from ..base.metadata import Metadata, OwnVolume
+from ..base.metadata import Metadata, OwnVolume, metadata_problems
+from ..base.names import playbook_command
 from ..plan.steps import Effect, Step
 
 _WHERE = "virsh -c qemu:///system"
@@ -229,13 +231,18 @@ def _gone(item: Removal) -> Effect[Belongings]:
 def _refusals(domain: DomainFacts, options: Options) -> list[str]:
     """Reasons that concern the domain itself."""
     name, stored = domain.name, domain.metadata
-    if stored is None:
+    broken = metadata_problems(name, stored)
+    if broken:
+        return broken
+    if stored is None or not (stored.made_here or stored.seed is not None):
         return [
-            f"{name!r} was not made by this collection (it has none of its metadata), so it is"
+            f"{name!r} was neither made nor adopted by this collection, so it is"
             f" unknown which files belong to it and nothing is removed. By hand: {_WHERE} undefine"
-            f" {name} --nvram --managed-save --snapshots-metadata, then its files"
+            f" {shlex.quote(name)} --nvram --managed-save --snapshots-metadata, then its files; or"
+            f" adopt it first, with its disks:"
+            f" {playbook_command('adopt', vm_name=name, vm_adopt_disks='true')}"
         ]
-    if not stored.made_here:
+    if not stored.made_here and stored.seed is not None:
         return [
             f"{name!r} was not made by this collection, which only gave it a seed, so it is unknown"
             " which disks belong to it and nothing is removed. Remove its seed medium with"

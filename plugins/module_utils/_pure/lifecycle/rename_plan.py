@@ -20,8 +20,8 @@ import posixpath
 import typing as t
 from dataclasses import dataclass
 
-from ..base.metadata import Metadata, Owner, OwnVolume
-from ..base.names import check_vm_name
+from ..base.metadata import Metadata, Owner, OwnVolume, metadata_problems
+from ..base.names import check_vm_name, playbook_command
 from ..plan.steps import Effect, Plan, Step
 
 PHASE = "renaming"
@@ -29,7 +29,8 @@ LOG_FOLDER = "/var/log/libvirt/qemu"
 NVRAM_FOLDER = "/var/lib/libvirt/qemu/nvram"
 _WAYS = {
     "snapshot": (
-        "fleet.virt.snapshot -e vm_name={} -e virt_snapshot=NAME -e virt_snapshot_state=absent"
+        "ansible-playbook fleet.virt.snapshot -e vm_name={} -e virt_snapshot=NAME"
+        " -e virt_snapshot_state=absent"
     ),
     "checkpoint": "virsh checkpoint-delete {} NAME",
 }
@@ -106,8 +107,9 @@ def plan(facts: Facts, old: str, new: str, owner: Owner | None = None) -> Plan[F
     if is_done(facts, old, new) and stored is not None and stored.phase is None and not late:
         return Plan()
     refusals = _refusals(facts, old, new)
-    if refusals or stored is None:
+    if refusals:
         return Plan(refusals=tuple(refusals))
+    stored = stored or Metadata()  # of a VM that is not adopted, as its name may prevent
     ours = dataclasses.replace(_asked(stored, new), phase=PHASE, owner=owner, renamed_from=old)
     steps: list[Step[Facts]] = []
     if facts.name == old or any(one.volume and (one.named or one.old_there) for one in facts.files):
@@ -128,7 +130,8 @@ def withdrawal(facts: Facts, old: str, new: str) -> Plan[Facts]:
         return Plan(refusals=(f"{facts.name!r} is not being renamed from {old!r}",))
     steps = [_rename(new, old)] if facts.name == new else []
     steps += _moving(facts)
-    before = dataclasses.replace(_asked(stored, old), phase=None, owner=None, renamed_from=None)
+    kept = dataclasses.replace(_asked(stored, old), phase=None, owner=None, renamed_from=None)
+    before = kept if kept != Metadata() else None
     steps.append(Step("note", f"mark {old} as restored", _noted(before), about=before))
     return Plan(tuple(steps))
 
@@ -182,7 +185,7 @@ def _asked(stored: Metadata, name: str) -> Metadata:
     )
 
 
-def _noted(ours: Metadata) -> Effect[Facts]:
+def _noted(ours: Metadata | None) -> Effect[Facts]:
     return lambda before: dataclasses.replace(before, stored=ours)
 
 
@@ -204,11 +207,12 @@ def _refusals(facts: Facts, old: str, new: str) -> list[str]:
     found = [f"new_name: {one.message}" for one in check_vm_name(new, "", host_name=False)]
     if old == new:
         found.append(f"new_name: {new!r} is its present name; give another")
-    if stored is None or not stored.made_here:
-        found.append(f"{name!r} was not made by this collection; adopt it first (fleet.virt.adopt)")
-        return found
+    broken = metadata_problems(name, stored)
+    stored = stored or Metadata()
     ours = stored.phase == PHASE and stored.renamed_from == old
-    if stored.phase is not None and not ours:
+    if broken:
+        found += broken
+    elif stored.phase is not None and not ours:
         found.append(
             f"{name!r} is in phase {stored.phase}: another run is working on it or was interrupted;"
             " let it end, or run it again to finish it, before the VM is renamed"
@@ -220,7 +224,7 @@ def _refusals(facts: Facts, old: str, new: str) -> list[str]:
     if facts.active:
         found.append(
             f"{name!r} is {facts.state}; libvirt renames only what is shut off: shut it down first"
-            " (fleet.virt.state -e vm_state=shutoff)"
+            f" ({playbook_command('state', vm_name=name, vm_state='shutoff')})"
         )
     if facts.managed_save:
         found.append(

@@ -57,7 +57,8 @@ _ON_THE_WAY = ("starting_up", "shutting_down", "crashed")
 
 @dataclass(frozen=True)
 class Facts:
-    """What libvirt reports about a domain now; ``phase`` is that of our metadata.
+    """What libvirt reports about a domain now; ``phase`` is that of our metadata, ``broken`` why
+    they cannot be used.
 
     ``seed_medium`` is the name of one that is no longer needed.
     """
@@ -70,6 +71,7 @@ class Facts:
     autostart: bool = False
     managed_save: bool = False
     phase: str | None = None
+    broken: str | None = None
     seed_medium: str | None = None
     resets: int = 0  # in this run, as are reboots
     reboots: int = 0
@@ -190,6 +192,8 @@ def _kinds(facts: Facts, wanted: Wanted) -> list[str]:
                 " reset. To start it as well, request state running too"
             )
         kinds.append("reset")
+    if kinds and facts.broken:
+        raise PlanRefused(facts.broken)
     if kinds and facts.phase is not None:
         raise PlanRefused(
             f"{facts.name!r} is in phase {facts.phase}: another run is working on it or was"

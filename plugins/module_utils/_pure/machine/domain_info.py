@@ -93,12 +93,13 @@ def parse(xml: str, what: str) -> DomainInfo:
     cpu = top.get("cpu")
     cpu_model = text_of(first_children(cpu).get("model"))
     devices = _by_tag(top.get("devices"))
-    stored = _metadata(top.get("metadata"))
+    name = text_of(top.get("name"))
+    stored = _metadata(top.get("metadata"), name)
     disks = [_disk(one) for one in devices["disk"]]
     if stored["phase"] is not None:  # what keeps it from being started is not a disk of the VM
         disks = [one for one in disks if one["target"] != own_metadata.BLOCKING_DRIVE]
     return {
-        "name": text_of(top.get("name")),
+        "name": name,
         "uuid": text_of(top.get("uuid")),
         "title": text_of(top.get("title")),
         "description": text_of(top.get("description")),
@@ -122,13 +123,13 @@ def parse(xml: str, what: str) -> DomainInfo:
     }
 
 
-def _metadata(element: Element | None) -> MetadataEntry:
-    return metadata_entry(None if element is None else own_metadata.parse(element))
+def _metadata(element: Element | None, name: str | None) -> MetadataEntry:
+    return metadata_entry(None if element is None else own_metadata.parse(element), name or "")
 
 
-def metadata_entry(found: own_metadata.Metadata | None) -> MetadataEntry:
-    """Our metadata for a result: only JSON types, every key always present, without large values
-    and those for internal use."""
+def metadata_entry(found: own_metadata.Metadata | None, name: str) -> MetadataEntry:
+    """Our metadata of the VM ``name`` for a result: only JSON types, every key always present,
+    without large values and those for internal use."""
     known = found or own_metadata.Metadata()
     owner, image = known.owner, known.image
     return {
@@ -159,6 +160,7 @@ def metadata_entry(found: own_metadata.Metadata | None) -> MetadataEntry:
         "first_boot": known.first_boot,
         "start_order": known.start_order,
         "start_delay": known.start_delay,
+        "problem": own_metadata.remedy(name, known.broken) if known.broken else None,
     }
 
 

@@ -142,6 +142,7 @@ class MetadataEntry(t.TypedDict):
     first_boot: str | None
     start_order: int | None
     start_delay: int | None
+    problem: str | None
 
 
 class DomainDescription(t.TypedDict):

@@ -13,7 +13,7 @@ import dataclasses
 import typing as t
 import uuid as uuids
 
-from ..base.metadata import Metadata, Owner
+from ..base.metadata import Metadata, Owner, metadata_problems
 from ..base.names import CLAIM
 from .plan_disks import is_seed, lacking_space, volume_of
 from .types import DEPLOY, RENEW, Defined, Options, Plan, Source, Target
@@ -137,8 +137,10 @@ def claim_uuid(uuid: str) -> str:
 
 def _vm(source: Source) -> list[str]:
     """Reasons against moving this VM anywhere."""
-    name, found = source.name, []
-    stored = source.metadata
+    name, stored = source.name, source.metadata
+    found = metadata_problems(name, stored)
+    if found:
+        return found
     if stored is None or not stored.made_here:
         found.append(f"{name!r} was not made by this collection: {_FOREIGN}")
     if stored is not None and stored.phase not in (None, "migrating"):

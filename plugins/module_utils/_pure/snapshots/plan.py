@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..base.metadata import Metadata
+from ..base.metadata import Metadata, metadata_problems
 from ..plan.steps import Plan, Step
 from . import files
 from .facts import ABSENT, EXTERNAL, REVERTED, Facts, Snapshot, Wanted, below, ordered
@@ -68,8 +68,8 @@ def _refused(facts: Facts) -> Plan[Facts] | None:
 def _refusals(facts: Facts) -> list[str]:
     """Reasons against any change."""
     name, stored = facts.name, facts.stored
-    found = []
-    if stored is not None and stored.phase is not None:
+    found = metadata_problems(name, stored)
+    if stored is not None and stored.phase is not None and not found:
         found.append(
             f"{name!r} is in phase {stored.phase}: another run is working on it or was interrupted;"
             " let it end, or run it again to finish it"

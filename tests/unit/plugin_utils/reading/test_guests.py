@@ -20,7 +20,7 @@ BEHIND = {"address": "192.168.122.5", "source": "agent", "behind": True}
 
 
 def metadata(managed: bool = True, **values: t.Any) -> dict[str, t.Any]:
-    return {**metadata_entry(Metadata(**values)), "managed": managed}
+    return {**metadata_entry(Metadata(**values), "m"), "managed": managed}
 
 
 def guest(name: str = "web1", **values: t.Any) -> dict[str, t.Any]:

@@ -232,13 +232,47 @@ def _given_back(machine: Machine, folder: Path) -> None:
     assert machine.faults() == []
 
 
-def test_a_vm_of_nobody_is_left_alone(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+def _unadopted(machine: Machine) -> None:
+    """A domain as virsh made it, whose name is outside the rules of the collection."""
+    ours = _lxml.tostring(metadata.to_element(Metadata()))
+    text = _DOMAIN.format(uuid=_UUID, root=machine.root, metadata=ours, disk="")
+    text = text.replace(f"<metadata>{ours}</metadata>", "")
+    machine.connection.conn.defineXML(text.replace("<name>a<", f"<name>{_FOREIGN}<"))
+
+
+_FOREIGN = "Windows Server 2019"
+
+
+def _rename_foreign(stage: str) -> t.Callable[[Connection], dict[str, t.Any]]:
+    return lambda connection: rename.run(connection, _FOREIGN, "b", stage, check=False)
+
+
+def test_vm_not_adopted_killed_anywhere_is_renamed_and_stays_unadopted(machines: Machines) -> None:
     with machines.new() as machine:
-        _define(machine, monkeypatch)
-        result = machine.call(
-            lambda connection: rename.run(connection, "theirs", "b", "all", check=False)
-        )
+        _unadopted(machine)
+        machine.call(_rename_foreign("all"))
+        count = len(machine.effects.done)
+    assert count >= 3
+    for number in range(1, count + 1):
+        with machines.new() as machine:
+            _unadopted(machine)
+            machine.call(_rename_foreign("all"), kill_at=number)
+            for changed in (number < count, False):
+                result = machine.call(_rename_foreign("all"))
+                assert result is not None
+                assert not result.get("failed"), (number, result)
+                assert result["changed"] or not changed
+            assert list(machine.domains()) == ["b"]
+            assert machine.stored("b") == Metadata(renamed_from=_FOREIGN)
+
+
+def test_vm_not_adopted_whose_new_name_is_taken_is_as_before(machines: Machines) -> None:
+    with machines.new() as machine:
+        _unadopted(machine)
+        machine.call(_rename_foreign("take"))
+        assert list(machine.domains()) == ["b"]
+        result = machine.call(_rename_foreign("withdraw"))
         assert result is not None
-        assert result["failed"]
-        assert "adopt it first" in result["msg"]
-        assert machine.effects.done == []
+        assert not result.get("failed"), result
+        assert list(machine.domains()) == [_FOREIGN]
+        assert machine.stored(_FOREIGN) is None

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import typing as t
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.metadata imp
     Owner,
     OwnVolume,
 )
+from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import domain_info
 
 FULL = Metadata(
     phase="creating",
@@ -46,18 +49,18 @@ FULL = Metadata(
 ROUND_TRIPS = {
     "nothing": Metadata(),
     "everything": FULL,
-    "empty texts are not absent": Metadata(home="", zone="", request="", phase=""),
-    "spaces": Metadata(home=" a ", groups=("  ", " b"), request="  \n  "),
+    "empty texts are not absent": Metadata(home="", zone="", user=""),
+    "spaces": Metadata(home=" a ", groups=("  ", " b"), request=" {} \n  "),
     "line ends in the request": Metadata(request='{\r\n\t"a":\r1\n}'),
     "markup": Metadata(
         home="<&>\"']]>",
         volumes=(OwnVolume("p", "n", "/a &\"<>'b", "", "disk"),),
-        request="<!-- ]]> &amp; &#10;",
+        request='{"a": "<!-- ]]> &amp; &#10;"}',
     ),
     "what was made": Metadata(volumes=(OwnVolume("p", "n", "/a", "", "disk", "12.34"),)),
     "other scripts": Metadata(user="müller", tags=("日本", "\U0001f600", "\u00a0", "e\u0301")),
     "a phase of a later version": Metadata(phase="hibernating"),
-    "longest": Metadata(home="x" * 4096, request="y" * 262144, tags=("t",) * 1024),
+    "longest": Metadata(home="x" * 4096, request='{"a":"%s"}' % ("y" * 262136), tags=("t",) * 1024),
 }
 
 
@@ -108,10 +111,16 @@ REFUSED = {
     "request too long": (Metadata(request="x" * 262145), "request: 262145 characters"),
     "too many": (Metadata(tags=("t",) * 1025), "tags: 1025 items"),
     "in an attribute": (Metadata(volumes=(OwnVolume("p", "a\nb", "", "", ""),)), "volume.name"),
-    "volume without pool": (Metadata(volumes=(OwnVolume("", "n", "", "", "disk"),)), "incomplete"),
-    "image without name": (Metadata(image=ImageRef("", "d", "raw")), "incomplete"),
-    "owner without process": (Metadata(owner=Owner("b", -1, 2, "r")), "incomplete"),
-    "empty group": (Metadata(groups=("",)), "incomplete"),
+    "volume without pool": (
+        Metadata(volumes=(OwnVolume("", "n", "", "", "disk"),)),
+        "volume: pool is missing",
+    ),
+    "image without name": (Metadata(image=ImageRef("", "d", "raw")), "image: name is missing"),
+    "owner without process": (Metadata(owner=Owner("b", -1, 2, "r")), "owner: pid or start_time"),
+    "no JSON object": (Metadata(request="[]"), "request: not a JSON object"),
+    "a number that is none": (Metadata(request='{"a":NaN}'), "request: NaN is not a number"),
+    "broken before": (Metadata(broken="request: x"), "request: x"),
+    "empty group": (Metadata(groups=("",)), "group: it is empty"),
 }
 
 
@@ -159,9 +168,79 @@ READ = {
 }
 
 
-@pytest.mark.parametrize(("xml", "expected"), READ.values(), ids=READ.keys())
-def test_reading_takes_what_makes_sense(xml: str, expected: Metadata | None) -> None:
-    assert metadata.parse(_lxml.parse(xml, "document")) == expected
+# Of those, what is left out and named
+LEFT_OUT = {
+    "the first of two": "home: it is there twice",
+    "host key of two lines": "host_key: it contains control characters",
+    "escaped line break": "user: it contains control characters",
+    "too long": "user: 4097 characters",
+    "owner without pid": "owner: pid or start_time is not a number",
+    "owner with a huge pid": "owner: pid or start_time is not a number",
+    "volumes that name nothing": "volume: pool is missing; volume: name is missing",
+    "too many": "tag: more than 1024 items",
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_reading_takes_what_makes_sense(name: str) -> None:
+    xml, expected = READ[name]
+    read = metadata.parse(_lxml.parse(xml, "document"))
+    broken = read.broken if read is not None else None
+    assert LEFT_OUT.get(name, "") in (broken or "")
+    assert (broken is None) == (name not in LEFT_OUT)
+    if broken is not None and expected is not None:
+        expected = dataclasses.replace(expected, broken=broken, phase=metadata.UNREADABLE)
+    assert read == expected
+
+
+_DISK_RECORD = '{"disks":[{"name":"vda","size":%s}]}'
+BROKEN = {
+    "phase: it is empty": "<f:phase/>",
+    "phase: 4097 characters": f"<f:phase>{'p' * 4097}</f:phase>",
+    "phase: it is there twice": "<f:phase>creating</f:phase><f:phase>purging</f:phase>",
+    "group: it contains control": "<f:group>a&#10;b</f:group>",
+    "group: it is empty": "<f:group/>",
+    "move: source is missing": '<f:move source="" destination="hv2"/>',
+    "start_order: it is not a number": "<f:start_order>99999</f:start_order>",
+    "start_delay: it is not a number": "<f:start_delay>-1</f:start_delay>",
+    "seed: not a JSON object": "<f:seed>[]</f:seed>",
+    "owner: boot_id is missing": '<f:owner pid="1" start_time="1"/>',
+    "characters; at most 262144 are allowed": f"<f:tag>{'t' * 4000}</f:tag>" * 70,
+    "request: 262145 characters": f"<f:request>{'x' * 262145}</f:request>",
+    "nested deeper than 8 levels": f"{'<f:a>' * 253}{'</f:a>' * 253}",
+    "request: not JSON": "<f:request>{</f:request>",
+    "request: not a JSON object": "<f:request>null</f:request>",
+    "request: nested deeper": f"<f:request>{'[' * 60000}{']' * 60000}</f:request>",
+    "request: nested deeper than 32": f'<f:request>{{"a":{"[" * 40}{"]" * 40}}}</f:request>',
+    "request: NaN": f"<f:request>{_DISK_RECORD % 'NaN'}</f:request>",
+    "request: Infinity": f"<f:request>{_DISK_RECORD % 'Infinity'}</f:request>",
+    "request: a number out of": f"<f:request>{_DISK_RECORD % '1e400'}</f:request>",
+    "request: a number of 9000 digits": f"<f:request>{_DISK_RECORD % ('9' * 9000)}</f:request>",
+    "request: disks[0].size": f"<f:request>{_DISK_RECORD % '1e3'}</f:request>",
+    "disks[0].size": f"<f:request>{_DISK_RECORD % '-5'}</f:request>",
+    "[0].size": f"<f:request>{_DISK_RECORD % '[1]'}</f:request>",
+    ".size is not a size": f"<f:request>{_DISK_RECORD % (2**50)}</f:request>",
+    "request: disks[0] has no name": '<f:request>{"disks":[{"size":1}]}</f:request>',
+    "request: disks is not a list": '<f:request>{"disks":{"a":1}}</f:request>',
+}
+
+
+@pytest.mark.parametrize("words", BROKEN)
+def test_broken_value_is_named_and_the_rest_counts(words: str) -> None:
+    volume = '<f:volume pool="p" name="n" path="/p/n"/>'
+    root = _lxml.parse(OURS.format(f"<f:home>hv1</f:home>{BROKEN[words]}{volume}"), "m")
+    read = metadata.parse(root)
+    assert read is not None
+    assert words in (read.broken or "")
+    assert (read.home, [one.path for one in read.volumes]) == ("hv1", ["/p/n"])
+    # no run begins anything, and a request that cannot be used is not as if there were none
+    assert read.phase is not None
+    assert read.made_here == ("<f:request" in BROKEN[words])
+    assert len(json.dumps(domain_info.metadata_entry(read, "m"))) < metadata._MAX_TOTAL
+    (refusal,) = metadata.metadata_problems("my vm", read, read, None)
+    assert refusal.startswith("'my vm': ")
+    assert "virsh metadata 'my vm' urn:fleet.virt:1 --remove --config" in refusal
+    assert """ansible-playbook fleet.virt.adopt -e '{"vm_name": "my vm"}'""" in refusal
 
 
 @pytest.mark.parametrize(

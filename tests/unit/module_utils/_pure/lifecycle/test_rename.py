@@ -66,6 +66,26 @@ def test_wherever_it_is_killed_the_next_run_ends_it(files: tuple[File, ...]) -> 
         assert predict(left, again.steps) == end, when
 
 
+@pytest.mark.parametrize("before", [None, Metadata(seed="{}")])
+def test_vm_not_adopted_is_renamed_and_stays_unadopted(before: Metadata | None) -> None:
+    facts = _facts(_LOG, stored=before)
+    steps = rename_plan.plan(facts, "a", "b", _OWNER).steps
+    end = predict(facts, steps)
+    assert (end.name, end.stored) == (
+        "b",
+        dataclasses.replace(before or Metadata(), renamed_from="a"),
+    )
+    assert rename_plan.plan(end, "a", "b").steps == ()
+    for when, left in interrupted(facts, steps):
+        again = rename_plan.plan(left, "a", "b", _OWNER)
+        assert not again.refusals, when
+        assert predict(left, again.steps) == end, when
+    taken = predict(facts, steps[:-1])
+    back = rename_plan.withdrawal(dataclasses.replace(taken, files=()), "a", "b").steps
+    restored = predict(taken, back)
+    assert (restored.name, restored.stored) == ("a", before)
+
+
 @pytest.mark.parametrize("name", ["a", "b"])
 def test_with_volumes_too(name: str) -> None:
     """Of a VM that has its new name already as well."""
@@ -107,8 +127,11 @@ def test_a_name_that_is_somebodys_is_given_back_from_wherever() -> None:
         ({}, "b.", "empty part"),
         ({}, "all", "is reserved by Ansible"),
         ({}, "a", "is its present name"),
-        ({"stored": None}, "b", "adopt it first"),
-        ({"stored": Metadata(seed="{}")}, "b", "adopt it first"),
+        (
+            {"stored": Metadata(phase="unreadable", broken="phase: it is empty")},
+            "b",
+            "virsh metadata a urn:fleet.virt:1 --remove",
+        ),
         ({"stored": Metadata(request="{}", phase="migrating")}, "b", "in phase migrating"),
         (
             {"stored": Metadata(request="{}", phase="renaming", renamed_from="z")},

@@ -143,6 +143,7 @@ def test_running_domain_in_full() -> None:
             "first_boot": None,
             "start_order": None,
             "start_delay": None,
+            "problem": None,
         },
     }
 
@@ -235,6 +236,7 @@ def test_what_is_left_out_means_what_libvirt_documents() -> None:
         "first_boot": None,
         "start_order": None,
         "start_delay": None,
+        "problem": None,
     }
 
 
@@ -376,6 +378,10 @@ HOSTILE = {
     "external document type": "<!DOCTYPE d SYSTEM 'http://127.0.0.1:9/x.dtd'><domain/>",
     "expanding entities": BOMB,
     "undeclared entity": "<domain><name>&a;</name></domain>",
+    "too deep": "<domain>" + "<a>" * 300 + "</a>" * 300 + "</domain>",
+    "deep, with a document type": (
+        "<!DOCTYPE domain><domain>" + "<a>" * 257 + "</a>" * 257 + "</domain>"
+    ),
     "deep nesting": "<domain>" + "<a>" * 100_000 + "</a>" * 100_000 + "</domain>",
     "deep backing chain": (
         "<domain><devices><disk>{}{}</disk></devices></domain>".format(
@@ -557,12 +563,12 @@ def test_our_metadata_is_json_with_every_key_but_those_for_our_own_use() -> None
         seed="{}",
         move=Move("hv1", "hv2", "run-1", "yes", "running"),
     )
-    shown = domain_info.metadata_entry(full)
+    shown = domain_info.metadata_entry(full, "m")
     assert json.loads(json.dumps(shown)) == shown
-    assert set(shown) == {"managed", *vars(full)} - {
-        *("adopted", "clone_of", "renamed_from", "request", "seed")
+    assert set(shown) == {"managed", "problem", *vars(full)} - {
+        *("adopted", "broken", "clone_of", "renamed_from", "request", "seed")
     }
-    assert set(shown) == set(domain_info.metadata_entry(None))
+    assert set(shown) == set(domain_info.metadata_entry(None, "m"))
     assert shown["owner"] == vars(full.owner)
     assert shown["image"] == vars(full.image)
     assert shown["move"] == vars(full.move)
