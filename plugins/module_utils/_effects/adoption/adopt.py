@@ -241,25 +241,16 @@ def _sizes(connection: Connection, dom: VirDomain, disks: t.Sequence[DiskEntry])
     return found
 
 
-def _pool_of(path: str, pools: Mapping[str, PoolPlace]) -> PoolPlace | None:
-    folder = os.path.dirname(path)
-    return next(
-        (
-            pool
-            for pool in pools.values()
-            if pool.type in ownership.FOLDER_TYPES and pool.active and pool.path == folder
-        ),
-        None,
-    )
-
-
 def _pools(disks: t.Sequence[DiskEntry], pools: Mapping[str, PoolPlace]) -> dict[str, str]:
-    found = {}
-    for disk in disks:
-        pool = _pool_of(str(disk["source"]), pools) if disk["source"] else None
-        if pool is not None and disk["target"] is not None:
-            found[disk["target"]] = pool.name
-    return found
+    def look() -> dict[str, str]:
+        found = {}
+        for disk in disks:
+            pool = ownership.pool_of(str(disk["source"]), pools) if disk["source"] else None
+            if pool is not None and disk["target"] is not None:
+                found[disk["target"]] = pool.name
+        return found
+
+    return deadline.call(look, seconds=_LOOK_SECONDS, what="look for the disks' pools")
 
 
 def _disks(disks: t.Sequence[DiskEntry], uuid: str, references: References) -> tuple[Disk, ...]:
@@ -273,7 +264,7 @@ def _disk(entry: DiskEntry, uuid: str, references: References) -> Disk:
     path = str(entry["source"])
     if entry["type"] != "file" or not path.startswith("/"):
         return Disk(str(entry["target"]), None, entry["device"])
-    pool = _pool_of(path, references.pools)
+    pool = ownership.pool_of(path, references.pools)
     kind, links = _kind(path)
     return Disk(
         target=str(entry["target"]),

@@ -49,6 +49,18 @@ class Probed:
     errors: dict[str, str] = field(default_factory=dict)
 
 
+def is_in(path: str, folder: str | None) -> bool:
+    """Whether the file ``path`` is in ``folder``, however either is named: a pool's target, or a
+    folder above a disk, may be a symbolic link. The file itself is not followed.
+
+    Accesses the file system, which may hang, only if the names differ.
+    """
+    if folder is None or not path.startswith("/"):
+        return False
+    own = os.path.dirname(path)
+    return own == folder.rstrip("/") or os.path.realpath(own) == os.path.realpath(folder)
+
+
 def probe(paths: t.Iterable[str], seconds: float) -> Probed:
     """Read the header of each of ``paths`` (absolute, on this machine).
 

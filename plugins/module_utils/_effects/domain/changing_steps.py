@@ -29,6 +29,7 @@ from ..._pure.hardware import systems
 from ..._pure.plan.steps import Step
 from ..base import domains, lookup
 from ..base import owner as owners
+from ..machine import storage
 from ..plan import executor
 from ..plan.executor import Turns
 from . import changing, creation_volumes
@@ -461,7 +462,7 @@ def _grow(work: Work, step: Step[Facts]) -> Turns:
         work.call("grow a disk", work.dom.blockResize, path, size, flags)
         return
     connection = work.host.connection
-    volume = connection.call(f"find {path}", connection.conn.storageVolLookupByPath, path)
+    volume = storage.volume_at(connection, path)
     work.call("grow a disk", volume.resize, size, 0)
 
 

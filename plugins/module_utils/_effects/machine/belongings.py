@@ -181,7 +181,7 @@ def read_volume(
     left_behind = os.path.lexists(own.path)
     if pool is None or pool.path is None or pool.type not in ownership.FOLDER_TYPES:
         return VolumeFacts(own, pool.type if pool else None, left_behind=left_behind)
-    path = f"{pool.path}/{own.name}"
+    path = ownership.volume_path(own, pool)
     found = functools.partial(
         VolumeFacts,
         own,

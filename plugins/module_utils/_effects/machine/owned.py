@@ -62,7 +62,7 @@ def why_stays(
     pool = references.pools.get(volume.pool)
     if not os.path.lexists(path):
         return None
-    if pool is None or pool.path is None or f"{pool.path}/{volume.name}" != path:
+    if pool is None or pool.path is None or ownership.volume_path(volume, pool) != path:
         return Stays(path, f"not in the pool {volume.pool!r}, where it was created")
     if os.path.islink(path) or not os.path.isfile(path):
         return Stays(path, "not a regular file")

@@ -29,13 +29,14 @@ from ..._errors import DeadlineExceeded, LibvirtFailure, PlanRefused
 from ..._libvirt import DOMAIN_XML_INACTIVE, ERR_NO_DOMAIN, ERR_NO_STORAGE_VOL, ERR_NO_SUPPORT
 from ..._pure.machine import file_references, storage_info
 from ..._pure.machine.file_references import Below
-from ..base import deadline
+from ..base import deadline, paths
 from ..base.connection import Connection
 from . import file_systems, storage
 from .pools import describe_volume, list_handles, list_pools
 
 if t.TYPE_CHECKING:
     from ..._libvirt import VirDomain, VirStoragePool
+    from ..._pure.base.metadata import OwnVolume
 
 FOLDER_TYPES = ("dir", "fs", "netfs")
 # Pools that several machines can use at once
@@ -120,6 +121,20 @@ class References:
         identity = _identity(path)
         if identity is not None:
             self.by_file.setdefault(identity, set()).add(user)
+
+
+def pool_of(path: str, pools: t.Mapping[str, PoolPlace]) -> PoolPlace | None:
+    """The active pool whose folder the file ``path`` is in; may access the file system."""
+    usable = [pool for pool in pools.values() if pool.type in FOLDER_TYPES and pool.active]
+    named = next((pool for pool in usable if pool.path == os.path.dirname(path)), None)
+    return named or next((pool for pool in usable if paths.is_in(path, pool.path)), None)
+
+
+def volume_path(volume: OwnVolume, pool: PoolPlace) -> str:
+    """The file of a volume in its pool: as the definition names it, if that leads there."""
+    if os.path.basename(volume.path) == volume.name and paths.is_in(volume.path, pool.path):
+        return volume.path
+    return f"{pool.path}/{volume.name}"
 
 
 def read_domains(connection: Connection) -> References:
@@ -335,12 +350,12 @@ def _formats(found: References, named: file_references.Named) -> t.Iterator[tupl
 
 
 def _volume_paths(found: References, volumes: t.Iterable[tuple[str, str]]) -> set[str]:
-    paths = set()
+    named = set()
     for pool_name, name in volumes:
         pool = found.pools.get(pool_name)
         if pool is not None and pool.path is not None:
-            paths.add(f"{pool.path}/{name}")
-    return paths
+            named.add(f"{pool.path}/{name}")
+    return named
 
 
 def _files_of(folder: str) -> list[str]:

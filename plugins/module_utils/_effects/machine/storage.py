@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ..._errors import LibvirtFailure, PlanRefused
 from ..._libvirt import ERR_NO_STORAGE_POOL, ERR_NO_STORAGE_VOL, STORAGE_POOL_CREATE_WITH_BUILD
 from ..._pure.machine import pool_xml, storage_info, volume_xml
-from ..base import files
+from ..base import files, paths
 from ..base.connection import Connection
 from ..base.deadline import Value
 from .pools import list_pools
@@ -98,6 +98,31 @@ def pool_at(connection: Connection, folder: str) -> str | None:
         if str(info["path"] or "").rstrip("/") == folder and info["type"] in _FOLDER_TYPES:
             return str(info["name"])
     return None
+
+
+def volume_at(connection: Connection, path: str) -> VirStorageVol:
+    """libvirt's object for the volume whose file is ``path``.
+
+    libvirt compares names of folders; a pool whose target is a symbolic link, or has one above it,
+    is found here. Raises LibvirtFailure (ERR_NO_STORAGE_VOL) if no active pool lists the file.
+    """
+    try:
+        return connection.call(f"find {path}", connection.conn.storageVolLookupByPath, path)
+    except LibvirtFailure as error:
+        if error.code != ERR_NO_STORAGE_VOL or not connection.local:
+            raise
+        for handle in list_pools(connection, active_only=True):
+            name = str(handle.name())
+            info = storage_info.pool(connection.call(f"read pool {name}", handle.XMLDesc, 0))
+            folder = str(info["path"] or "") or None
+            if info["type"] in _FOLDER_TYPES and connection.call(
+                f"look at {folder}", paths.is_in, path, folder
+            ):
+                pool = Pool(name, str(folder), handle)
+                volume = find_volume(connection, pool, os.path.basename(path))
+                if volume is not None:
+                    return volume
+        raise
 
 
 def make_pool(connection: Connection, name: str, path: str) -> Pool:

@@ -208,9 +208,7 @@ def _stored_chain(connection: Connection, path: str | None) -> t.Iterator[tuple[
         if not path:
             return
         try:
-            volume = connection.call(
-                f"look for volume {path}", connection.conn.storageVolLookupByPath, path
-            )
+            volume = storage.volume_at(connection, path)
             text = connection.call(f"read volume {path}", volume.XMLDesc, 0)
         except LibvirtFailure as error:
             if error.code != ERR_NO_STORAGE_VOL:

@@ -163,3 +163,36 @@ def test_all_means_those_of_nobody(machines: Machines) -> None:
         assert look is not None
         assert [vm["name"] for vm in look["vms"]] == ["old1", "theirs"]
         assert machine.effects.done == []
+
+
+@pytest.mark.parametrize("linked", ["pool", "disk"])
+def test_disk_of_pool_behind_link_is_adopted_and_purged(machines: Machines, linked: str) -> None:
+    """The pool's target is a symbolic link, or the disk's path has one in it."""
+    with machines.new() as machine:
+        _define(machine)
+        link = machine.root / "link"
+        link.symlink_to(machine.pool)
+        if linked == "disk":
+            path = str(link / "old1.img")
+            machine.connection.conn.lookupByName("old1").undefine()
+            machine.connection.conn.defineXML(_DOMAIN.format(name="old1", path=path))
+        else:
+            path = str(machine.pool / "old1.img")
+            pool = machine.connection.conn.storagePoolLookupByName("default")
+            pool.destroy()
+            pool.undefine()
+            xml = (
+                f"<pool type='dir'><name>default</name><target><path>{link}</path></target></pool>"
+            )
+            machine.connection.conn.storagePoolDefineXML(xml).create()
+        done = machine.call(_adopt(True))
+        assert done is not None
+        assert not done.get("failed"), done["msg"]
+        assert [vm["owned"] for vm in done["vms"]] == [[path]], done
+        removed = machine.call(_purge)
+        assert removed is not None
+        assert not removed.get("failed"), removed["msg"]
+        (vm,) = removed["vms"]
+        assert path in [one["path"] for one in vm["removed"]]
+        assert path not in [one["path"] for one in vm["kept"]]
+        assert not (machine.pool / "old1.img").exists()

@@ -58,5 +58,5 @@ def test_what_nobody_expected_is_the_failure_of_one_vm_by_its_name(
     result = purge.run(connection, names, purge.Settings(Options()), check=True)
     told = {vm["name"]: vm["msg"] for vm in result["vms"]}
     assert "unexpected ValueError: embedded null byte" in told["other"]
-    assert "'left' was not made by this collection" in told["left"]
+    assert "'left' was neither made nor adopted by this collection" in told["left"]
     assert "'other': unexpected" in result["msg"]
