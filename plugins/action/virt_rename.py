@@ -66,6 +66,7 @@ class ActionModule(FleetAction):
 
     def _report(self, options: Options, task_vars: Values) -> Answer:
         answers = registered(task_vars, options["_results"], "renamed")
+        taken = registered(task_vars, options["_taken"], "renamed") if options["_taken"] else None
         text, failures = rename_decision.report(
             options["name"],
             options["new_name"],
@@ -73,6 +74,7 @@ class ActionModule(FleetAction):
             answers,
             options["_problem"],
             check=self.check,
+            taken=taken,
         )
         return self.shown(text, failures)
 

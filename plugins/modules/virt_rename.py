@@ -47,8 +47,9 @@ options:
     required: true
   volumes:
     description:
-      - Also rename its own volumes that are named after it, such as C(web1_system.qcow2). Volumes
-        that it was not created with, and those with other names, keep theirs.
+      - Also rename its own volumes that are named after it, such as C(web1_system.qcow2),
+        C(web1.qcow2) and C(web1-1.qcow2). Volumes that do not belong to it, and those with other
+        names, keep theirs; RV(vms[].kept) lists them.
       - This is refused if another VM uses one of them, an image such as that of a linked copy is
         backed by one, or one is on storage that other hypervisors can reach.
       - A domain that already has its new name gets its volumes renamed.
@@ -93,6 +94,17 @@ vms:
       type: list
       elements: str
       sample: [mark web1, rename web1 to web9, web9 is complete]
+    kept:
+      description: Files of its disks that keep their names, with O(volumes=true).
+      type: list
+      elements: dict
+      contains:
+        path:
+          description: Path of the file.
+          type: str
+        reason:
+          description: Why it is not renamed.
+          type: str
     failed:
       description: Whether it could not be renamed.
       type: bool

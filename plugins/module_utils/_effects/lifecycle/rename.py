@@ -168,6 +168,9 @@ def _read(connection: Connection, old: str, new: str, *, back: bool, volumes: bo
     stored = metadata.parse(root)
     own, begun = _own(root, stored, old, new, back=back)
     own = own if volumes or begun else []
+    disks = [source.get("file") or "" for source in root.iterfind("devices/disk/source")]
+    volumes_of = stored.volumes if stored is not None else ()
+    kept = rename_plan.kept(volumes_of, filter(None, disks), old, new) if volumes else ()
     return Facts(
         **{
             **vars(facts),
@@ -177,6 +180,7 @@ def _read(connection: Connection, old: str, new: str, *, back: bool, volumes: bo
             "files": (*_files(root, *((new, old) if back else (old, new)), facts.uuid), *own),
             "taken": other is not None,
             "users": tuple(_users(connection, own, stored, facts.uuid)) if own else (),
+            "kept": tuple(kept),
         }
     )
 
@@ -354,6 +358,7 @@ def _result(job: _Job, *, check: bool, problem: str) -> dict[str, object]:
         "uuid": job.facts.uuid,
         "changed": changed,
         "steps": [step.text for step in steps] if changed else [],
+        "kept": [{"path": path, "reason": reason} for path, reason in job.facts.kept],
         "failed": bool(problem),
         "msg": problem or None,
     }

@@ -287,7 +287,7 @@ SHAPES: t.Mapping[str, Fields] = {
             {"name": _NAME, "uuid": _TEXT, "phase": _TEXT, "managed": _FLAG, "renamed_from": _TEXT}
         ],
     },
-    "renamed": {"vms": [{**_MADE, "steps": _TEXTS}]},
+    "renamed": {"vms": [{**_MADE, "steps": _TEXTS, "kept": [{"path": _TEXT, "reason": _TEXT}]}]},
     "snapshot_look": {
         "vms": [
             {

@@ -127,19 +127,35 @@ def confirm(old: str, new: str, host: str, seen: Fleet) -> str:
 
 
 def report(
-    old: str, new: str, host: str, answers: Mapping[str, Answer], problem: str, *, check: bool
+    old: str,
+    new: str,
+    host: str,
+    answers: Mapping[str, Answer],
+    problem: str,
+    *,
+    check: bool,
+    taken: Mapping[str, Answer] | None = None,
 ) -> tuple[str, list[str]]:
-    """The report as text, and the failures."""
+    """The report as text, and the failures. ``taken`` is the answer of the stage before, whose
+    steps were done first."""
     (one,) = outcomes({host: [new]}, answers)
-    entry = one.entry or {}
+    entries = [one.entry or {}]
+    if taken is not None:
+        (first,) = outcomes({host: [new]}, taken)
+        entries.insert(0, first.entry or {})
+    changed = any(entry.get("changed") for entry in entries)
     failures = [f"renaming {old} to {one.problem}"] if one.problem is not None else []
     if problem:
-        back = "" if one.problem is not None else "; it has its old name again"
+        back = "" if one.problem is not None or check else "; it has its old name again"
         failures.insert(0, f"{old!r} is not renamed to {new!r}: {problem}{back}")
-    word = "renamed" if entry.get("changed") else "unchanged"
-    word = "would be renamed" if check and entry.get("changed") else word
-    steps = "; ".join(map(str, as_list(entry.get("steps"))))
-    row = [f"{old} to {new}", host, "failed" if failures else word, steps]
+    word = "renamed" if changed else "unchanged"
+    word = "would be renamed" if check and changed else word
+    steps = [str(step) for entry in entries for step in as_list(entry.get("steps"))]
+    steps += [
+        f"keep the name of {volume['path']}: {volume['reason']}"
+        for volume in as_mappings(entries[0].get("kept"))
+    ]
+    row = [f"{old} to {new}", host, "failed" if failures else word, "; ".join(steps)]
     return table(_HEADS, [row]) + "\n", failures
 
 

@@ -27,6 +27,7 @@ from ..plan.steps import Effect, Plan, Step
 PHASE = "renaming"
 LOG_FOLDER = "/var/log/libvirt/qemu"
 NVRAM_FOLDER = "/var/lib/libvirt/qemu/nvram"
+_SEPARATORS = "_.-"  # after the VM's name in the name of a volume
 _WAYS = {
     "snapshot": (
         "ansible-playbook fleet.virt.snapshot -e vm_name={} -e virt_snapshot=NAME"
@@ -54,7 +55,8 @@ class File:
 class Facts:
     """The VM under its present name; ``taken``: another domain here has the new one.
 
-    ``users`` describe what else refers to a volume that will be renamed.
+    ``users`` describe what else refers to a volume that will be renamed, ``kept`` are the paths of
+    its disks that keep their names although its volumes are renamed, each with the reason.
     """
 
     name: str
@@ -70,12 +72,36 @@ class Facts:
     files: tuple[File, ...] = ()
     taken: bool = False
     users: tuple[str, ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
 
 
 def volume_name(path: str, old: str, new: str) -> str | None:
-    """The name of a volume once the VM is renamed; None if it is not named after the VM."""
+    """The name of a volume once the VM is renamed; None if it is not named after the VM.
+
+    Other programs call the disk of ``web1`` ``web1.qcow2`` or ``web1-1.qcow2``. One name may begin
+    with the other: the longer that fits is the one that the volume has.
+    """
     folder, name = posixpath.split(path)
-    return f"{folder}/{new}{name[len(old) :]}" if name.startswith(f"{old}_") else None
+    if not _is_named_after(name, old) or (len(new) > len(old) and _is_named_after(name, new)):
+        return None
+    return f"{folder}/{new}{name[len(old) :]}"
+
+
+def _is_named_after(name: str, vm: str) -> bool:
+    return name.startswith(tuple(f"{vm}{one}" for one in _SEPARATORS))
+
+
+def kept(
+    own: t.Iterable[OwnVolume], disks: t.Iterable[str], old: str, new: str
+) -> t.Iterator[tuple[str, str]]:
+    """The files of its ``disks``, and its ``own`` volumes, that keep their names, and why."""
+    mine = [one.path for one in own]
+    for path in dict.fromkeys([*mine, *disks]):
+        renamed = volume_name(path, old, new) or _is_named_after(posixpath.basename(path), new)
+        if path in mine and not renamed:
+            yield path, f"it is not named after {old!r}"
+        elif path not in mine:
+            yield path, f"it does not belong to {old!r}"
 
 
 def names_of(path: str, old: str, new: str, uuid: str) -> tuple[str, str] | None:

@@ -125,6 +125,20 @@ def test_check_mode_says_what_is_done(machines: Machines, monkeypatch: pytest.Mo
         assert machine.effects.done == []
 
 
+@pytest.mark.parametrize("volumes", [False, True])
+def test_steps_of_the_stages_are_those_of_check_mode(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, volumes: bool
+) -> None:
+    with machines.new() as machine:
+        _define(machine, monkeypatch, volumes=volumes)
+        (predicted,) = (machine.call(_stage("take", check=True, volumes=volumes)) or {})["vms"]
+        assert machine.effects.done == []
+        done = [machine.call(_stage(stage, volumes=volumes)) for stage in ("take", "finish")]
+        entries = [entry for result in done if result is not None for entry in result["vms"]]
+        assert [step for entry in entries for step in entry["steps"]] == predicted["steps"]
+        assert entries[0]["kept"] == predicted["kept"]
+
+
 @pytest.mark.parametrize("how", ["kill_at", "fail_at"])
 @pytest.mark.parametrize("stages", [("all",), ("take", "finish")])
 @pytest.mark.parametrize("volumes", [False, True])

@@ -285,7 +285,16 @@ GOOD: dict[str, Answer] = {
         ]
     },
     "renamed": {
-        "vms": [{"name": "web2", "changed": True, "failed": False, "msg": None, "steps": ["x"]}]
+        "vms": [
+            {
+                "name": "web2",
+                "changed": True,
+                "failed": False,
+                "msg": None,
+                "steps": ["x"],
+                "kept": [{"path": "/srv/a.iso", "reason": "it does not belong to 'web1'"}],
+            }
+        ]
     },
     "snapshot_look": {
         "vms": [

@@ -251,3 +251,53 @@ def test_what_is_told() -> None:
     assert "failed" in text
     assert failures == ["'a' is not renamed to 'b': 'b' is on hv2; it has its old name again"]
     assert rename_decision.report("a", "b", "hv1", {}, "", check=False)[1]
+
+
+def test_report_of_two_stages_is_that_of_check_mode() -> None:
+    path = {"path": "/srv/a.iso", "reason": "it does not belong to 'a'"}
+    whole = {"name": "b", "changed": True, "failed": False, "msg": None, "kept": [path]}
+    steps = ["mark a", "rename a to b", "mark b as complete"]
+    predicted = rename_decision.report(
+        "a", "b", "hv1", {"hv1": {"vms": [{**whole, "steps": steps}]}}, "", check=True
+    )
+    taken = {"hv1": {"vms": [{**whole, "steps": steps[:-1]}]}}
+    ended = {"hv1": {"vms": [{**whole, "kept": [], "steps": steps[-1:]}]}}
+    real = rename_decision.report("a", "b", "hv1", ended, "", check=False, taken=taken)
+    assert predicted[0].replace("would be renamed", "renamed").split() == real[0].split()
+    assert "keep the name of /srv/a.iso: it does not belong to 'a'" in real[0]
+    assert predicted[1] == real[1] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "after"),
+    [
+        ("web1_system.qcow2", "web1", "web9", "web9_system.qcow2"),
+        ("legacy1.qcow2", "legacy1", "new", "new.qcow2"),
+        ("legacy1-1.qcow2", "legacy1", "new", "new-1.qcow2"),
+        ("legacy10.qcow2", "legacy1", "new", None),
+        ("data.qcow2", "legacy1", "new", None),
+        ("web.example.qcow2", "web", "web.example", None),
+        ("web.qcow2", "web", "web.example", "web.example.qcow2"),
+        ("web.example.qcow2", "web.example", "web", "web.qcow2"),
+        ("web-2_system.qcow2", "web-2", "web", "web_system.qcow2"),
+    ],
+)
+def test_volume_named_after_its_vm_gets_the_new_name(
+    name: str, old: str, new: str, after: str | None
+) -> None:
+    found = rename_plan.volume_name(f"/pool/{name}", old, new)
+    assert found == (None if after is None else f"/pool/{after}")
+    if after is not None:  # a second run leaves it alone
+        assert rename_plan.volume_name(f"/pool/{after}", old, new) is None
+
+
+def test_volumes_that_keep_their_names_are_named_with_the_reason() -> None:
+    own = [
+        OwnVolume("default", name, f"/pool/{name}", "vda", "disk", "1")
+        for name in ("a.qcow2", "b_data.qcow2", "odd.qcow2")
+    ]
+    disks = ["/pool/a.qcow2", "/srv/shared.iso"]
+    assert dict(rename_plan.kept(own, disks, "a", "b")) == {
+        "/pool/odd.qcow2": "it is not named after 'a'",
+        "/srv/shared.iso": "it does not belong to 'a'",
+    }
