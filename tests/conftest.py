@@ -10,12 +10,13 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import counting, scheduling
+from tests import counting, leftovers, scheduling
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -107,11 +108,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         scheduling.go_by(item.nodeid)
 
 
+_MARK = pytest.StashKey[str]()
+
+
 class LastLine:
     """Count tests by name and print the totals after everything else."""
 
     def __init__(self) -> None:
         self.outcomes: dict[str, str] = {}
+        self.processes: list[str] = []
+
+    def left(self, found: list[str]) -> None:
+        """Note processes that the run left behind, which is a failure."""
+        self.processes = found
+        self.outcomes["processes that are left"] = "failed"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note the worst that happened to a test in set-up, call and tear-down."""
@@ -144,9 +154,25 @@ def pytest_configure(config: pytest.Config) -> None:
         if not config.workerinput.get("laboratory", True):
             scheduling.give_way()
         return
+    config.stash[_MARK] = leftovers.mark()
     config.pluginmanager.register(counting.Counts(), "counts")
     config.pluginmanager.register(LastLine(), "last-line")
     config.pluginmanager.register(scheduling.Timing(), "timing")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
+    """Once all processes of tests have ended: nothing that they started may go on."""
+    yield
+    if _MARK not in session.config.stash:
+        return
+    support = sys.modules.get("ansible_collections.fleet.virt.tests.integration.support.ansible")
+    if support is not None:
+        support.SERVERS.close()  # ended by its process otherwise, which goes on here
+    found = leftovers.remaining(session.config.stash[_MARK], os.environ.get("FLEET_VIRT_LAB"))
+    if found:
+        session.config.pluginmanager.get_plugin("last-line").left(found)
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(trylast=True)
@@ -156,6 +182,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if last_line is not None and terminal is not None:
         terminal.ensure_newline()
+        for line in last_line.processes:
+            terminal.write_line(f"left behind by this run: {line}")
         for line in config.pluginmanager.get_plugin("counts").lines():
             terminal.write_line(line)
         terminal.write_line(last_line.line())

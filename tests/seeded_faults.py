@@ -23,7 +23,8 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[1]
 _COPIED = ("changelogs", "meta", "plugins", "roles", "playbooks", "tests/lab", "tests/unit")
 _FILES = ("galaxy.yml", "pytest.ini", "tests/__init__.py", "tests/conftest.py")
-_FILES += ("tests/counting.py", "tests/scheduling.py", "tests/durations.txt")
+_FILES += ("tests/counting.py", "tests/leftovers.py", "tests/scheduling.py")
+_FILES += ("tests/durations.txt",)
 _SECONDS = 300
 _PARALLEL = 2
 

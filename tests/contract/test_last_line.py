@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -112,3 +115,30 @@ def test_counts_of_all_processes_come_before_the_last_line(workers: str, tmp_pat
     assert shown[0][1].endswith("test_0.py::test_boots")
     assert shown[2][1].endswith("test_0.py::lab (fixture)")
     assert lines[-1] == "4 passed, 0 failed, 0 skipped"
+
+
+LEAVES = """\
+import subprocess
+def test_leaves_something():
+    {0}subprocess.Popen(["sleep", "600"], start_new_session=True)
+    subprocess.Popen(["sleep", "{1}"], start_new_session=True)
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("leaves", [True, False])
+def test_run_that_leaves_a_process_behind_fails(leaves: bool, workers: str, tmp_path: Path) -> None:
+    """One that ends soon is none."""
+    (tmp_path / "test_it.py").write_text(LEAVES.format("" if leaves else "# ", 2))
+    (tmp_path / "conftest.py").write_text("from tests import leftovers\nleftovers._SECONDS = 6\n")
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", "pytest.ini"]
+    command += ["--numprocesses", workers, "--dist", "loadgroup", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, tmp_path], cwd=_tools.CHECKOUT, capture_output=True, text=True, check=False
+    )
+    shown = re.findall("^left behind by this run: ([0-9]+): (.*) [(]", done.stdout, re.MULTILINE)
+    for pid, _command in shown:
+        os.kill(int(pid), signal.SIGKILL)
+    assert [command for _pid, command in shown] == (["sleep 600"] if leaves else [])
+    assert done.stdout.endswith(f"\n1 passed, {int(leaves)} failed, 0 skipped\n"), done.stdout
+    assert done.returncode == int(leaves)

@@ -103,7 +103,7 @@ def test_what_needs_no_laboratory_runs_beside_them(
             text = _TEST.format(seconds, str(ran))
             (site / "tests" / folder / f"test_{name}.py").write_text(text)
     (site / "tests" / "integration" / "test_lab.py").write_text(_TEST.format(0, str(ran)))
-    for name in ("conftest.py", "counting.py", "scheduling.py", "__init__.py"):
+    for name in ("conftest.py", "counting.py", "leftovers.py", "scheduling.py", "__init__.py"):
         shutil.copy(checkout / "tests" / name, site / "tests")
     shutil.copytree(checkout / "tests" / "lab", site / "tests" / "lab", copy_function=shutil.copy)
     alone = ["-p", "no:cacheprovider", "--import-mode=importlib", "-c", "/dev/null"]

@@ -9,7 +9,7 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from . import cleanup, images, roots
 from .errors import LabError, Progress
@@ -31,6 +31,10 @@ killed program left is taken away by the next `up` or `down`.
 """
 
 
+# Options with a value: what follows them is no verb
+_VALUED = ("--name", "--suite", "--suites")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="lab", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -40,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
 
     def verb(name: str, text: str, host: bool = False) -> argparse.ArgumentParser:
         one = verbs.add_parser(name, help=text, description=text)
+        one.add_argument("--name", default=argparse.SUPPRESS, help="the laboratory")
         if host:
             one.add_argument("host", metavar="HOST", help="hv1, hv2 ...")
         return one
@@ -72,6 +77,20 @@ def _parser() -> argparse.ArgumentParser:
     verb("roots", "build the hosts' root trees that are not in the cache yet, and print them")
     verb("packages", "print the Debian packages this machine needs")
     return parser
+
+
+def _verb_first(words: Sequence[str], verbs: Collection[str]) -> list[str]:
+    """The words as the parser wants them: a verb may come after its options and its host."""
+    place = 0
+    while place < len(words) and words[place] not in verbs:
+        place += 2 if words[place] in _VALUED else 1
+    return [*words[place : place + 1], *words[:place], *words[place + 1 :]]
+
+
+def _arguments(words: Sequence[str]) -> argparse.Namespace:
+    parser = _parser()
+    verbs = next(action.choices for action in parser._actions if action.dest == "verb")
+    return parser.parse_args(_verb_first(words, verbs or ()))
 
 
 def _status() -> None:
@@ -124,7 +143,7 @@ def _do(arguments: argparse.Namespace) -> int:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line; 0 when done, 1 when that was not possible."""
-    arguments = _parser().parse_args(words)
+    arguments = _arguments(sys.argv[1:] if words is None else words)
     # An orderly end also when told to end: what was begun is taken away again.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:

@@ -25,6 +25,7 @@ from .errors import LabError
 __all__ = [
     "MARK",
     "Identity",
+    "ancestors",
     "boot_id",
     "dead",
     "find",
@@ -226,7 +227,7 @@ def _multiplexer(pid: int, control: bytes) -> bool:
     return command.startswith(b"ssh: " + control + b"/") and b"[mux]" in command
 
 
-def _ourselves() -> set[int]:
+def ancestors() -> set[int]:
     """This process and its ancestors: never ours to end."""
     line: set[int] = set()
     pid = os.getpid()
@@ -243,7 +244,7 @@ def _ourselves() -> set[int]:
 def find(directory: Path, role: str | None = None, control: Path | None = None) -> list[int]:
     """The living processes of a laboratory, or of one role (a host's name) in it."""
     folder = f"{directory}/hosts/{role}/" if role else f"{directory}/"
-    ours = _ourselves()
+    ours = ancestors()
     found = []
     for entry in os.listdir("/proc"):
         if not entry.isdigit() or int(entry) in ours:

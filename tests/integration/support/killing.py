@@ -9,6 +9,7 @@ import contextlib
 import os
 import secrets
 import signal
+import time
 from pathlib import Path
 
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
@@ -78,15 +79,42 @@ def seconds(said: str) -> float:
 
 
 def kill_tree(top: int) -> None:
-    """Kill a process and all that it started, at once: Ansible's workers have own sessions."""
+    """Kill a process and all that it started, at once: Ansible's workers have own sessions.
+
+    They are stopped first: the kernel's list of children is complete only if nothing ends or begins
+    meanwhile, and a worker that is missed would go on without its playbook.
+    """
     doomed = [top]
     for pid in doomed:
-        for task in Path(f"/proc/{pid}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                doomed += [int(child) for child in task.read_text(encoding="ascii").split()]
+        _send(pid, signal.SIGSTOP)
+        doomed += [child for child in _children(pid) if child not in doomed]
     for pid in doomed:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        _send(pid, signal.SIGKILL)
+
+
+def _children(pid: int) -> list[int]:
+    """The processes that a stopped one has started, once it has stopped."""
+    found: list[int] = []
+    deadline = time.monotonic() + 5
+    while not _stopped(pid) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += [int(child) for child in task.read_text(encoding="ascii").split()]
+    return found
+
+
+def _stopped(pid: int) -> bool:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True
+    return text.rpartition(")")[2].split()[0] in "TZX"
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 # For Ansible it is the Python of a hypervisor. Its folder says which module dies there, in which of

@@ -16,7 +16,6 @@ import array
 import collections
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -25,6 +24,7 @@ import typing as t
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from .killing import kill_tree
 from .preloaded_server import PROGRAMS
 from .process import Forked
 
@@ -78,7 +78,7 @@ class Preloaded:
             try:
                 return process.wait(limit)
             except BaseException:
-                process.send_signal(signal.SIGKILL)
+                kill_tree(process.pid)  # its workers would go on
                 raise
 
     def begin(self, argv: Sequence[str], environment: Mapping[str, str], heard: bool) -> Forked:
