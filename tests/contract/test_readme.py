@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from xml.etree import ElementTree
 
 import pytest
 from ansible_collections.fleet.virt.tests.contract import _tools, documentation
@@ -39,9 +40,29 @@ def test_it_says_what_it_is_in_three_lines() -> None:
     assert len(text.splitlines()) == 3
 
 
+def test_first_vm_is_within_two_screens() -> None:
+    """A picture counts as what it shows: half a screen."""
+    before = README.partition("fleet.virt.provision_vm -e vm_name=")[0]
+    assert "\n```sh\n" in before
+    assert len(before.splitlines()) < 2 * 45
+    assert len(README.splitlines()) < 5 * 45
+
+
+def test_picture_is_there_and_was_recorded() -> None:
+    (picture,) = re.findall(r"^!\[[^\]]+\]\(([^)]+)\)$", README, re.MULTILINE)
+    shown = ElementTree.fromstring((_tools.CHECKOUT / picture).read_text(encoding="utf-8"))
+    lines = [text.text or "" for text in shown.iter("{http://www.w3.org/2000/svg}text")]
+    commands = [line for line in lines if line.startswith("$ ")]
+    for playbook in ("provision_vm", "migrate_vm", "repair_vms"):
+        assert any(f"fleet.virt.{playbook}" in command for command in commands), commands
+    assert any("kill -9" in line for line in lines)
+    assert any(re.match(r"web1 +hv\d +hv\d +moved \(finish\)", line) for line in lines)
+
+
 @pytest.mark.parametrize("module", documentation.modules())
-def test_names_module(module: str) -> None:
-    assert re.search(rf"`(fleet\.virt\.)?{module}`", README)
+def test_module_is_listed(module: str) -> None:
+    listed = (GUIDES / "contents.rst").read_text(encoding="utf-8")
+    assert f"``fleet.virt.{module}``" in listed
 
 
 @pytest.mark.parametrize(

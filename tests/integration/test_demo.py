@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 import subprocess
+import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,9 +114,12 @@ def _shape(text: str) -> list[str]:
     return [re.sub(r"\s+", " ", line).strip() for line in text.splitlines() if line.strip()]
 
 
-def test_readme_shows_what_it_prints(shown: tuple[str, float], checkout: Path) -> None:
-    readme = (checkout / "README.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```console\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+def test_guide_shows_what_it_prints(shown: tuple[str, float], checkout: Path) -> None:
+    guide = (checkout / "docs/docsite/rst/laboratory.rst").read_text(encoding="utf-8")
+    (shown_block,) = re.findall(
+        r"^\.\. code-block:: console\n\n((?:    .*\n|\n)+)", guide, re.MULTILINE
+    )
+    block = textwrap.dedent(shown_block)
     printed = _shape(shown[0])
     lines = [line for line in _shape(block) if not line.startswith("$")]
     assert len(lines) > 15

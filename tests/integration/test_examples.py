@@ -392,6 +392,7 @@ _COMMANDS: dict[str, str] = {
     f"{_ADHOC}{_ASK_WEB1} addresses=true'": r'"name": "web1"',
     f"{_ADHOC}-m fleet.virt.virt_host_info -a 'uri=qemu:///session'": r'"uri": "qemu:///session"',
     "ansible localhost -m fleet.virt.virt_query -a 'uri=test:///default'": r'"name": "test"',
+    f"{_PLAY}adopt --check": r"db1 +hv2 +would be adopted",
     f"{_PLAY}console_log -e vm_name=web1": r"web1 on hv1:\n  \S",
     f"{_PLAY}host_info": r"hv1 +ready(.*\n)*hv2 +ready",
     f"{_PLAY}host_info --limit hv1": r"hv1 +ready",
@@ -422,6 +423,8 @@ _COMMANDS: dict[str, str] = {
 _OURS = "<metadata><fleet xmlns='urn:fleet.virt:1'/></metadata>"
 _SHOWN = re.compile(r"(?:\$ )?((?:(?:ANSIBLE_\w+=\S+ )?ansible(?:-\w+)?|make lab) .*?)(?:  +#.*)?$")
 
+_INLINE = re.compile(r"`(ansible(?:-playbook|-inventory)? [^`]+)`")  # also in tables
+
 
 def _blocks(path: Path) -> Iterator[tuple[str, str]]:
     """The code blocks of a document: language and text."""
@@ -441,6 +444,8 @@ def _shown() -> list[str]:
             if language in {"sh", "shell", "console"}:
                 lines = [part for line in block.splitlines() for part in line.split(" && ")]
                 found += [match[1] for line in lines if (match := _SHOWN.match(line))]
+        if path.suffix == ".md":
+            found += _INLINE.findall(path.read_text(encoding="utf-8"))
     return list(dict.fromkeys(found))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from ansible_collections.fleet.virt.tests.integration.reading.conftest import HV1, HV2, Fleet
 from ansible_collections.fleet.virt.tests.integration.support.ansible import Ansible, Run
-from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
+from ansible_collections.fleet.virt.tests.integration.support.guests import Guests
 from ansible_collections.fleet.virt.tests.lab.laboratory import Laboratory
 
 _PLUGIN = """\
@@ -148,27 +148,29 @@ def test_nothing_a_guest_says_is_executed(ansible: Ansible, fleet: Fleet, folder
 
 
 # An agent in the guest that lies: it answers with text that would be an option of ssh, a template,
-# addresses of the controller itself. On guest-mute it falls silent, still connected.
+# addresses of the controller itself. On guest-mute it falls silent, still connected. It starts no
+# program to answer: where that takes longer than libvirt waits, each answer is to an earlier
+# question, and while somebody goes on asking there is none in time.
 _LIAR = r"""
 cat > /sbin/agent <<'END'
 #!/bin/sh
 for port in /sys/class/virtio-ports/*; do
   grep -qsx org.qemu.guest_agent.0 "$port/name" && break
 done
+read -r mac < /sys/class/net/eth0/address
+say="{\"return\": [{\"name\": \"EVIL\", \"hardware-address\": \"$mac\", \"ip-addresses\": ["
+for lie in "-oProxyCommand=touch TRAP" "EVIL" 127.0.0.1 ::ffff:127.0.0.1 fe80::1 0.0.0.0; do
+  say="$say{\"ip-address-type\": \"ipv4\", \"ip-address\": \"$lie\", \"prefix\": 24}, "
+done
+say="$say{\"ip-address-type\": \"ipv4\", \"ip-address\": \"192.0.2.7\", \"prefix\": 24}]}]}"
 exec 3<> "/dev/${port##*/}"
-mac=$(cat /sys/class/net/eth0/address)
 while read -r line <&3; do
   case $line in
   *guest-sync*)
-    id=$(echo "$line" | sed 's/.*"id": *\([0-9]*\).*/\1/')
-    echo "{\"return\": $id}" >&3 ;;
-  *guest-network-get-interfaces*)
-    say='{"return": [{"name": "EVIL", "hardware-address": "MAC", "ip-addresses": ['
-    for lie in "-oProxyCommand=touch TRAP" "EVIL" 127.0.0.1 ::ffff:127.0.0.1 fe80::1 0.0.0.0; do
-      say="$say{\"ip-address-type\": \"ipv4\", \"ip-address\": \"$lie\", \"prefix\": 24}, "
-    done
-    say="$say{\"ip-address-type\": \"ipv4\", \"ip-address\": \"192.0.2.7\", \"prefix\": 24}]}]}"
-    echo "$say" | sed "s/MAC/$mac/" >&3 ;;
+    id=${line##*\"id\":}
+    id=${id# }
+    echo "{\"return\": ${id%%[!0-9]*}}" >&3 ;;
+  *guest-network-get-interfaces*) echo "$say" >&3 ;;
   *guest-mute*)
     echo '{"return": {}}' >&3
     while :; do sleep 60; done ;;
@@ -176,23 +178,41 @@ while read -r line <&3; do
   esac
 done
 END
-kill $(pidof qemu-ga)
+grep -q guest-mute /sbin/agent
+"""
+# At once: one that is told to end may be in the middle of an answer
+_NEXT_AGENT = "kill -9 $(pidof qemu-ga)"
+
+
+def _lie(guests: Guests) -> str:
+    """What the new agent says, asked on the hypervisor: connections to that would take what the
+    guest needs."""
+    told = guests.lab.ssh("hv2", _ASK_LIAR, check=False, timeout=150).stdout
+    assert "192.0.2.7" in told, f"{told}\n{guests.standing('hv2', 'liar2')}"
+    return told
+
+
+# Until the lie comes, as long as a guest may take to boot
+_ASK_LIAR = """
+for try in $(seq 300); do
+  told=$(timeout 20 virsh -q domifaddr liar2 --source agent 2>&1)
+  case $told in *192.0.2.7*) break ;; esac
+  [ $SECONDS -lt 120 ] || break
+  sleep 0.3
+done
+echo "$told"
 """
 
 
 def test_an_agent_that_lies_and_then_is_dead(ansible: Ansible, fleet: Fleet, folder: Path) -> None:
     """Only addresses come out of it; dead, it costs seconds and an error in its own entry."""
-    guests, lab = fleet.guests, fleet.guests.lab
+    guests = fleet.guests
     try:
         guests.wait_agent("hv2", "liar2")
         script = _LIAR.replace("TRAP", str(fleet.trap)).replace("EVIL", "{{ 7 * 191 }}")
-        guests.execute("hv2", "liar2", script, wait=False)
-        said = "virsh domifaddr liar2 --source agent"
-        lie = wait_for(
-            lambda: "192.0.2.7" in (told := lab.ssh("hv2", said, check=False).stdout) and told,
-            30,
-            "the lying agent",
-        )
+        guests.execute("hv2", "liar2", script)  # it is there now, whole
+        guests.execute("hv2", "liar2", _NEXT_AGENT, wait=False)
+        lie = _lie(guests)
         assert "-oProxyCommand=touch" in lie  # libvirt passes on whatever it is told
         listed = _listed(ansible.run("ansible-inventory", ["--list"], inventory=folder))
         assert _vars(listed, "liar2")["virt_addresses"] == ["192.0.2.7"]
