@@ -68,11 +68,27 @@ class ActionModule(FleetAction):
         placing = registered(task_vars, options["results"], PLACING)
         new = [one for one in domains if one.name in absent]
         places = self._places(new, placing, options["lost"], task_vars)
-        entries = fleet_plan.compare(names, answers, places, proofs.named(silent))
+        there = [one for one in domains if one.name not in absent]
+        unusable = self._unusable(there, task_vars)
+        entries = fleet_plan.compare(names, answers, places, proofs.named(silent), unusable)
         cut = [
             f"{name}: {silent[name].why}" for name in silent if outcomes.is_cut(given.get(name, {}))
         ]
         return self._shown(options, entries, silent, cut)
+
+    def _unusable(self, domains: t.Sequence[Domain], task_vars: Values) -> dict[str, str]:
+        """Why images of VMs that exist cannot be used, by VM; provisioning reads them as well."""
+        variables = _batch.Variables(task_vars, self._templar)
+        known: dict[frozenset[str], str | None] = {}
+        found = {}
+        for domain in domains:
+            values = frozenset(disk.image.value for disk in domain.disks if disk.image is not None)
+            if values not in known:
+                known[values] = _image_problem(domain, variables)
+            problem = known[values]
+            if problem is not None:
+                found[domain.name] = problem
+        return found
 
     def _places(
         self,
@@ -138,3 +154,11 @@ class ActionModule(FleetAction):
         if problems:
             result.update(failed=True, msg="\n".join(problems))
         return result
+
+
+def _image_problem(domain: Domain, variables: _batch.Variables) -> str | None:
+    try:
+        _batch.controller_images([domain], variables, check=True)
+    except FleetVirtError as error:
+        return str(error)
+    return None

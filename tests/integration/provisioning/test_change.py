@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import shlex
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.fleet.virt.tests.integration import harness
+from ansible_collections.fleet.virt.tests.integration.support import agreement
 from ansible_collections.fleet.virt.tests.integration.support.waiting import wait_for
 from lxml import etree
 
 from .conftest import Fleet
 
+_SEED = os.environ.get("FLEET_VIRT_SEED", "20261127")
 _PROVISION = "ansible-playbook fleet.virt.provision_vm -e @vms.yml"
 # As the guide shows them, in this order, each with what it must print
 COMMANDS = {
@@ -217,6 +220,9 @@ def test_changes_of_a_guest_that_runs(fleet: Fleet) -> None:
     run.succeeded()
     (after,) = fleet.init("hv1", **less)["vms"]
     assert (after["changed"], after["pending"]) == (False, [])
+
+    # whatever is asked of it, plan, check mode and run agree
+    agreement.judge(fleet.lab, "hv1", _SEED, 5, "grows")
 
 
 def test_the_commands_of_the_guide(fleet: Fleet, tmp_path: Path) -> None:

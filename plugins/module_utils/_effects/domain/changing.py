@@ -36,7 +36,7 @@ from ..._pure.domain.devices import Disk
 from ..._pure.domain.domain import Domain
 from ..._pure.lifecycle import state_plan
 from ..._pure.placement import demand
-from ..._pure.plan.steps import predict
+from ..._pure.plan.steps import Plan, predict
 from ..._units import MIB
 from ..base.lookup import is_saved, read_metadata
 from .creation_types import DiskPlan, Host, Job
@@ -120,6 +120,7 @@ def look(
     facts = dataclasses.replace(facts, files=there, stays=_stays(host, dom, stored, domain))
     found = Change(dom, domain, wanted, facts, volumes, plans)
     found.converged = change_plan.plan(facts, wanted, volumes, None if bases else differing)
+    _require_accepted(host, found)
     _require_sources(host, missing, str(dom.UUIDString()))
     if "xml" in {one.path for one in found.converged.changes}:
         from . import schema  # few VMs have a fragment
@@ -165,6 +166,22 @@ def _unplugged(facts: Facts, domain: Domain) -> set[str]:
     devices |= {f"nics.{nic.name}" for nic in domain.nics}
     found = change_plan.differences(facts, Wanted(domain, ""), facts.live)
     return devices & {one.path for one in found}
+
+
+def _require_accepted(host: Host, change: Change) -> None:
+    """Refuse a plan whose definition libvirt would refuse."""
+    if not change.converged.plan.steps or not change.converged.changes:
+        return
+    before, after = change.facts.inactive, predict(change.facts, change.converged.plan.steps)
+    if after.inactive == before:
+        return
+    from . import accepted  # few VMs are changed
+
+    name = change.domain.name
+    problem = accepted.refusal(host.connection, name, before, after.inactive)
+    if problem is not None:
+        refused = Plan[Facts](refusals=(problem,))
+        change.converged = dataclasses.replace(change.converged, plan=refused)
 
 
 def _require_sources(host: Host, missing: t.Sequence[Disk], uuid: str) -> None:
@@ -220,10 +237,10 @@ def read(
     number, reason = connection.call(f"read the state of {name}", dom.state, 0)[:2]
     state = state_name(number)
     running = number == DOMAIN_RUNNING
-    sizes = {}
-    for target, path in difference.sized_disks(domain, inactive, stored).items():
-        found = connection.call(f"read disk {target} of {name}", dom.blockInfo, path, 0)
-        sizes[path] = int(found[0])
+    balloon: bool | None = None
+    if running and _has_other_memory(live, domain):
+        balloon = _has_balloon_driver(connection, dom, str(live))
+    sizes, not_grown = _sizes(connection, dom, stored, domain, inactive, live)
     return Facts(
         name,
         inactive,
@@ -233,12 +250,45 @@ def read(
         sizes=sizes,
         running=running,
         saved=not active and is_saved(connection, dom),
-        balloon=running
-        and _has_other_memory(live, domain)
-        and _has_balloon_driver(connection, dom),
+        balloon=balloon,
+        not_grown=not_grown,
         state=state,
         reason=reason_name(state, reason),
     )
+
+
+def _sizes(
+    connection: Connection,
+    dom: VirDomain,
+    stored: Metadata,
+    domain: Domain,
+    inactive: str,
+    live: str | None,
+) -> tuple[dict[str, int], dict[str, str]]:
+    """Bytes by path of the disks whose size is requested, and why some cannot be grown.
+
+    libvirt knows, and grows, the disks that a running VM has, and those of one that is off; not one
+    that a running VM gets at its next start.
+    """
+    paths = difference.sized_disks(domain, inactive, stored)
+    root = None if live is None else _lxml.parse(live, domain.name)
+    runs = None if root is None else change_plan.disk_paths(root)
+    sizes, resting = {}, {}
+    for target, path in paths.items():
+        if runs is None or path in runs:
+            info = connection.call(f"read disk {target} of {domain.name}", dom.blockInfo, path, 0)
+            sizes[path] = int(info[0])
+        if runs is None:
+            resting[path] = sizes[path]
+    if not paths or (runs is not None and runs >= set(paths.values())):
+        return sizes, {}
+    from . import accepted  # few VMs with sizes are off, or get a disk at their next start
+
+    if runs is not None:
+        unplugged = [path for path in paths.values() if path not in runs]
+        resting = accepted.volume_sizes(connection, unplugged)
+    reasons = accepted.not_grown(connection, domain, inactive, stored, resting)
+    return {**sizes, **resting}, reasons
 
 
 def _has_other_memory(live: str | None, domain: Domain) -> bool:
@@ -248,13 +298,17 @@ def _has_other_memory(live: str | None, domain: Domain) -> bool:
     return settings.MEMORY.found(_lxml.parse(live, domain.name)) != domain.memory
 
 
-def _has_balloon_driver(connection: Connection, dom: VirDomain) -> bool:
-    """Whether the guest's balloon driver is loaded: only then it reports its unused memory."""
+def _has_balloon_driver(connection: Connection, dom: VirDomain, live: str) -> bool | None:
+    """Whether the guest's balloon driver is loaded: only then it reports its unused memory.
+
+    None where QEMU does not ask for that (no ``<stats period>``).
+    """
     try:
         stats = connection.call(f"read the memory of {dom.name()}", dom.memoryStats)
     except LibvirtFailure:
         return False  # no balloon, or the VM is shutting down
-    return "unused" in stats
+    period = _lxml.parse(live, str(dom.name())).find("devices/memballoon/stats[@period]")
+    return True if "unused" in stats else None if period is None else False
 
 
 def _rendered(

@@ -19,6 +19,7 @@ from ..._errors import FleetVirtError, LibvirtFailure, PlanRefused, told
 from ..._libvirt import DOMAIN_AFFECT_LIVE
 from ..._pure.base import metadata
 from ..._pure.change import definition, remains
+from ..._pure.change import plan as change_plan
 from ..._pure.change.definition import Device
 from ..._pure.change.pending import pending
 from ..._pure.change.plan import PHASE, Facts
@@ -29,10 +30,9 @@ from ..._pure.hardware import systems
 from ..._pure.plan.steps import Step
 from ..base import domains, lookup
 from ..base import owner as owners
-from ..machine import storage
 from ..plan import executor
 from ..plan.executor import Turns
-from . import changing, creation_volumes
+from . import accepted, changing, changing_reached, creation_volumes
 from .changing import Change
 from .creation_types import Host, Job, require_bases
 
@@ -140,6 +140,10 @@ def carry_out(host: Host, jobs: t.Sequence[Job], run: str) -> None:
         if done.problem is None:
             work.job.changed = True
             work.job.waits = _waits(work)
+            missing = changing_reached.missed(host, work.change)
+            if missing:
+                work.job.changed = len(missing) < len(work.change.converged.changes)
+                work.job.fail(changing_reached.message(work.name, missing))
             continue
         facts = _reread(work) if work.begun else work.original
         left = None if facts is None else work.remains(facts)
@@ -457,12 +461,11 @@ def _define_back(work: Work, _step: Step[Facts]) -> None:
 def _grow(work: Work, step: Step[Facts]) -> Turns:
     yield from ()
     path, size = t.cast("tuple[str, int]", step.about)
-    if work.original.live is not None:
+    if work.original.live is not None and path in change_plan.disk_paths(work.live()):
         flags = _libvirt.DOMAIN_BLOCK_RESIZE_BYTES
         work.call("grow a disk", work.dom.blockResize, path, size, flags)
         return
-    connection = work.host.connection
-    volume = storage.volume_at(connection, path)
+    volume = accepted.volume_to_grow(work.host.connection, path)
     work.call("grow a disk", volume.resize, size, 0)
 
 

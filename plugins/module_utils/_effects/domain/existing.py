@@ -39,6 +39,7 @@ def compare(
     """
     host = Host(connection, settings)
     found: list[dict[str, object]] = []
+    changes: dict[str, changing.Change] = {}
     for domain in domains:
         dom = find_domain(host.connection, domain.name)
         if dom is None:
@@ -48,26 +49,44 @@ def compare(
         entry["pending"] = []
         entry.update(condition="", not_running=False)
         if stored is not None and stored.request is not None and stored.phase is None:
-            lines, entry["pending"], power = _differences(host, dom, stored, domain)
+            lines, entry["pending"], power = _differences(host, dom, stored, domain, changes)
             entry["differences"] = lines
             entry["drift"] = bool(lines) and request.repeats(stored.request, domain)
             if power is not None:
                 entry.update(condition=power.text, not_running=power.differs)
         found.append(entry)
+    no_room = changing.require_room(host, list(changes.values()))
+    for entry in found:
+        reason = no_room.get(str(entry["name"]))
+        if reason is not None:
+            entry["differences"] = [*t.cast("list[str]", entry["differences"]), _refused(reason)]
     return found
 
 
 def _differences(
-    host: Host, dom: VirDomain, stored: Metadata, domain: Domain
+    host: Host,
+    dom: VirDomain,
+    stored: Metadata,
+    domain: Domain,
+    changes: dict[str, changing.Change],
 ) -> tuple[list[str], list[str], Power | None]:
     """What would be changed or refused, what already waits for the next start, and what its state
-    means; None if that could not be read."""
+    means; None if that could not be read.
+
+    A change that is not refused is added to ``changes``.
+    """
     try:
         change = changing.look(host, dom, stored, domain)
     except FleetVirtError as error:
-        return [told(error)], [], None
+        return [_refused(told(error))], [], None
     texts = [one.text for one in change.converged.changes]
-    refused = [one for one in change.converged.plan.refusals if one not in texts]
+    refused = [_refused(one) for one in change.converged.plan.refusals if one not in texts]
+    if change.converged.plan.steps:
+        changes[domain.name] = change
     xml_unchanged = "xml" not in {one.path for one in change.converged.changes}
     waits = pending(change.facts.inactive, change.facts.live, domain.xml if xml_unchanged else None)
     return texts + refused, waits, change.power
+
+
+def _refused(reason: str) -> str:
+    return f"refused: {reason}"

@@ -12,6 +12,7 @@ This file is private to the collection.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,10 +31,11 @@ from ..domain.difference_devices import (
     absent_disk,
     absent_nic,
     disk_element,
+    drive_targets,
     nic_element,
 )
 from ..domain.domain import Domain
-from ..domain.request import made_as
+from ..domain.request import made_as, with_drive
 from ..hardware import fragment, settings_sources
 
 if t.TYPE_CHECKING:
@@ -129,9 +131,27 @@ def _same_family(domain: Domain, root: Element) -> bool:
 def changed(xml: str, wanted: Wanted, found: t.Iterable[Difference], stored: Metadata) -> str:
     """The definition ``xml`` with the differences ``found`` removed."""
     root = _lxml.parse(xml, f"domain {wanted.domain.name}")
-    for one in found:
-        mend(root, wanted, one, stored)
+    mended(root, wanted, found, stored)
     return _lxml.tostring(root)
+
+
+def mended(
+    root: Element, wanted: Wanted, found: t.Iterable[Difference], stored: Metadata
+) -> dict[str, str]:
+    """Set all of ``found`` in ``root``; the targets of the VM's drives by name, old and new."""
+    targets = drive_targets(made_as(stored))
+    for one in found:
+        device = device_of(wanted.domain, one.path)
+        if device is not None and not device.key and isinstance(device.spec, Disk):
+            is_drive = device.spec.device in settings_sources.DRIVES
+            if is_drive and located(root, wanted.domain, device, stored) is None:
+                target = targets[device.name] = target_of(root, wanted.domain, device.spec)
+                mend(root, wanted, one, stored)  # others, such as the boot order, are to find it
+                request = with_drive(stored.request, wanted.domain, device.name, target)
+                stored = dataclasses.replace(stored, request=request)
+                continue
+        mend(root, wanted, one, stored)
+    return targets
 
 
 def mend(root: Element, wanted: Wanted, one: Difference, stored: Metadata) -> None:
@@ -216,7 +236,7 @@ def addition(root: Element, wanted: Wanted, device: Device) -> Element:
         element = wanted.root.findall("devices/disk")[wanted.added.index(spec.name)]
         target = element.find("target")
         if target is not None:
-            target.set("dev", free_target(root, target_names(wanted.domain.disks)[spec.name]))
+            target.set("dev", target_of(root, wanted.domain, spec))
     else:
         nics = wanted.root.findall("devices/interface")
         (element,) = [one for one in nics if isinstance(spec, Nic) and _mac(one) == spec.mac]
@@ -244,6 +264,11 @@ def attribute(element: Element, tag: str, key: str) -> str | None:
     """The attribute ``key`` of the child ``tag``."""
     place = element.find(tag)
     return place.get(key) if place is not None else None
+
+
+def target_of(root: Element, domain: Domain, disk: Disk) -> str:
+    """The target that a disk gets when it is added to ``root``."""
+    return free_target(root, target_names(domain.disks)[disk.name])
 
 
 def free_target(root: Element, name: str) -> str:

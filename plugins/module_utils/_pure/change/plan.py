@@ -21,13 +21,13 @@ from dataclasses import dataclass, field
 from ... import _lxml
 from ..._units import MIB
 from ..base.metadata import BEGUN, Metadata, OwnVolume
-from ..base.xml_values import number
 from ..domain import difference, request, settings
 from ..domain.devices import Disk
 from ..domain.difference import Difference, Existing
 from ..plan.steps import Effect, Plan, Step
-from . import definition
+from . import definition, merged
 from .definition import Device, Wanted, change_of, device_of
+from .obstacles import Obstacles
 
 if t.TYPE_CHECKING:
     from ..._lxml import Element
@@ -41,7 +41,6 @@ _BESIDE = (
 )
 _TEXTS = ("title", "description")
 _NOT_SEEN_LIVE = ("memory_max", "vcpus_max")
-_PLUGGED = ("virtio", "usb")
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,8 @@ class Facts:
 
     ``files`` are the paths of existing volumes, of those that are its own or will be; ``stays``
     says by path why a volume must not be removed. ``saved``: it has saved memory.
-    ``balloon``: the running guest has a working memory balloon. ``state`` and ``reason`` are
+    ``balloon``: the running guest has a working memory balloon; None if that is unknown.
+    ``not_grown`` says by path why libvirt cannot grow a disk now. ``state`` and ``reason`` are
     libvirt's.
     """
 
@@ -64,7 +64,8 @@ class Facts:
     stays: Mapping[str, str] = field(default_factory=dict)
     running: bool = False
     saved: bool = False
-    balloon: bool = False
+    balloon: bool | None = None
+    not_grown: Mapping[str, str] = field(default_factory=dict)
     state: str = "shutoff"
     reason: str = "unknown"
 
@@ -82,7 +83,8 @@ class Changed:
     @property
     def text(self) -> str:
         """``vcpus 2 -> 4, live``."""
-        return f"{self.what}{_SUFFIX[self.how]}{self.reason}"
+        reason = f" ({self.reason})" if self.how == "boot" and self.reason else self.reason
+        return f"{self.what}{_SUFFIX[self.how]}{reason}"
 
     @property
     def what(self) -> str:
@@ -137,13 +139,18 @@ class _Planner:
         self.live = None if facts.live is None else _lxml.parse(facts.live, facts.name)
         self.stored = differences(facts, wanted, facts.inactive) if stored is None else stored
         self.running: list[Difference] = []
+        self.obstacles: Obstacles | None = None
         if facts.live is not None:
             self.running = differences(facts, wanted, facts.live)
+        if self.live is not None:
+            self.obstacles = Obstacles(facts, wanted, self.live, self.stored)
 
     def converged(self) -> Converged:
         changes = [self._changed(one) for one in self.stored]
         changes += self._drifted({one.path for one in self.stored})
         refusals = [one.text for one in changes if one.how == "refused"]
+        if self.stored and not refusals:
+            refusals += self._conflicts()
         left = [one for one in self.facts.metadata.volumes if one.role == "new"]
         if changes and self.facts.saved:
             refusals.append(
@@ -155,6 +162,19 @@ class _Planner:
         if not changes and self.facts.metadata.phase != PHASE and not left:
             return Converged()
         return Converged(Plan(tuple(self._steps(changes))), tuple(changes))
+
+    def _conflicts(self) -> list[str]:
+        """What would exclude each other in the definition with what is requested."""
+        facts, wanted = self.facts, self.wanted
+        after = definition.changed(facts.inactive, wanted, self.stored, facts.metadata)
+        root = _lxml.parse(after, facts.name)
+        found = merged.conflicts(self.root, root, wanted.domain.written)
+        still = {one.path for one in differences(facts, wanted, after)}
+        return found or [
+            f"{one.path} {one.real} -> {one.asked}, refused: {merged.excluded(one, root)}"
+            for one in self.stored
+            if one.path in still and merged.is_of_definition(one.path)
+        ]
 
     def _drifted(self, known: t.Collection[str]) -> list[Changed]:
         """Settings that differ only in the running VM and can be changed there."""
@@ -185,15 +205,16 @@ class _Planner:
             reason = self._refused(device)
             if reason:
                 return "refused", reason
-        if self.live is None or one.path in _BESIDE:
+        if self.obstacles is None or one.path in _BESIDE:
             return "now", ""
         if change.when == "boot":
             return "boot", ""
-        if self._can_be_live(one, device, self.live):
+        obstacle = self.obstacles.of(one, device)
+        if obstacle is None:
             return "live", ""
         if device is not None and device.spec is None and device.kind == "disks":
             return "refused", "it cannot be detached from a running VM; shut it down first"
-        return "boot", ""
+        return "boot", obstacle
 
     def _refused(self, device: Device) -> str:
         facts, spec = self.facts, device.spec
@@ -214,6 +235,8 @@ class _Planner:
                     "disks are never shrunk, the data at the end would be lost; add another disk,"
                     " copy what you need, and remove this one"
                 )
+            if path is not None and path in facts.not_grown:
+                return facts.not_grown[path]
         if not device.key and device.name in self.volumes:
             own = self.volumes[device.name]
             known = {one.path for one in facts.metadata.volumes}
@@ -230,40 +253,6 @@ class _Planner:
             for one in self.facts.metadata.volumes
             if one.target == device.name and one.role != "seed"
         ]
-
-    def _can_be_live(self, one: Difference, device: Device | None, live: Element) -> bool:
-        domain = self.wanted.domain
-        if one.path == "vcpus":
-            most, now = settings.VCPUS_MAX.found(live), settings.VCPUS.found(live)
-            if not self.facts.running or domain.vcpus > t.cast("int", most):
-                return False
-            return domain.vcpus >= t.cast("int", now) or _can_be_unplugged(live, domain.vcpus)
-        if one.path == "memory":
-            most = t.cast("int", settings.MEMORY_MAX.found(live))
-            return self.facts.running and domain.memory <= most
-        if one.path == "console.password":  # QEMU accepts one only if it had one at its start
-            screens = live.findall(f"devices/graphics[@type='{domain.console.type}']")
-            return all(screen.get("passwd") for screen in screens)
-        if device is None or device.key == "size":
-            return True
-        element = definition.located(live, domain, device, self.facts.metadata)
-        if device.kind == "nics":
-            if device.key == "source" and element is not None and device.spec is not None:
-                kind = getattr(device.spec, "type", None)
-                return kind != "direct" and element.get("type") == kind
-            return self.facts.running or bool(device.key)
-        if device.key:  # libvirt changes the medium and limits of a running VM's disk
-            return element is not None and device.key in ("image", *definition.LIMITS)
-        if isinstance(device.spec, Disk):
-            threads = number(live.findtext("iothreads")) or 0
-            iothread = getattr(device.spec, "iothread", None) or 0
-            plugged = device.spec.device == "disk" and _is_plugged(live, device.spec.bus)
-            return plugged and iothread <= threads
-        if element is None:
-            return True  # it is already detached
-        target = element.find("target")
-        bus = str(target.get("bus")) if target is not None else ""
-        return self.facts.running and element.get("device") == "disk" and _is_plugged(live, bus)
 
     # --- steps ---
 
@@ -286,7 +275,8 @@ class _Planner:
             effect = _made(own.path, sizes[own.target])
             yield Step("volume", f"create {own.pool}/{own.name}", effect, about=own.target)
         differs = {one.path for one in self.running} | {"memory"}
-        for one in changes:
+        # what is removed makes room for what is added
+        for one in sorted(changes, key=lambda change: change.asked != "absent"):
             device = device_of(domain, one.path)
             if one.how != "live" or one.path not in differs or one.path.endswith(".size"):
                 continue
@@ -357,19 +347,25 @@ class _Planner:
         wanted = self.wanted
 
         def effect(before: Facts) -> Facts:
-            xml = definition.changed(before.inactive, wanted, stored, before.metadata)
-            root = _lxml.parse(xml, before.name)
+            root = _lxml.parse(before.inactive, before.name)
+            targets = definition.mended(root, wanted, stored, before.metadata)
+            xml = _lxml.tostring(root)
             attached = {_path(one) for one in root.iterfind("devices/disk")}
-            kept = after(before.metadata, wanted, attached, [one.path for one in changes])
+            paths = [one.path for one in changes]
+            kept = after(before.metadata, wanted, attached, paths, targets)
             return dataclasses.replace(before, inactive=xml, metadata=kept)
 
         return effect
 
 
 def after(
-    stored: Metadata, wanted: Wanted, attached: t.Collection[str | None], paths: t.Collection[str]
+    stored: Metadata,
+    wanted: Wanted,
+    attached: t.Collection[str | None],
+    paths: t.Collection[str],
+    targets: Mapping[str, str],
 ) -> Metadata:
-    """The VM's metadata once its definition is as requested."""
+    """The VM's metadata once its definition is as requested; ``targets`` are those of drives."""
     domain = wanted.domain
     volumes = tuple(
         dataclasses.replace(one, role="disk") if one.role == "new" else one
@@ -387,26 +383,18 @@ def after(
     }
     changed: dict[str, t.Any] = {key: value for key, value in asked.items() if key in paths}
     return dataclasses.replace(
-        stored, volumes=volumes, request=request.merged(stored.request, domain), **changed
+        stored, volumes=volumes, request=request.merged(stored.request, domain, targets), **changed
     )
+
+
+def disk_paths(root: Element) -> set[str]:
+    """The files and devices that a VM's disks are."""
+    return {path for one in root.iterfind("devices/disk") if (path := _path(one)) is not None}
 
 
 def _path(element: Element | None) -> str | None:
     source = element.find("source") if element is not None else None
     return (source.get("file") or source.get("dev")) if source is not None else None
-
-
-def _is_plugged(live: Element, bus: str) -> bool:
-    """Whether disks on that bus can be hot-plugged."""
-    there = live.find("devices/controller[@type='scsi']") is not None
-    return bus in _PLUGGED or (bus == "scsi" and there)
-
-
-def _can_be_unplugged(live: Element, count: int) -> bool:
-    """Whether all vCPUs beyond ``count`` were hot-plugged: the others cannot be removed."""
-    online = [one for one in live.iterfind("vcpus/vcpu") if one.get("enabled") == "yes"]
-    removable = [one for one in online if one.get("hotpluggable") == "yes"]
-    return bool(online) and len(online) - len(removable) <= count
 
 
 # --- what each step changes ---

@@ -22,6 +22,7 @@ from ..base.metadata import Metadata
 from ..base.options import join
 from ..base.settings import Group, Table, names
 from ..base.settings import shown as show
+from ..base.xml_values import mib_up
 from ..hardware import fragment, further
 from ..seed.types import HIDDEN
 from . import difference_devices, settings, settings_devices
@@ -58,6 +59,20 @@ def sized_disks(domain: Domain, xml: str, metadata: Metadata) -> dict[str, str]:
             path = source.get("file") or source.get("dev") if source is not None else None
             if path and target is not None:
                 found[str(target.get("dev"))] = path
+    return found
+
+
+def growing(domain: Domain, xml: str, metadata: Metadata, sizes: Mapping[str, int]) -> list[str]:
+    """Paths of the disks in the definition that are requested larger than they are."""
+    root = _lxml.parse(xml, f"domain {domain.name}")
+    found = []
+    for disk in domain.disks:
+        element = difference_devices.disk_element(root, domain, disk, metadata)
+        source = element.find("source") if element is not None else None
+        path = (source.get("file") or source.get("dev")) if source is not None else None
+        real = mib_up(sizes.get(path or ""))
+        if path and real is not None and disk.size is not None and disk.size > real:
+            found.append(path)
     return found
 
 

@@ -67,7 +67,11 @@ def disk_element(root: Element, domain: Domain, disk: Disk, stored: Metadata) ->
     if disk.exists:
         return _existing(root, disk, stored)
     known = own_disks(stored)
-    target = disk.name if stored.adopted else target_names(domain.disks)[disk.name]
+    target = None
+    if disk.device in sources.DRIVES:
+        target = drive_targets(made_as(stored)).get(disk.name)
+    if target is None:
+        target = disk.name if stored.adopted else target_names(domain.disks)[disk.name]
     second = None
     for element in root.iterfind("devices/disk"):
         source, place = element.find("source"), element.find("target")
@@ -183,7 +187,7 @@ def absent_disk(
 ) -> Element | None:
     """The VM's own disk of that name in the definition, or the drive created under that name."""
     known = own_disks(stored)
-    target = _targets_made(request).get(name)
+    target = drive_targets(request).get(name)
     drive = None
     for element in root.iterfind("devices/disk"):
         source, place = element.find("source"), element.find("target")
@@ -198,17 +202,22 @@ def absent_disk(
     return drive
 
 
-def _targets_made(request: Mapping[str, t.Any]) -> dict[str, str]:
-    """The targets of the disks in the request that created the VM."""
+def drive_targets(request: Mapping[str, t.Any]) -> dict[str, str]:
+    """The targets of the drives in the request that created the VM, by name.
+
+    A drive has no volume that identifies it. One that was added later has its target in the
+    request: another device may have had the name that its place in the list stands for.
+    """
+    made = request.get("disks", {})
     disks = [
         Disk(name, device=str(one.get("device")), bus=str(one.get("bus")))
-        for name, one in request.get("disks", {}).items()
+        for name, one in made.items()
         if one.get("bus") in settings.Disk.bus.choices
     ]
+    usual = target_names(disks)
     return {
-        disk.name: target
+        disk.name: str(made[disk.name].get("target") or usual[disk.name])
         for disk in disks
-        for target in [target_names(disks)[disk.name]]
         if disk.device in sources.DRIVES
     }
 

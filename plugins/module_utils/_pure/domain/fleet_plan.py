@@ -9,6 +9,7 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from dataclasses import dataclass
 
@@ -128,13 +129,16 @@ def compare(
     answers: t.Mapping[str, Seen],
     places: t.Mapping[str, Place],
     silent: str,
+    unusable: t.Mapping[str, str] | None = None,
 ) -> list[Entry]:
     """An entry for each of ``names`` and for every other VM of the fleet.
 
     ``answers`` are those of the hypervisors that responded: ``host`` with its ``vms``, and ``vms``
-    with what differs. ``silent`` names the others; a VM that is missing may be there.
+    with what differs. ``silent`` names the others; a VM that is missing may be there. ``unusable``
+    says by VM why an image of it cannot be used, with which a run refuses it.
     """
     found = [_entry(name, answers, places, silent) for name in dict.fromkeys(names)]
+    found = [_with_image(one, (unusable or {}).get(one.name)) for one in found]
     for host, answer in answers.items():
         for vm in answer.vms:
             if vm.name not in names:
@@ -185,6 +189,15 @@ def _entry(
         action = "drift" if one.drift else "change"
     told = (one.condition,) if one.condition else ()
     return Entry(name, action, host, (*one.differences, *told, *waits), bool(waits))
+
+
+def _with_image(entry: Entry, problem: str | None) -> Entry:
+    """The entry of a VM that exists, one of whose images cannot be used."""
+    if problem is None or entry.action not in ("change", "drift", "restart", "unchanged"):
+        return entry
+    action = entry.action if entry.action == "drift" else "change"
+    details = (*entry.details, f"refused: {problem}")
+    return dataclasses.replace(entry, action=action, details=details)
 
 
 def is_empty(entries: t.Sequence[Entry]) -> bool:

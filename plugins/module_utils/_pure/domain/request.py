@@ -41,11 +41,12 @@ def to_text(domain: Domain) -> str:
     return json.dumps(as_plain(domain), sort_keys=True, separators=(",", ":"))
 
 
-def merged(stored: str | None, domain: Domain) -> str:
+def merged(stored: str | None, domain: Domain, targets: t.Mapping[str, str] | None = None) -> str:
     """The request for the metadata of a changed VM: what was written now over what was before.
 
     What a disk was created from (its image, whether it is an overlay) is retained. Disks and NICs
-    of the default profiles are not the VM's if it was made without them.
+    of the default profiles are not the VM's if it was made without them. ``targets`` are those of
+    drives, by name.
     """
     old, new = _record(stored) or {}, as_plain(domain)
     top = {path.partition(".")[0] for path in domain.written}
@@ -57,6 +58,10 @@ def merged(stored: str | None, domain: Domain) -> str:
         for name, one in now.items():
             if f"{kind}.{name}" in domain.written:
                 both[name] = _merged_device(before.get(name), one)
+        if kind == "disks":
+            both = {
+                name: _with_target(one, (targets or {}).get(name)) for name, one in both.items()
+            }
         found[kind] = [one for name, one in both.items() if name not in absent]
     return json.dumps(found, sort_keys=True, separators=(",", ":"))
 
@@ -74,6 +79,21 @@ def _record(stored: str | None) -> dict[str, Json] | None:
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
+
+
+def with_drive(stored: str | None, domain: Domain, name: str, target: str) -> str | None:
+    """The request in the metadata with a drive of ``domain`` that was added at ``target``."""
+    old = _record(stored)
+    disks = _by_name((old or {}).get("disks"))
+    new = (_by_name(as_plain(domain)["disks"]) or {}).get(name)
+    if old is None or disks is None:
+        return stored
+    disks[name] = _with_target(new, target)
+    return json.dumps({**old, "disks": list(disks.values())}, sort_keys=True)
+
+
+def _with_target(disk: Json, target: str | None) -> Json:
+    return {**disk, "target": target} if target and isinstance(disk, dict) else disk
 
 
 def _merged_device(old: Json, new: Json) -> Json:

@@ -168,6 +168,7 @@ class Nic:
         "Queues that the guest's CPUs use in parallel. Only for O(model) V(virtio).",
         default=None,
         xml="driver/@queues",
+        absent=1,  # libvirt does not keep a single queue
         change=AT_BOOT,
         low=1,
         high=256,
