@@ -18,6 +18,7 @@ import re
 import typing as t
 
 from ..machine import console
+from . import restarts
 
 if t.TYPE_CHECKING:
     from .types import Seed  # which imports this file
@@ -34,10 +35,6 @@ _LOGIN = re.compile(r"(?:^|\s)login:\s*$")
 _CLOUD_INIT = re.compile(rf"cloud-init|ci-info:|{re.escape(MARK)}", re.I)
 _SHOWN = 300
 _MOST = 5  # errors that are shown
-# What ends the boot before its end can be reported
-_RESTARTS = re.compile(
-    r"\b(reboot|shutdown|poweroff|halt|kexec|init\s+[06]|systemctl\s+isolate|power_state)\b"
-)
 _OUTPUT = re.compile(r"(?:\\n|\s)*(?:Stdout|Stderr): .*", re.S)
 _COMMAND = re.compile(r"(?:\\n|\s)*Command: (?:(?!\\n|\n|Exit code).)*")
 _INSTALLED = re.compile(r"'install', ((?:'[^']*'(?:, )?)+)\]")
@@ -72,8 +69,7 @@ def expected(seed: Seed | None) -> str | None:
     """What is recorded for a VM with this seed; None if it is ready once its SSH server answers."""
     if seed is None or not (seed.commands or seed.packages or seed.user_data):
         return None
-    words = [one if isinstance(one, str) else " ".join(one) for one in seed.commands]
-    if _RESTARTS.search("\n".join([*words, seed.user_data or ""])):
+    if restarts.restarts(seed):
         return UNKNOWN
     return WRITTEN if seed.method == "offline" else PENDING
 
