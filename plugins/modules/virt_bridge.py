@@ -22,6 +22,8 @@ description:
   - A run that was interrupted after the switch is finished by the next one, or rolled back
     automatically.
   - A bridge that already exists with its uplink is left unchanged, whatever created it.
+  - Files that do not outlast a reboot (below C(/run)), and files that cloud-init would write again,
+    are not changed. The error names the command that makes the configuration permanent.
   - The previous files stay in C(/var/lib/fleet-virt/bridge/saved) until the next switch.
 author:
   - Fleet Virt contributors (@fleet-virt)

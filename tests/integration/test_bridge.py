@@ -218,6 +218,46 @@ def test_a_power_cut_within_the_window(fleet: Fleet) -> None:
     assert fleet.states() == before
 
 
+# What is not there after a boot, or is written again at one, and how each comes to be
+_PASSING = {
+    "ifupdown": [
+        (
+            "/run/network/interfaces.d/eth0",
+            "mkdir -p /run/network/interfaces.d; cd /etc/network; sed '/lo/d' interfaces > {path};"
+            " printf 'auto lo\\niface lo inet loopback\\nsource /run/network/interfaces.d/*\\n'"
+            " > interfaces",
+        ),
+    ],
+    "netplan": [
+        (
+            "/run/netplan/50-lan.yaml",
+            "mkdir -p /run/netplan; mv /etc/netplan/50-lan.yaml {path}",
+        ),
+        (
+            "/etc/netplan/50-cloud-init.yaml",
+            "mv /etc/netplan/50-lan.yaml {path}; mkdir -p /etc/cloud/cloud.cfg.d;"
+            " printf '#!/bin/sh\\n' > /usr/bin/cloud-init; chmod +x /usr/bin/cloud-init",
+        ),
+    ],
+}
+
+
+def test_bridge_over_passing_configuration_is_refused_until_it_lasts(fleet: Fleet) -> None:
+    """The remedies are typed; the tests below make the bridge, and boot."""
+    for backend, cases in _PASSING.items():
+        for path, prepare in cases:
+            fleet.lab.ssh(fleet.hosts[backend], prepare.format(path=path))
+            before = fleet.states()[backend]
+            refused = fleet.run({backend: _RIGHT})[backend]["msg"]
+            assert path in refused
+            assert fleet.states()[backend] == before
+            match = re.search("`(.*)`", refused)
+            assert match, refused
+            print(refused)
+            fleet.lab.ssh(fleet.hosts[backend], match[1])
+        assert "msg" not in fleet.run({backend: _RIGHT}, check=True)[backend]
+
+
 def test_a_right_one_has_the_same_address(fleet: Fleet) -> None:
     right = dict.fromkeys(fleet.hosts, _RIGHT)
     before = fleet.states()

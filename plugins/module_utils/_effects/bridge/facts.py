@@ -97,7 +97,29 @@ def gather(wanted: t.Sequence[Wanted]) -> Facts:
         interfaces=interfaces,
         netplan=_netplan() if "netplan" in backends else {},
         existing=frozenset(path for folder in folders for path in glob.glob(f"{folder}/*")),
+        cloud_init=_cloud_init(),
     )
+
+
+def _cloud_init() -> bool:
+    """Whether cloud-init is installed, and neither it nor its network configuration disabled.
+
+    Its settings are read as it reads them: a later file replaces what an earlier one says.
+    """
+    if programs.find("cloud-init") is None or os.path.exists("/etc/cloud/cloud-init.disabled"):
+        return False
+    given = read("/proc/cmdline").split()
+    if "cloud-init=disabled" in given or "network-config=disabled" in given:
+        return False
+    network: Json = None
+    for path in ["/etc/cloud/cloud.cfg", *sorted(glob.glob("/etc/cloud/cloud.cfg.d/*.cfg"))]:
+        text = read(path)
+        if "network" not in text:
+            continue
+        data = json.loads(run(["/usr/bin/python3", "-c", _YAML], text=text) or "null")
+        if isinstance(data, dict) and "network" in data:
+            network = data["network"]
+    return not (isinstance(network, dict) and network.get("config") == "disabled")
 
 
 def _interfaces() -> dict[str, str]:

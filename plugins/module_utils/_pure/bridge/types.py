@@ -119,6 +119,7 @@ class Facts:
     interfaces: t.Mapping[str, str] = field(default_factory=dict)
     netplan: t.Mapping[str, tuple[str, Json]] = field(default_factory=dict)
     existing: frozenset[str] = frozenset()  # files of ours that already exist
+    cloud_init: bool = False  # whether cloud-init is there and writes network configuration
 
     @property
     def default_link(self) -> str:
