@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._pure.adoption import adopt_decision
 from ansible_collections.fleet.virt.plugins.module_utils._pure.adoption.adopt_options import (
     ARGUMENTS,
@@ -63,7 +62,7 @@ class ActionModule(FleetAction):
         found = adopt_decision.report(
             shares(options["_shares"]), answers, options["_refused"], check=self.check
         )
-        Display().display(found.text.rstrip("\n"))
+        _output.say(found.text)
         result: Answer = {"changed": False, "output": found.text, "virt_vms": found.vms}
         if found.vms:
             text, path = _vms_file.render(found.vms), options["_output_file"]

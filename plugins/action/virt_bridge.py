@@ -9,7 +9,6 @@ import time
 import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
-from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
     as_mapping,
     as_mappings,
@@ -19,6 +18,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.bridge.options im
     INTERNAL,
     parse,
 )
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 
@@ -143,4 +143,4 @@ def _failure(outcome: str, why: str) -> Answer:
 
 
 def _say(line: str) -> None:
-    Display().display(line)
+    _output.say(line)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import located
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import console
@@ -14,7 +13,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.console i
     ARGUMENTS,
     INTERNAL,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered, sound
@@ -56,7 +55,7 @@ class ActionModule(FleetAction):
         name = f"{chosen.vm.name} on {chosen.host}"
         if self.check:
             text = f"{name}: its console ({chosen.kind}) would be opened"
-            Display().display(text)
+            _output.say(text)
             return {"changed": False, "output": f"{text}\n"}
         screen = _console.Screen(options["uri"], str(chosen.vm.uuid), chosen.kind, name)
         try:

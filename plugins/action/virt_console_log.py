@@ -7,7 +7,6 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._pure.lifecycle import located
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens import report
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options import (
@@ -17,6 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options i
     LOG_INTERNAL as INTERNAL,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.options import wanted_lines
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._registered import registered, sound
@@ -59,7 +59,7 @@ class ActionModule(FleetAction):
         followed = report.followed(found)
         while followed.read_to and time.monotonic() < limit:
             for line in followed.lines:
-                Display().display(line)
+                _output.say(line)
             time.sleep(_PAUSE)
             more = sound(self.module(task_vars, self._again(options, followed.read_to)), "consoles")
             if more.get("failed"):

@@ -7,7 +7,6 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import proofs
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_list
@@ -17,7 +16,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.hypervisor.keys_o
     INTERNAL,
     ON_HYPERVISOR,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import KEYS
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import Variables
@@ -275,5 +274,5 @@ def _look(values: Values, host: str, variable: str | None) -> _keys.Look | None:
     found = of_host(values, host, variable, KEYS)
     look = None if found.get("failed") else _keys.look_of(found)
     if look is None and found.get("msg"):
-        Display().warning(f"{host}: {found['msg']}")
+        _output.warn(f"{host}: {found['msg']}")
     return look

@@ -7,7 +7,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import PlanRefused
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import (
     durations,
@@ -39,7 +38,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.options
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import placement
 from ansible_collections.fleet.virt.plugins.module_utils._units import MIB
-from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import (
     MIGRATE_LOOK,
@@ -128,7 +127,7 @@ class ActionModule(FleetAction):
         diffs: list[object] = []
         for base in options["_bases"]:
             volume = base["volume"]
-            Display().display(f"{host}: ensuring base image {volume}")
+            _output.say(f"{host}: ensuring base image {volume}")
             source = migration_bases.as_source(volume)
             arguments = {
                 "uri": options["uri"],
@@ -143,14 +142,12 @@ class ActionModule(FleetAction):
             steps = texts(answer.get("steps"))
             if answer.get("failed") or answer.get("missing"):
                 why = answer.get("msg") or answer.get("alone") or "; ".join(steps)
-                Display().display(f"{host}: base image {volume} could not be transferred: {why}")
+                _output.say(f"{host}: base image {volume} could not be transferred: {why}")
                 continue
             present.append(str(as_mapping(answer.get("image")).get("path")))
             changed = changed or bool(answer.get("changed"))
             diffs += [answer["diff"]] if answer.get("diff") else []
-            Display().display(
-                f"{host}: base image {volume}: {'; '.join(steps) or 'already present'}"
-            )
+            _output.say(f"{host}: base image {volume}: {'; '.join(steps) or 'already present'}")
         return {"changed": changed, "bases": present, "diff": diffs}
 
     def _decide(self, options: Options, task_vars: Values) -> Answer:

@@ -27,7 +27,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.change import pow
 from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.domain import Domain
 from ansible_collections.fleet.virt.plugins.module_utils._pure.machine import fleet_seen
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement import demand, placement
-from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import (
     CLAIMS,
@@ -142,7 +142,7 @@ class _Work:
         table = tables.placements([one.as_dict() for one in found], every=every)
         if not found:
             table = "nothing to do: virt_vms is empty"
-        Display().display(table.rstrip("\n"))
+        _output.say(table)
         nowhere = [one for one in found if one.host is None and not one.existing]
         if nowhere:
             raise PlanRefused("\n".join(placement.describe(one) for one in nowhere))
@@ -313,7 +313,7 @@ class _Work:
                 ended[host, name] = {"name": name, "changed": False, "failed": True, "msg": reason}
         elif not permanent:
             for name, (host, reason) in retry.items():
-                Display().display(f"{name}: claim on {host}: {reason}; retrying")
+                _output.say(f"{name}: claim on {host}: {reason}; retrying")
         settled = as_mapping(self.options["_settled"])
         up_to_date = {host: as_mappings(entries) for host, entries in settled.items()}
         known_to_end = up_to_date if not permanent else self._stopped(up_to_date, ended)

@@ -9,10 +9,10 @@ import time
 import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
-from ansible.utils.display import Display
 from ansible.utils.unsafe_proxy import wrap_var
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import as_mappings
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import Connected, FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._answer_kinds import WAIT
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, plain
@@ -149,4 +149,4 @@ class ActionModule(FleetAction):
 
     def _say(self, options: Options, lines: t.Sequence[str]) -> None:
         for line in () if options["_quiet"] else lines:
-            Display().display(line)
+            _output.say(line)

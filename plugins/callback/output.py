@@ -22,6 +22,7 @@ author:
 import typing as t
 
 from ansible.plugins.callback import CallbackBase
+from ansible_collections.fleet.virt.plugins.module_utils._errors import visible
 
 if t.TYPE_CHECKING:
     from ansible.executor.task_result import CallbackTaskResult
@@ -36,7 +37,7 @@ class CallbackModule(CallbackBase):
         # All supported versions of Ansible have these underscored names
         reason = result._result.get("msg") or "failed without a message"
         line = f"{result._host.get_name()}: {result._task.get_name()}: {reason}"
-        self._display.display(line, stderr=True)
+        self._display.display(visible(line), stderr=True)
 
     def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> None:
         if not ignore_errors:

@@ -219,14 +219,14 @@ from ansible.utils.vars import combine_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base import requirements
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base.deadline import Failed
-from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, visible
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import ip
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
     Json,
     as_list,
     as_mapping,
 )
-from ansible_collections.fleet.virt.plugins.plugin_utils.base import _alive
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _alive, _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, to_plain
 from ansible_collections.fleet.virt.plugins.plugin_utils.reading import (
     _claims,
@@ -288,17 +288,17 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         problems = _claims.settle(guests, self.machines, self._is_pinned)
         chosen, more = _guests.choose(guests)
         for problem in (*problems, *more):
-            self.display.warning(problem)
+            _output.warn(problem)
         self._add_all(chosen, {one.name: one for one in hypervisors}, path)
         lost = [one.name for one in hypervisors if one.lost]
         if lost:
-            self.display.warning(_guests.not_contacted(lost))
+            _output.warn(_guests.not_contacted(lost))
         silent = [one.name for one in hypervisors if one.name not in found and not one.lost]
         if silent:
             hosts = map(self.inventory.hosts.get, (guest["name"] for _name, guest in chosen))
             known = {group.name for host in hosts if host for group in host.get_groups()}
             known |= {str(name) for name in as_mapping(self.get_option("groups"))}
-            self.display.warning(_guests.lacking(silent, known))
+            _output.warn(_guests.lacking(silent, known))
 
     # The hypervisors
 
@@ -310,7 +310,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             return [_reading.Hypervisor(uri, _ssh.from_uri(uri, timeout)) for uri in listed]
         group = self._text("group")
         if group not in self.inventory.groups:
-            self.display.warning(
+            _output.warn(
                 f"no group {group!r} in the inventory: there are no hypervisors to read;"
                 " it must be in a file that sorts before this one"
             )
@@ -421,7 +421,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _mark(self, name: str, reason: str) -> None:
         reason += _become.remedy(reason, name)
-        self.display.warning(f"hypervisor {name}: {reason}")
+        _output.warn(f"hypervisor {name}: {reason}")
         self._set_unreachable(name, reason)
 
     def _set_unreachable(self, name: str, reason: str) -> None:
@@ -461,7 +461,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 self._add_host_to_keyed_groups(keyed, values, host.name, strict=strict)
             self._set_connection(host, hypervisors[name], guest, ssh_args, path)
         for problem in guard.warnings():
-            self.display.warning(problem)
+            _output.warn(problem)
         self._warn_of_later({host.name: name for host, name, _guest in added}, path)
 
     @contextlib.contextmanager
@@ -486,14 +486,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             other = self.machines.hypervisor_at(usual) or self.machines.local(usual)
         if other:
             del host.vars["ansible_host"]
-            self.display.warning(
-                f"{host.name}: {chosen!r} is another machine; not connecting to it"
-            )
+            _output.warn(f"{host.name}: {chosen!r} is another machine; not connecting to it")
 
     def _warn_of_later(self, ours: dict[str, str], path: str) -> None:
         """Warn when a file that is read later contains a host with a guest's name."""
         inventory, add_host, source = self.inventory, self.inventory.add_host, str(path)
-        warn = self.display.warning
+        warn = _output.warn
 
         def add_and_warn(host: str, group: str | None = None, port: int | str | None = None) -> str:
             where = inventory.current_source
@@ -529,14 +527,14 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         name = str(guest["name"])
         taken = "group" if name in self.inventory.groups else "host"
         if name in self.inventory.hosts or name in self.inventory.groups:
-            self.display.warning(
+            _output.warn(
                 f"hypervisor {hypervisor.name}: domain {name!r} is left out,"
                 f" a {taken} of that name is already in the inventory"
             )
             return None
         address = _guests.address_of(guest, hypervisor.reached.ssh is not None)
         if address is None and name.casefold() in self.taken and not self._is_pinned(guest):
-            self.display.warning(
+            _output.warn(
                 f"hypervisor {hypervisor.name}: domain {name!r} is left out, it has no known"
                 " address, and its name is that of another machine"
             )
@@ -562,7 +560,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 met = boolean(met) if isinstance(met, str) else bool(met)
             except Exception as error:  # whatever a template may raise
                 if self._flag("strict"):
-                    raise AnsibleParserError(f"filter {expression!r}, {name}: {error}") from error
+                    problem = visible(f"filter {expression!r}, {name}: {error}")
+                    raise AnsibleParserError(problem) from error
                 return False
             if not met:
                 return False
@@ -610,7 +609,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         try:
             found = _ssh.configured_args(given)
         except FleetVirtError as error:
-            raise AnsibleParserError(f"{path}: {host.name}: {error}") from None
+            raise AnsibleParserError(visible(f"{path}: {host.name}: {error}")) from None
         if not composed:
             known[key] = found
         return found

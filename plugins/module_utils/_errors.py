@@ -12,12 +12,37 @@ This file is private to the collection.
 
 from __future__ import annotations
 
+import re
 import typing as t
 from dataclasses import dataclass
 
+# What changes the direction of the text around it
+TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+# What Python calls printable although nothing is seen of it (Default_Ignorable_Code_Point)
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+
+
+def visible(text: str, kept: str = "\n\t") -> str:
+    """The text as it is shown to people, with everything else than visible characters escaped.
+
+    Names, titles and errors come from guests and hypervisors, and could move the cursor, turn the
+    direction of writing, or look like another name. ``kept`` are characters to leave as they are.
+    """
+    if text.isprintable() and not _UNSEEN.search(text):
+        return text
+    return "".join(
+        c if c in kept or (c.isprintable() and not _UNSEEN.match(c)) else ascii(c)[1:-1]
+        for c in text
+    )
+
 
 class FleetVirtError(Exception):
-    """Base of every error this collection raises on purpose."""
+    """Base of every error this collection raises on purpose; its text can be shown."""
+
+    def __str__(self) -> str:
+        return visible(super().__str__())
 
 
 @dataclass(frozen=True)
@@ -98,5 +123,6 @@ def told(error: Exception) -> str:
     if isinstance(error, FleetVirtError):
         return str(error)
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return f"unexpected {type(error).__name__}: {error}; this is a bug in fleet.virt"
+        strerror = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        return visible(strerror)
+    return visible(f"unexpected {type(error).__name__}: {error}; this is a bug in fleet.virt")

@@ -203,6 +203,15 @@ def test_one_file_reads_the_table_of_sockets() -> None:
     assert sorted(set(reading)) == ["listeners.py", "tcp_table.py"]
 
 
+def test_one_file_writes_to_the_screen() -> None:
+    """It escapes what a guest's name could do to a terminal, or to the text around it."""
+    ways = r"\bDisplay\(\)\.(?!verbosity)|\b_?display\.(?:display|warning|error|deprecated)\("
+    writing = re.compile(ways)
+    found = [path.name for path in PLUGINS if writing.search((CHECKOUT / path).read_text())]
+    # the callback is a plugin by itself, and escapes by the same function
+    assert sorted(found) == ["_output.py", "output.py"]
+
+
 def test_one_file_renames() -> None:
     """It says what is flushed before and after, who may read it, and what a crash leaves."""
     ways = {"os.rename", "os.renames", "os.replace", "shutil.move"}

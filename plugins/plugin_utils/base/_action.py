@@ -19,14 +19,14 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
-from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
+from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError, visible
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base import outcomes
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.arguments import Spec
 from ansible_collections.fleet.virt.plugins.plugin_utils.base import (
     _alive,
     _answers,
     _flood,
+    _output,
     _packed,
 )
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values, to_plain
@@ -79,7 +79,7 @@ class FleetAction(ActionBase):
         _flood.guard(self._connection)
         try:
             _answers.require_own(values.get("inventory_hostname"), values)
-            result.update(self.work(values))
+            result.update(t.cast("Answer", _output.shown(dict(self.work(values)))))
         except FleetVirtError as error:
             raise failure(error) from None
         return result
@@ -95,7 +95,7 @@ class FleetAction(ActionBase):
 
     def shown(self, text: str, failures: Sequence[str], *, changed: bool = False) -> Answer:
         """Display the outcome; returns the result, failed if there are failures."""
-        Display().display(text.rstrip("\n"))
+        _output.say(text)
         found: Answer = {"changed": changed, "output": text}
         if failures:
             found.update(failed=True, msg="\n".join(failures))
@@ -122,7 +122,7 @@ class FleetAction(ActionBase):
                 problem = validated.error_messages[0]
                 if validated.unsupported_parameters:
                     problem = f"Unsupported parameters for ({self._task.action}) module: {problem}"
-                raise AnsibleActionFail(problem)
+                raise AnsibleActionFail(visible(problem))
             found.update(validated.validated_parameters)
         return t.cast("Options", to_plain(found))  # the type that validation ensures
 

@@ -14,6 +14,7 @@ import typing as t
 
 import yaml
 from ansible.utils.display import Display
+from ansible_collections.fleet.virt.plugins.module_utils._errors import visible
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._files import write_if_changed
 
 # Choices of the option ``output``
@@ -30,15 +31,42 @@ def render(
     if form == "json":
         return json.dumps(data, indent=2, sort_keys=True) + "\n"
     if form == "yaml":
-        return str(yaml.safe_dump(dict(data), sort_keys=True, allow_unicode=True))
+        text = str(yaml.safe_dump(dict(data), sort_keys=True, allow_unicode=True))
+        if visible(text) == text:
+            return text
+        return str(yaml.safe_dump(dict(data), sort_keys=True))  # escapes all but ASCII
     return records() if form == "csv" else table()
+
+
+def say(text: str) -> None:
+    """Show lines of text on the screen, whoever wrote what is in them."""
+    Display().display(visible(text).rstrip("\n"))
+
+
+def warn(text: str) -> None:
+    """Show a warning."""
+    Display().warning(visible(text))
+
+
+_SHOWN = ("msg", "error", "errors", "reason", "warnings", "steps")
+
+
+def shown(result: object, *, is_text: bool = False) -> object:
+    """A result with all texts for people as they may be shown; names and other data stay exact."""
+    if isinstance(result, str):
+        return visible(result) if is_text else result
+    if isinstance(result, dict):
+        return {key: shown(value, is_text=key in _SHOWN) for key, value in result.items()}
+    if isinstance(result, list):
+        return [shown(item, is_text=is_text) for item in result]
+    return result
 
 
 def deliver(text: str, path: str | None, *, check: bool, diff: bool) -> dict[str, object]:
     """Print ``text`` or write it to ``path``; returns the keys for the task's result."""
     if not path:
         if text:
-            Display().display(text.rstrip("\n"))
+            say(text)
         return {"changed": False}
     before = write_if_changed(path, text, check=check)
     result: dict[str, object] = {"changed": before is not None}

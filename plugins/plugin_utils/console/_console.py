@@ -22,7 +22,6 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base import programs
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.console import (
@@ -31,6 +30,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.console i
     SERIAL,
     SERIAL_PAGE,
 )
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.console import _console_agent
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _sent, _ssh
 
@@ -175,7 +175,7 @@ def _display(text: str) -> None:
     forever if the process died while it held the display queue."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
     try:
-        Display().display(text)
+        _output.say(text)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

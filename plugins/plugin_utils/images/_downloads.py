@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base import sparse
 from ansible_collections.fleet.virt.plugins.module_utils._effects.images import base_file, download
 from ansible_collections.fleet.virt.plugins.module_utils._effects.images import url as image_url
@@ -23,6 +22,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._effects.images.digests
 from ansible_collections.fleet.virt.plugins.module_utils._errors import FleetVirtError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.images.options import Limits
 from ansible_collections.fleet.virt.plugins.module_utils._pure.images.source import ImageSource
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.images._images import (
     LocalImage,
     cache_folder,
@@ -61,7 +61,7 @@ def downloaded(source: ImageSource, limits: Limits, *, check: bool) -> LocalImag
 
 
 def _download(source: ImageSource, limits: Limits, folder: Path) -> None:
-    Display().display(f"downloading {source.url} to {folder}")
+    _output.say(f"downloading {source.url} to {folder}")
     with (
         download.opened(source, limits.seconds, limits.unpacked) as answer,
         base_file.new_file(str(folder)) as new,

@@ -21,7 +21,6 @@ from pathlib import Path
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.connection import ConnectionBase
-from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._effects.images.check import (
     check_structure,
     is_packed,
@@ -37,7 +36,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.base.options impo
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.results import GENERATED
 from ansible_collections.fleet.virt.plugins.module_utils._pure.images.options import not_queried
 from ansible_collections.fleet.virt.plugins.module_utils._units import MIB, format_size
-from ansible_collections.fleet.virt.plugins.plugin_utils.base import _alive
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _alive, _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._action import FleetAction
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Answer, Values
 from ansible_collections.fleet.virt.plugins.plugin_utils.images import _image_spread
@@ -264,12 +263,12 @@ class _Transfer:
     def _from_peer(self, peer: str) -> Answer | None:
         """The result; None if that hypervisor cannot provide the image."""
         host = self._task_vars.get("inventory_hostname")
-        Display().display(f"{host}: fetching {self._local.name} from {peer}")
+        _output.say(f"{host}: fetching {self._local.name} from {peer}")
         started = time.monotonic()
         result = self._call([peer])
         self._steps += _steps(result)
         if result.pop("missing", False):
-            Display().display(f"{host}: {peer} cannot provide it: {self._steps[-1]}")
+            _output.say(f"{host}: {peer} cannot provide it: {self._steps[-1]}")
             return None
         seconds = time.monotonic() - started
         if not result.get("failed"):
@@ -278,7 +277,7 @@ class _Transfer:
                 if result.get("steps")
                 else "already present"
             )
-            Display().display(f"{host}: {self._local.name}: {summary}")
+            _output.say(f"{host}: {self._local.name}: {summary}")
             result["steps"] = self._steps
         return result
 
@@ -315,7 +314,7 @@ def bring(action: FleetAction, task_vars: Values, local: LocalImage) -> str:
     received = f"{os.path.dirname(temporary.rstrip('/'))}/fleet-virt-tmp-{local.digest}"
     received += f"-{secrets.token_hex(8)}"
     size = f"{-(-local.size // MIB)} MiB"
-    Display().display(f"{host}: copying {local.name}, {size}")
+    _output.say(f"{host}: copying {local.name}, {size}")
     started = time.monotonic()
     try:
         with _alive.limited(durations.transfer(local.size), f"copy {local.name} to {host}"):
@@ -330,7 +329,7 @@ def bring(action: FleetAction, task_vars: Values, local: LocalImage) -> str:
         raise
     seconds = max(0.001, time.monotonic() - started)
     rate = format_size(int(local.size / MIB / seconds))
-    Display().display(f"{host}: copied {local.name} in {seconds:.1f} s, {rate}iB per second")
+    _output.say(f"{host}: copied {local.name} in {seconds:.1f} s, {rate}iB per second")
     return received
 
 

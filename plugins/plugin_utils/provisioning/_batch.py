@@ -16,7 +16,6 @@ import typing as t
 from collections.abc import Mapping
 from pathlib import Path
 
-from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils._errors import Problem, SpecError
 from ansible_collections.fleet.virt.plugins.module_utils._pure.base.json_values import (
     Json,
@@ -38,6 +37,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.domain.init_optio
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.images.options import Limits
 from ansible_collections.fleet.virt.plugins.module_utils._pure.placement.demand import ImageFacts
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._fleet_variables import (
     Variables,
 )
@@ -171,7 +171,7 @@ def warn_of_ignored(options: Mapping[str, object], variables: Variables) -> None
     ``virt_vms`` describes every VM."""
     ignored = _ignored(options, variables)
     if ignored:
-        Display().warning(
+        _output.warn(
             f"ignored, because virt_vms describes the VMs; set it there: {', '.join(ignored)}"
         )
 

@@ -19,7 +19,6 @@ import threading
 import time
 import typing as t
 
-from ansible.utils.display import Display
 from ansible_collections.fleet.virt.plugins.module_utils import _errors, _units
 from ansible_collections.fleet.virt.plugins.module_utils._effects.base import files, locks
 from ansible_collections.fleet.virt.plugins.module_utils._effects.migration import progress
@@ -33,7 +32,7 @@ from ansible_collections.fleet.virt.plugins.module_utils._pure.migration import 
     progress as migration_progress,
 )
 from ansible_collections.fleet.virt.plugins.module_utils._pure.migration.progress import News
-from ansible_collections.fleet.virt.plugins.plugin_utils.base import _peers
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output, _peers
 from ansible_collections.fleet.virt.plugins.plugin_utils.base._plain import Values, plain
 from ansible_collections.fleet.virt.plugins.plugin_utils.console._console_far import Far
 from ansible_collections.fleet.virt.plugins.plugin_utils.ssh import _sent, _ssh
@@ -97,4 +96,4 @@ class Moving:
 
 def _say(lines: t.Iterable[str]) -> None:
     for line in lines:
-        Display().display(line)
+        _output.say(line)

@@ -19,7 +19,7 @@ import re
 import typing as t
 from collections.abc import Mapping
 
-from ..._errors import Problem
+from ..._errors import Problem, visible
 from ..._units import format_size, parse_mib
 
 # the words that Ansible's own boolean() accepts
@@ -35,7 +35,7 @@ _SHOWN = 80
 def show(value: object) -> str:
     """``value`` for a message: quoted, on one line, bounded, always encodable as UTF-8."""
     text = repr(str(value)) if isinstance(value, str) else repr(value)
-    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    text = visible(text.encode("utf-8", "backslashreplace").decode("utf-8"))
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ..._errors import visible
 from ..._units import format_size
 
 Entry = t.Mapping[str, t.Any]
@@ -25,7 +26,7 @@ def clean(value: object) -> str:
     """Text for a terminal: names and titles belong to guests, so control characters are shown."""
     if value is None:
         return "-"
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(value))
+    return visible(str(value), kept="")
 
 
 def table(

@@ -17,15 +17,27 @@ from __future__ import annotations
 import codecs
 import re
 
+from ..._errors import TURNING
+
 ENDS = b"\x1d"  # Ctrl-], as of virsh and telnet
-# A terminal as it was: colours, character set, cursor, wrapping, keys, scrolling, first screen
-RESET = "\x1b[0m\x1b(B\x0f\x1b[?25h\x1b[?7h\x1b[?1l\x1b>\x1b[r\x1b[?1049l\r\n"
 _CONTROLS = frozenset("\a\b\t\n\v\f\r\x0e\x0f")
-# Cursor, erasing, inserting, scrolling, colours, margins
-_CSI = re.compile(r"[0-9;:]{0,64}[@A-HJ-MPSTXZ`adefmr]")
-# Modes that a guest's program needs and RESET undoes
-_MODE = re.compile(r"(?:4|\?(?:1|7|12|25|47|1047|1048|1049))[hl]")
-_ESCAPE = re.compile(r"[78DEM=>]|\([0AB]")
+# Modes that a guest's program needs, and how a terminal has them before: insertion, cursor keys,
+# wrapping, blinking and visibility of the cursor, the other screens (which restore the cursor)
+_MODES = {"4": "l", "?1": "l", "?7": "h", "?12": "l", "?25": "h"}
+_MODES.update({"?47": "l", "?1047": "l", "?1049": "l"})
+# What passes after ESC, and what undoes it at the end: the only list of both
+_SEQUENCES = {
+    r"\[[0-9;:]{0,64}[@A-HJ-MPSTXZ`adef]": "",  # cursor, erasing, inserting, scrolling
+    r"[78DEM]|\[\?1048[hl]": "",  # the cursor's place, which the guest's text moves anyway
+    r"\[[0-9;:]{0,64}m": "\x1b[0m",  # colours
+    r"\([0AB]": "\x1b(B\x0f",  # character set, with SO and SI
+    r"[=>]": "\x1b>",  # numeric keys
+    r"\[[0-9;:]{0,64}r": "\x1b[r",  # margins of scrolling
+    **{rf"\[{re.escape(mode)}[hl]": f"\x1b[{mode}{usual}" for mode, usual in _MODES.items()},
+}
+_PASSING = re.compile("|".join(_SEQUENCES))
+# A terminal as it was
+RESET = "".join(_SEQUENCES.values()) + "\r\n"
 _LONGEST = 128  # characters of a sequence; anything longer is not one
 _STRINGS = "PX]^_"  # DCS, SOS, OSC, PM, APC: up to their end
 
@@ -75,19 +87,14 @@ class Filter:
             if not rest or not "@" <= rest[-1] <= "~":
                 self._pending = "" if len(rest) > _LONGEST else self._pending
                 return ""
-            allowed = _CSI.fullmatch(rest) or _MODE.fullmatch(rest)
-        else:
-            if " " <= self._pending[-1] <= "/":  # one more follows
-                self._pending = "" if len(rest) > _LONGEST else self._pending
-                return ""
-            allowed = _ESCAPE.fullmatch(self._pending[1:])
+        elif " " <= self._pending[-1] <= "/":  # one more follows
+            self._pending = "" if len(rest) > _LONGEST else self._pending
+            return ""
+        allowed = _PASSING.fullmatch(self._pending[1:])
         found, self._pending = self._pending, ""
         return found if allowed else ""
 
 
 def _is_text(char: str) -> bool:
     """Whether it is neither a C0 or C1 control nor a change of text direction."""
-    return char >= " " and not "\x7f" <= char <= "\x9f" and char not in _TURNING
-
-
-_TURNING = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)))
+    return char >= " " and not "\x7f" <= char <= "\x9f" and char not in TURNING

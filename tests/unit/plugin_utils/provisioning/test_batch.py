@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.fleet.virt.plugins.module_utils._errors import SpecError
+from ansible_collections.fleet.virt.plugins.plugin_utils.base import _output
 from ansible_collections.fleet.virt.plugins.plugin_utils.provisioning import _batch
 
 _WRONG = {"vcpus": "many", "memory": "lots"}
@@ -43,7 +44,7 @@ def test_whether_to_wait_is_asked_for_all_that_do_not_say_it_themselves() -> Non
 
 def test_settings_of_one_vm_that_nothing_reads_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr(_batch.Display, "warning", lambda _display, text: said.append(text))
+    monkeypatch.setattr(_output, "warn", said.append)
     values = {"vm_memory": 96, "vm_vcpus": None, "vm_wait": True, "vm_colour": "red"}
     alone = _batch.Variables(values, _Templar())
     several = _batch.Variables({**values, "vm_cpu": {}, "virt_vms": []}, _Templar())

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import random
 import re
+import typing as t
 
 import pytest
+from ansible_collections.fleet.virt.plugins.module_utils._errors import TURNING
 from ansible_collections.fleet.virt.plugins.module_utils._pure.screens.terminal import (
     RESET,
     Filter,
@@ -75,3 +77,45 @@ def test_noise() -> None:
         text = Filter().feed(bytes(chance.choices(alphabet, k=60)))
         assert "\x1b" not in listed.sub("", text), text
         assert not re.search("[\x00-\x06\x80-\x9f]", text)
+
+
+def _allowed(sequences: t.Iterable[str]) -> list[str]:
+    return [text for text in sequences if Filter().feed(text.encode()) == text]
+
+
+def test_every_mode_that_passes_is_reset() -> None:
+    """All modes of ECMA-48 and of terminals' own, set and reset, alone."""
+    numbers = [f"{mark}{number}" for mark in ("", "?", ">", "=", "<") for number in range(2_100)]
+    passing = {
+        number
+        for number in numbers
+        for text in _allowed(f"\x1b[{number}{end}" for end in "hl")
+        if text
+    }
+    assert {"?1", "?7", "?25", "?1049", "4"} <= passing
+    reset = set(re.findall(r"\x1b\[([?]?\d+)[hl]", RESET))
+    assert passing - reset == {"?1048"}, "which saves the cursor's place, and sets nothing"
+    assert reset <= passing
+
+
+def test_every_other_state_that_passes_is_reset() -> None:
+    """Final bytes of control sequences, and escapes of one or two characters."""
+    finals = {chr(code) for code in range(0x40, 0x7F)}
+    passing = {final for final in finals if _allowed([f"\x1b[1{final}"])}
+    # movement, erasing, insertion and scrolling leave no state behind
+    assert passing == set("@ABCDEFGHJKLMPSTXZ`adefmr")
+    assert "\x1b[0m" in RESET
+    assert "\x1b[r" in RESET
+    every = [chr(code) for code in range(0x20, 0x7F)]
+    # one that begins with 0x20 to 0x2f goes on
+    longer = [f"\x1b{first}{second}" for first in every[:16] for second in every]
+    assert set(_allowed([f"\x1b{one}" for one in every] + longer)) == {
+        *("\x1b7", "\x1b8", "\x1bD", "\x1bE", "\x1bM", "\x1b=", "\x1b>"),
+        *("\x1b(0", "\x1b(A", "\x1b(B"),
+    }
+    assert {"\x1b>", "\x1b(B", "\x0f"} <= set(re.findall(r"\x1b>|\x1b\(B|\x0f", RESET))
+
+
+def test_no_change_of_direction_passes() -> None:
+    for character in TURNING:
+        assert Filter().feed(f"a{character}b".encode()) == "ab"
